@@ -1,0 +1,62 @@
+# Everything runs in .venv, which the first target that needs it makes. A stamp file
+# inside it remembers what is installed, so only a changed pyproject.toml installs again.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+# Two pips must never write into one environment at a time.
+.NOTPARALLEL:
+.PHONY: help demo test test-slow lint types docs check clean
+
+help: ## say what can be made
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-10s %s\n", $$1, $$2}' Makefile
+
+demo: $(VENV)/.installed ## watch a holdout be overfitted, and guarded
+	$(BIN)/python examples/demo.py
+
+test: $(VENV)/.installed-test ## the quick tests and the examples in the docstrings
+	$(BIN)/python -m pytest
+
+# pytest ends with status 5 when nothing was collected, so an empty slow suite fails here.
+test-slow: $(VENV)/.installed-test ## the statistical and fault runs that take long
+	$(BIN)/python -m pytest -m slow
+
+lint: $(VENV)/.installed-lint ## ruff: rules and format
+	$(BIN)/python -m ruff check .
+	$(BIN)/python -m ruff format --check .
+
+types: $(VENV)/.installed-lint ## mypy, strict
+	$(BIN)/python -m mypy
+
+docs: $(VENV)/.installed-docs ## the pages, into site/
+	$(BIN)/python -m mkdocs build --strict
+
+check: lint types docs test ## all of the above but the slow tests
+
+clean: ## remove what was built and cached; .venv stays
+	rm -rf build dist site .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	find . -path ./$(VENV) -prune -o -name __pycache__ -type d -exec rm -rf {} +
+
+$(BIN)/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { \
+	  found=$$($(PYTHON) --version 2>/dev/null || echo missing); \
+	  echo "ladderholdout needs Python 3.11 or newer; $(PYTHON) is $$found." >&2; \
+	  echo "Name another one: make PYTHON=python3.11" >&2; \
+	  exit 1; }
+	@echo "Making $(VENV) with $$($(PYTHON) --version) ..."
+	@$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.installed: pyproject.toml $(BIN)/python
+	@echo "Installing ladderholdout into $(VENV) (about a minute) ..."
+	@$(PIP) install --editable .
+	@touch $@
+
+# On top of the plain install, so that it does not matter which target came first.
+$(VENV)/.installed-%: $(VENV)/.installed
+	@echo "Installing the $* tools into $(VENV) ..."
+	@$(PIP) install --editable '.[$*]'
+	@touch $@

@@ -1,0 +1,177 @@
+"""What a search is told of a model, in scores: greater is better.
+
+Computed from releases and training-side scores alone, so it tells nothing of the holdout
+that the releases have not told already.
+"""
+
+from __future__ import annotations
+
+import math
+from numbers import Real
+
+from ladderholdout.errors import InvalidArgument
+
+POLICIES = ("auto", "guided", "penalised", "incumbent")
+
+
+def incumbent(standing: float) -> float:
+    """Tell the standing score again, as the papers do.
+
+    Parameters
+    ----------
+    standing : float
+        The released score that stands.
+
+    Returns
+    -------
+    float
+        The same.
+
+    Raises
+    ------
+    InvalidArgument
+        If it is not finite.
+
+    Examples
+    --------
+    >>> incumbent(0.9)
+    0.9
+    """
+    return _finite("standing", standing)
+
+
+def penalised(standing: float, margin: float) -> float:
+    """Tell a little less than the standing score, so that no tie hides the incumbent.
+
+    Parameters
+    ----------
+    standing : float
+        The released score that stands.
+    margin : float
+        How much less; positive.
+
+    Returns
+    -------
+    float
+        Strictly below the standing score, also where the margin is below its last digit.
+
+    Raises
+    ------
+    InvalidArgument
+        If the standing score is not finite or the margin not positive.
+
+    Examples
+    --------
+    >>> penalised(0.9, 0.1)
+    0.8
+    """
+    standing, margin = _finite("standing", standing), _margin(margin)
+    return min(standing - margin, math.nextafter(standing, -math.inf))
+
+
+def guided(standing: float, margin: float, guide: float) -> float:
+    """Tell the guide score, kept below the standing score.
+
+    Parameters
+    ----------
+    standing : float
+        The released score that stands.
+    margin : float
+        How far below it the guide is kept; positive.
+    guide : float
+        A score from the training rows, such as that of an inner cross-validation.
+
+    Returns
+    -------
+    float
+        The smaller of the guide and of what `penalised` tells.
+
+    Raises
+    ------
+    InvalidArgument
+        If the guide is nan, the standing score not finite or the margin not positive.
+
+    Examples
+    --------
+    >>> guided(0.9, 0.1, guide=0.7), guided(0.9, 0.1, guide=0.95)
+    (0.7, 0.8)
+    """
+    if not _is_number(guide) or math.isnan(guide):
+        raise InvalidArgument(
+            "guide", "a number", "not one", "Look at the training-side score of this model."
+        )
+    return min(penalised(standing, margin), float(guide))
+
+
+def told(
+    policy: str,
+    release_score: float,
+    improved: bool,
+    standing: float,
+    margin: float,
+    guide: float | None = None,
+) -> float:
+    """Say what a search is told of one submission.
+
+    Parameters
+    ----------
+    policy : {"auto", "guided", "penalised", "incumbent"}
+        How to answer for a submission that did not improve; "auto" is guided where there is
+        a guide, else penalised.
+    release_score : float
+        What was released for this submission.
+    improved : bool
+        Whether it is the incumbent now: then it is told its release.
+    standing : float
+        The released score that stands.
+    margin : float
+        Distance kept from the standing score; positive.
+    guide : float or None, default=None
+        A training-side score of the same model.
+
+    Returns
+    -------
+    float
+        The score to hand to the search.
+
+    Raises
+    ------
+    InvalidArgument
+        If the policy is unknown or lacks its guide, or a number is refused.
+
+    Examples
+    --------
+    >>> told("auto", 0.9, True, 0.9, 0.1), told("auto", 0.9, False, 0.9, 0.1, guide=0.6)
+    (0.9, 0.6)
+    """
+    if policy not in POLICIES:
+        raise InvalidArgument("feedback", f"one of {', '.join(POLICIES)}", repr(policy))
+    margin = _margin(margin)
+    if improved:
+        return _finite("release_score", release_score)
+    if policy == "incumbent":
+        return incumbent(standing)
+    if policy == "penalised" or (policy == "auto" and guide is None):
+        return penalised(standing, margin)
+    if guide is None:
+        raise InvalidArgument(
+            "guide", "given for the feedback policy guided", None, "Take auto or penalised."
+        )
+    return guided(standing, margin, guide)
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, Real) and not isinstance(value, bool)
+
+
+def _finite(argument: str, value: float) -> float:
+    # The value itself stays out of the message: it is a score.
+    if not _is_number(value) or not math.isfinite(value):
+        raise InvalidArgument(argument, "a finite number", "not one")
+    return float(value)
+
+
+def _margin(margin: float) -> float:
+    if not _is_number(margin) or not 0.0 < margin < math.inf:
+        raise InvalidArgument("margin", "a positive finite number", repr(margin))
+    return float(margin)

@@ -1,0 +1,29 @@
+"""Identity of rows: what makes a holdout the same holdout, whatever it is kept in.
+
+A row is known by one 64-bit hash of its features. Every cell has a canonical value
+(`cells`), every column a seed, and the row's hash is the sum of the mixed cells modulo
+2**64 (`rows`). A zero adds nothing, so a sparse matrix hashes as its dense form does and
+never has to become one. Equal data give equal hashes in arrays, lists, DataFrames and
+sparse matrices, by what those can do and not by their types: no DataFrame package is
+imported. `identity` names, compares and orders sets of rows by these hashes.
+"""
+
+from __future__ import annotations
+
+from ladderholdout.fingerprint.identity import (
+    content_digest,
+    content_hashes,
+    fingerprint,
+    order_between,
+    overlap,
+)
+from ladderholdout.fingerprint.rows import row_hashes
+
+__all__ = [
+    "content_digest",
+    "content_hashes",
+    "fingerprint",
+    "order_between",
+    "overlap",
+    "row_hashes",
+]

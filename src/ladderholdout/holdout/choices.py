@@ -1,0 +1,194 @@
+"""From what a caller states to the settings that a ladder keeps for good."""
+
+from __future__ import annotations
+
+import math
+import os
+from dataclasses import dataclass, replace
+from typing import Any, NoReturn
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from ladderholdout.errors import InvalidArgument
+from ladderholdout.ledger import LadderSettings
+from ladderholdout.mechanisms import Ladder, LadderRules, Mechanism, ParameterFreeLadder
+from ladderholdout.metrics import METRICS, Metric, get_metric
+from ladderholdout.vault import Rows
+
+_LONGEST = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """What a caller asks for, validated one by one; None where nothing was stated."""
+
+    name: str | None
+    account: str
+    ladder: str
+    metric: Metric | None
+    mechanism: Mechanism | None
+    budget: int | None
+    classes: NDArray[Any] | None
+    overlap: str
+    vault: str | os.PathLike[str] | bool | None
+
+
+def text(argument: str, value: object) -> str:
+    """Validate a name: what people type again months later."""
+    if not isinstance(value, str) or not value.strip() or len(value) > _LONGEST:
+        came = type(value).__name__ if not isinstance(value, str) else f"of {len(value)} characters"
+        raise InvalidArgument(argument, f"a text of 1 to {_LONGEST} characters", came)
+    return value
+
+
+def choice(argument: str, value: object, allowed: tuple[str, ...]) -> str:
+    """Validate a setting with few values."""
+    if not isinstance(value, str) or value not in allowed:
+        raise InvalidArgument(argument, "one of " + ", ".join(map(repr, allowed)), repr(value))
+    return value
+
+
+def metric_for(scoring: str | Metric, loss_range: tuple[float, float] | None) -> Metric:
+    """Return the metric a caller names, clipped to the range if one is stated."""
+    metric = get_metric(scoring)
+    return metric if loss_range is None else metric.with_range(loss_range)
+
+
+def rows_of(X: Any, y: ArrayLike, sample_weight: ArrayLike | None) -> Rows:
+    """Bring rows, labels and weights together, validated as a whole."""
+    labels = np.asarray(y)
+    if labels.ndim == 0 or len(labels) == 0:
+        raise InvalidArgument("y", "an array with a value for each row", f"of shape {labels.shape}")
+    n = count_rows(X)
+    if n != len(labels):
+        raise InvalidArgument(
+            "y", f"as long as X ({n} rows)", f"of length {len(labels)}", "Give one value a row."
+        )
+    return Rows(X, labels, None if sample_weight is None else weights_of(sample_weight, n), None)
+
+
+def count_rows(X: Any) -> int:
+    """Return the number of rows of an array, a DataFrame, a sparse matrix or a list."""
+    return int(X.shape[0]) if hasattr(X, "shape") else len(X)
+
+
+def weights_of(sample_weight: ArrayLike, n: int) -> NDArray[np.float64]:
+    """Validate the weights of a holdout's rows."""
+    try:
+        weights = np.asarray(sample_weight, dtype=np.float64)
+    except (TypeError, ValueError):
+        weights = np.empty(0)
+    fine = weights.shape == (n,) and np.isfinite(weights).all() and (weights >= 0).all()
+    if not fine or weights.sum() <= 0:
+        raise InvalidArgument(
+            "sample_weight",
+            f"{n} finite numbers, none negative and not all zero",
+            f"an array of shape {weights.shape} that is not",
+        )
+    return weights
+
+
+def default_mechanism(metric: Metric, n: int) -> Mechanism:
+    """Return the rule for a metric: paired where there are losses, else a step of 1/sqrt(n)."""
+    return ParameterFreeLadder() if metric.is_mean else Ladder(step=1 / math.sqrt(n))
+
+
+def unit_of_metric(metric: Metric) -> float | None:
+    """Return the unit in which a ladder on this metric thinks; None adapts to the risk."""
+    if metric.loss_range is not None:
+        low, high = metric.loss_range
+        return high - low
+    return None if metric.in_units_of_y else 1.0
+
+
+def asked_for(
+    metric: Metric | None, mechanism: Mechanism | None, budget: int | None
+) -> dict[str, Any]:
+    """Return what a caller stated, in the words of `LadderSettings`."""
+    asked: dict[str, Any] = {}
+    if metric is not None:
+        asked |= {"metric": metric.name, "metric_settings": metric_settings(metric)}
+    if mechanism is not None:
+        _check_mechanism(mechanism)
+        asked |= {
+            "mechanism": mechanism.name,
+            "mechanism_settings": mechanism.settings(),
+        }
+    return asked if budget is None else asked | {"budget": budget}
+
+
+def settings_for(wish: Wish, metric: Metric, n: int) -> LadderSettings:
+    """Return the settings of a new ladder on n rows, validated as a whole."""
+    mechanism = wish.mechanism or default_mechanism(metric, n)
+    _check_mechanism(mechanism)
+    if mechanism.needs_losses and not metric.is_mean:
+        raise InvalidArgument(
+            "mechanism",
+            f"one that works for {metric.name}, which is no mean of per-example losses",
+            mechanism.name,
+            "Take Ladder(step) or SimplifiedLadder(step).",
+        )
+    if mechanism.needs_bounded_risk and not metric.bounded:
+        raise InvalidArgument(
+            "mechanism",
+            f"one that works without a known range of the loss ({metric.name} has none)",
+            mechanism.name,
+            "State loss_range=(0, largest), or take ParameterFreeLadder() or Ladder(step).",
+        )
+    rules = LadderRules(mechanism, wish.budget, unit_of_metric(metric))
+    asked = asked_for(metric, mechanism, rules.budget)
+    return LadderSettings(
+        **{"budget": None, **asked}, account=wish.account, name=wish.ladder, unit=rules.unit
+    )
+
+
+def metric_settings(metric: Metric) -> dict[str, Any]:
+    """Return what makes a metric of this name this one, as JSON can hold it."""
+    settings: dict[str, Any] = {}
+    if metric.clip and metric.loss_range is not None:
+        settings["loss_range"] = list(metric.loss_range)
+    if not _is_named(metric):
+        settings["custom"] = {
+            "response": metric.response,
+            "offset": metric.offset,
+            "root": metric.root,
+        }
+    return settings
+
+
+def stored_metric(settings: LadderSettings) -> Metric:
+    """Return the metric of a ladder from the ledger alone.
+
+    A metric of the user's own is known by its name and sign, not by its function: the one
+    that comes back can show scores, and refuses to compute any.
+    """
+    stated = settings.metric_settings.get("loss_range")
+    if custom := settings.metric_settings.get("custom"):
+        return Metric(name=settings.metric, score=_unavailable, **custom)
+    return metric_for(settings.metric, None if stated is None else tuple(stated))
+
+
+def _unavailable(*_: Any) -> NoReturn:
+    raise InvalidArgument(
+        "scoring",
+        "given again for a metric of your own",
+        "missing",
+        "The ledger keeps its name, not its function: LadderHoldout.open(name, scoring=metric).",
+    )
+
+
+def _is_named(metric: Metric) -> bool:
+    known = METRICS.get(metric.name)
+    plain = replace(metric, loss_range=known.loss_range, clip=known.clip) if known else None
+    return plain == known
+
+
+def _check_mechanism(mechanism: object) -> None:
+    if not isinstance(mechanism, Mechanism):
+        raise InvalidArgument(
+            "mechanism",
+            "a Mechanism, such as Ladder(step=0.01)",
+            type(mechanism).__name__,
+            "See ladderholdout.mechanisms.",
+        )

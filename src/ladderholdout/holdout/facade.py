@@ -1,0 +1,279 @@
+"""`LadderHoldout`: what people import."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from ladderholdout.errors import InvalidArgument
+from ladderholdout.holdout import registration
+from ladderholdout.holdout.choices import (
+    Wish,
+    asked_for,
+    choice,
+    metric_for,
+    rows_of,
+    stored_metric,
+    text,
+)
+from ladderholdout.holdout.context import describe_estimator, jsonable
+from ladderholdout.holdout.guard import Origin, make_guard
+from ladderholdout.holdout.scorer import SearchHandle
+from ladderholdout.holdout.views import Release, Status, Submission, status_of, submission_of
+from ladderholdout.ledger import Ledger, resolve_url, shown
+from ladderholdout.mechanisms import Mechanism
+from ladderholdout.metrics import Metric
+
+if TYPE_CHECKING:
+    from ladderholdout.audit import Audit
+
+
+class LadderHoldout(SearchHandle):
+    """A holdout that can be looked at as often as you like.
+
+    The first call with some rows registers them in the ledger; any later one, in whatever
+    notebook, goes on where the ladder stood. What is held is a handle: it pickles to a few
+    hundred bytes, deep-copies to itself, and is itself the scorer for scikit-learn.
+
+    Parameters
+    ----------
+    X : array-like, DataFrame or sparse matrix, shape (n, n_features)
+        The holdout's rows, kept from all training.
+    y : array-like, shape (n,)
+        Their labels or target values.
+    scoring : str or Metric, optional
+        A metric's name as in scikit-learn, or a `Metric`. Needed for a new ladder.
+    name : str, optional
+        What to call the holdout; by default its fingerprint's first letters.
+    mechanism : Mechanism, optional
+        The rule that answers; by default `ParameterFreeLadder` for metrics that are means
+        of per-example losses, else `Ladder` with a step of one over the root of n.
+    account : str, default="default"
+        Whose ladder this is. All accounts on one holdout count together.
+    ladder : str, default="main"
+        Which of the account's ladders on this holdout.
+    budget : int, optional
+        How many releases the ladder may give in all.
+    sample_weight : array-like, shape (n,), optional
+        Weights of the holdout's rows.
+    classes : array-like, optional
+        All class labels that predictions may hold, where `y` lacks some.
+    loss_range : tuple of (0, float), optional
+        For unbounded losses: they are clipped to it.
+    feedback : {"auto", "penalised", "incumbent"}, default="auto"
+        What a search is told of a model that did not improve (see `feedback`).
+    overlap : {"auto", "warn", "error", "ignore"}, default="auto"
+        What to do about rows that were seen elsewhere: by default warn, and refuse from
+        half of the holdout on.
+    ledger : path, str or None
+        A file, an SQLAlchemy URL or ``"memory"``; by default ``LADDERHOLDOUT_LEDGER``, or
+        one file in the user's data folder.
+    vault : path, bool or None
+        Folder of the private copy of the rows, by default beside the ledger; False keeps
+        no copy, and the rows travel with the handle.
+
+    Raises
+    ------
+    InvalidArgument
+        An argument is outside of what is allowed.
+    HoldoutConflict
+        The ledger knows this ladder under other settings.
+    OverlapError
+        Half of the rows or more stand in another holdout.
+    LedgerError, VaultError
+        The record or the rows cannot be written.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> holdout = LadderHoldout([[0], [1], [2], [3]], [0, 1, 0, 1], scoring="accuracy",
+    ...                         ledger="memory", name="tiny")
+    >>> holdout.submit([0, 1, 1, 1])
+    Release(score=0.75, improved=True, submission=1, repeat=False, releases_left=None)
+    >>> holdout.submit([0, 0, 1, 1]).score
+    0.75
+    """
+
+    def __init__(
+        self,
+        X: Any,
+        y: ArrayLike,
+        *,
+        scoring: str | Metric | None = None,
+        name: str | None = None,
+        mechanism: Mechanism | None = None,
+        account: str = "default",
+        ladder: str = "main",
+        budget: int | None = None,
+        sample_weight: ArrayLike | None = None,
+        classes: ArrayLike | None = None,
+        loss_range: tuple[float, float] | None = None,
+        feedback: str = "auto",
+        overlap: str = "auto",
+        ledger: str | os.PathLike[str] | None = None,
+        vault: str | os.PathLike[str] | bool | None = None,
+    ) -> None:
+        wish = Wish(
+            name=None if name is None else text("name", name),
+            account=text("account", account),
+            ladder=text("ladder", ladder),
+            metric=None if scoring is None else metric_for(scoring, loss_range),
+            mechanism=mechanism,
+            budget=budget,
+            classes=None if classes is None else np.asarray(classes),
+            overlap=choice("overlap", overlap, registration.OVERLAP_POLICIES),
+            vault=vault,
+        )
+        rows = rows_of(X, y, sample_weight)
+        store = Ledger(resolve_url(ledger), create=True)
+        found = registration.open_rows(store, rows, wish)
+        self._hold(store.url, found.ladder, found.metric, feedback, overlap)
+        guard = make_guard(store, found.holdout, found.ladder, found.metric, rows, found.hashes)
+        self._keep(guard)
+        self._order, self._foreign = guard.order, found.foreign
+        self._rows = rows if found.holdout.vault_path is None else None
+
+    @classmethod
+    def open(
+        cls,
+        name: str,
+        *,
+        scoring: str | Metric | None = None,
+        account: str = "default",
+        ladder: str = "main",
+        feedback: str = "auto",
+        overlap: str = "auto",
+        ledger: str | os.PathLike[str] | None = None,
+    ) -> LadderHoldout:
+        """Go on with a registered holdout by its name alone.
+
+        Parameters
+        ----------
+        name : str
+            As it was registered.
+        scoring : Metric, optional
+            Only needed for a metric of your own: the ledger keeps its name.
+        account, ladder, feedback, overlap, ledger
+            As for the class.
+
+        Returns
+        -------
+        LadderHoldout
+
+        Raises
+        ------
+        UnknownHoldout
+            The ledger holds no such holdout or ladder.
+        LedgerError
+            The ledger cannot be read.
+        """
+        store = Ledger(resolve_url(ledger))
+        with store.read() as tx:
+            found, record = registration.find(tx, name, account, ladder)
+        metric = stored_metric(record.settings) if scoring is None else metric_for(scoring, None)
+        registration.agree(found, record, asked_for(metric, None, None))
+        handle = cls.__new__(cls)
+        handle._hold(store.url, record, metric, feedback, overlap)
+        return handle
+
+    # -- looking ----------------------------------------------------------------------
+
+    def submit(self, predictions: Any, *, context: Mapping[str, Any] | None = None) -> Release:
+        """Submit predictions by hand.
+
+        Parameters
+        ----------
+        predictions : array-like
+            For the holdout's rows, in the order in which you gave them: class labels,
+            probabilities of shape (n, n_classes) or of the second class, or values, as the
+            metric asks.
+        context : mapping, optional
+            Anything JSON can hold that you want to find in the history.
+
+        Returns
+        -------
+        Release
+            It is durable in the ledger before you see it.
+
+        Raises
+        ------
+        InvalidSubmission
+            The predictions are refused; nothing was written.
+        LedgerError
+            The ledger cannot be written; nothing was released.
+        """
+        if self._foreign and self._order is None:
+            raise InvalidArgument(
+                "predictions",
+                "submitted where the rows were given",
+                "in another process",
+                "The rows came in another order than the registered one, which this process "
+                "does not know; use evaluate(estimator), or give the rows in their first order.",
+            )
+        origin = Origin(context=jsonable(context or {}))
+        return self._guard().submit(predictions, origin, order=self._order)
+
+    def evaluate(self, estimator: Any, *, context: Mapping[str, Any] | None = None) -> Release:
+        """Submit a fitted estimator: its predictions on the holdout's rows.
+
+        Parameters
+        ----------
+        estimator : object
+            Fitted, with the response method that the metric asks for.
+        context : mapping, optional
+            Added to the estimator's class and parameters.
+
+        Returns
+        -------
+        Release
+
+        Raises
+        ------
+        InvalidSubmission
+            The estimator cannot predict what the metric asks; nothing was written.
+        LedgerError, VaultError
+            The guard cannot answer; nothing was released.
+        """
+        said = describe_estimator(estimator) | jsonable(context or {})
+        return self._evaluate(estimator, Origin(context=said))
+
+    # -- what stands ------------------------------------------------------------------
+
+    def status(self) -> Status:
+        """Return where the ladder stands, and what else looked at its holdout."""
+        with Ledger(self._url).read() as tx:
+            return status_of(tx, self._ladder_id, self._metric, shown(self._url))
+
+    def history(self, *, after: int = 0, limit: int | None = None) -> tuple[Submission, ...]:
+        """Return the submissions in their order, as the analyst may see them.
+
+        Parameters
+        ----------
+        after : int, default=0
+            Only those with a larger number.
+        limit : int, optional
+            At most so many.
+
+        Returns
+        -------
+        tuple of Submission
+        """
+        with Ledger(self._url).read() as tx:
+            entries = tx.entries(self._ladder_id, after=after, limit=limit)
+        return tuple(submission_of(entry, self._metric) for entry in entries)
+
+    def audit(self) -> Audit:
+        """Open the raw scores, knowingly: the ladder is marked as opened from now on.
+
+        Returns
+        -------
+        Audit
+            Raw beside released, for every submission.
+        """
+        from ladderholdout.audit import open_audit
+
+        return open_audit(Ledger(self._url), self._ladder_id, self._metric)

@@ -1,0 +1,207 @@
+"""One submission: predictions in, one transaction, one release out."""
+
+from __future__ import annotations
+
+import hashlib
+import warnings
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ladderholdout import fingerprint as fp
+from ladderholdout.errors import BudgetWarning
+from ladderholdout.holdout.views import Release, releases_left
+from ladderholdout.ledger import Entry, HoldoutRecord, LadderRecord, Ledger, Transaction
+from ladderholdout.ledger.replay import rules_of, state_from, state_to
+from ladderholdout.mechanisms.base import State
+from ladderholdout.mechanisms.rules import LadderRules, fresh_rng
+from ladderholdout.metrics import Evaluation, Metric
+from ladderholdout.vault import Rows
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Where a submission came from: it changes nothing about the answer."""
+
+    batch: str | None = None
+    search: str | None = None
+    context: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(slots=True, repr=False)
+class Guard:
+    """A ladder as one process holds it: the rules, the labels, the incumbent.
+
+    Predictions are kept in the order of the content of the rows, not in anybody's row
+    order, so that shuffled rows continue the same ladder.
+    """
+
+    ledger: Ledger
+    holdout: HoldoutRecord
+    ladder_id: int
+    metric: Metric
+    rules: LadderRules
+    rows: Rows
+    order: NDArray[np.intp]
+    targets: NDArray[Any]
+    weights: NDArray[np.float64] | None
+    hashes: NDArray[np.uint64]
+    _incumbent: tuple[int, NDArray[Any], Evaluation] | None = None
+
+    def submit(
+        self, predictions: Any, origin: Origin, *, order: NDArray[np.intp] | None = None
+    ) -> Release:
+        """Judge one set of predictions; the release is in the ledger before it returns.
+
+        Parameters
+        ----------
+        predictions : array-like, shape (n,) or (n, n_classes)
+            One for each row, in the order that `order` sorts.
+        origin : Origin
+        order : ndarray or None
+            The order of the caller's rows; None for the order of `rows`.
+        """
+        aligned = self.metric.canonical(predictions, self.holdout.n, self.holdout.classes)
+        aligned = np.ascontiguousarray(aligned[self.order if order is None else order])
+        evaluation = self.metric.evaluate(self.targets, aligned, self.weights)
+        digest = digest_of(aligned)
+        with self.ledger.write() as tx:
+            ladder = tx.ladder(self.ladder_id, lock=True)
+            first = tx.first(ladder.id, digest)
+            if first is not None:
+                return self._repeat(tx, ladder, first, evaluation, origin)
+            release, spent = self._step(tx, ladder, aligned, digest, evaluation, origin)
+        if spent:
+            warnings.warn(
+                f"The {self.rules.budget} releases of this ladder are used up: the standing "
+                "score stays, whatever is submitted from now on.",
+                BudgetWarning,
+                stacklevel=4,
+            )
+        return release
+
+    def _step(
+        self,
+        tx: Transaction,
+        ladder: LadderRecord,
+        predictions: NDArray[Any],
+        digest: str,
+        evaluation: Evaluation,
+        origin: Origin,
+    ) -> tuple[Release, bool]:
+        standing, incumbent = self._standing(tx, ladder)
+        rng = fresh_rng(self.holdout.secret, ladder.id, ladder.submissions + 1)
+        state, outcome = self.rules.step(standing, evaluation, rng)
+        number = tx.append(
+            ladder,
+            entry={
+                "digest": digest,
+                "batch": origin.batch,
+                "search": origin.search,
+                "raw_risk": evaluation.risk,
+                "released_risk": outcome.risk,
+                "improved": outcome.improved,
+                "disagreement": disagreement(predictions, incumbent),
+                "context": origin.context,
+            },
+            evidence={"risk": outcome.evidence.risk, "spread": outcome.evidence.spread},
+            state=state_to(state),
+            incumbent=predictions if outcome.improved else None,
+        )
+        left = releases_left(ladder, state.releases)
+        score = self.metric.to_score(outcome.risk)
+        release = Release(score, outcome.improved, number, False, left)
+        return release, left == 0 and state.releases > standing.releases
+
+    def _repeat(
+        self,
+        tx: Transaction,
+        ladder: LadderRecord,
+        first: Entry,
+        evaluation: Evaluation,
+        origin: Origin,
+    ) -> Release:
+        tx.append(
+            ladder,
+            entry={
+                "digest": first.digest,
+                "batch": origin.batch,
+                "search": origin.search,
+                "repeat_of": first.number,
+                "raw_risk": evaluation.risk,
+                "released_risk": first.risk,
+                "improved": first.improved,
+                "context": origin.context,
+            },
+            evidence={},
+        )
+        left = releases_left(ladder, ladder.state["releases"])
+        score = self.metric.to_score(first.risk)
+        return Release(score, first.improved, first.number, True, left)
+
+    def _standing(self, tx: Transaction, ladder: LadderRecord) -> tuple[State, NDArray[Any] | None]:
+        if ladder.version == 0:
+            return state_from(ladder.state, self.holdout.n, None), None
+        # The incumbent's predictions are read again only when another process replaced them.
+        if self._incumbent is None or self._incumbent[0] != ladder.version:
+            stored = tx.incumbent_predictions(ladder.id)
+            assert stored is not None
+            evaluation = self.metric.evaluate(self.targets, stored, self.weights)
+            self._incumbent = ladder.version, stored, evaluation
+        _, predictions, evaluation = self._incumbent
+        return state_from(ladder.state, self.holdout.n, evaluation), predictions
+
+
+def make_guard(
+    ledger: Ledger,
+    holdout: HoldoutRecord,
+    ladder: LadderRecord,
+    metric: Metric,
+    rows: Rows,
+    hashes: NDArray[np.uint64],
+) -> Guard:
+    """Bring a ladder, its metric and its rows together."""
+    order = content_order(fp.content_hashes(hashes, rows.y, rows.sample_weight))
+    weights = None if rows.sample_weight is None else rows.sample_weight[order]
+    return Guard(
+        ledger,
+        holdout,
+        ladder.id,
+        metric,
+        rules_of(ladder.settings),
+        rows,
+        order,
+        metric.targets(rows.y, holdout.classes)[order],
+        weights,
+        np.sort(hashes),
+    )
+
+
+def content_order(contents: NDArray[np.uint64]) -> NDArray[np.intp]:
+    """Return the order that sorts rows by content, whatever order they came in."""
+    return np.argsort(contents, kind="stable")
+
+
+def digest_of(predictions: NDArray[Any]) -> str:
+    """Return the SHA-256 of canonical predictions, 64 hex characters."""
+    head = f"{predictions.dtype.str}{predictions.shape}".encode()
+    return hashlib.sha256(head + predictions.tobytes()).hexdigest()
+
+
+def disagreement(predictions: NDArray[Any], incumbent: NDArray[Any] | None) -> float | None:
+    """Return how far predictions lie from the incumbent's; labels play no part.
+
+    Returns
+    -------
+    float or None
+        For class codes the share of examples that differ, for real values the mean
+        absolute difference; None without a comparable incumbent.
+    """
+    if incumbent is None or incumbent.shape != predictions.shape:
+        return None
+    if predictions.dtype.kind == "f":
+        return float(np.abs(predictions - incumbent).mean())
+    return float((predictions != incumbent).mean())

@@ -1,0 +1,214 @@
+"""What the guard tells people: frozen views, built from releases alone."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from ladderholdout.ledger import Entry, LadderRecord, Overlap, Transaction
+from ladderholdout.ledger.replay import rules_of
+from ladderholdout.metrics import Metric
+
+
+@dataclass(frozen=True, slots=True)
+class Release:
+    """What the analyst is told of one submission.
+
+    Attributes
+    ----------
+    score : float
+        The score now standing, in the metric's own sign and units.
+    improved : bool
+        Whether this submission improved it.
+    submission : int
+        The number under which the ledger keeps the submission; for a repeat, that of its
+        first appearance.
+    repeat : bool
+        Whether the same predictions had been submitted before. A repeat gets the answer
+        that they got first.
+    releases_left : int or None
+        What is left of the ladder's budget; None without one.
+
+    Examples
+    --------
+    >>> Release(score=0.91, improved=True, submission=1, repeat=False, releases_left=None)
+    Release(score=0.91, improved=True, submission=1, repeat=False, releases_left=None)
+    """
+
+    score: float
+    improved: bool
+    submission: int
+    repeat: bool
+    releases_left: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Submission:
+    """One line of the history, as the analyst may see it.
+
+    Attributes
+    ----------
+    number : int
+    time : datetime
+        In UTC.
+    account : str
+    batch : str or None
+        Shared by submissions that were all chosen before any feedback on any of them.
+    digest : str
+        SHA-256 of the predictions.
+    score : float
+        The score that was standing after it.
+    improved : bool
+    repeat_of : int or None
+        The submission that had the same predictions first.
+    disagreement : float or None
+        How far its predictions lay from the incumbent's: the share of examples that
+        differ (class labels), else the mean absolute difference. None without an incumbent.
+    context : Mapping
+        Where it came from: estimator, parameters, search.
+    """
+
+    number: int
+    time: datetime
+    account: str
+    batch: str | None
+    digest: str
+    score: float
+    improved: bool
+    repeat_of: int | None
+    disagreement: float | None
+    context: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Status:
+    """Where a ladder stands, and what else looked at its holdout.
+
+    Attributes
+    ----------
+    name, fingerprint : str
+    n : int
+        Rows of the holdout.
+    account, ladder, metric, mechanism : str
+    submissions, repeats, releases : int
+        Repeats are among the submissions.
+    budget : int or None
+        Releases allowed in all.
+    score : float or None
+        The standing release; None before the first.
+    incumbent : int or None
+        The submission behind it.
+    ladders : tuple of (account, ladder, submissions)
+        All ladders on this holdout: they count together.
+    overlaps : tuple of Overlap
+        Other places where rows of this holdout were seen.
+    opened : datetime or None
+        When an audit showed the raw scores.
+    ledger : str
+        Where the record lies.
+    """
+
+    name: str
+    fingerprint: str
+    n: int
+    account: str
+    ladder: str
+    metric: str
+    mechanism: str
+    submissions: int
+    repeats: int
+    releases: int
+    budget: int | None
+    score: float | None
+    incumbent: int | None
+    ladders: tuple[tuple[str, str, int], ...]
+    overlaps: tuple[Overlap, ...]
+    opened: datetime | None
+    ledger: str
+
+    @property
+    def releases_left(self) -> int | None:
+        """What is left of the budget; None without one."""
+        return None if self.budget is None else max(0, self.budget - self.releases)
+
+    def lines(self) -> list[tuple[str, str]]:
+        """Return the status as (what, value) pairs, for printing."""
+        standing = "none yet" if self.score is None else f"{self.score:.6g}"
+        if self.incumbent is not None:
+            standing += f" (submission {self.incumbent})"
+        releases = str(self.releases)
+        if self.budget is not None:
+            releases += f" of {self.budget}"
+            if not self.releases_left:
+                releases += ": used up, the standing release stays"
+        found = [
+            ("holdout", f"{self.name} ({self.n} rows, fingerprint {self.fingerprint[:12]})"),
+            ("ladder", f"{self.ladder} of account {self.account}"),
+            ("metric", self.metric),
+            ("mechanism", self.mechanism),
+            ("standing score", standing),
+            ("submissions", f"{self.submissions} ({self.repeats} repeats)"),
+            ("releases", releases),
+        ]
+        if len(self.ladders) > 1:
+            others = ", ".join(f"{a}/{name}: {count}" for a, name, count in self.ladders)
+            found.append(("all ladders on it", others))
+        found += [("overlap", f"{o.rows} rows with {o.source}") for o in self.overlaps]
+        if self.opened is not None:
+            found.append(("opened", f"raw scores were shown on {self.opened:%Y-%m-%d %H:%M} UTC"))
+        return [*found, ("ledger", self.ledger)]
+
+    def __str__(self) -> str:
+        return "\n".join(f"{what:<18}{value}" for what, value in self.lines())
+
+
+def releases_left(ladder: LadderRecord, releases: int) -> int | None:
+    """Return what is left of a ladder's budget after so many releases."""
+    budget = ladder.settings.budget
+    return None if budget is None else max(0, budget - releases)
+
+
+def status_of(tx: Transaction, ladder_id: int, metric: Metric, ledger: str) -> Status:
+    """Read where a ladder stands."""
+    ladder = tx.ladder(ladder_id)
+    holdout = tx.holdout(ladder.holdout_id)
+    return Status(
+        name=holdout.name,
+        fingerprint=holdout.fingerprint,
+        n=holdout.n,
+        account=ladder.settings.account,
+        ladder=ladder.settings.name,
+        metric=metric.name,
+        mechanism=repr(rules_of(ladder.settings).mechanism),
+        submissions=ladder.submissions,
+        repeats=tx.repeats(ladder.id),
+        releases=ladder.state["releases"],
+        budget=ladder.settings.budget,
+        score=metric.to_score(ladder.state["standing"]) if ladder.version else None,
+        incumbent=ladder.incumbent,
+        ladders=tuple(
+            (one.settings.account, one.settings.name, one.submissions)
+            for one in tx.ladders(holdout.id)
+        ),
+        overlaps=tx.overlaps(holdout.id),
+        opened=ladder.opened,
+        ledger=ledger,
+    )
+
+
+def submission_of(entry: Entry, metric: Metric) -> Submission:
+    """Show an entry of the ledger in the metric's own sign."""
+    return Submission(
+        number=entry.number,
+        time=entry.time,
+        account=entry.account,
+        batch=entry.batch,
+        digest=entry.digest,
+        score=metric.to_score(entry.risk),
+        improved=entry.improved,
+        repeat_of=entry.repeat_of,
+        disagreement=entry.disagreement,
+        context=entry.context,
+    )

@@ -1,0 +1,1 @@
+"""Thin adapters: one module for each library, the only one that imports it."""

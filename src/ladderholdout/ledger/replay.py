@@ -1,0 +1,80 @@
+"""Every release, recomputed from the ledger alone (promise 5).
+
+A rule decides from the evidence that was recorded with each submission, and its noise
+comes from the holdout's secret and the submission's number; so no predictions are needed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from ladderholdout.ledger.records import AuditEntry, HoldoutRecord, LadderRecord, LadderSettings
+from ladderholdout.mechanisms import mechanism_from
+from ladderholdout.mechanisms.base import Evidence, State
+from ladderholdout.mechanisms.rules import LadderRules, fresh_rng
+from ladderholdout.metrics import Evaluation
+
+
+@dataclass(frozen=True, slots=True)
+class Replayed:
+    """One submission beside what its replay gives; `agrees` compares them to the bit."""
+
+    number: int
+    recorded: tuple[float, bool]
+    recomputed: tuple[float, bool]
+    state: Mapping[str, Any]
+
+    @property
+    def agrees(self) -> bool:
+        """Whether the recorded release is the recomputed one, bit for bit."""
+        return self.recorded == self.recomputed
+
+
+def rules_of(settings: LadderSettings) -> LadderRules:
+    """Return the rules a ladder follows."""
+    mechanism = mechanism_from(settings.mechanism, settings.mechanism_settings)
+    return LadderRules(mechanism, settings.budget, settings.unit)
+
+
+def state_to(state: State) -> dict[str, Any]:
+    """Bring a state to the numbers that the ledger keeps."""
+    return {"standing": state.standing, "noise": state.noise, "releases": state.releases}
+
+
+def state_from(numbers: Mapping[str, Any], n: int, incumbent: Evaluation | None) -> State:
+    """Bring a state back from the ledger's numbers and its incumbent."""
+    return State(n=n, incumbent=incumbent, **numbers)
+
+
+def replay(
+    holdout: HoldoutRecord, ladder: LadderRecord, entries: Iterable[AuditEntry]
+) -> Iterator[Replayed]:
+    """Recompute the release of every submission.
+
+    Parameters
+    ----------
+    holdout : HoldoutRecord
+        For its size and its secret.
+    ladder : LadderRecord
+    entries : iterable of AuditEntry
+        All of the ladder's submissions, in their order.
+
+    Yields
+    ------
+    Replayed
+    """
+    rules = rules_of(ladder.settings)
+    state = rules.start(holdout.n)
+    told: dict[int, tuple[float, bool]] = {}
+    for entry in entries:
+        number = entry.entry.number
+        if entry.entry.repeat_of is None:
+            rng = fresh_rng(holdout.secret, ladder.id, number)
+            state, outcome = rules.replay(state, Evidence(**entry.evidence), rng)
+            told[number] = outcome.risk, outcome.improved
+        recomputed = told[entry.entry.repeat_of or number]
+        yield Replayed(
+            number, (entry.entry.risk, entry.entry.improved), recomputed, state_to(state)
+        )

@@ -1,0 +1,107 @@
+"""Between rows of the tables and records; the raw columns are read only when named."""
+
+from __future__ import annotations
+
+import io
+import json
+from datetime import UTC, datetime
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sqlalchemy import Row, Select, select
+
+from ladderholdout.ledger.records import Entry, HoldoutRecord, LadderRecord, LadderSettings
+from ladderholdout.ledger.tables import holdouts, ladders, submissions
+
+
+def now() -> datetime:
+    """Return the time, in UTC."""
+    return datetime.now(UTC)
+
+
+def utc(time: datetime) -> datetime:
+    """Return a stored time with its zone."""
+    # SQLite keeps no time zone; all that is written is UTC.
+    return time if time.tzinfo else time.replace(tzinfo=UTC)
+
+
+def to_bytes(array: NDArray[Any]) -> bytes:
+    """Write an array without pickling it."""
+    buffer = io.BytesIO()
+    # Labels that are Python strings come as objects, which only a pickle could keep.
+    np.save(buffer, array.astype(str) if array.dtype == object else array, allow_pickle=False)
+    return buffer.getvalue()
+
+
+def from_bytes(stored: bytes) -> NDArray[Any]:
+    """Read an array that `to_bytes` wrote."""
+    return np.asarray(np.load(io.BytesIO(stored), allow_pickle=False))
+
+
+def select_holdouts() -> Select[Any]:
+    """Select holdouts without their row hashes."""
+    return select(*(column for column in holdouts.c if column.name != "row_hashes"))
+
+
+def holdout_record(row: Row[Any]) -> HoldoutRecord:
+    """Return a row as a record."""
+    classes = None if row.classes is None else from_bytes(row.classes)
+    return HoldoutRecord(**{**row._mapping, "created": utc(row.created), "classes": classes})
+
+
+def select_ladders() -> Select[Any]:
+    """Select ladders without the incumbent's predictions."""
+    return select(*(column for column in ladders.c if column.name != "incumbent_predictions"))
+
+
+def ladder_record(row: Row[Any]) -> LadderRecord:
+    """Return a row as a record."""
+    settings = LadderSettings(
+        account=row.account,
+        name=row.name,
+        metric=row.metric,
+        metric_settings=json.loads(row.metric_settings),
+        mechanism=row.mechanism,
+        mechanism_settings=json.loads(row.mechanism_settings),
+        budget=row.budget,
+        unit=row.unit,
+    )
+    return LadderRecord(
+        id=row.id,
+        holdout_id=row.holdout_id,
+        settings=settings,
+        created=utc(row.created),
+        opened=None if row.opened is None else utc(row.opened),
+        submissions=row.submissions,
+        state=json.loads(row.state),
+        version=row.version,
+        incumbent=row.incumbent,
+    )
+
+
+def select_entries(ladder_id: int, *raw: Any) -> Select[Any]:
+    """Select the submissions of a ladder, with only those raw columns that are named."""
+    seen = [column for column in submissions.c if column.name not in ("raw_risk", "evidence")]
+    return (
+        select(*seen, ladders.c.account, *raw)
+        .join(ladders, ladders.c.id == submissions.c.ladder_id)
+        .where(submissions.c.ladder_id == ladder_id)
+    )
+
+
+def entry_record(row: Row[Any]) -> Entry:
+    """Return a row as a record."""
+    return Entry(
+        number=row.number,
+        time=utc(row.time),
+        account=row.account,
+        batch=row.batch,
+        search=row.search,
+        digest=row.digest,
+        risk=row.released_risk,
+        improved=row.improved,
+        repeat_of=row.repeat_of,
+        disagreement=row.disagreement,
+        context=json.loads(row.context),
+    )

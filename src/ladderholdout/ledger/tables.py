@@ -1,0 +1,102 @@
+"""The tables of a ledger: one set for SQLite and PostgreSQL."""
+
+from __future__ import annotations
+
+from sqlalchemy import (
+    Boolean,
+    Column,
+    DateTime,
+    Float,
+    ForeignKey,
+    Index,
+    Integer,
+    LargeBinary,
+    MetaData,
+    String,
+    Table,
+    Text,
+    UniqueConstraint,
+)
+
+SCHEMA = "0001"
+"""The Alembic revision that this version of the library reads and writes."""
+
+metadata = MetaData()
+
+holdouts = Table(
+    "holdouts",
+    metadata,
+    Column("id", Integer, primary_key=True),
+    Column("name", String(200), nullable=False, unique=True),
+    Column("fingerprint", String(64), nullable=False, index=True),
+    # A keyed digest of rows and labels together: the fingerprint alone cannot tell that
+    # a label was changed, and an unkeyed digest would let labels be guessed one by one.
+    Column("content_digest", LargeBinary, nullable=False),
+    Column("secret", LargeBinary, nullable=False),
+    Column("n", Integer, nullable=False),
+    Column("classes", LargeBinary),
+    Column("row_hashes", LargeBinary, nullable=False),
+    Column("vault_path", Text),
+    Column("vault_digest", String(64)),
+    Column("created", DateTime(timezone=True), nullable=False),
+)
+
+ladders = Table(
+    "ladders",
+    metadata,
+    Column("id", Integer, primary_key=True),
+    Column("holdout_id", ForeignKey("holdouts.id"), nullable=False),
+    Column("account", String(200), nullable=False),
+    Column("name", String(200), nullable=False),
+    Column("metric", String(200), nullable=False),
+    Column("metric_settings", Text, nullable=False),
+    Column("mechanism", String(200), nullable=False),
+    Column("mechanism_settings", Text, nullable=False),
+    Column("budget", Integer),
+    Column("unit", Float),
+    Column("created", DateTime(timezone=True), nullable=False),
+    Column("opened", DateTime(timezone=True)),
+    # What changes with a submission. `version` counts the incumbents, so that a process
+    # knows whether the predictions it has cached are still theirs.
+    Column("submissions", Integer, nullable=False),
+    Column("state", Text, nullable=False),
+    Column("version", Integer, nullable=False),
+    Column("incumbent", Integer),
+    Column("incumbent_predictions", LargeBinary),
+    UniqueConstraint("holdout_id", "account", "name", name="uq_ladders_place"),
+)
+
+submissions = Table(
+    "submissions",
+    metadata,
+    # Assigned while the holdout's row is locked: the order of ids is the one order of
+    # all submissions on a holdout, whichever ladder they went to.
+    Column("id", Integer, primary_key=True),
+    Column("ladder_id", ForeignKey("ladders.id"), nullable=False),
+    Column("number", Integer, nullable=False),
+    Column("time", DateTime(timezone=True), nullable=False),
+    Column("digest", String(64), nullable=False),
+    Column("batch", String(32)),
+    Column("search", String(32)),
+    Column("repeat_of", Integer),
+    Column("raw_risk", Float, nullable=False),
+    Column("evidence", Text, nullable=False),
+    Column("released_risk", Float, nullable=False),
+    Column("improved", Boolean, nullable=False),
+    Column("disagreement", Float),
+    Column("context", Text, nullable=False),
+    UniqueConstraint("ladder_id", "number", name="uq_submissions_number"),
+    Index("ix_submissions_digest", "ladder_id", "digest"),
+    Index("ix_submissions_search", "ladder_id", "search"),
+)
+
+overlaps = Table(
+    "overlaps",
+    metadata,
+    Column("id", Integer, primary_key=True),
+    Column("holdout_id", ForeignKey("holdouts.id"), nullable=False),
+    Column("source", String(200), nullable=False),
+    Column("rows", Integer, nullable=False),
+    Column("time", DateTime(timezone=True), nullable=False),
+    UniqueConstraint("holdout_id", "source", name="uq_overlaps_source"),
+)

@@ -1,0 +1,147 @@
+"""Rounding and comparing risks as the papers mean it, and checking the numbers of a setting."""
+
+from __future__ import annotations
+
+import math
+import operator
+
+import numpy as np
+
+from ladderholdout.errors import InvalidArgument
+
+# A difference below this counts as a tie: 0.8 - 0.1 is not 0.7 in binary, and rounding
+# noise of the last digit must never decide whether a release is given.
+TIE = 1e-12
+# So close to halfway between two multiples of the step, a quotient is meant to be halfway:
+# 0.15 / 0.1 is 1.4999999999999998.
+HALFWAY = 1e-9
+# From here on neighbouring floats are whole steps apart, and there is nothing to round.
+EXACT = 2.0**52
+
+
+def below(risk: float, bound: float) -> bool:
+    """Compare strictly, taking differences of rounding noise for a tie.
+
+    Parameters
+    ----------
+    risk, bound : float
+        Compared up to 1e-12, relative to the largest of 1 and their magnitudes. The bound
+        may be infinite.
+
+    Returns
+    -------
+    bool
+        Whether the risk is truly smaller.
+
+    Examples
+    --------
+    >>> 0.7 < 0.8 - 0.1, below(0.7, 0.8 - 0.1)
+    (True, False)
+    """
+    return risk < bound and not math.isclose(risk, bound, rel_tol=TIE, abs_tol=TIE)
+
+
+def round_half_up(x: float, step: float) -> float:
+    """Round to the nearest multiple of a step, halves towards the larger number.
+
+    A release is never flattering by a half. Within 1e-9 of a half counts as a half, and the
+    result carries no rounding noise of the product. Risks in [0, 1] are rounded beyond 1
+    where 1 is no multiple of the step.
+
+    Parameters
+    ----------
+    x : float
+        A number in any range.
+    step : float
+        Positive.
+
+    Returns
+    -------
+    float
+        The multiple; ``k / m`` exactly, where the step is one m-th.
+
+    Examples
+    --------
+    >>> round_half_up(0.15, 0.1), round_half_up(0.25, 0.1), round_half_up(0.3, 0.1)
+    (0.2, 0.3, 0.3)
+    >>> round_half_up(1.1, 0.3)
+    1.2
+    """
+    if not abs(x / step) < EXACT:
+        return x
+    multiple = math.floor(x / step + 0.5 + HALFWAY)
+    parts = round(min(1.0 / step, EXACT))
+    if math.isclose(parts * step, 1.0, rel_tol=TIE):
+        return multiple / parts
+    return float(f"{multiple * step:.15g}")
+
+
+def whole(argument: str, value: object) -> int:
+    """Validate a count.
+
+    Parameters
+    ----------
+    argument : str
+        The name the caller used.
+    value : object
+        What came.
+
+    Returns
+    -------
+    int
+        The count, as an int of Python.
+
+    Raises
+    ------
+    InvalidArgument
+        If it is no whole number of at least 1.
+
+    Examples
+    --------
+    >>> whole("n", np.int64(3))
+    3
+    """
+    try:
+        count = 0 if isinstance(value, bool) else operator.index(value)  # type: ignore[arg-type]
+    except TypeError:
+        count = 0
+    if count < 1:
+        raise InvalidArgument(argument, "a whole number of at least 1", repr(value))
+    return count
+
+
+def within(argument: str, value: object, most: float, remedy: str = "") -> float:
+    """Validate a setting in (0, most].
+
+    Parameters
+    ----------
+    argument : str
+        The name the caller used.
+    value : object
+        What came.
+    most : float
+        The largest allowed value.
+    remedy : str, default=""
+        What to do instead.
+
+    Returns
+    -------
+    float
+        The setting, as a float of Python.
+
+    Raises
+    ------
+    InvalidArgument
+        If it is no real number in (0, most].
+
+    Examples
+    --------
+    >>> within("step", 1, 1.0)
+    1.0
+    """
+    allowed = f"a number in (0, {most:g}]"
+    if isinstance(value, bool) or not isinstance(value, int | float | np.integer | np.floating):
+        raise InvalidArgument(argument, allowed, repr(value), remedy)
+    if not 0 < value <= most:
+        raise InvalidArgument(argument, allowed, repr(value), remedy)
+    return float(value)

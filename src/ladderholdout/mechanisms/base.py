@@ -1,0 +1,347 @@
+"""What every mechanism is: frozen settings, a state, and two pure functions.
+
+`Mechanism.measure` reads the data and says what the rule needs to know of a submission
+(`Evidence`); `Mechanism.decide` turns state and evidence into a release. The second never
+sees the data, so a ledger that records the evidence can replay every decision.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, field, fields, replace
+from typing import Any, ClassVar
+
+import numpy as np
+
+from ladderholdout.errors import InvalidArgument
+from ladderholdout.mechanisms.arithmetic import whole
+from ladderholdout.metrics import Evaluation
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """What a ladder remembers between two submissions.
+
+    Parameters
+    ----------
+    n : int
+        Number of examples in the holdout.
+    standing : float
+        The released risk that stands now; infinite before the first release.
+    incumbent : Evaluation or None, default=None
+        The submission behind the standing release. Not compared and not shown: a replay
+        from the ledger does without it.
+    noise : float or None, default=None
+        Threshold noise of `ShakyLadder`, None before it is drawn. Secret, so not shown.
+    releases : int, default=0
+        How many releases were given.
+
+    Examples
+    --------
+    >>> State(n=100, standing=0.25, noise=0.01, releases=3)
+    State(n=100, standing=0.25, releases=3)
+    """
+
+    n: int
+    standing: float
+    incumbent: Evaluation | None = field(default=None, compare=False, repr=False)
+    noise: float | None = field(default=None, repr=False)
+    releases: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """All that a rule needs to know of one submission; the ledger records it.
+
+    Parameters
+    ----------
+    risk : float
+        The empirical risk. Raw, so not shown.
+    spread : float or None, default=None
+        Standard error of the mean difference from the incumbent's losses, for the rules
+        that use it; None where there is no incumbent. Raw, so not shown.
+
+    Examples
+    --------
+    >>> Evidence(risk=0.25, spread=0.01)
+    Evidence()
+    """
+
+    risk: float = field(repr=False)
+    spread: float | None = field(default=None, repr=False)
+
+    def per(self, unit: float) -> Evidence:
+        """Express the evidence in another unit of risk.
+
+        Parameters
+        ----------
+        unit : float
+            The size of the new unit in the present one.
+
+        Returns
+        -------
+        Evidence
+            The same evidence, divided by the unit.
+
+        Examples
+        --------
+        >>> Evidence(risk=25.0, spread=1.0).per(100.0) == Evidence(risk=0.25, spread=0.01)
+        True
+        """
+        spread = None if self.spread is None else self.spread / unit
+        return replace(self, risk=self.risk / unit, spread=spread)
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What one step comes to.
+
+    Parameters
+    ----------
+    risk : float
+        The released risk.
+    improved : bool
+        Whether this submission is the incumbent now.
+    evidence : Evidence
+        What the decision rests on. Raw, so not shown.
+
+    Examples
+    --------
+    >>> Outcome(risk=0.25, improved=True, evidence=Evidence(0.2501))
+    Outcome(risk=0.25, improved=True)
+    """
+
+    risk: float
+    improved: bool
+    evidence: Evidence = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Mechanism(ABC):
+    """Base of all mechanisms: a frozen dataclass of settings with pure functions.
+
+    Risks are losses, smaller is better, and lie about in [0, 1]; `LadderRules` brings other
+    ranges there. A subclass writes `decide`, and `measure` where the risk alone is not
+    enough. Only one of the two may use ``rng``, so that a replay with the same generator
+    meets the same numbers. `measure` must be equivariant to the unit of the losses.
+
+    Attributes
+    ----------
+    discloses : bool
+        Whether every submission is told its own risk.
+    needs_losses : bool
+        Whether `measure` needs per-example losses.
+    needs_bounded_risk : bool
+        Whether the rule means nothing unless the range of the risk is known.
+
+    Examples
+    --------
+    >>> from ladderholdout.mechanisms import Ladder
+    >>> ladder = Ladder(step=0.1)
+    >>> rng = np.random.default_rng(0)
+    >>> state = ladder.start(4)
+    >>> state, outcome = ladder.advance(state, Evaluation.from_losses([1, 0, 1, 0]), rng)
+    >>> outcome
+    Outcome(risk=0.5, improved=True)
+    >>> state, outcome = ladder.advance(state, Evaluation.from_losses([1, 1, 1, 0]), rng)
+    >>> outcome
+    Outcome(risk=0.5, improved=False)
+    """
+
+    discloses: ClassVar[bool] = False
+    needs_losses: ClassVar[bool] = False
+    needs_bounded_risk: ClassVar[bool] = False
+
+    @property
+    def name(self) -> str:
+        """The name under which the ledger knows this mechanism: that of its class."""
+        return type(self).__name__
+
+    def start(self, n_examples: int) -> State:
+        """Return the state before the first submission.
+
+        Parameters
+        ----------
+        n_examples : int
+            Number of examples in the holdout, at least 1.
+
+        Returns
+        -------
+        State
+            No release stands, so any first submission improves.
+
+        Raises
+        ------
+        InvalidArgument
+            If ``n_examples`` is not a whole number of at least 1.
+        """
+        return State(n=whole("n_examples", n_examples), standing=math.inf)
+
+    def measure(self, state: State, evaluation: Evaluation, rng: np.random.Generator) -> Evidence:
+        """Read what the rule needs to know from the data.
+
+        Parameters
+        ----------
+        state : State
+            The state before this submission.
+        evaluation : Evaluation
+            The submission.
+        rng : numpy.random.Generator
+            Source of noise, unless `decide` uses it.
+
+        Returns
+        -------
+        Evidence
+            By default the risk alone.
+        """
+        return Evidence(evaluation.risk)
+
+    @abstractmethod
+    def decide(
+        self, state: State, evidence: Evidence, rng: np.random.Generator
+    ) -> tuple[State, Outcome]:
+        """Turn state and evidence into a release, without the data.
+
+        Parameters
+        ----------
+        state : State
+            The state before this submission; its incumbent is not looked at.
+        evidence : Evidence
+            What `measure` found.
+        rng : numpy.random.Generator
+            Source of noise, unless `measure` uses it.
+
+        Returns
+        -------
+        state : State
+            The state after it, still with the former incumbent.
+        outcome : Outcome
+            The release.
+        """
+
+    def advance(
+        self, state: State, evaluation: Evaluation, rng: np.random.Generator
+    ) -> tuple[State, Outcome]:
+        """Take one submission: measure, decide, and on improvement remember it.
+
+        Not called `step`, which is the name of a setting.
+
+        Parameters
+        ----------
+        state : State
+            The state before this submission.
+        evaluation : Evaluation
+            The submission.
+        rng : numpy.random.Generator
+            Source of noise.
+
+        Returns
+        -------
+        state : State
+            The state after it.
+        outcome : Outcome
+            The release.
+
+        Raises
+        ------
+        InvalidArgument
+            If the evaluation is of another number of examples, has no finite risk, or
+            lacks the losses which the rule needs.
+        """
+        check_fits(state, evaluation)
+        after, outcome = self.decide(state, self.measure(state, evaluation, rng), rng)
+        return (replace(after, incumbent=evaluation) if outcome.improved else after), outcome
+
+    def resolution(self, n: int) -> float:
+        """Return the distance between two risks that can be released.
+
+        Parameters
+        ----------
+        n : int
+            Number of examples in the holdout.
+
+        Returns
+        -------
+        float
+            The step of the grid; 0.0 where releases are not rounded, as here.
+        """
+        return 0.0
+
+    def settings(self) -> dict[str, Any]:
+        """Return the settings as a dictionary that JSON can hold.
+
+        Returns
+        -------
+        dict
+            With `mechanism_from` it makes an equal mechanism.
+        """
+        return {setting.name: getattr(self, setting.name) for setting in fields(self)}
+
+
+def check_fits(state: State, evaluation: Evaluation) -> None:
+    """Refuse an evaluation that is not one of this ladder's holdout.
+
+    Parameters
+    ----------
+    state : State
+        A state of the ladder.
+    evaluation : Evaluation
+        The submission.
+
+    Raises
+    ------
+    InvalidArgument
+        If it is of another number of examples or has no finite risk.
+    """
+    if evaluation.n != state.n:
+        raise InvalidArgument(
+            "evaluation", f"of the holdout's {state.n} examples", f"of {evaluation.n}"
+        )
+    if not math.isfinite(evaluation.risk):
+        raise InvalidArgument(
+            "evaluation", "of finite risk", "not", "Look for nan or infinite predictions."
+        )
+
+
+def released(state: State, evidence: Evidence, risk: float) -> tuple[State, Outcome]:
+    """Give a release to a submission that improved.
+
+    Parameters
+    ----------
+    state : State
+        The state before.
+    evidence : Evidence
+        What the decision rests on.
+    risk : float
+        The risk to release.
+
+    Returns
+    -------
+    state : State
+        The state after, with one release more.
+    outcome : Outcome
+        The release.
+    """
+    after = replace(state, standing=risk, releases=state.releases + 1)
+    return after, Outcome(risk, True, evidence)
+
+
+def kept(state: State, evidence: Evidence) -> tuple[State, Outcome]:
+    """Leave the standing release as it is.
+
+    Parameters
+    ----------
+    state : State
+        The state, returned as it is.
+    evidence : Evidence
+        What the decision rests on.
+
+    Returns
+    -------
+    state : State
+        The same state.
+    outcome : Outcome
+        The standing release.
+    """
+    return state, Outcome(state.standing, False, evidence)

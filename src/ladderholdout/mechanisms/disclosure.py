@@ -1,0 +1,85 @@
+"""Mechanisms that tell every submission its own risk: what the ladders are measured against."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+import numpy as np
+
+from ladderholdout.mechanisms.arithmetic import below, round_half_up, within
+from ladderholdout.mechanisms.base import (
+    Evidence,
+    Mechanism,
+    Outcome,
+    State,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class FullDisclosure(Mechanism):
+    """Release every risk as it is: no protection.
+
+    Examples
+    --------
+    >>> from ladderholdout.mechanisms import run
+    >>> losses = [[0.25, 0.5], [0.5, 1.0]]
+    >>> run(FullDisclosure(), losses, np.random.default_rng(0)).tolist()
+    [0.375, 0.75]
+    """
+
+    discloses: ClassVar[bool] = True
+
+    def decide(
+        self, state: State, evidence: Evidence, rng: np.random.Generator
+    ) -> tuple[State, Outcome]:
+        """Release the risk; `Mechanism.decide` says what the parts are."""
+        return _disclosed(state, evidence, evidence.risk)
+
+
+@dataclass(frozen=True, slots=True)
+class RoundedDisclosure(Mechanism):
+    """Release every risk, rounded: the Kaggle mechanism of Blum & Hardt 2015, Algorithm 3.
+
+    Parameters
+    ----------
+    step : float, default=1e-5
+        Releases are multiples of it, in (0, 1].
+
+    Raises
+    ------
+    InvalidArgument
+        If the step is outside (0, 1].
+
+    Examples
+    --------
+    >>> from ladderholdout.mechanisms import run
+    >>> losses = [[0.25, 0.5], [0.5, 1.0]]
+    >>> run(RoundedDisclosure(step=0.1), losses, np.random.default_rng(0)).tolist()
+    [0.4, 0.8]
+    """
+
+    step: float = 1e-5
+    discloses: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        """Validate the step."""
+        object.__setattr__(self, "step", within("step", self.step, 1.0))
+
+    def decide(
+        self, state: State, evidence: Evidence, rng: np.random.Generator
+    ) -> tuple[State, Outcome]:
+        """Release the rounded risk; `Mechanism.decide` says what the parts are."""
+        return _disclosed(state, evidence, round_half_up(evidence.risk, self.step))
+
+    def resolution(self, n: int) -> float:
+        """Return the step, whatever the holdout's size."""
+        return self.step
+
+
+def _disclosed(state: State, evidence: Evidence, risk: float) -> tuple[State, Outcome]:
+    """Tell the submission its own risk; ``standing`` is the best that was ever told."""
+    improved = below(risk, state.standing)
+    standing = risk if improved else state.standing
+    after = replace(state, standing=standing, releases=state.releases + 1)
+    return after, Outcome(risk, improved, evidence)

@@ -1,0 +1,255 @@
+"""What a ladder adds to its mechanism: a budget of releases, and the unit of the risk.
+
+`LadderRules.step` is what a live ladder runs, `LadderRules.replay` what an auditor runs
+from the ledger; both end in the same code.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import math
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from ladderholdout.errors import InvalidArgument
+from ladderholdout.mechanisms.arithmetic import whole, within
+from ladderholdout.mechanisms.base import (
+    Evidence,
+    Mechanism,
+    Outcome,
+    State,
+    check_fits,
+    kept,
+)
+from ladderholdout.metrics import Evaluation
+
+# Beyond these powers of ten a double loses digits or overflows.
+LEAST_EXPONENT, LARGEST_EXPONENT = -300, 300
+
+
+@dataclass(frozen=True, slots=True)
+class LadderRules:
+    """A mechanism with a bound on its releases and a unit for its risks.
+
+    Mechanisms think in risks of about [0, 1]. Risks are divided by the unit before the
+    mechanism sees them, and releases are multiplied by it; the state's standing risk and
+    incumbent and the evidence are kept in the metric's own scale.
+
+    Parameters
+    ----------
+    mechanism : Mechanism
+        The rule.
+    budget : int or None, default=None
+        How many releases may be given; None is no bound. Afterwards the standing one stays.
+    unit : float or None, default=1.0
+        Width of the range of the losses, positive; 1.0 for 0/1 losses. With None the range is not
+        known (a squared error in the target's own unit): then each step takes its unit
+        from `unit_of`, so that steps and rounding are relative to the risk.
+
+    Raises
+    ------
+    InvalidArgument
+        If a setting is refused, or the mechanism needs a known range and there is none.
+
+    Examples
+    --------
+    >>> from ladderholdout.mechanisms import SimplifiedLadder
+    >>> rules = LadderRules(SimplifiedLadder(step=0.01), budget=2, unit=None)
+    >>> rng = np.random.default_rng(0)
+    >>> state = rules.start(2)
+    >>> for losses in ([8123.0, 8321.0], [61.2, 61.4], [0.5, 0.5]):
+    ...     state, outcome = rules.step(state, Evaluation.from_losses(losses), rng)
+    ...     print(outcome)
+    Outcome(risk=8200.0, improved=True)
+    Outcome(risk=61.0, improved=True)
+    Outcome(risk=61.0, improved=False)
+    """
+
+    mechanism: Mechanism
+    budget: int | None = None
+    unit: float | None = 1.0
+
+    def __post_init__(self) -> None:
+        """Validate the settings."""
+        if self.budget is not None:
+            object.__setattr__(self, "budget", whole("budget", self.budget))
+        if self.unit is not None:
+            object.__setattr__(self, "unit", within("unit", self.unit, 10.0**LARGEST_EXPONENT))
+        elif self.mechanism.needs_bounded_risk:
+            raise InvalidArgument(
+                "loss_range",
+                f"stated for {self.mechanism.name}, whose noise has the scale of the losses",
+                None,
+                "State loss_range=(low, high).",
+            )
+
+    def start(self, n: int) -> State:
+        """Return the state before the first submission.
+
+        Parameters
+        ----------
+        n : int
+            Number of examples in the holdout.
+
+        Returns
+        -------
+        State
+            In the metric's own scale.
+
+        Raises
+        ------
+        InvalidArgument
+            If n is not a whole number of at least 1.
+        """
+        state = self.mechanism.start(n)
+        return replace(state, standing=_times(state.standing, self.unit or 1.0))
+
+    def step(
+        self, state: State, evaluation: Evaluation, rng: np.random.Generator
+    ) -> tuple[State, Outcome]:
+        """Take one submission.
+
+        Parameters
+        ----------
+        state : State
+            The state before this submission.
+        evaluation : Evaluation
+            The submission.
+        rng : numpy.random.Generator
+            Source of noise; not touched when the budget is used up.
+
+        Returns
+        -------
+        state : State
+            The state after it; the same one when the budget is used up.
+        outcome : Outcome
+            The release, and the evidence that `replay` needs.
+
+        Raises
+        ------
+        InvalidArgument
+            If the evaluation does not fit the state or the mechanism.
+        """
+        check_fits(state, evaluation)
+        if self._used_up(state):
+            return kept(state, Evidence(evaluation.risk))
+        evidence = self.mechanism.measure(state, evaluation, rng)
+        after, outcome = self._decide(state, evidence, rng)
+        return (replace(after, incumbent=evaluation) if outcome.improved else after), outcome
+
+    def replay(
+        self, state: State, evidence: Evidence, rng: np.random.Generator
+    ) -> tuple[State, Outcome]:
+        """Take one submission again, from its recorded evidence.
+
+        Parameters
+        ----------
+        state : State
+            The state before this submission; its incumbent is not needed.
+        evidence : Evidence
+            As recorded.
+        rng : numpy.random.Generator
+            The generator that `step` was given.
+
+        Returns
+        -------
+        state : State
+            Equal to the state that `step` returned.
+        outcome : Outcome
+            Equal to the outcome that `step` returned, bit for bit.
+        """
+        return kept(state, evidence) if self._used_up(state) else self._decide(state, evidence, rng)
+
+    def _used_up(self, state: State) -> bool:
+        return self.budget is not None and state.releases >= self.budget
+
+    def _decide(
+        self, state: State, evidence: Evidence, rng: np.random.Generator
+    ) -> tuple[State, Outcome]:
+        """Decide in the mechanism's unit, and bring the result back."""
+        unit = self._unit(state, evidence)
+        before = replace(state, standing=state.standing / unit)
+        after, outcome = self.mechanism.decide(before, evidence.per(unit), rng)
+
+        def outside(risk: float) -> float:
+            # A standing release goes through unchanged: dividing and multiplying could
+            # move its last digit.
+            return state.standing if risk == before.standing else _times(risk, unit)
+
+        return (
+            replace(after, standing=outside(after.standing)),
+            Outcome(outside(outcome.risk), outcome.improved, evidence),
+        )
+
+    def _unit(self, state: State, evidence: Evidence) -> float:
+        if self.unit is not None:
+            return self.unit
+        # A disclosed risk is rounded by its own size, whatever was told before it.
+        standing = math.inf if self.mechanism.discloses else state.standing
+        return unit_of(standing, evidence.risk)
+
+
+def unit_of(standing: float, risk: float) -> float:
+    """Return the unit of one step where the range of the losses is not known.
+
+    The power of ten at or above the smaller of standing and new risk. The new release then
+    shows its unit by its own size, and nothing more is told.
+
+    Parameters
+    ----------
+    standing : float
+        The standing risk, infinite before the first release.
+    risk : float
+        The new risk.
+
+    Returns
+    -------
+    float
+        A power of ten, by the magnitude of a negative risk; 1.0 for a risk of 0.
+
+    Examples
+    --------
+    >>> unit_of(float("inf"), 8123.0), unit_of(0.002, 0.5), unit_of(100.0, 250.0)
+    (10000.0, 0.01, 100.0)
+    """
+    smaller = min(standing, risk)
+    if smaller == 0.0:
+        return 1.0
+    # Twelve digits, so that the rounding noise of a sum does not lift 0.1 to the next power.
+    digits, exponent = f"{abs(smaller):.11e}".split("e")
+    power = int(exponent) + (float(digits) > 1.0)
+    return float(f"1e{min(max(power, LEAST_EXPONENT), LARGEST_EXPONENT)}")
+
+
+def fresh_rng(secret: bytes, ladder: int, number: int) -> np.random.Generator:
+    """Return the generator of one submission: replayable with the secret, unknown without.
+
+    Parameters
+    ----------
+    secret : bytes
+        Drawn from the operating system when the ladder was registered.
+    ladder : int
+        The ladder's number in the ledger.
+    number : int
+        The submission's number.
+
+    Returns
+    -------
+    numpy.random.Generator
+        Philox, keyed with 16 bytes of the HMAC-SHA256 of both numbers.
+
+    Examples
+    --------
+    >>> first, again = fresh_rng(b"secret", 1, 2), fresh_rng(b"secret", 1, 2)
+    >>> first.random() == again.random()
+    True
+    """
+    digest = hmac.new(secret, f"{ladder}:{number}".encode(), hashlib.sha256).digest()
+    return np.random.Generator(np.random.Philox(key=int.from_bytes(digest[:16], "little")))
+
+
+def _times(risk: float, unit: float) -> float:
+    """Multiply, and take off the rounding noise: 0.07 * 100 is not 7.0 in binary."""
+    return risk if unit == 1.0 else float(f"{risk * unit:.15g}")

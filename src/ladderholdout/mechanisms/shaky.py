@@ -1,0 +1,173 @@
+"""The Shaky Ladder: Laplace noise on comparison, threshold and release."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+import numpy as np
+
+from ladderholdout.errors import InvalidArgument
+from ladderholdout.mechanisms.arithmetic import below, whole, within
+from ladderholdout.mechanisms.base import (
+    Evidence,
+    Mechanism,
+    Outcome,
+    State,
+    kept,
+    released,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ShakyLadder(Mechanism):
+    """Release a noisy risk if, with noise on both sides, it is below the standing one.
+
+    Hardt 2017, Figure 1. Releases are as published, neither rounded nor clipped: one may
+    lie outside of the range of the risk, or above the release before it. The first
+    submission competes with a standing risk of 1.
+
+    Parameters
+    ----------
+    step : float
+        The margin lambda, in (0, 1].
+    noise : float
+        Scale sigma of the Laplace noise, in (0, 1]; the paper finds 1/sqrt(n) to 3/sqrt(n)
+        enough in its simulations (Section 4).
+
+    Raises
+    ------
+    InvalidArgument
+        If a setting is outside (0, 1].
+
+    Examples
+    --------
+    >>> from ladderholdout.mechanisms import run
+    >>> losses = [[0.5, 0.5], [0.25, 0.25]]
+    >>> run(ShakyLadder(step=0.1, noise=0.01), losses, np.random.default_rng(7)).round(3).tolist()
+    [0.508, 0.264]
+    """
+
+    step: float
+    noise: float
+    needs_bounded_risk: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        """Validate the settings."""
+        object.__setattr__(self, "step", within("step", self.step, 1.0))
+        remedy = "Without noise, take Ladder."
+        object.__setattr__(self, "noise", within("noise", self.noise, 1.0, remedy))
+
+    @classmethod
+    def from_theory(cls, n: int, k: int, beta: float = 0.05) -> ShakyLadder:
+        """Take step and noise from the theory: Hardt 2017, Equation (2).
+
+        With sigma = sqrt(log(1/delta)) / (epsilon n), which the rate of Theorem 2.7 needs.
+
+        Parameters
+        ----------
+        n : int
+            Number of examples in the holdout.
+        k : int
+            Upper bound on the number of submissions.
+        beta : float, default=0.05
+            Failure probability, in (0, 1).
+
+        Returns
+        -------
+        ShakyLadder
+            With a step of 4 log(4k/beta) sigma.
+
+        Raises
+        ------
+        InvalidArgument
+            If the theory is vacuous at this n: a step above 1 releases nothing.
+
+        Examples
+        --------
+        >>> ladder = ShakyLadder.from_theory(n=1_000_000, k=1000)
+        >>> round(ladder.step, 4), round(ladder.noise, 5)
+        (0.0856, 0.00189)
+        """
+        n, k = whole("n", n), whole("k", k)
+        beta = within("beta", beta, math.nextafter(1.0, 0.0))
+        step, noise = _theory(n, k, beta)
+        if step > 1.0:
+            raise InvalidArgument(
+                "n",
+                f"at least {_smallest_n(k, beta)} for the theory to release anything at all"
+                f" (k = {k}, beta = {beta:g})",
+                f"{n}, where its step is {step:.3g}",
+                "Set step and noise by hand: 1/sqrt(n) to 3/sqrt(n) is usual for the noise.",
+            )
+        return cls(step=step, noise=noise)
+
+    def start(self, n_examples: int) -> State:
+        """Return the state before the first submission: a risk of 1 stands.
+
+        The threshold's noise is drawn with the first submission, as there is no generator
+        before it.
+        """
+        return State(n=whole("n_examples", n_examples), standing=1.0)
+
+    def decide(
+        self, state: State, evidence: Evidence, rng: np.random.Generator
+    ) -> tuple[State, Outcome]:
+        """Compare and release under noise; `Mechanism.decide` says what the parts are."""
+        threshold = laplace(self.noise, rng) if state.noise is None else state.noise
+        # All three are drawn whatever happens, so that the outcome does not show in how
+        # much of the generator is used up.
+        comparison, release, redrawn = (laplace(self.noise, rng) for _ in range(3))
+        if below(evidence.risk + comparison, state.standing - self.step + threshold):
+            return released(replace(state, noise=redrawn), evidence, evidence.risk + release)
+        return kept(replace(state, noise=threshold), evidence)
+
+
+def laplace(scale: float, rng: np.random.Generator) -> float:
+    """Draw from the Laplace distribution around 0, from one uniform number.
+
+    By the inverse of the distribution function: a replay then depends on the generator's
+    bits alone, not on how a version of NumPy turns them into Laplace numbers.
+
+    Parameters
+    ----------
+    scale : float
+        Mean absolute value.
+    rng : numpy.random.Generator
+        Gives one uniform number.
+
+    Returns
+    -------
+    float
+        The draw.
+
+    Examples
+    --------
+    >>> round(laplace(1.0, np.random.default_rng(0)), 4)
+    0.3201
+    """
+    uniform = rng.random()
+    # The uniform may be 0, whose quantile is infinite.
+    tail = max(2.0 * min(uniform, 1.0 - uniform), 2.0**-53)
+    return math.copysign(scale * math.log(tail), uniform - 0.5)
+
+
+def _theory(n: int, k: int, beta: float) -> tuple[float, float]:
+    """Lambda and sigma of Equation (2)."""
+    root = math.sqrt(math.log(k * n / beta))
+    epsilon = (math.log(k / beta) * root / n) ** 0.6
+    sigma = root / (epsilon * n)
+    return 4.0 * math.log(4.0 * k / beta) * sigma, sigma
+
+
+def _smallest_n(k: int, beta: float) -> int:
+    """Search for the smallest n with a step of at most 1; the step falls with n."""
+    high = 1
+    while _theory(high, k, beta)[0] > 1.0:
+        high *= 2
+    low = high // 2
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if _theory(middle, k, beta)[0] > 1.0 else (low, middle)
+    return high

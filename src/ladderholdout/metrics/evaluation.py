@@ -1,0 +1,170 @@
+"""One submission as a mechanism may see it: its risk, under any weighting of the rows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from ladderholdout.errors import InvalidArgument
+
+FloatArray = NDArray[np.float64]
+IntArray = NDArray[np.intp]
+Array = NDArray[Any]
+
+
+def checked_weights(weights: ArrayLike, n: int, argument: str) -> FloatArray:
+    """Return ``weights`` as float64 of shape (n,), non-negative and not all zero."""
+    array = np.asarray(weights, dtype=np.float64)
+    allowed = f"{n} finite non-negative numbers, not all of them zero"
+    if array.shape != (n,):
+        raise InvalidArgument(argument, allowed, f"an array of shape {array.shape}")
+    if not (array.min() >= 0 and 0 < array.sum() < np.inf):
+        raise InvalidArgument(argument, allowed, "something else")
+    return array
+
+
+def read_only(array: Array) -> Array:
+    """Return another array object over the same memory that refuses writes."""
+    view = array.view()
+    view.flags.writeable = False
+    return view
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Evaluation:
+    """One submission as a mechanism may see it.
+
+    Its text shows neither risk nor losses, so that it may stand in a log or a traceback.
+
+    Parameters
+    ----------
+    n : int
+        Number of examples.
+    risk : float
+        Empirical risk; smaller is better.
+    losses : ndarray of shape (n,) or None
+        Per-example losses, float64, for metrics that are means of them; their mean is
+        ``risk`` exactly.
+
+    Examples
+    --------
+    >>> evaluation = Evaluation.from_losses([0, 1, 0, 0])
+    >>> evaluation.risk
+    0.25
+    >>> evaluation.risk_under([1, 2, 1, 0])
+    0.5
+    >>> evaluation
+    Evaluation(n=4)
+    """
+
+    n: int
+    risk: float = field(repr=False)
+    losses: FloatArray | None = field(repr=False)
+    # The holdout's own weights with mean 1: the losses already carry them.
+    _own: FloatArray | None = field(default=None, repr=False)
+    # The risk under a weighting, for metrics that are no mean of losses.
+    _function: Callable[[FloatArray], float] | None = field(default=None, repr=False)
+
+    @classmethod
+    def from_losses(cls, losses: ArrayLike) -> Evaluation:
+        """Evaluate per-example losses, as in a simulation.
+
+        Parameters
+        ----------
+        losses : array-like of shape (n,)
+            Losses, smaller is better.
+
+        Returns
+        -------
+        Evaluation
+
+        Raises
+        ------
+        InvalidArgument
+            If there are no losses, or they are not one finite number for each example.
+
+        Examples
+        --------
+        >>> Evaluation.from_losses([0.5, 1.5]).risk
+        1.0
+        """
+        array = np.asarray(losses, dtype=np.float64)
+        allowed = "one finite number for each example"
+        if array.ndim != 1 or array.size == 0:
+            raise InvalidArgument("losses", allowed, f"an array of shape {array.shape}")
+        risk = float(array.mean())
+        if not np.isfinite(risk):
+            raise InvalidArgument("losses", allowed, "an array with nan or infinity")
+        return cls(array.size, risk, read_only(array))
+
+    def risk_under(self, weights: ArrayLike) -> float:
+        """Return the risk when example i counts ``weights[i]`` times.
+
+        Parameters
+        ----------
+        weights : array-like of shape (n,)
+            Non-negative weights, in any scale; they multiply the holdout's own weights.
+
+        Returns
+        -------
+        float
+            For integer weights the risk on rows repeated that often.
+
+        Raises
+        ------
+        InvalidArgument
+            If the weights are negative, all zero, not finite, or not n.
+        """
+        array = checked_weights(weights, self.n, "weights")
+        if self.losses is None:
+            return self._risk_under(array)
+        # (w * l).sum() and not a dot product: BLAS libraries differ in the last bits
+        # between machines, and a replay must not.
+        total = float((array if self._own is None else array * self._own).sum())
+        if total == 0:
+            raise InvalidArgument("weights", "positive where the holdout's are", "zero there")
+        return float((array * self.losses).sum()) / total
+
+    def scaled(self, factor: float) -> Evaluation:
+        """Return the same submission with risk and losses times ``factor``.
+
+        Parameters
+        ----------
+        factor : float
+            A positive finite number; 1 returns this very object.
+
+        Returns
+        -------
+        Evaluation
+
+        Raises
+        ------
+        InvalidArgument
+            If the factor is not positive and finite.
+
+        Examples
+        --------
+        >>> Evaluation.from_losses([2, 4]).scaled(0.5).risk
+        1.5
+        """
+        if not 0 < factor < np.inf:
+            raise InvalidArgument("factor", "a positive finite number", factor)
+        if factor == 1:
+            return self
+        if self.losses is not None:
+            losses = self.losses * factor
+            return Evaluation(self.n, float(losses.mean()), read_only(losses), self._own)
+        return Evaluation(
+            self.n,
+            self.risk * factor,
+            None,
+            _function=lambda weights: factor * self._risk_under(weights),
+        )
+
+    def _risk_under(self, weights: FloatArray) -> float:
+        assert self._function is not None  # there are losses or a function
+        return float(self._function(weights))

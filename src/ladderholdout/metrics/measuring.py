@@ -1,0 +1,154 @@
+"""Run the function of a metric: quietly, and with nothing of what it says in an error."""
+
+from __future__ import annotations
+
+import math
+import threading
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from typing import Any
+
+import numpy as np
+
+from ladderholdout.errors import InvalidArgument, InvalidSubmission, LadderHoldoutError
+from ladderholdout.metrics.evaluation import (
+    Array,
+    Evaluation,
+    FloatArray,
+    checked_weights,
+    read_only,
+)
+from ladderholdout.metrics.scores import WeightedScore
+from ladderholdout.metrics.settings import MetricSettings
+
+# A risk outside of its range by less is rounding.
+_SLACK = 1e-9
+# warnings.catch_warnings swaps filters of the whole process: two threads that interleave
+# would leave them silenced for good.
+_FILTERS = threading.RLock()
+
+
+def measure(
+    metric: MetricSettings,
+    targets: Array,
+    predictions: Array,
+    own: FloatArray | None = None,
+) -> Evaluation:
+    """Return the evaluation of canonical predictions under the holdout's own weights."""
+    # Views of our own: MLflow knows what predict returned by its identity, and nobody's
+    # function may write to the holdout.
+    targets, predictions = read_only(targets), read_only(predictions)
+    if metric.loss is not None:
+        evaluation = _of_losses(_losses(metric, targets, predictions), own)
+        if not math.isfinite(evaluation.risk):
+            raise _undefined(metric, "the mean of its losses overflows")
+        return evaluation
+    return _of_score(metric, _scorer(metric, targets, predictions), len(targets), own)
+
+
+def _losses(metric: MetricSettings, targets: Array, predictions: Array) -> FloatArray:
+    def as_floats() -> FloatArray:
+        assert metric.loss is not None
+        # A copy: the function may write to its array again.
+        return np.array(metric.loss(targets, predictions), dtype=np.float64)
+
+    losses: FloatArray = _call(metric, as_floats)
+    if losses.shape != targets.shape[:1]:
+        came = f"one that returned shape {losses.shape}"
+        raise InvalidArgument("loss", "a function that returns one loss for each row", came)
+    return _within_range(metric, losses)
+
+
+def _within_range(metric: MetricSettings, values: FloatArray) -> FloatArray:
+    """Refuse values that are not finite or leave the stated range; clip where that is agreed."""
+    limits = metric.loss_range
+    if metric.clip and limits is not None:
+        values = np.clip(values, *limits)
+    least, most = float(values.min()), float(values.max())
+    if not math.isfinite(most - least):
+        raise _undefined(metric, "it returned no finite number")
+    if limits is None or (limits[0] <= least and most <= limits[1]):
+        return values
+    if least < limits[0] - _SLACK or most > limits[1] + _SLACK:
+        remedy = "State a wider range, or set clip=True."
+        raise InvalidArgument("loss_range", f"wide enough for {metric.name!r}", "left", remedy)
+    return np.clip(values, *limits)
+
+
+def _of_losses(losses: FloatArray, own: FloatArray | None) -> Evaluation:
+    if own is not None:
+        own = own * (len(own) / own.sum())
+        losses = losses * own
+    return Evaluation(len(losses), float(losses.mean()), read_only(losses), own)
+
+
+def _scorer(
+    metric: MetricSettings, targets: Array, predictions: Array
+) -> Callable[[FloatArray | None], float]:
+    """Return the score as a function of the weights; None is one for each row."""
+    score = metric.score
+    assert score is not None
+    if isinstance(score, WeightedScore):
+        prepared = _call(metric, lambda: score.prepare(targets, predictions))
+        ones = np.ones(len(targets))
+        return lambda weights: prepared(ones if weights is None else weights)
+
+    def weighted(weights: FloatArray | None) -> float:
+        if weights is None or weights.all():
+            return float(score(targets, predictions, sample_weight=weights))
+        # A row that does not count must not bring its class into an average.
+        kept = weights > 0
+        return float(score(targets[kept], predictions[kept], sample_weight=weights[kept]))
+
+    return weighted
+
+
+def _of_score(
+    metric: MetricSettings,
+    scorer: Callable[[FloatArray | None], float],
+    n: int,
+    own: FloatArray | None,
+) -> Evaluation:
+    def risk_of(weights: FloatArray | None) -> float:
+        risk = metric.offset - _call(metric, lambda: scorer(weights))
+        return float(_within_range(metric, np.asarray(risk)))
+
+    def reweighted(weights: FloatArray) -> float:
+        combined = weights if own is None else checked_weights(weights * own, n, "weights")
+        return risk_of(combined)
+
+    return Evaluation(n, risk_of(own), None, _function=reweighted)
+
+
+def _call(metric: MetricSettings, run: Callable[[], Any]) -> Any:
+    try:
+        with _quiet(metric):
+            return run()
+    except LadderHoldoutError:  # holds nothing that may not be seen
+        raise
+    except Exception as error:
+        reason = f"it raised {type(error).__name__}"
+    # Raised after the handler, so that not even __context__ holds the text.
+    raise _undefined(metric, reason)
+
+
+def _undefined(metric: MetricSettings, reason: str) -> InvalidSubmission:
+    allowed = f"such that {metric.name!r} has a value"
+    return InvalidSubmission("predictions", allowed, f"such that {reason}")
+
+
+def _quiet(metric: MetricSettings) -> AbstractContextManager[object]:
+    """Hold back the warnings of a user's function; ours know only those of NumPy."""
+    function = metric.loss or metric.score
+    inner = getattr(function, "prepare", function)
+    if str(getattr(inner, "__module__", "")).startswith(__package__):
+        return np.errstate(all="ignore")
+    return _silence()
+
+
+@contextmanager
+def _silence() -> Iterator[None]:
+    with _FILTERS, warnings.catch_warnings(), np.errstate(all="ignore"):
+        warnings.simplefilter("ignore")
+        yield

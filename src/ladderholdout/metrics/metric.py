@@ -1,0 +1,291 @@
+"""A metric: how predictions are asked for, checked and brought to a risk."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from numpy.typing import ArrayLike
+
+from ladderholdout.errors import InvalidArgument, InvalidSubmission
+from ladderholdout.metrics import canonical as forms
+from ladderholdout.metrics import measuring, responses
+from ladderholdout.metrics import targets as target_forms
+from ladderholdout.metrics.evaluation import Array, Evaluation, checked_weights
+from ladderholdout.metrics.settings import MetricSettings
+
+
+@dataclass(frozen=True, slots=True)
+class Metric(MetricSettings):
+    """How a submission is measured.
+
+    Exactly one of ``loss`` and ``score`` is given. Both see canonical targets (for
+    classification the positions of the labels among the sorted classes, shape (n,)) and
+    canonical predictions (likewise positions for "labels"; probabilities of shape (n, C);
+    scores of shape (n,); values of shape (n,) or (n, m)), and must not write to them. Both
+    should be finite for all predictions: a refusal for some tells about the labels.
+
+    Parameters
+    ----------
+    name : str
+        What it is called; a ladder is known by it.
+    response : {"labels", "probabilities", "scores", "values"}
+        What is asked of an estimator: predict, predict_proba, decision_function (or the
+        second column of predict_proba), or predict of a regressor.
+    loss : callable, optional
+        ``loss(targets, predictions)``, one loss for each example, smaller is better.
+    score : callable, optional
+        ``score(targets, predictions, sample_weight=...)``, one number, greater is better.
+        Functions of `sklearn.metrics` fit as they are.
+    loss_range : tuple of (float, float), optional
+        Range of the loss of an example, or of the risk where there is a ``score``.
+    offset : float, default=0.0
+        The released score is ``offset - risk``.
+    root : bool, default=False
+        The released score is ``offset - sqrt(risk)``: the mean of squared losses is guarded.
+    in_units_of_y : bool, default=False
+        The risk carries the unit of the target, so its scale is not known in advance.
+    clip : bool, default=False
+        Losses are clipped to ``loss_range``.
+    binary : bool, default=False
+        It needs two classes and is about the second. As scikit-learn takes 1 for the
+        positive label wherever it occurs, a 1 in first place is refused.
+    multioutput : bool, default=False
+        Targets of shape (n, m) are fine.
+    support : Support, optional
+        The values for which it is defined, as for a logarithm.
+    two_class_range : tuple of (float, float), optional
+        ``loss_range`` where there are two classes; `for_classes` puts it there.
+
+    Raises
+    ------
+    InvalidArgument
+        If the settings contradict each other.
+
+    Examples
+    --------
+    >>> from sklearn.metrics import cohen_kappa_score
+    >>> kappa = Metric("kappa", "labels", score=cohen_kappa_score, loss_range=(0, 2), offset=1)
+    >>> classes = kappa.classes_of(["no", "yes", "yes", "no"])
+    >>> y = kappa.targets(["no", "yes", "yes", "no"], classes)
+    >>> predictions = kappa.canonical(["no", "yes", "no", "no"], n=4, classes=classes)
+    >>> kappa.to_score(kappa.evaluate(y, predictions).risk)
+    0.5
+    """
+
+    def classes_of(self, y: Any, classes: Any = None) -> Array | None:
+        """Return the sorted classes, None for a regression metric.
+
+        Parameters
+        ----------
+        y : array-like of shape (n,)
+            Labels: text or whole numbers.
+        classes : array-like of shape (C,), optional
+            All classes there are, if ``y`` may lack some.
+
+        Returns
+        -------
+        ndarray of shape (C,) or None
+
+        Raises
+        ------
+        InvalidArgument
+            If the labels cannot be read, or some are not among ``classes``.
+
+        Examples
+        --------
+        >>> from ladderholdout.metrics import get_metric
+        >>> get_metric("accuracy").classes_of([2, 1, 2], classes=[1, 2, 3])
+        array([1, 2, 3])
+        """
+        if not self.is_classification:
+            return None
+        return target_forms.sorted_classes(y, classes)
+
+    def _relevant(self, classes: Array | None) -> Array | None:
+        """Return the classes, None for regression: on a holdout of 0 and 1 both may be asked."""
+        if not self.is_classification:
+            return None
+        if classes is None:
+            raise InvalidArgument("classes", "what classes_of returned", None)
+        return classes
+
+    def targets(self, y: Any, classes: Array | None) -> Array:
+        """Return the targets in canonical form.
+
+        Parameters
+        ----------
+        y : array-like of shape (n,), or (n, m) for some regression metrics
+            Labels or measured values.
+        classes : ndarray of shape (C,) or None
+            What `classes_of` returned.
+
+        Returns
+        -------
+        ndarray
+            Positions of the labels in ``classes`` (intp, shape (n,)), or float64 values.
+
+        Raises
+        ------
+        InvalidArgument
+            If the targets cannot be read, or the metric has no value on them even for
+            perfect predictions.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from ladderholdout.metrics import get_metric
+        >>> get_metric("accuracy").targets(["b", "a"], np.array(["a", "b"]))
+        array([1, 0])
+        """
+        classes = self._relevant(classes)
+        if classes is None:
+            targets: Array = target_forms.target_values(self, y)
+        else:
+            target_forms.check_classes(self, classes)
+            targets = target_forms.target_codes(y, classes)
+        target_forms.check_defined(self, targets, classes)
+        return targets
+
+    def respond(self, estimator: Any, X: Any, classes: Array | None) -> Array:
+        """Return the raw predictions of a fitted estimator for this metric.
+
+        Parameters
+        ----------
+        estimator : object
+            Anything fitted with the method that `response` asks for.
+        X : array-like of shape (n, ...)
+            Rows.
+        classes : ndarray of shape (C,) or None
+            What `classes_of` returned. Columns of probabilities follow it; a class the
+            estimator does not know gets a column of zeros.
+
+        Returns
+        -------
+        ndarray
+
+        Raises
+        ------
+        InvalidSubmission
+            If the estimator lacks the method or knows a class that ``classes`` lacks.
+        """
+        return responses.respond(estimator, X, self.response, self._relevant(classes))
+
+    def canonical(self, predictions: Any, n: int, classes: Array | None) -> Array:
+        """Return predictions in canonical form: equal predictions have equal bytes.
+
+        Parameters
+        ----------
+        predictions : array-like
+            Labels, class probabilities, scores of the second class, or values, as
+            `response` says. For two classes, (n,) probabilities of the second are fine.
+        n : int
+            Number of rows.
+        classes : ndarray of shape (C,) or None
+            What `classes_of` returned.
+
+        Returns
+        -------
+        ndarray
+            int32 positions in ``classes`` (n,), or float64 of shape (n, C), (n,) or (n, m);
+            C-contiguous, without -0.0, and the caller's own.
+
+        Raises
+        ------
+        InvalidSubmission
+            If they have another form, length or range, or nan or infinity.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from ladderholdout.metrics import get_metric
+        >>> get_metric("accuracy").canonical(["b", "b", "a"], n=3, classes=np.array(["a", "b"]))
+        array([1, 1, 0], dtype=int32)
+        """
+        classes = self._relevant(classes)
+        if classes is None:
+            return forms.canonical_values(predictions, n, self.multioutput, self.support)
+        if self.response == "labels":
+            return forms.canonical_labels(predictions, n, classes)
+        if self.response == "probabilities":
+            return forms.canonical_probabilities(predictions, n, classes)
+        return forms.canonical_scores(predictions, n)
+
+    def evaluate(
+        self, targets: Array, predictions: Array, weights: ArrayLike | None = None
+    ) -> Evaluation:
+        """Evaluate one submission.
+
+        Parameters
+        ----------
+        targets, predictions : ndarray
+            In canonical form.
+        weights : array-like of shape (n,), optional
+            The holdout's own weights. The losses are multiplied by them, scaled to a
+            mean of 1, so the mean of the losses stays the risk (and a loss may leave
+            `loss_range` by that factor).
+
+        Returns
+        -------
+        Evaluation
+
+        Raises
+        ------
+        InvalidSubmission
+            If the metric has no finite value for these predictions.
+        InvalidArgument
+            If a loss lies outside of the stated range, or weights are unusable.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from ladderholdout.metrics import get_metric
+        >>> get_metric("accuracy").evaluate(np.array([0, 1, 1, 0]), np.array([0, 1, 0, 0])).risk
+        0.25
+        """
+        if len(predictions) != len(targets) or (
+            not self.is_classification and predictions.shape != targets.shape
+        ):
+            allowed = f"of the shape of the targets, {targets.shape}"
+            raise InvalidSubmission("predictions", allowed, f"of shape {predictions.shape}")
+        own = None if weights is None else checked_weights(weights, len(targets), "weights")
+        return measuring.measure(self, targets, predictions, own)
+
+    def score_of(self, estimator: Any, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """Score a fitted estimator plainly on any rows, as scikit-learn's scorer does.
+
+        Parameters
+        ----------
+        estimator : object
+            A fitted estimator.
+        X : array-like of shape (n, ...)
+            Rows.
+        y : array-like of shape (n,) or (n, m)
+            Their targets.
+        sample_weight : array-like of shape (n,), optional
+
+        Returns
+        -------
+        float
+            Greater is better.
+
+        Raises
+        ------
+        InvalidArgument
+            If the metric is not defined here.
+
+        Examples
+        --------
+        >>> from sklearn.dummy import DummyClassifier
+        >>> from ladderholdout.metrics import get_metric
+        >>> X, y = [[0], [1], [2]], ["no", "yes", "yes"]
+        >>> round(get_metric("f1").score_of(DummyClassifier().fit(X, y), X, y), 2)
+        0.8
+        """
+        classes = None
+        if self.is_classification:
+            classes = target_forms.union_of_classes(y, responses.known_classes(estimator))
+        targets = self.targets(y, classes)
+        answer = self.respond(estimator, X, classes)
+        predictions = self.canonical(answer, len(targets), classes)
+        return self.to_score(self.evaluate(targets, predictions, sample_weight).risk)

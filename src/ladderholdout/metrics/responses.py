@@ -1,0 +1,97 @@
+"""What a fitted estimator answers for a metric, in the order of the holdout's classes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from ladderholdout.errors import InvalidArgument, InvalidSubmission
+from ladderholdout.metrics.arrays import codes_of, described, label_vector, readable
+from ladderholdout.metrics.evaluation import Array
+
+
+def respond(estimator: Any, X: Any, response: str, classes: Array | None) -> Array:
+    """Return the raw predictions of a fitted estimator; see `Metric.respond`."""
+    known = None if classes is None else known_classes(estimator)
+    if classes is not None and known is not None:
+        _refuse_unknown(known, classes)
+    if response == "probabilities":
+        return _probabilities(estimator, X, known, classes)
+    if response == "scores":
+        return _scores(estimator, X, known, classes)
+    return np.asarray(_method(estimator, "predict")(X))
+
+
+def known_classes(estimator: Any) -> Array | None:
+    """Return the classes an estimator was fitted on, None if it does not say."""
+    classes = getattr(estimator, "classes_", None)
+    if classes is None:
+        return None
+    try:
+        return label_vector(classes, "predictions")
+    except InvalidArgument:
+        came = f"from a {type(estimator).__name__} with classes_ of another form"
+    raise InvalidSubmission("predictions", "from a classifier with one output", came)
+
+
+def _refuse_unknown(known: Array, classes: Array) -> None:
+    unknown = np.count_nonzero(codes_of(known, classes) < 0)
+    if unknown:
+        raise InvalidSubmission(
+            "predictions",
+            "from an estimator fitted on classes of the holdout",
+            f"from one fitted on {unknown} more",
+            "Pass classes= with all classes when registering the holdout.",
+        )
+
+
+def _method(estimator: Any, *names: str) -> Callable[[Any], Any]:
+    """Return the first of these methods that the estimator has."""
+    for name in names:
+        method = getattr(estimator, name, None)
+        if callable(method):
+            return method  # type: ignore[no-any-return]
+    wanted = " or ".join(names)
+    raise InvalidSubmission(
+        "predictions",
+        f"from an estimator with {wanted}",
+        f"from a {type(estimator).__name__} without",
+        "Take another estimator, or a metric that needs predict alone.",
+    )
+
+
+def _probabilities(estimator: Any, X: Any, known: Array | None, classes: Array | None) -> Array:
+    answer = _method(estimator, "predict_proba")(X)
+    return _aligned(answer, known, classes)
+
+
+def _aligned(answer: Any, known: Array | None, classes: Array | None) -> Array:
+    """Put columns that follow ``known`` in the order of ``classes``; zeros for the missing."""
+    table = readable(answer, "predictions")
+    if known is None or classes is None or np.array_equal(known, classes):
+        return table
+    if len(known) == 1:
+        table = table.reshape(-1, 1)
+    if table.ndim != 2 or table.shape[1] != len(known):
+        allowed = f"one column for each of the estimator's {len(known)} classes"
+        raise InvalidSubmission("predictions", allowed, described(table))
+    aligned = np.zeros((len(table), len(classes)))
+    aligned[:, codes_of(known, classes)] = table
+    return aligned
+
+
+def _scores(estimator: Any, X: Any, known: Array | None, classes: Array | None) -> Array:
+    method = _method(estimator, "decision_function", "predict_proba")
+    if getattr(estimator, "decision_function", None) is None:
+        table = _aligned(method(X), known, classes)
+        return table[:, 1] if table.ndim == 2 and table.shape[1] == 2 else table
+    if known is not None and classes is not None and not np.array_equal(known, classes):
+        raise InvalidSubmission(
+            "predictions",
+            "from an estimator fitted on both classes, in sorted order",
+            "from one fitted on other classes or in another order",
+            "Its decision_function would rank the wrong class.",
+        )
+    return np.asarray(method(X))

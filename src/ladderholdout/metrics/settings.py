@@ -1,0 +1,154 @@
+"""What a metric is, before it meets any data."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any, Literal, Self, TypeAlias
+
+from ladderholdout.errors import InvalidArgument
+from ladderholdout.metrics.canonical import Support
+from ladderholdout.metrics.evaluation import Array
+
+Response: TypeAlias = Literal["labels", "probabilities", "scores", "values"]
+_RESPONSES = ("labels", "probabilities", "scores", "values")
+
+
+@dataclass(frozen=True, slots=True)
+class MetricSettings:
+    """The settings of a metric, and what follows from them alone; see `Metric`."""
+
+    name: str
+    response: Response
+    loss: Callable[..., Any] | None = None
+    score: Callable[..., Any] | None = None
+    loss_range: tuple[float, float] | None = None
+    offset: float = 0.0
+    root: bool = False
+    in_units_of_y: bool = False
+    clip: bool = False
+    binary: bool = False
+    multioutput: bool = False
+    support: Support | None = None
+    two_class_range: tuple[float, float] | None = None
+
+    def __post_init__(self) -> None:
+        _check_settings(self)
+
+    @property
+    def is_mean(self) -> bool:
+        """Whether the risk is a mean of per-example losses."""
+        return self.loss is not None
+
+    @property
+    def is_classification(self) -> bool:
+        """Whether targets are classes."""
+        return self.response != "values"
+
+    @property
+    def bounded(self) -> bool:
+        """Whether the range of the loss is known."""
+        return self.loss_range is not None
+
+    def with_range(self, loss_range: tuple[float, float]) -> Self:
+        """Return this metric with its losses clipped to a stated range.
+
+        Parameters
+        ----------
+        loss_range : tuple of (float, float)
+            0 and the largest loss of an example. For RMSE and its kin that is a squared
+            error.
+
+        Returns
+        -------
+        Metric
+
+        Raises
+        ------
+        InvalidArgument
+            If the range is no such pair, or the metric has a range or no losses.
+
+        Examples
+        --------
+        >>> from ladderholdout.metrics import get_metric
+        >>> get_metric("neg_mean_absolute_error").with_range((0, 50)).loss_range
+        (0.0, 50.0)
+        """
+        if self.bounded or not self.is_mean:
+            reason = "bounded already" if self.bounded else "no mean of losses"
+            raise InvalidArgument(
+                "loss_range", "left out for this metric", f"given: it is {reason}"
+            )
+        _check_range("loss_range", loss_range)
+        low, high = (float(limit) for limit in loss_range)
+        if low != 0:
+            raise InvalidArgument("loss_range", "a pair (0, high)", f"a pair from {low:g}")
+        return replace(self, loss_range=(low, high), clip=True)
+
+    def for_classes(self, classes: Array | None) -> Self:
+        """Return this metric with the range of its loss for these classes.
+
+        The Brier score lies in [0, 1] for two classes and in [0, 2] for more.
+
+        Examples
+        --------
+        >>> from ladderholdout.metrics import get_metric
+        >>> get_metric("neg_brier_score").for_classes([False, True]).loss_range
+        (0.0, 1.0)
+        """
+        if self.two_class_range is None or classes is None or len(classes) != 2:
+            return self
+        return replace(self, loss_range=self.two_class_range)
+
+    def to_score(self, risk: float) -> float:
+        """Return the score that belongs to a risk, in the metric's own sign.
+
+        For ``root`` metrics a risk below zero (it was noisy) counts as zero.
+
+        Examples
+        --------
+        >>> from ladderholdout.metrics import get_metric
+        >>> get_metric("neg_root_mean_squared_error").to_score(9.0)
+        -3.0
+        """
+        return float(self.offset - (math.sqrt(max(risk, 0.0)) if self.root else risk))
+
+    def to_risk(self, score: float) -> float:
+        """Return the risk that belongs to a score: the inverse of `to_score`.
+
+        Examples
+        --------
+        >>> from ladderholdout.metrics import get_metric
+        >>> get_metric("accuracy").to_risk(0.75)
+        0.25
+        """
+        distance = self.offset - score
+        return float(distance**2 if self.root else distance)
+
+
+def _check_settings(metric: MetricSettings) -> None:
+    """Refuse settings that say nothing or contradict each other."""
+    if not isinstance(metric.name, str) or not metric.name:
+        raise InvalidArgument("name", "a text that is not empty", repr(metric.name))
+    if metric.response not in _RESPONSES:
+        raise InvalidArgument("response", f"one of {_RESPONSES}", repr(metric.response))
+    if callable(metric.loss) == callable(metric.score):
+        raise InvalidArgument("loss", "a function exactly where score is none", "not so")
+    for name in ("loss_range", "two_class_range"):
+        if getattr(metric, name) is not None:
+            _check_range(name, getattr(metric, name))
+    if not math.isfinite(metric.offset):
+        raise InvalidArgument("offset", "a finite number", metric.offset)
+    if metric.clip and (metric.loss is None or metric.loss_range is None):
+        raise InvalidArgument("clip", "False without loss and loss_range", True)
+
+
+def _check_range(name: str, given: Any) -> None:
+    """Refuse what is no pair of finite numbers, the smaller first."""
+    try:
+        low, high = (float(limit) for limit in given)
+    except (TypeError, ValueError):
+        low, high = math.nan, math.nan
+    if not (math.isfinite(high - low) and low < high):
+        raise InvalidArgument(name, "a pair of finite numbers, the smaller first", repr(given))

@@ -1,0 +1,173 @@
+"""The metrics by name: scikit-learn's names, and three correlations."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Mapping
+from functools import partial
+from types import MappingProxyType
+from typing import Any
+
+from ladderholdout.errors import InvalidArgument
+from ladderholdout.metrics import losses
+from ladderholdout.metrics.canonical import Support
+from ladderholdout.metrics.label_scores import (
+    Averaged,
+    balanced_accuracy,
+    f1,
+    jaccard,
+    matthews,
+    precision,
+    recall,
+)
+from ladderholdout.metrics.metric import Metric
+from ladderholdout.metrics.ranking_scores import MulticlassAuc, average_precision, roc_auc
+from ladderholdout.metrics.regression_scores import (
+    concordance,
+    explained_variance,
+    max_error,
+    median_error,
+    pearson,
+    r2,
+    spearman,
+)
+from ladderholdout.metrics.scores import WeightedScore
+from ladderholdout.metrics.settings import Response
+
+_UNIT, _DOUBLE = (0.0, 1.0), (0.0, 2.0)
+_ABOVE_MINUS_1, _ABOVE_0, _FROM_0 = Support(-1.0), Support(0.0), Support(0.0, True)
+
+
+def _mean(name: str, response: Response, loss: Callable[..., Any], **settings: Any) -> Metric:
+    return Metric(name, response, loss, **settings)
+
+
+def _score(name: str, response: Response, prepare: Callable[..., Any], **settings: Any) -> Metric:
+    return Metric(name, response, score=WeightedScore(prepare), **settings)
+
+
+_hits = partial(_mean, response="labels", loss=losses.zero_one, loss_range=_UNIT, offset=1.0)
+_labels = partial(_score, response="labels", loss_range=_UNIT, offset=1.0)
+_binary = partial(_score, response="scores", loss_range=_UNIT, offset=1.0)
+_multiclass = partial(_score, response="probabilities", loss_range=_UNIT, offset=1.0)
+_errors = partial(_mean, response="values")
+_values = partial(_score, response="values")
+_correlation = partial(_values, loss_range=_DOUBLE, offset=1.0)
+
+_CLASSIFICATION = [
+    _hits("accuracy"),
+    _labels("balanced_accuracy", prepare=balanced_accuracy),
+    _labels("matthews_corrcoef", prepare=matthews, loss_range=_DOUBLE),
+    _mean("neg_log_loss", "probabilities", losses.log_loss),
+    _mean(
+        "neg_brier_score",
+        "probabilities",
+        losses.brier,
+        loss_range=_DOUBLE,
+        two_class_range=_UNIT,
+    ),
+    *(
+        _labels(ratio.__name__, prepare=Averaged(ratio, "binary"), binary=True)
+        for ratio in (f1, precision, recall, jaccard)
+    ),
+    *(
+        _labels(f"{ratio.__name__}_{average}", prepare=Averaged(ratio, average))
+        for ratio in (f1, precision, recall, jaccard)
+        for average in ("macro", "weighted")
+    ),
+    _labels("jaccard_micro", prepare=Averaged(jaccard, "micro")),
+    # With one label a row these three are the accuracy. As means of losses they get the
+    # sharper mechanism and an exact certificate.
+    *(_hits(name) for name in ("f1_micro", "precision_micro", "recall_micro")),
+]
+
+_RANKING = [
+    _binary("roc_auc", prepare=roc_auc),
+    _binary("average_precision", prepare=average_precision, binary=True),
+    _multiclass("roc_auc_ovr", prepare=MulticlassAuc(pairs=False, by_prevalence=False)),
+    _multiclass("roc_auc_ovr_weighted", prepare=MulticlassAuc(pairs=False, by_prevalence=True)),
+    _multiclass("roc_auc_ovo", prepare=MulticlassAuc(pairs=True, by_prevalence=False)),
+    _multiclass("roc_auc_ovo_weighted", prepare=MulticlassAuc(pairs=True, by_prevalence=True)),
+]
+
+_in_units = partial(_errors, in_units_of_y=True)
+_REGRESSION = [
+    _in_units("neg_mean_squared_error", loss=losses.squared, multioutput=True),
+    _in_units("neg_mean_absolute_error", loss=losses.absolute, multioutput=True),
+    # scikit-learn averages the roots of the outputs, which is no root of one mean: so the
+    # two roots take one output.
+    _in_units("neg_root_mean_squared_error", loss=losses.squared, root=True),
+    _errors(
+        "neg_root_mean_squared_log_error",
+        loss=losses.squared_log,
+        root=True,
+        support=_ABOVE_MINUS_1,
+    ),
+    _errors(
+        "neg_mean_squared_log_error",
+        loss=losses.squared_log,
+        multioutput=True,
+        support=_ABOVE_MINUS_1,
+    ),
+    _errors(
+        "neg_mean_absolute_percentage_error", loss=losses.absolute_percentage, multioutput=True
+    ),
+    _in_units("neg_mean_poisson_deviance", loss=losses.poisson_deviance, support=_FROM_0),
+    _errors("neg_mean_gamma_deviance", loss=losses.gamma_deviance, support=_ABOVE_0),
+    _values("r2", prepare=r2, offset=1.0, multioutput=True),
+    _values("explained_variance", prepare=explained_variance, offset=1.0, multioutput=True),
+    _values(
+        "neg_median_absolute_error", prepare=median_error, in_units_of_y=True, multioutput=True
+    ),
+    _values("neg_max_error", prepare=max_error, in_units_of_y=True),
+    _correlation("pearson", prepare=pearson),
+    _correlation("spearman", prepare=spearman),
+    _correlation("concordance", prepare=concordance),
+]
+
+METRICS: Mapping[str, Metric] = MappingProxyType(
+    {metric.name: metric for metric in [*_CLASSIFICATION, *_RANKING, *_REGRESSION]}
+)
+"""The named metrics, read-only."""
+
+
+def get_metric(scoring: str | Metric) -> Metric:
+    """Return a metric by its name; a `Metric` is returned as it is.
+
+    Parameters
+    ----------
+    scoring : str or Metric
+        A name in `METRICS`, or a metric of your own.
+
+    Returns
+    -------
+    Metric
+
+    Raises
+    ------
+    InvalidArgument
+        If there is no such name, or it is a scorer or a plain function.
+
+    Examples
+    --------
+    >>> get_metric("roc_auc").response
+    'scores'
+    """
+    if isinstance(scoring, Metric):
+        return scoring
+    if isinstance(scoring, str):
+        return _named(scoring)
+    remedy = (
+        "A scorer hides what the guard has to know: give Metric(name, response, score=function), "
+        "or loss=function for a mean of per-example losses."
+    )
+    came = f"a {type(scoring).__name__}"
+    raise InvalidArgument("scoring", "the name of a metric, or a Metric", came, remedy)
+
+
+def _named(name: str) -> Metric:
+    if name in METRICS:
+        return METRICS[name]
+    close = ", ".join(map(repr, difflib.get_close_matches(name, METRICS)))
+    remedy = f"Close to it: {close}." if close else "ladderholdout.metrics.METRICS lists them."
+    raise InvalidArgument("scoring", f"one of the {len(METRICS)} names", repr(name), remedy)

@@ -1,0 +1,44 @@
+"""Randomness and data that several test files share."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from sklearn.datasets import load_breast_cancer
+from sklearn.model_selection import train_test_split
+
+
+@dataclass(frozen=True, slots=True)
+class Binary:
+    """A real two-class problem in three parts, as in life: train, holdout, and the truth."""
+
+    X_train: NDArray[np.float64]
+    y_train: NDArray[np.int64]
+    X_holdout: NDArray[np.float64]
+    y_holdout: NDArray[np.int64]
+    X_test: NDArray[np.float64]
+    y_test: NDArray[np.int64]
+
+
+@pytest.fixture
+def rng() -> np.random.Generator:
+    return np.random.default_rng(0)
+
+
+@pytest.fixture(scope="session")
+def binary() -> Binary:
+    """Breast cancer: 284 rows to train on, 142 held out, 143 to know the truth by."""
+    X, y = load_breast_cancer(return_X_y=True)
+    X_train, X_rest, y_train, y_rest = train_test_split(
+        X, y, train_size=284, stratify=y, random_state=0
+    )
+    X_holdout, X_test, y_holdout, y_test = train_test_split(
+        X_rest, y_rest, train_size=142, stratify=y_rest, random_state=0
+    )
+    parts = (X_train, y_train, X_holdout, y_holdout, X_test, y_test)
+    for part in parts:
+        part.setflags(write=False)  # the whole session shares them
+    return Binary(*parts)

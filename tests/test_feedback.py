@@ -1,0 +1,94 @@
+"""Attacks what a search is told: ties with the incumbent, swallowed margins, bad numbers."""
+
+from __future__ import annotations
+
+import math
+import sys
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from ladderholdout.errors import InvalidArgument
+from ladderholdout.feedback import POLICIES, guided, incumbent, penalised, told
+
+LARGEST = sys.float_info.max
+scores = st.floats(allow_nan=False, allow_infinity=False)
+margins = st.floats(min_value=0, exclude_min=True, allow_infinity=False)
+guides = st.floats(allow_nan=False)
+
+
+@given(standing=scores, margin=margins)
+@example(standing=1e300, margin=5e-324)
+@example(standing=LARGEST, margin=0.01)
+@example(standing=-LARGEST, margin=0.01)
+@example(standing=0.0, margin=5e-324)
+def test_penalised_is_strictly_below_the_standing_score(standing: float, margin: float) -> None:
+    assert penalised(standing, margin) < standing
+
+
+@given(standing=scores, margin=margins, guide=guides)
+def test_guided_is_the_guide_wherever_the_guide_is_low_enough(
+    standing: float, margin: float, guide: float
+) -> None:
+    answer = guided(standing, margin, guide)
+    assert answer < standing
+    if guide <= penalised(standing, margin):
+        assert answer == guide
+    else:
+        assert answer == penalised(standing, margin)
+
+
+@given(
+    policy=st.sampled_from(POLICIES), release=scores, standing=scores, margin=margins, guide=guides
+)
+def test_an_improver_is_told_its_release_under_every_policy(
+    policy: str, release: float, standing: float, margin: float, guide: float
+) -> None:
+    assert told(policy, release, True, standing, margin, guide) == release
+
+
+def test_each_policy_answers_a_model_that_did_not_improve() -> None:
+    answers = {policy: told(policy, 0.9, False, 0.9, 0.1, guide=0.6) for policy in POLICIES}
+    assert answers == {"auto": 0.6, "guided": 0.6, "penalised": 0.8, "incumbent": 0.9}
+
+
+def test_auto_without_a_guide_is_penalised() -> None:
+    assert told("auto", 0.9, False, 0.9, 0.1) == penalised(0.9, 0.1) == 0.8
+
+
+def test_the_policy_guided_without_a_guide_is_refused() -> None:
+    with pytest.raises(InvalidArgument, match="guide must be given"):
+        told("guided", 0.9, False, 0.9, 0.1)
+
+
+def test_a_minimised_error_works_as_a_negative_score() -> None:
+    assert guided(-10.0, 1.0, guide=-30.0) == -30.0
+    assert guided(-10.0, 1.0, guide=-5.0) == -11.0
+
+
+@pytest.mark.parametrize("margin", [0, 0.0, -0.1, math.nan, math.inf, True, "0.1", None])
+def test_a_margin_that_keeps_no_distance_is_refused(margin: object) -> None:
+    for improved in (True, False):
+        with pytest.raises(InvalidArgument, match="margin must be a positive"):
+            told("penalised", 0.9, improved, 0.9, margin)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("guide", [math.nan, "0.5", True])
+def test_a_guide_that_is_no_number_is_refused(guide: object) -> None:
+    with pytest.raises(InvalidArgument, match="guide must be a number"):
+        told("auto", 0.9, False, 0.9, 0.1, guide)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("standing", [math.nan, math.inf, -math.inf, None, True])
+def test_a_standing_score_that_is_not_finite_is_refused(standing: object) -> None:
+    for policy in POLICIES:
+        with pytest.raises(InvalidArgument, match="standing must be a finite number"):
+            told(policy, 0.9, False, standing, 0.1, guide=0.5)  # type: ignore[arg-type]
+    with pytest.raises(InvalidArgument):
+        incumbent(standing)  # type: ignore[arg-type]
+
+
+def test_an_unknown_policy_is_refused() -> None:
+    with pytest.raises(InvalidArgument, match="feedback must be one of auto, guided"):
+        told("best", 0.9, True, 0.9, 0.1)
