@@ -295,7 +295,7 @@ def test_no_text_of_a_ladder_shows_what_was_not_released(mechanism: Mechanism) -
     evaluation = Evaluation.from_losses([0.123456, 0.654321, 0.123456])
     state, outcome = mechanism.advance(mechanism.start(3), evaluation, np.random.default_rng(1))
     shown = f"{state!r} {outcome!r} {outcome.evidence!r} {mechanism!r}"
-    assert "noise" not in repr(state) and "losses" not in shown
+    assert "noise" not in repr(state) and "incumbent" not in repr(state)
     assert repr(outcome.evidence) == "Evidence()"
     if not isinstance(mechanism, FullDisclosure):
         assert str(evaluation.risk)[:6] not in shown

@@ -154,7 +154,7 @@ def _asks_for_typing(node: ast.If) -> bool:
 def imports(module: Module) -> Iterator[Import]:
     for node, deferred in walk(module.tree):
         for target in _targets(node, module):
-            yield Import(target, node.lineno, deferred)
+            yield Import(target, getattr(node, "lineno", 0), deferred)
 
 
 def _targets(node: ast.AST, module: Module) -> list[str]:

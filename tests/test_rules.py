@@ -87,7 +87,7 @@ def test_a_replay_from_the_evidence_alone_is_exact_to_the_last_bit(
     for number, (expected, outcome) in enumerate(zip(states[1:], outcomes, strict=True), start=1):
         recorded = Evidence(outcome.evidence.risk, outcome.evidence.spread)
         state, again = rules.replay(state, recorded, fresh_rng(SECRET, 1, number))
-        assert bits(state) == bits(expected)
+        assert state == expected and bits(state) == bits(expected)
         assert again.risk.hex() == outcome.risk.hex()
         assert again.improved == outcome.improved
         assert again.evidence == outcome.evidence
@@ -203,6 +203,19 @@ def test_a_standing_release_keeps_every_bit_through_any_number_of_refusals() -> 
     losses[0] = [0.1, 2.2, 1.3]
     states, _ = live(rules, losses)
     assert {state.standing for state in states[1:]} == {states[1].standing}
+
+
+def test_a_standing_release_keeps_every_bit_when_the_unit_changes() -> None:
+    rules = LadderRules(PairedTestLadder(alpha=0.01), unit=None)
+    states, outcomes = live(rules, np.array([[0.0, 1.0, 1.0], [0.29, 0.0, 0.0]]))
+    assert [outcome.risk for outcome in outcomes] == [2 / 3, 2 / 3]
+    assert unit_of(2 / 3, 0.29 / 3) == 0.1 and states[2] is not states[1]
+
+
+def test_a_release_in_another_unit_carries_no_rounding_noise() -> None:
+    # 0.07 * 100 is 7.000000000000001.
+    _, outcomes = live(LadderRules(SimplifiedLadder(step=0.01), unit=100.0), np.array([[7.2]]))
+    assert outcomes[0].risk == 7.0
 
 
 def test_the_shaky_ladder_starts_at_the_top_of_the_known_range() -> None:

@@ -32,7 +32,7 @@ posix = pytest.mark.skipif(os.name == "nt", reason="Windows has no mode bits and
 def some_rows(seed: int = 0, n: int = 20) -> Rows:
     rng = np.random.default_rng(seed)
     labels = np.array([f"{CANARY}-{i % 3}" for i in range(n)])
-    return Rows(rng.standard_normal((n, 3)), labels, np.full(n, 987.125), np.unique(labels))
+    return Rows(rng.standard_normal((n, 3)), labels, np.full(n, 987.125))
 
 
 def key(rows: Rows) -> str:
@@ -42,7 +42,7 @@ def key(rows: Rows) -> str:
 def assert_same(found: Rows, rows: Rows) -> None:
     assert type(found.X) is type(rows.X)
     assert np.array_equal(row_hashes(found.X), row_hashes(rows.X))
-    for name in ("y", "sample_weight", "classes"):
+    for name in ("y", "sample_weight"):
         np.testing.assert_array_equal(getattr(found, name), getattr(rows, name), strict=True)
 
 
@@ -71,18 +71,18 @@ def open_umask() -> Iterator[None]:
 )
 def test_rows_come_back_as_they_were(tmp_path: Path, pack: Callable[[Any], Any]) -> None:
     plain = some_rows()
-    rows = Rows(pack(plain.X), plain.y, plain.sample_weight, plain.classes)
+    rows = Rows(pack(plain.X), plain.y, plain.sample_weight)
     path, digest = write(tmp_path / "vault", "some.name", rows)
     assert path == tmp_path / "vault" / "some.name.vault"
     assert intact(path, digest)
     assert_same(read(path, digest, key(rows)), rows)
 
 
-def test_rows_without_weights_and_classes_come_back(tmp_path: Path) -> None:
-    rows = Rows(np.eye(3), np.array([0.5, 1.5, 2.5]), None, None)
+def test_rows_without_weights_come_back(tmp_path: Path) -> None:
+    rows = Rows(np.eye(3), np.array([0.5, 1.5, 2.5]), None)
     path, digest = write(tmp_path, "plain", rows)
     found = read(path, digest, key(rows))
-    assert (found.sample_weight, found.classes) == (None, None)
+    assert found.sample_weight is None
     assert found.y.tolist() == [0.5, 1.5, 2.5]
 
 
@@ -127,7 +127,7 @@ class Witness:
 def test_the_file_is_private_while_it_is_being_written(tmp_path: Path) -> None:
     seen: list[int] = []
     X = np.array([[Witness(tmp_path, seen)]], dtype=object)
-    write(tmp_path, "rows", Rows(X, np.array([0]), None, None))
+    write(tmp_path, "rows", Rows(X, np.array([0]), None))
     assert seen == [0o600]
 
 
@@ -163,6 +163,7 @@ def refused(path: Path, digest: str, fingerprint: str, said: str) -> None:
 
 def assert_silent(error: BaseException) -> None:
     """No label, weight or class stands in the text, and no other error speaks for it."""
+    assert error.__cause__ is None
     assert error.__suppress_context__ or error.__context__ is None
     for said in (str(error), repr(error)):
         assert CANARY not in said
@@ -258,7 +259,7 @@ def fail(text: str) -> None:
     "X", [np.array([[Unreadable()]], dtype=object), pd.DataFrame({"a": [Unreadable()]})]
 )
 def test_rows_that_do_not_unpickle_are_refused(tmp_path: Path, X: Any) -> None:
-    path, digest = write(tmp_path, "rows", Rows(X, np.array([CANARY]), None, None))
+    path, digest = write(tmp_path, "rows", Rows(X, np.array([CANARY]), None))
     refused(path, digest, "0" * 64, "cannot be unpickled .*RuntimeError")
 
 
@@ -286,7 +287,7 @@ def test_rows_that_do_not_pickle_leave_the_old_vault(tmp_path: Path, cell: Any) 
     path, digest = write(tmp_path, "rows", rows)
     X = np.array([[1.0], [cell]], dtype=object)
     with pytest.raises(VaultError, match=r"cannot be pickled.*vault=False") as caught:
-        write(tmp_path, "rows", Rows(X, rows.y[:2], None, None))
+        write(tmp_path, "rows", Rows(X, rows.y[:2], None))
     assert_silent(caught.value)
     assert [entry.name for entry in tmp_path.iterdir()] == ["rows.vault"]
     assert_same(read(path, digest, key(rows)), rows)
@@ -346,7 +347,7 @@ from ladderholdout.vault import Rows, write
 folder = Path(sys.argv[1])
 
 def rows(k):
-    return Rows(np.full((100_000, 5), float(k)), np.full(100_000, k), None, None)
+    return Rows(np.full((100_000, 5), float(k)), np.full(100_000, k), None)
 
 def die(*_):
     os.kill(os.getpid(), signal.SIGKILL)
@@ -358,7 +359,7 @@ class Deadly:
     def __reduce__(self):
         die()
 
-write(folder, "rows", Rows([np.ones(10**6), Deadly()], np.ones(2), None, None))
+write(folder, "rows", Rows([np.ones(10**6), Deadly()], np.ones(2), None))
 """
 DIE_BEFORE_THE_RENAME = """
 sys.addaudithook(lambda event, arguments: die() if event == "os.rename" else None)

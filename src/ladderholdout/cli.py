@@ -2,18 +2,47 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import os
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
-from rich.console import Console
+from rich.console import Console, JustifyMethod
 from rich.table import Table
+from rich.text import Text
 
 from ladderholdout.errors import LadderHoldoutError
-from ladderholdout.holdout import LadderHoldout
+from ladderholdout.holdout import LadderHoldout, Submission
 from ladderholdout.ledger import Ledger, resolve_url, shown
 from ladderholdout.ledger.replay import rules_of
+
+# Each column with the width of the terminal from which on there is room for it.
+_HOLDOUTS = {
+    "holdout": 0,
+    "rows": 60,
+    "ladder": 0,
+    "metric": 80,
+    "mechanism": 80,
+    "submissions": 0,
+    "releases": 0,
+}
+_HISTORY = {
+    "number": 0,
+    "time (UTC)": 60,
+    "released": 0,
+    "": 0,
+    "differs": 80,
+    "batch": 110,
+    "from": 0,
+}
+_NUMBERS = {"rows", "submissions", "releases", "number"}
+_FOLDING = {"holdout", "ladder", "metric", "mechanism", "stands", "from"}
+# In a pipe each line stays whole, for grep.
+_PIPE = 10_000
+_LONGEST_VALUE = 24
+_ESTIMATOR = {"estimator", "parameters"}
 
 app = typer.Typer(
     name="ladder-holdout",
@@ -29,7 +58,9 @@ LedgerOption = Annotated[
         "your data folder."
     ),
 ]
-NameArgument = Annotated[str, typer.Argument(help="The holdout's name (see `list`).")]
+NameArgument = Annotated[
+    str, typer.Argument(metavar="NAME", help="The holdout's name, as list prints it.")
+]
 AccountOption = Annotated[str, typer.Option(help="Whose ladder.")]
 LadderOption = Annotated[str, typer.Option(help="Which of the account's ladders.")]
 
@@ -39,23 +70,12 @@ def list_holdouts(ledger: LedgerOption = None) -> None:
     """List the holdouts that the ledger knows, with their ladders."""
     with _said():
         url = resolve_url(ledger)
-        table = _table(
-            "holdout", "rows", "ladder", "metric", "mechanism", "submissions", "releases"
-        )
-        with Ledger(url).read() as tx:
-            for holdout in tx.holdouts():
-                for ladder in tx.ladders(holdout.id):
-                    stated = ladder.settings
-                    table.add_row(
-                        holdout.name,
-                        str(holdout.n),
-                        f"{stated.account}/{stated.name}",
-                        stated.metric,
-                        repr(rules_of(stated).mechanism),
-                        str(ladder.submissions),
-                        str(ladder.state["releases"]),
-                    )
-        _print(table, f"ledger: {shown(url)}")
+        console, found = _console(), list(_ladders(url))
+        if found:
+            console.print(_chosen(_HOLDOUTS, found, console.width))
+        else:
+            console.print("No holdout is registered yet.")
+        console.print(f"ledger: {shown(url)}", soft_wrap=True)
 
 
 @app.command()
@@ -68,10 +88,7 @@ def status(
     """Show where a ladder stands, and what else looked at its holdout."""
     with _said():
         found = LadderHoldout.open(name, account=account, ladder=ladder, ledger=ledger).status()
-        table = Table(box=None, show_header=False)
-        for what, value in found.lines():
-            table.add_row(what, value)
-        _print(table)
+        _console().print(_table(["what", "stands"], found.lines(), header=False))
 
 
 @app.command()
@@ -86,33 +103,94 @@ def history(
     with _said():
         holdout = LadderHoldout.open(name, account=account, ladder=ladder, ledger=ledger)
         total = holdout.status().submissions
-        table = _table("number", "time (UTC)", "released", "", "disagreement", "batch", "from")
-        for one in holdout.history(after=max(0, total - last)):
-            mark = "improved" if one.improved else ""
-            table.add_row(
-                str(one.number),
-                f"{one.time:%Y-%m-%d %H:%M:%S}",
-                f"{one.score:.6g}",
-                f"repeat of {one.repeat_of}" if one.repeat_of else mark,
-                "" if one.disagreement is None else f"{one.disagreement:.3g}",
-                (one.batch or "")[:8],
-                str(one.context.get("estimator", "by hand")),
-            )
-        _print(table, f"{total} submissions in all")
+        console, latest = _console(), holdout.history(after=max(0, total - last))
+        if latest:
+            console.print(_chosen(_HISTORY, _entries(latest), console.width))
+        console.print(f"{total} submissions in all")
 
 
-def _table(*columns: str) -> Table:
-    table = Table(box=None, pad_edge=False)
+def _ladders(url: str) -> Iterator[dict[str, str | Text]]:
+    with Ledger(url).read() as tx:
+        for holdout in tx.holdouts():
+            for ladder in tx.ladders(holdout.id):
+                stated = ladder.settings
+                yield {
+                    "holdout": holdout.name,
+                    "rows": str(holdout.n),
+                    "ladder": f"{stated.account}/{stated.name}",
+                    "metric": stated.metric,
+                    "mechanism": repr(rules_of(stated).mechanism),
+                    "submissions": str(ladder.submissions),
+                    "releases": str(ladder.state["releases"]),
+                }
+
+
+def _entries(latest: Sequence[Submission]) -> Iterator[dict[str, str | Text]]:
+    varied = _varied(latest)
+    for one in latest:
+        mark = "improved" if one.improved else ""
+        origin = _origin(one.context, varied)
+        yield {
+            "number": str(one.number),
+            "time (UTC)": f"{one.time:%Y-%m-%d %H:%M}",
+            "released": f"{one.score:.6g}",
+            "": f"repeats {one.repeat_of}" if one.repeat_of else mark,
+            "differs": "" if one.disagreement is None else f"{one.disagreement:.3g}",
+            "batch": (one.batch or "")[:8],
+            "from": Text(origin, no_wrap=True, overflow="ellipsis"),
+        }
+
+
+def _varied(latest: Sequence[Submission]) -> dict[str, set[str]]:
+    """Return, for each class of estimators, the parameters in which the shown ones differ."""
+    values: dict[str, dict[str, set[str]]] = defaultdict(lambda: defaultdict(set))
+    for one in latest:
+        for name, value in one.context.get("parameters", {}).items():
+            values[str(one.context.get("estimator"))][name].add(repr(value))
+    return {
+        estimator: {name for name, seen in parameters.items() if len(seen) > 1}
+        for estimator, parameters in values.items()
+    }
+
+
+def _origin(context: Mapping[str, Any], varied: Mapping[str, set[str]]) -> str:
+    """Say in a line where a submission came from."""
+    source = str(context.get("estimator", "by hand"))
+    told = {name: value for name, value in context.items() if name not in _ESTIMATOR}
+    for name, value in context.get("parameters", {}).items():
+        # The steps of a pipeline and their like are long, and stand beside their parameters.
+        if name in varied.get(source, ()) and len(str(value)) <= _LONGEST_VALUE:
+            told[name] = value
+    return " ".join([source, *(f"{name}={value}" for name, value in told.items())])
+
+
+def _chosen(
+    columns: Mapping[str, int], rows: Iterable[Mapping[str, str | Text]], width: int
+) -> Table:
+    """Lay out the columns that a terminal of this width has room for."""
+    fitting = [column for column, least in columns.items() if width >= least]
+    return _table(fitting, ([row[column] for column in fitting] for row in rows))
+
+
+def _table(
+    columns: Sequence[str], rows: Iterable[Sequence[str | Text]], *, header: bool = True
+) -> Table:
+    """Lay out rows; numbers stay whole, and longer texts fold rather than lose their end."""
+    table = Table(box=None, pad_edge=False, show_header=header)
     for column in columns:
-        table.add_column(column, no_wrap=column in ("number", "time (UTC)", "released"))
+        side: JustifyMethod = "right" if column in _NUMBERS else "left"
+        table.add_column(column, justify=side, no_wrap=column not in _FOLDING, overflow="fold")
+    for row in rows:
+        table.add_row(*row)
     return table
 
 
-def _print(*what: Table | str) -> None:
-    # Names are shown as they are: brackets in them are no markup.
-    console = Console(highlight=False, markup=False)
-    for one in what:
-        console.print(one)
+def _console() -> Console:
+    # Without markup and emojis: names are shown as they are.
+    console = Console(highlight=False, markup=False, emoji=False)
+    if not console.is_terminal and "COLUMNS" not in os.environ:
+        console.width = _PIPE
+    return console
 
 
 @contextmanager
@@ -121,5 +199,6 @@ def _said() -> Iterator[None]:
     try:
         yield
     except LadderHoldoutError as error:
-        Console(stderr=True, highlight=False, soft_wrap=True).print(f"Error: {error}", markup=False)
+        console = Console(stderr=True, highlight=False, markup=False, emoji=False)
+        console.print(f"Error: {error}", soft_wrap=True)
         raise typer.Exit(1) from None

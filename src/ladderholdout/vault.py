@@ -34,20 +34,17 @@ class Rows:
         As the user gave it.
     y : ndarray, shape (n,) or (n, n_outputs)
     sample_weight : ndarray, shape (n,), or None
-    classes : ndarray, shape (n_classes,), or None
-        All labels that may occur, where the metric needs them.
 
     Examples
     --------
     >>> import numpy as np
-    >>> Rows(np.eye(2), np.array(["secret", "labels"]), None, None)
+    >>> Rows(np.eye(2), np.array(["secret", "labels"]), None)
     Rows(n=2)
     """
 
     X: Any
     y: NDArray[Any]
     sample_weight: NDArray[Any] | None
-    classes: NDArray[Any] | None
 
     def __repr__(self) -> str:
         return f"Rows(n={len(self.y)})"
@@ -95,7 +92,7 @@ def write(folder: Path, stem: str, rows: Rows) -> tuple[Path, str]:
     >>> import tempfile
     >>> import numpy as np
     >>> with tempfile.TemporaryDirectory() as folder:
-    ...     rows = Rows(np.eye(2), np.array([0, 1]), None, None)
+    ...     rows = Rows(np.eye(2), np.array([0, 1]), None)
     ...     path, digest = write(Path(folder), "churn", rows)
     ...     again = read(path, digest, fingerprint_of(row_hashes(rows.X)))
     >>> path.name, again
@@ -194,7 +191,7 @@ def _replace(path: Path, rows: Rows) -> str:
 
 def _dump(rows: Rows, file: BinaryIO) -> str:
     hashed = _Hashed(file)
-    content = (rows.X, rows.y, rows.sample_weight, rows.classes)
+    content = (rows.X, rows.y, rows.sample_weight)
     try:
         pickle.dump(content, hashed, protocol=5)
     except OSError:

@@ -15,10 +15,6 @@ from ladderholdout.fingerprint.rows import row_hashes as hash_rows
 
 IntArray: TypeAlias = NDArray[np.intp]
 
-# Tags keep labels and weights apart from features.
-_LABEL = np.uint64(0x6A09E667F3BCC909)
-_WEIGHT = np.uint64(0x71374491428A2F99)
-
 
 def fingerprint(row_hashes: UInt64Array) -> str:
     """Name a set of rows by its content: SHA-256 over the sorted row hashes.
@@ -73,10 +69,11 @@ def content_hashes(
     >>> bool((content_hashes(rows, [0, 1]) == content_hashes(rows, [1, 0])).any())
     False
     """
-    weights = np.ones(len(row_hashes)) if sample_weight is None else sample_weight
-    labelled = row_hashes + mix(_column_of(y, "y", len(row_hashes)) ^ _LABEL)
-    weighted = labelled + mix(_column_of(weights, "sample_weight", len(row_hashes)) ^ _WEIGHT)
-    return mix(weighted)
+    n = len(row_hashes)
+    weights = np.ones(n) if sample_weight is None else sample_weight
+    # One after the other, so that a label and a weight cannot change places.
+    labelled = mix(row_hashes + mix(_column_of(y, "y", n)))
+    return mix(labelled + mix(_column_of(weights, "sample_weight", n)))
 
 
 def content_digest(secret: bytes, content_hashes: UInt64Array) -> bytes:

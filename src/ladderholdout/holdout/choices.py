@@ -12,7 +12,12 @@ from numpy.typing import ArrayLike, NDArray
 
 from ladderholdout.errors import InvalidArgument
 from ladderholdout.ledger import LadderSettings
-from ladderholdout.mechanisms import Ladder, LadderRules, Mechanism, ParameterFreeLadder
+from ladderholdout.mechanisms import (
+    Ladder,
+    LadderRules,
+    Mechanism,
+    ParameterFreeLadder,
+)
 from ladderholdout.metrics import METRICS, Metric, get_metric
 from ladderholdout.vault import Rows
 
@@ -29,16 +34,20 @@ class Wish:
     metric: Metric | None
     mechanism: Mechanism | None
     budget: int | None
-    classes: NDArray[Any] | None
+    classes: ArrayLike | None
     overlap: str
     vault: str | os.PathLike[str] | bool | None
 
 
 def text(argument: str, value: object) -> str:
     """Validate a name: what people type again months later."""
-    if not isinstance(value, str) or not value.strip() or len(value) > _LONGEST:
-        came = type(value).__name__ if not isinstance(value, str) else f"of {len(value)} characters"
-        raise InvalidArgument(argument, f"a text of 1 to {_LONGEST} characters", came)
+    allowed = f"a printable text of 1 to {_LONGEST} characters"
+    if not isinstance(value, str):
+        raise InvalidArgument(argument, allowed, type(value).__name__)
+    if not value.strip() or len(value) > _LONGEST:
+        raise InvalidArgument(argument, allowed, f"of {len(value)} characters")
+    if not value.isprintable():
+        raise InvalidArgument(argument, allowed, "one with a line break or the like")
     return value
 
 
@@ -49,28 +58,74 @@ def choice(argument: str, value: object, allowed: tuple[str, ...]) -> str:
     return value
 
 
-def metric_for(scoring: str | Metric, loss_range: tuple[float, float] | None) -> Metric:
+def rule(mechanism: object) -> Mechanism:
+    """Validate a mechanism."""
+    if not isinstance(mechanism, Mechanism):
+        raise InvalidArgument(
+            "mechanism",
+            "a Mechanism, such as Ladder(step=0.01)",
+            type(mechanism).__name__,
+            "See ladderholdout.mechanisms.",
+        )
+    return mechanism
+
+
+def folder(vault: object) -> str | os.PathLike[str] | bool:
+    """Validate a place for the rows."""
+    if isinstance(vault, bool):
+        return vault
+    place = os.fspath(vault) if isinstance(vault, str | os.PathLike) else None
+    if not isinstance(place, str) or not place.strip() or "\0" in place:
+        came = type(vault).__name__ if not isinstance(place, str) else repr(place)
+        raise InvalidArgument("vault", "a folder, True or False", came)
+    return place
+
+
+def metric_for(
+    scoring: str | Metric | None, loss_range: tuple[float, float] | None
+) -> Metric | None:
     """Return the metric a caller names, clipped to the range if one is stated."""
-    metric = get_metric(scoring)
-    return metric if loss_range is None else metric.with_range(loss_range)
+    if scoring is not None:
+        metric = get_metric(scoring)
+        return metric if loss_range is None else metric.with_range(loss_range)
+    if loss_range is not None:
+        raise InvalidArgument(
+            "loss_range",
+            "stated together with scoring",
+            "stated alone",
+            "Name the metric too, or leave both out to go on with the ladder's.",
+        )
+    return None
 
 
 def rows_of(X: Any, y: ArrayLike, sample_weight: ArrayLike | None) -> Rows:
     """Bring rows, labels and weights together, validated as a whole."""
-    labels = np.asarray(y)
-    if labels.ndim == 0 or len(labels) == 0:
-        raise InvalidArgument("y", "an array with a value for each row", f"of shape {labels.shape}")
+    labels = _labels_of(y)
     n = count_rows(X)
     if n != len(labels):
         raise InvalidArgument(
             "y", f"as long as X ({n} rows)", f"of length {len(labels)}", "Give one value a row."
         )
-    return Rows(X, labels, None if sample_weight is None else weights_of(sample_weight, n), None)
+    return Rows(X, labels, None if sample_weight is None else weights_of(sample_weight, n))
+
+
+def _labels_of(y: ArrayLike) -> NDArray[Any]:
+    allowed = "an array with a value for each row"
+    try:
+        labels = np.asarray(y)
+    except Exception:  # its text may show labels
+        raise InvalidArgument("y", allowed, f"a {type(y).__name__} that is none") from None
+    if labels.ndim == 0 or len(labels) == 0:
+        raise InvalidArgument("y", allowed, f"of shape {labels.shape}")
+    return labels
 
 
 def count_rows(X: Any) -> int:
     """Return the number of rows of an array, a DataFrame, a sparse matrix or a list."""
-    return int(X.shape[0]) if hasattr(X, "shape") else len(X)
+    try:
+        return int(X.shape[0]) if hasattr(X, "shape") else len(X)
+    except (TypeError, IndexError):
+        raise InvalidArgument("X", "a table of rows", f"a {type(X).__name__}") from None
 
 
 def weights_of(sample_weight: ArrayLike, n: int) -> NDArray[np.float64]:
@@ -110,18 +165,13 @@ def asked_for(
     if metric is not None:
         asked |= {"metric": metric.name, "metric_settings": metric_settings(metric)}
     if mechanism is not None:
-        _check_mechanism(mechanism)
-        asked |= {
-            "mechanism": mechanism.name,
-            "mechanism_settings": mechanism.settings(),
-        }
+        asked |= {"mechanism": mechanism.name, "mechanism_settings": mechanism.settings()}
     return asked if budget is None else asked | {"budget": budget}
 
 
 def settings_for(wish: Wish, metric: Metric, n: int) -> LadderSettings:
     """Return the settings of a new ladder on n rows, validated as a whole."""
     mechanism = wish.mechanism or default_mechanism(metric, n)
-    _check_mechanism(mechanism)
     if mechanism.needs_losses and not metric.is_mean:
         raise InvalidArgument(
             "mechanism",
@@ -146,15 +196,27 @@ def settings_for(wish: Wish, metric: Metric, n: int) -> LadderSettings:
 def metric_settings(metric: Metric) -> dict[str, Any]:
     """Return what makes a metric of this name this one, as JSON can hold it."""
     settings: dict[str, Any] = {}
-    if metric.clip and metric.loss_range is not None:
-        settings["loss_range"] = list(metric.loss_range)
-    if not _is_named(metric):
+    custom = not _is_named(metric)
+    limits = metric.loss_range
+    if custom and metric.two_class_range is not None:
+        limits = metric.two_class_range  # the same before and after `Metric.for_classes`
+    if limits is not None and (custom or metric.clip):
+        settings["loss_range"] = list(limits)
+    if custom:
         settings["custom"] = {
             "response": metric.response,
             "offset": metric.offset,
             "root": metric.root,
         }
     return settings
+
+
+def going_on(metric: Metric | None, settings: LadderSettings) -> Metric:
+    """Return the metric of a ladder for a caller who left it out, or its range."""
+    stored = stored_metric(settings)
+    if metric is None or metric == replace(stored, loss_range=None, clip=False):
+        return stored
+    return metric
 
 
 def stored_metric(settings: LadderSettings) -> Metric:
@@ -164,9 +226,11 @@ def stored_metric(settings: LadderSettings) -> Metric:
     that comes back can show scores, and refuses to compute any.
     """
     stated = settings.metric_settings.get("loss_range")
+    limits = None if stated is None else (stated[0], stated[1])
     if custom := settings.metric_settings.get("custom"):
-        return Metric(name=settings.metric, score=_unavailable, **custom)
-    return metric_for(settings.metric, None if stated is None else tuple(stated))
+        return Metric(name=settings.metric, score=_unavailable, loss_range=limits, **custom)
+    metric = get_metric(settings.metric)
+    return metric if limits is None else metric.with_range(limits)
 
 
 def _unavailable(*_: Any) -> NoReturn:
@@ -180,15 +244,6 @@ def _unavailable(*_: Any) -> NoReturn:
 
 def _is_named(metric: Metric) -> bool:
     known = METRICS.get(metric.name)
-    plain = replace(metric, loss_range=known.loss_range, clip=known.clip) if known else None
-    return plain == known
-
-
-def _check_mechanism(mechanism: object) -> None:
-    if not isinstance(mechanism, Mechanism):
-        raise InvalidArgument(
-            "mechanism",
-            "a Mechanism, such as Ladder(step=0.01)",
-            type(mechanism).__name__,
-            "See ladderholdout.mechanisms.",
-        )
+    if known is None:
+        return False
+    return replace(metric, loss_range=known.loss_range, clip=known.clip) == known

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -12,8 +13,8 @@ import numpy as np
 from ladderholdout.errors import InvalidArgument
 
 _LONGEST = 120
-_MOST_PARAMETERS = 200
 _LARGEST = 16_384
+_ADDRESS = re.compile(r" at 0x[0-9A-Fa-f]+")
 
 
 def describe_estimator(estimator: Any) -> dict[str, Any]:
@@ -31,13 +32,15 @@ def describe_estimator(estimator: Any) -> dict[str, Any]:
     """
     said: dict[str, Any] = {"estimator": type(estimator).__name__}
     if hasattr(estimator, "get_params") and not isinstance(estimator, type):
+        # Deep: the parameters of nested estimators stand among them. All of them: a search's
+        # candidates are found again by theirs.
         parameters = estimator.get_params(deep=True)
-        said["parameters"] = describe_parameters(dict(list(parameters.items())[:_MOST_PARAMETERS]))
+        said["parameters"] = {name: describe(value) for name, value in parameters.items()}
     return said
 
 
 def describe_parameters(parameters: Mapping[str, Any]) -> dict[str, Any]:
-    """Return parameters as JSON values, those of nested estimators spelt out beside them."""
+    """Return a candidate's parameters, those of estimators among them spelt out beside them."""
     said = {}
     for name, value in parameters.items():
         said[name] = describe(value)
@@ -48,7 +51,7 @@ def describe_parameters(parameters: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def describe(value: Any) -> Any:
-    """Return one parameter as a JSON value that two equal ones share.
+    """Return one parameter as a JSON value that two equal ones share, in any process.
 
     Examples
     --------
@@ -68,9 +71,13 @@ def describe(value: Any) -> Any:
     if isinstance(value, np.ndarray):
         digest = hashlib.sha256(repr(value.tolist()).encode()).hexdigest()[:12]
         return f"array{value.shape}:{digest}"
+    if isinstance(value, set | frozenset):
+        value = sorted(value, key=repr)  # its own order changes from process to process
+    if type(value) in (list, tuple):
+        return _short(repr(type(value)(map(describe, value))))
     if callable(value):
         return getattr(value, "__qualname__", type(value).__name__)
-    return _short(repr(value))
+    return _short(_ADDRESS.sub("", repr(value)))
 
 
 def jsonable(context: Mapping[str, Any]) -> dict[str, Any]:

@@ -6,26 +6,29 @@ import os
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 from numpy.typing import ArrayLike
 
-from ladderholdout.errors import InvalidArgument
+from ladderholdout.errors import InvalidArgument, LadderHoldoutError
 from ladderholdout.holdout import registration
 from ladderholdout.holdout.choices import (
     Wish,
     asked_for,
     choice,
+    folder,
+    going_on,
     metric_for,
     rows_of,
-    stored_metric,
+    rule,
     text,
 )
 from ladderholdout.holdout.context import describe_estimator, jsonable
-from ladderholdout.holdout.guard import Origin, make_guard
+from ladderholdout.holdout.guard import Origin, bare, make_guard
+from ladderholdout.holdout.handle import SEARCH_POLICIES
 from ladderholdout.holdout.scorer import SearchHandle
 from ladderholdout.holdout.views import Release, Status, Submission, status_of, submission_of
 from ladderholdout.ledger import Ledger, resolve_url, shown
 from ladderholdout.mechanisms import Mechanism
+from ladderholdout.mechanisms.arithmetic import whole
 from ladderholdout.metrics import Metric
 
 if TYPE_CHECKING:
@@ -121,21 +124,22 @@ class LadderHoldout(SearchHandle):
             name=None if name is None else text("name", name),
             account=text("account", account),
             ladder=text("ladder", ladder),
-            metric=None if scoring is None else metric_for(scoring, loss_range),
-            mechanism=mechanism,
-            budget=budget,
-            classes=None if classes is None else np.asarray(classes),
+            metric=metric_for(scoring, loss_range),
+            mechanism=None if mechanism is None else rule(mechanism),
+            budget=None if budget is None else whole("budget", budget),
+            classes=classes,
             overlap=choice("overlap", overlap, registration.OVERLAP_POLICIES),
-            vault=vault,
+            vault=None if vault is None else folder(vault),
         )
+        feedback = choice("feedback", feedback, SEARCH_POLICIES)
         rows = rows_of(X, y, sample_weight)
         store = Ledger(resolve_url(ledger), create=True)
         found = registration.open_rows(store, rows, wish)
         self._hold(store.url, found.ladder, found.metric, feedback, overlap)
         guard = make_guard(store, found.holdout, found.ladder, found.metric, rows, found.hashes)
-        self._keep(guard)
         self._order, self._foreign = guard.order, found.foreign
         self._rows = rows if found.holdout.vault_path is None else None
+        self._keep(guard)
 
     @classmethod
     def open(
@@ -171,12 +175,17 @@ class LadderHoldout(SearchHandle):
         LedgerError
             The ledger cannot be read.
         """
+        name, account, ladder = text("name", name), text("account", account), text("ladder", ladder)
+        choice("feedback", feedback, SEARCH_POLICIES)
+        choice("overlap", overlap, registration.OVERLAP_POLICIES)
+        stated = metric_for(scoring, None)
         store = Ledger(resolve_url(ledger))
         with store.read() as tx:
             found, record = registration.find(tx, name, account, ladder)
-        metric = stored_metric(record.settings) if scoring is None else metric_for(scoring, None)
+        metric = going_on(stated, record.settings)
         registration.agree(found, record, asked_for(metric, None, None))
         handle = cls.__new__(cls)
+        metric = metric.for_classes(found.classes)
         handle._hold(store.url, record, metric, feedback, overlap)
         return handle
 
@@ -215,7 +224,10 @@ class LadderHoldout(SearchHandle):
                 "does not know; use evaluate(estimator), or give the rows in their first order.",
             )
         origin = Origin(context=jsonable(context or {}))
-        return self._guard().submit(predictions, origin, order=self._order)
+        try:
+            return self._guard().submit(predictions, origin, order=self._order)
+        except LadderHoldoutError as error:
+            raise bare(error) from None
 
     def evaluate(self, estimator: Any, *, context: Mapping[str, Any] | None = None) -> Release:
         """Submit a fitted estimator: its predictions on the holdout's rows.
@@ -245,8 +257,8 @@ class LadderHoldout(SearchHandle):
 
     def status(self) -> Status:
         """Return where the ladder stands, and what else looked at its holdout."""
-        with Ledger(self._url).read() as tx:
-            return status_of(tx, self._ladder_id, self._metric, shown(self._url))
+        with self._reading() as (tx, ladder):
+            return status_of(tx, ladder, self._metric, shown(self._url))
 
     def history(self, *, after: int = 0, limit: int | None = None) -> tuple[Submission, ...]:
         """Return the submissions in their order, as the analyst may see them.
@@ -262,8 +274,8 @@ class LadderHoldout(SearchHandle):
         -------
         tuple of Submission
         """
-        with Ledger(self._url).read() as tx:
-            entries = tx.entries(self._ladder_id, after=after, limit=limit)
+        with self._reading() as (tx, ladder):
+            entries = tx.entries(ladder.id, after=after, limit=limit)
         return tuple(submission_of(entry, self._metric) for entry in entries)
 
     def audit(self) -> Audit:
@@ -276,4 +288,5 @@ class LadderHoldout(SearchHandle):
         """
         from ladderholdout.audit import open_audit
 
-        return open_audit(Ledger(self._url), self._ladder_id, self._metric)
+        _, ladder = self._records()
+        return open_audit(Ledger(self._url), ladder.id, self._metric)

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-import hashlib
+import hmac
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ladderholdout import fingerprint as fp
-from ladderholdout.errors import BudgetWarning
+from ladderholdout.errors import BudgetWarning, HoldoutConflict, LadderHoldoutError
 from ladderholdout.holdout.views import Release, releases_left
 from ladderholdout.ledger import Entry, HoldoutRecord, LadderRecord, Ledger, Transaction
 from ladderholdout.ledger.replay import rules_of, state_from, state_to
@@ -42,6 +43,7 @@ class Guard:
     ledger: Ledger
     holdout: HoldoutRecord
     ladder_id: int
+    since: datetime
     metric: Metric
     rules: LadderRules
     rows: Rows
@@ -67,9 +69,9 @@ class Guard:
         aligned = self.metric.canonical(predictions, self.holdout.n, self.holdout.classes)
         aligned = np.ascontiguousarray(aligned[self.order if order is None else order])
         evaluation = self.metric.evaluate(self.targets, aligned, self.weights)
-        digest = digest_of(aligned)
+        digest = digest_of(self.holdout.secret, aligned)
         with self.ledger.write() as tx:
-            ladder = tx.ladder(self.ladder_id, lock=True)
+            ladder = same_ladder(tx.ladder(self.ladder_id, lock=True), self.since)
             first = tx.first(ladder.id, digest)
             if first is not None:
                 return self._repeat(tx, ladder, first, evaluation, origin)
@@ -170,6 +172,7 @@ def make_guard(
         ledger,
         holdout,
         ladder.id,
+        ladder.created,
         metric,
         rules_of(ladder.settings),
         rows,
@@ -185,10 +188,34 @@ def content_order(contents: NDArray[np.uint64]) -> NDArray[np.intp]:
     return np.argsort(contents, kind="stable")
 
 
-def digest_of(predictions: NDArray[Any]) -> str:
-    """Return the SHA-256 of canonical predictions, 64 hex characters."""
+def digest_of(secret: bytes, predictions: NDArray[Any]) -> str:
+    """Return the HMAC-SHA256 of canonical predictions, 64 hex characters.
+
+    Keyed, since the history shows it: predictions lie in the order of the content, which
+    depends on the labels, and whoever could try orders until a digest fits would read them.
+    """
     head = f"{predictions.dtype.str}{predictions.shape}".encode()
-    return hashlib.sha256(head + predictions.tobytes()).hexdigest()
+    return hmac.digest(secret, head + predictions.tobytes(), "sha256").hex()
+
+
+def same_ladder(ladder: LadderRecord, since: datetime) -> LadderRecord:
+    """Refuse a ladder that stands where another one stood: the ledger was replaced."""
+    if ladder.created != since:
+        raise HoldoutConflict(
+            "The ledger was replaced by another one since this holdout was opened. Open the "
+            "holdout again with its rows, LadderHoldout(X, y, ...), or put the old file back."
+        )
+    return ladder
+
+
+def bare(error: LadderHoldoutError) -> LadderHoldoutError:
+    """Return an error without what lies below it.
+
+    Verbose tracebacks, and services that collect errors, show the variables of every frame,
+    and those of the guard and the metric hold labels and raw risks.
+    """
+    error.__context__ = None
+    return error.with_traceback(None)
 
 
 def disagreement(predictions: NDArray[Any], incumbent: NDArray[Any] | None) -> float | None:
@@ -203,5 +230,7 @@ def disagreement(predictions: NDArray[Any], incumbent: NDArray[Any] | None) -> f
     if incumbent is None or incumbent.shape != predictions.shape:
         return None
     if predictions.dtype.kind == "f":
-        return float(np.abs(predictions - incumbent).mean())
+        # Sorted: summed in the order of the content, which the labels decide, the last digit
+        # would tell about them.
+        return float(np.sort(np.abs(predictions - incumbent), axis=None).mean())
     return float((predictions != incumbent).mean())

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import os
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,10 +16,16 @@ from numpy.typing import NDArray
 from ladderholdout import fingerprint as fp
 from ladderholdout import vault as vaults
 from ladderholdout.errors import HoldoutConflict, LedgerError, VaultError
-from ladderholdout.holdout.choices import choice
-from ladderholdout.holdout.guard import Guard, make_guard
-from ladderholdout.holdout.registration import OVERLAP_POLICIES
-from ladderholdout.ledger import HoldoutRecord, LadderRecord, Ledger, is_memory, shown
+from ladderholdout.holdout.guard import Guard, make_guard, same_ladder
+from ladderholdout.ledger import (
+    HoldoutRecord,
+    LadderRecord,
+    Ledger,
+    Transaction,
+    is_memory,
+    shown,
+)
+from ladderholdout.ledger.replay import rules_of
 from ladderholdout.mechanisms import LadderRules
 from ladderholdout.metrics import Metric
 from ladderholdout.vault import Rows
@@ -27,8 +36,12 @@ if TYPE_CHECKING:
 # What a search may be told of a model that did not improve: there is no guide score here.
 SEARCH_POLICIES = ("auto", "penalised", "incumbent")
 
-# One guard per ladder and process: scikit-learn unpickles the handle for every task.
-_guards: dict[tuple[str, int], Guard] = {}
+Key: TypeAlias = tuple[str, int, datetime]
+
+# One guard per ladder and process: scikit-learn unpickles the handle for every task. One
+# whose rows lie in another order than the registered one is kept apart: handles without
+# rows take the registered order for granted.
+_guards: dict[tuple[Key, bool], Guard] = {}
 _lock = threading.Lock()
 
 
@@ -50,9 +63,9 @@ class Handle:
         self, url: str, record: LadderRecord, metric: Metric, feedback: str, overlap: str
     ) -> None:
         self._url, self._ladder_id, self._holdout_id = url, record.id, record.holdout_id
-        self._metric = metric
-        self._feedback = choice("feedback", feedback, SEARCH_POLICIES)
-        self._overlap = choice("overlap", overlap, OVERLAP_POLICIES)
+        # When it was started: a replaced ledger has other ladders under the same numbers.
+        self._since = record.created
+        self._metric, self._feedback, self._overlap = metric, feedback, overlap
         self._request: bool | str | None = None
         self._rows: Rows | None = None
         # How the rows of this caller lie; other processes know only the vault's order.
@@ -65,12 +78,12 @@ class Handle:
     @property
     def name(self) -> str:
         """The holdout's name."""
-        return self._guard().holdout.name
+        return self._records()[0].name
 
     @property
     def fingerprint(self) -> str:
         """The holdout's fingerprint: 64 hex characters over its rows, without labels."""
-        return self._guard().holdout.fingerprint
+        return self._records()[0].fingerprint
 
     @property
     def metric(self) -> Metric:
@@ -80,7 +93,7 @@ class Handle:
     @property
     def rules(self) -> LadderRules:
         """The mechanism, its budget and its unit."""
-        return self._guard().rules
+        return rules_of(self._records()[1].settings)
 
     @property
     def ledger(self) -> str:
@@ -88,18 +101,40 @@ class Handle:
         return self._url
 
     @property
-    def _key(self) -> tuple[str, int]:
-        return self._url, self._ladder_id
+    def _key(self) -> Key:
+        return self._url, self._ladder_id, self._since
 
     def _guard(self) -> Guard:
+        place = self._key, self._foreign
         with _lock:
-            if self._key not in _guards:
-                _guards[self._key] = _load(Ledger(self._url), self)
-            return _guards[self._key]
+            if place not in _guards:
+                _guards[place] = self._load()
+            return _guards[place]
 
     def _keep(self, guard: Guard) -> None:
         with _lock:
-            _guards[self._key] = guard
+            _guards[self._key, self._foreign] = guard
+
+    @contextmanager
+    def _reading(self) -> Iterator[tuple[Transaction, LadderRecord]]:
+        with Ledger(self._url).read() as tx:
+            yield tx, same_ladder(tx.ladder(self._ladder_id), self._since)
+
+    def _records(self) -> tuple[HoldoutRecord, LadderRecord]:
+        with self._reading() as (tx, ladder):
+            return tx.holdout(ladder.holdout_id), ladder
+
+    def _load(self) -> Guard:
+        """Bring the ladder back in a process that was not given the rows."""
+        holdout, ladder = self._records()
+        rows = self._rows or _read_rows(holdout)
+        hashes = fp.row_hashes(rows.X)
+        contents = fp.content_hashes(hashes, rows.y, rows.sample_weight)
+        if fp.content_digest(holdout.secret, contents) != holdout.content_digest:
+            raise HoldoutConflict(
+                f"The rows at hand are not those of {holdout.name!r}. Was the ledger replaced?"
+            )
+        return make_guard(Ledger(self._url), holdout, ladder, self._metric, rows, hashes)
 
     @property
     def _place(self) -> tuple[str, int]:
@@ -149,21 +184,6 @@ def _restored(kind: type[Handle], state: dict[str, Any]) -> Handle:
     handle = kind.__new__(kind)
     vars(handle).update(state)
     return handle
-
-
-def _load(ledger: Ledger, handle: Handle) -> Guard:
-    """Bring a ladder back in a process that was not given the rows."""
-    with ledger.read() as tx:
-        ladder = tx.ladder(handle._ladder_id)
-        holdout = tx.holdout(ladder.holdout_id)
-    rows = handle._rows or _read_rows(holdout)
-    hashes = fp.row_hashes(rows.X)
-    contents = fp.content_hashes(hashes, rows.y, rows.sample_weight)
-    if fp.content_digest(holdout.secret, contents) != holdout.content_digest:
-        raise HoldoutConflict(
-            f"The rows at hand are not those of {holdout.name!r}. Was the ledger replaced?"
-        )
-    return make_guard(ledger, holdout, ladder, handle._metric, rows, hashes)
 
 
 def _read_rows(holdout: HoldoutRecord) -> Rows:

@@ -5,14 +5,14 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
 import numpy as np
 import platformdirs
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from ladderholdout import fingerprint as fp
 from ladderholdout import vault as vaults
@@ -23,8 +23,9 @@ from ladderholdout.errors import (
     OverlapError,
     OverlapWarning,
     UnknownHoldout,
+    VaultError,
 )
-from ladderholdout.holdout.choices import Wish, asked_for, settings_for, stored_metric
+from ladderholdout.holdout.choices import Wish, asked_for, going_on, settings_for
 from ladderholdout.ledger import (
     HoldoutRecord,
     LadderRecord,
@@ -35,6 +36,7 @@ from ladderholdout.ledger import (
     is_memory,
 )
 from ladderholdout.ledger.replay import rules_of, state_to
+from ladderholdout.mechanisms import mechanism_from
 from ladderholdout.metrics import METRICS, Metric
 from ladderholdout.vault import Rows
 
@@ -65,24 +67,28 @@ def open_rows(ledger: Ledger, rows: Rows, wish: Wish) -> Opened:
     hashes = fp.row_hashes(rows.X)
     contents = fp.content_hashes(hashes, rows.y, rows.sample_weight)
     with ledger.write() as tx:
-        known = _same_content(tx, fp.fingerprint(hashes), contents)
+        before = known = _same_content(tx, fp.fingerprint(hashes), contents)
         ladder = None if known is None else _find_ladder(tx, known, wish.account, wish.ladder)
+        metric = _metric_for(wish, ladder)
         if known is not None and ladder is not None:
-            agree(known, ladder, asked_for(wish.metric, wish.mechanism, wish.budget))
-        metric = wish.metric or _metric_of(ladder)
+            agree(known, ladder, asked_for(metric, wish.mechanism, wish.budget))
         classes = _classes(known, metric, rows, wish.classes)
         metric = metric.for_classes(classes)
         settings = None if ladder else settings_for(wish, metric, len(hashes))
         if known is None:
             known = _register(tx, hashes, contents, wish)
-            known = _store(tx, known, rows, vault_folder(ledger.url, wish.vault))
-            foreign = False
-        else:
-            known, foreign = _reopen(tx, known, rows, hashes, wish, ledger.url)
+        foreign = _recognise(tx, known, hashes, wish.name)
         if classes is not None and known.classes is None:
             known = tx.set_classes(known.id, classes)
         if settings is not None:
             ladder = _start_ladder(tx, known, settings)
+        folder = vault_folder(ledger.url, wish.vault)
+        if wish.vault is None and before is not None:
+            folder = _folder_of(before)
+        # Last, for a file is not undone with the transaction.
+        known = _store(tx, known, rows, folder, foreign)
+    if before is not None and before.vault_path != known.vault_path:
+        _remove(before.vault_path)
     assert ladder is not None
     return Opened(known, ladder, metric, hashes, foreign)
 
@@ -95,15 +101,16 @@ def agree(holdout: HoldoutRecord, ladder: LadderRecord, asked: Mapping[str, Any]
     asked : Mapping
         Field of `LadderSettings` -> value, only for what the caller stated.
     """
+    stands = asdict(ladder.settings)
     for field, value in asked.items():
-        stands = getattr(ladder.settings, field)
-        if value != stands:
-            what = field.removesuffix("_settings")
+        if value != stands[field]:
+            argument, there = _stated(stands, field)
+            _, here = _stated({**stands, **asked}, field)
             raise HoldoutConflict(
                 f"The ladder {ladder.settings.name!r} of account {ladder.settings.account!r} on "
-                f"{holdout.name!r} stands in the ledger with {what} {_brief(ladder, field)}, and "
-                f"you ask for {value!r}. Leave {what} out to go on with it, or start a second "
-                'ladder, ladder="another name", which counts against the same holdout.'
+                f"{holdout.name!r} stands in the ledger with {argument} {there}, and you ask for "
+                f"{here}. Leave {argument} out to go on with it, or start a second ladder, "
+                'ladder="another name", which counts against the same holdout.'
             )
 
 
@@ -165,8 +172,10 @@ def _find_ladder(
     return None
 
 
-def _metric_of(ladder: LadderRecord | None) -> Metric:
-    if ladder is None:
+def _metric_for(wish: Wish, ladder: LadderRecord | None) -> Metric:
+    if ladder is not None:
+        return going_on(wish.metric, ladder.settings)
+    if wish.metric is None:
         raise InvalidArgument(
             "scoring",
             "stated for a new ladder",
@@ -174,16 +183,18 @@ def _metric_of(ladder: LadderRecord | None) -> Metric:
             f'Name a metric as scikit-learn does, scoring="accuracy" (there are {len(METRICS)}), '
             "or give a Metric.",
         )
-    return stored_metric(ladder.settings)
+    return wish.metric
 
 
 def _classes(
-    known: HoldoutRecord | None, metric: Metric, rows: Rows, stated: NDArray[Any] | None
+    known: HoldoutRecord | None, metric: Metric, rows: Rows, stated: ArrayLike | None
 ) -> NDArray[Any] | None:
+    if stated is not None and not metric.is_classification:
+        raise InvalidArgument("classes", f"left out for {metric.name}, a regression", "stated")
     # Predictions are kept as places in this list, so it is fixed once and for all.
     stands = None if known is None else known.classes
-    classes = metric.classes_of(rows.y, stated if stands is None else stands)
-    if stands is not None and stated is not None and not np.array_equal(stands, np.unique(stated)):
+    classes = metric.classes_of(rows.y, stands if stated is None else stated)
+    if stands is not None and classes is not None and not np.array_equal(stands, classes):
         raise HoldoutConflict(
             "classes= differs from the classes that this holdout was registered with. Leave it "
             "out to go on with those."
@@ -214,17 +225,17 @@ def _register(
     shared = {}
     for known in tx.holdouts():
         theirs = tx.row_hashes(known.id)
-        count = fp.overlap(hashes, theirs)
-        if count:
+        # Both ways: one row of theirs may stand many times among these.
+        inside, covered = fp.overlap(hashes, theirs), fp.overlap(theirs, hashes)
+        if inside:
             judge_overlap(
                 wish.overlap,
-                count,
-                min(len(hashes), len(theirs)),
-                f"{count} of these {len(hashes)} rows stand in the holdout {known.name!r} "
+                *max((inside, len(hashes)), (covered, len(theirs)), key=lambda it: it[0] / it[1]),
+                f"{inside} of these {len(hashes)} rows stand in the holdout {known.name!r} "
                 f"({len(theirs)} rows, registered {known.created:%Y-%m-%d}): what was learned "
                 "from that one is known about this one too.",
             )
-            shared[known] = count
+            shared[known] = inside, covered
     if tx.holdouts(name=name):
         raise HoldoutConflict(
             f"The name {name!r} stands in the ledger for other rows. Take another name, or "
@@ -232,21 +243,17 @@ def _register(
         )
     secret = os.urandom(32)
     new = tx.add_holdout(name, fingerprint, fp.content_digest(secret, contents), secret, hashes)
-    for known, count in shared.items():
-        tx.note_overlap(new, f"the holdout {known.name}", count)
-        tx.note_overlap(known.id, f"the holdout {name}", count)
+    for known, (inside, covered) in shared.items():
+        tx.note_overlap(new, f"the holdout {known.name}", inside)
+        tx.note_overlap(known.id, f"the holdout {name}", covered)
     return tx.holdout(new)
 
 
-def _reopen(
-    tx: Transaction,
-    known: HoldoutRecord,
-    rows: Rows,
-    hashes: NDArray[np.uint64],
-    wish: Wish,
-    url: str,
-) -> tuple[HoldoutRecord, bool]:
-    if wish.name not in (None, known.name):
+def _recognise(
+    tx: Transaction, known: HoldoutRecord, hashes: NDArray[np.uint64], name: str | None
+) -> bool:
+    """Say what is known under another name or in another order; return whether it is one."""
+    if name not in (None, known.name):
         _say(
             f"These rows are known as {known.name!r} (registered {known.created:%Y-%m-%d}). "
             f"Another name does not start afresh: going on with {known.name!r}."
@@ -257,29 +264,40 @@ def _reopen(
             f"These are the rows of {known.name!r} in another order. `submit` takes "
             "predictions in the order given here."
         )
-    folder = _folder_of(known) if wish.vault is None else vault_folder(url, wish.vault)
-    if folder != _folder_of(known) or (folder is not None and not _intact(known)):
-        # The vault keeps the registered order, which handles in other processes rely on.
-        if foreign and folder is not None:
-            raise InvalidArgument(
-                "X",
-                "in the order it was registered in, to write its vault anew",
-                "in another order",
-                "Give the rows as they were the first time.",
-            )
-        known = _store(tx, known, rows, folder)
-    return known, foreign
+    return foreign
 
 
 def _store(
-    tx: Transaction, record: HoldoutRecord, rows: Rows, folder: Path | None
+    tx: Transaction, record: HoldoutRecord, rows: Rows, folder: Path | None, foreign: bool
 ) -> HoldoutRecord:
+    """Bring the rows to the folder, unless they lie there unharmed."""
+    if folder == _folder_of(record) and (folder is None or _intact(record)):
+        return record
     if folder is None:
         tx.set_vault(record.id, None, None)
-    else:
-        path, digest = vaults.write(folder, f"{record.fingerprint[:16]}-{uuid4().hex[:8]}", rows)
-        tx.set_vault(record.id, str(path), digest)
+        return tx.holdout(record.id)
+    # The vault keeps the registered order, which handles in other processes rely on.
+    if foreign:
+        raise InvalidArgument(
+            "X",
+            "in the order it was registered in, to write its vault anew",
+            "in another order",
+            "Give the rows as they were the first time.",
+        )
+    path, digest = vaults.write(folder, f"{record.fingerprint[:16]}-{uuid4().hex[:8]}", rows)
+    tx.set_vault(record.id, str(path), digest)
     return tx.holdout(record.id)
+
+
+def _remove(vault_path: str | None) -> None:
+    """Remove a copy of the rows that the ledger no longer points to."""
+    try:
+        if vault_path is not None:
+            Path(vault_path).unlink(missing_ok=True)
+    except OSError as fault:
+        raise VaultError(
+            f"The former vault {vault_path} cannot be removed: {fault.strerror}. Remove it by hand."
+        ) from None
 
 
 def _folder_of(record: HoldoutRecord) -> Path | None:
@@ -290,10 +308,17 @@ def _intact(record: HoldoutRecord) -> bool:
     return vaults.intact(Path(str(record.vault_path)), str(record.vault_digest))
 
 
-def _brief(ladder: LadderRecord, field: str) -> str:
+def _stated(settings: Mapping[str, Any], field: str) -> tuple[str, str]:
+    """Return the argument behind a field of the settings, and what would be given for it."""
+    value = settings[field]
+    if field == "metric_settings" and "custom" not in value:
+        return "loss_range", repr(value.get("loss_range"))
+    if field.startswith("metric"):
+        return "scoring", repr(value)
     if field.startswith("mechanism"):
-        return repr(rules_of(ladder.settings).mechanism)
-    return repr(getattr(ladder.settings, field))
+        found = mechanism_from(settings["mechanism"], settings["mechanism_settings"])
+        return "mechanism", repr(found)
+    return field, repr(value)
 
 
 def _say(message: str) -> None:

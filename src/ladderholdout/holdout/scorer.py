@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any, Self
 
 from numpy.typing import ArrayLike
 
-from ladderholdout.holdout.guard import Origin
+from ladderholdout.errors import LadderHoldoutError
+from ladderholdout.holdout.guard import Origin, bare
 from ladderholdout.holdout.handle import Handle
 from ladderholdout.holdout.views import Release
 
@@ -51,7 +52,7 @@ class SearchHandle(Handle):
             of this search did, the best by its inner folds, else the one whose predictions
             lie nearest to the incumbent's, and a `NoImprovementWarning`.
         """
-        from ladderholdout.integrations.sklearn import select
+        from ladderholdout.integrations.picking import select
 
         return select(self, cv_results)
 
@@ -113,6 +114,9 @@ class SearchHandle(Handle):
         return False
 
     def _evaluate(self, estimator: Any, origin: Origin) -> Release:
-        guard = self._guard()
-        predictions = self._metric.respond(estimator, guard.rows.X, guard.holdout.classes)
-        return guard.submit(predictions, origin)
+        try:
+            guard = self._guard()
+            predictions = self._metric.respond(estimator, guard.rows.X, guard.holdout.classes)
+            return guard.submit(predictions, origin)
+        except LadderHoldoutError as error:
+            raise bare(error) from None

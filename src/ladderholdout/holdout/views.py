@@ -57,7 +57,7 @@ class Submission:
     batch : str or None
         Shared by submissions that were all chosen before any feedback on any of them.
     digest : str
-        SHA-256 of the predictions.
+        Equal for equal predictions, and for nothing else. Keyed with the holdout's secret.
     score : float
         The score that was standing after it.
     improved : bool
@@ -170,9 +170,8 @@ def releases_left(ladder: LadderRecord, releases: int) -> int | None:
     return None if budget is None else max(0, budget - releases)
 
 
-def status_of(tx: Transaction, ladder_id: int, metric: Metric, ledger: str) -> Status:
+def status_of(tx: Transaction, ladder: LadderRecord, metric: Metric, ledger: str) -> Status:
     """Read where a ladder stands."""
-    ladder = tx.ladder(ladder_id)
     holdout = tx.holdout(ladder.holdout_id)
     return Status(
         name=holdout.name,

@@ -1,12 +1,11 @@
-"""scikit-learn: the guarded splitter, the scorer rule, and picking by the ledger."""
+"""scikit-learn: the guarded splitter and the scorer rule."""
 
 from __future__ import annotations
 
 import math
-import re
 import sys
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -14,23 +13,21 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.model_selection import check_cv
 from sklearn.utils import indexable
-from sklearn.utils.metadata_routing import MetadataRequest
+from sklearn.utils.metadata_routing import MetadataRequest, get_routing_for_object
 
 from ladderholdout import fingerprint as fp
 from ladderholdout.errors import (
     InvalidArgument,
     LadderHoldoutError,
-    NoImprovementWarning,
     NotConsultedWarning,
     SearchStopped,
 )
 from ladderholdout.feedback import told
 from ladderholdout.holdout.choices import count_rows
-from ladderholdout.holdout.context import describe_estimator, describe_parameters
+from ladderholdout.holdout.context import describe_estimator
 from ladderholdout.holdout.guard import Guard, Origin
 from ladderholdout.holdout.registration import judge_overlap
 from ladderholdout.integrations import rounds
-from ladderholdout.ledger import Entry, Ledger
 from ladderholdout.mechanisms import unit_of
 
 if TYPE_CHECKING:
@@ -64,9 +61,7 @@ class GuardedSplit:
     """
 
     def __init__(self, holdout: SearchHandle, inner: Any = 0, *, guarded: bool = True) -> None:
-        folds = isinstance(inner, int | np.integer)
-        least = 0 if guarded else 2
-        if isinstance(inner, bool) or (folds and (inner == 1 or inner < least)):
+        if not (_makes_folds(inner) or (guarded and _is_zero(inner))):
             raise InvalidArgument(
                 "inner",
                 "at least 2 folds or a splitter, or 0 for the guarded fold alone",
@@ -98,7 +93,7 @@ class GuardedSplit:
         """
         X, y, groups = indexable(X, y, groups)
         _look_for_overlap(self._holdout, X)
-        if self._inner_folds:
+        if not _is_zero(self._inner):
             yield from check_cv(self._inner, y, classifier=self._classifies).split(X, y, groups)
         if self._guarded:
             rounds.open_round(self._holdout._place, sys._getframe(1))
@@ -112,10 +107,14 @@ class GuardedSplit:
     def get_n_splits(self, X: Any = None, y: Any = None, groups: Any = None) -> int:
         """Return the number of folds, the guarded one included."""
         inner = 0
-        if self._inner_folds:
+        if not _is_zero(self._inner):
             cv = check_cv(self._inner, y, classifier=self._classifies)
             inner = int(cv.get_n_splits(X, y, groups))
         return inner + int(self._guarded)
+
+    def get_metadata_routing(self) -> Any:
+        """Return what the inner splitter asks of metadata routing, such as groups."""
+        return get_routing_for_object(self._inner)
 
     @property
     def random_state(self) -> Any:
@@ -144,15 +143,22 @@ class GuardedSplit:
         return getattr(self._inner, "shuffle", False)
 
     @property
-    def _inner_folds(self) -> bool:
-        return not (isinstance(self._inner, int | np.integer) and self._inner == 0)
-
-    @property
     def _classifies(self) -> bool:
         return self._holdout.metric.is_classification
 
     def __repr__(self) -> str:
         return f"{self._holdout!r}.split(inner={self._inner!r}, guarded={self._guarded})"
+
+
+def _is_zero(inner: Any) -> bool:
+    return isinstance(inner, int | np.integer) and not isinstance(inner, bool) and inner == 0
+
+
+def _makes_folds(inner: Any) -> bool:
+    """Tell whether scikit-learn can make folds of it: a number, a splitter or a list."""
+    if isinstance(inner, int | np.integer) and not isinstance(inner, bool):
+        return bool(inner >= 2)
+    return not isinstance(inner, str) and (hasattr(inner, "split") or isinstance(inner, Iterable))
 
 
 # -- the scorer rule ------------------------------------------------------------------
@@ -198,8 +204,10 @@ def _is_holdout(holdout: SearchHandle, X: Any) -> bool:
     """Tell whether these rows are the holdout's; refuse a part of them."""
     known = holdout._guard().hashes
     rows = count_rows(X)
-    # A few rows decide almost always, and cost nothing beside a prediction.
-    some = np.unique(np.linspace(0, rows - 1, min(rows, _SAMPLE)).astype(np.intp))
+    # A few rows cost nothing beside a prediction. So many of them meet half of the holdout for
+    # certain where it lies in one block, and with probability .9997 where it is scattered.
+    few = min(rows, max(_SAMPLE, 16 * rows // len(known)))
+    some = np.unique(np.linspace(0, rows - 1, few).astype(np.intp))
     try:
         if not fp.overlap(fp.row_hashes(_take(X, some)), known):
             return False
@@ -208,13 +216,16 @@ def _is_holdout(holdout: SearchHandle, X: Any) -> bool:
         return False  # rows of another kind than any holdout's
     if rows == len(known) and np.array_equal(np.sort(hashes), known):
         return True
+    if holdout._overlap in ("warn", "ignore"):
+        return False  # rows that look alike are common in this data: its owner says so
     inside, seen = fp.overlap(hashes, known), fp.overlap(known, np.unique(hashes))
     if 2 * inside >= rows or 2 * seen >= len(known):
         raise InvalidArgument(
             "X",
             "rows of your own, or all of the holdout's",
             f"{rows} rows of which {inside} are the holdout's",
-            "Give all of its rows, or the empty fold of holdout.split(), to ask the guard.",
+            "Give all of its rows, or the empty fold of holdout.split(), to ask the guard. Where "
+            'rows of your own look like them, say overlap="warn".',
         )
     return False
 
@@ -243,55 +254,6 @@ def _remind(holdout: SearchHandle) -> None:
 
 def _named(error: Exception) -> str:
     return f"The estimator failed on the holdout's rows ({type(error).__name__}); see above."
-
-
-# -- picking by the ledger ------------------------------------------------------------
-
-
-def select(holdout: SearchHandle, cv_results: Mapping[str, Any]) -> int:
-    """Return the candidate that holds the ladder; see `LadderHoldout.select`."""
-    found = _entries_of(holdout, cv_results["params"])
-    improved = {at: entry for at, entry in found.items() if entry.improved}
-    if improved:
-        return max(improved, key=lambda at: (improved[at].repeat_of or improved[at].number, -at))
-    warnings.warn(
-        "No candidate of this search improved the standing release, so none is known to be "
-        "better than what you had. Picked: the best by the inner folds where there are some, else "
-        "the one that predicts most like the incumbent.",
-        NoImprovementWarning,
-        stacklevel=4,
-    )
-    inner = _inner_means(cv_results)
-    if inner is not None:
-        return int(np.nanargmax(inner))
-    near = {at: entry.disagreement for at, entry in found.items() if entry.disagreement is not None}
-    return min(near, key=lambda at: (near[at], at)) if near else 0
-
-
-def _entries_of(holdout: SearchHandle, candidates: list[Mapping[str, Any]]) -> dict[int, Entry]:
-    """Match candidates with their submissions, newest search of this thread first."""
-    wanted = {at: describe_parameters(params) for at, params in enumerate(candidates)}
-    found: dict[int, Entry] = {}
-    with Ledger(holdout.ledger).read() as tx:
-        for search in rounds.recent(holdout._place):
-            for entry in tx.entries(holdout._ladder_id, search=search):
-                said = entry.context.get("parameters", {}).items()
-                for at in [at for at, asked in wanted.items() if asked.items() <= said]:
-                    found[at] = entry
-                    del wanted[at]
-            if not wanted:
-                break
-    return found
-
-
-def _inner_means(cv_results: Mapping[str, Any]) -> NDArray[np.float64] | None:
-    """Return each candidate's mean over the inner folds, if there is one metric and some."""
-    columns = [name for name in cv_results if re.fullmatch(r"split\d+_test_.+", name)]
-    if len({name.split("_test_")[1] for name in columns}) != 1 or len(columns) < 2:
-        return None
-    columns.sort(key=lambda name: int(name.split("_")[0].removeprefix("split")))
-    means: NDArray[np.float64] = np.mean([cv_results[name] for name in columns[:-1]], axis=0)
-    return None if np.isnan(means).all() else means
 
 
 # -- what else a search asks -----------------------------------------------------------

@@ -6,7 +6,7 @@ every release from it.
 
 from __future__ import annotations
 
-from ladderholdout.ledger.engine import default_path, file_of, is_memory, resolve_url, shown
+from ladderholdout.ledger.place import default_path, file_of, is_memory, resolve_url, shown
 from ladderholdout.ledger.records import (
     AuditEntry,
     Entry,

@@ -1,4 +1,4 @@
-"""Connections to a ledger: where it lies, how it is opened, what its faults are called.
+"""Connections to a ledger: how it is opened, and what its faults are called.
 
 Connections are opened lazily, once a process: SQLite connections survive neither a fork
 nor a pickle, so handles carry the URL alone and find the engine here.
@@ -15,21 +15,14 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
-from uuid import uuid4
 
-import platformdirs
 from sqlalchemy import Connection, Engine, create_engine, event
-from sqlalchemy.engine import URL, make_url
-from sqlalchemy.exc import ArgumentError, DBAPIError, SQLAlchemyError
-from sqlalchemy.pool import QueuePool, StaticPool
+from sqlalchemy.exc import DBAPIError, SQLAlchemyError
+from sqlalchemy.pool import ConnectionPoolEntry, QueuePool, StaticPool
 
-from ladderholdout.errors import InvalidArgument, LedgerBusy, LedgerError
+from ladderholdout.errors import LedgerBusy, LedgerError
+from ladderholdout.ledger.place import file_of, is_memory, timeout_of
 
-TIMEOUT = 60.0
-"""Seconds a writer waits for the others: SQLite is unfair under load, and a waiter was
-seen to take seven."""
-
-_MEMORY = "memory"
 _FAULTS = {
     "SQLITE_READONLY": "it is read-only. Give this user write access to the file and its folder",
     "SQLITE_NOTADB": "it is no SQLite database. Restore it from a backup, or name another ledger",
@@ -40,9 +33,14 @@ _FAULTS = {
 }
 _BUSY = ("SQLITE_BUSY", "SQLITE_LOCKED")
 
+_HEADER = b"SQLite format 3\0"
+
 # The engine's own logger would print rows, and with them what no analyst may read, as
-# soon as somebody turns on debug logging for everything.
-logging.getLogger("sqlalchemy.engine.Engine.ladderholdout").setLevel(logging.WARNING)
+# soon as somebody turns on debug logging for everything. A filter, since `dictConfig`
+# resets the levels of loggers below those it names.
+_logger = logging.getLogger("sqlalchemy.engine.Engine.ladderholdout")
+_logger.setLevel(logging.WARNING)
+_logger.addFilter(lambda record: record.levelno >= logging.WARNING)
 
 
 @dataclass(slots=True)
@@ -52,6 +50,10 @@ class _Source:
     engine: Engine
     path: Path | None
     identity: tuple[int, int] | None
+    # Reads the file past SQLite's own cache. Never closed: closing any descriptor of a
+    # file drops all locks that SQLite holds on it in this process (POSIX).
+    descriptor: int = -1
+    changes: int = 0
     # One writer of a process at a time: SQLite's own waiting is unfair.
     lock: threading.RLock = field(default_factory=threading.RLock)
 
@@ -59,13 +61,28 @@ class _Source:
         """Whether the file is still the one that was opened."""
         return self.path is None or _identity(self.path) == self.identity
 
-    def check(self) -> None:
-        """Refuse to go on with a file that was removed or replaced under the connection."""
-        if not self.current():
+    def check(self, conn: Connection) -> None:
+        """Refuse to go on with files that were removed, replaced or overwritten since.
+
+        SQLite notices none of it: its page cache and its open files serve it to the end of
+        the process, and only then are the entries gone. This costs some ten microseconds.
+        """
+        if self.path is None:
+            return
+        if not self.current() or _companions(self.path) != conn.info["companions"]:
             raise LedgerError(
-                f"The ledger {self.path} was removed or replaced while it was in use; "
-                "what is written to it now would be lost. Put the file back, then start again."
+                f"The ledger {self.path}, or the -wal or -shm file beside it, was removed or "
+                "replaced while it was in use; what is written to it now would be lost. Put "
+                "it back, then start again."
             )
+        known, found = self.changes, _changes(self.descriptor)
+        if found < known:
+            raise LedgerError(
+                f"The ledger {self.path} was overwritten while it was in use; what is written "
+                "to it now would be lost. Restore it from a backup, then start again in a new "
+                "process."
+            )
+        self.changes = found
 
 
 _sources: dict[str, _Source] = {}
@@ -82,71 +99,6 @@ def _after_fork() -> None:
 
 
 os.register_at_fork(after_in_child=_after_fork)
-
-
-def default_path() -> Path:
-    """Return the ledger's place when none is named: one file in the user's data folder."""
-    return platformdirs.user_data_path("ladderholdout") / "ledger.db"
-
-
-def resolve_url(ledger: str | os.PathLike[str] | None) -> str:
-    """Bring any way of naming a ledger to one URL.
-
-    Parameters
-    ----------
-    ledger : str, path or None
-        A path, an SQLAlchemy URL, ``"memory"`` (a new one each time, for simulation), or
-        None for ``LADDERHOLDOUT_LEDGER`` and, without it, the user's data folder.
-
-    Returns
-    -------
-    str
-
-    Examples
-    --------
-    >>> resolve_url("sqlite:////data/ledger.db")
-    'sqlite:////data/ledger.db'
-    """
-    ledger = ledger or os.environ.get("LADDERHOLDOUT_LEDGER") or default_path()
-    text = os.fspath(ledger)
-    if text == _MEMORY:
-        return f"{_MEMORY}:{uuid4().hex}"
-    if text.startswith(f"{_MEMORY}:"):
-        return text
-    if "://" not in text:
-        return URL.create(
-            "sqlite", database=str(Path(text).expanduser().absolute())
-        ).render_as_string()
-    try:
-        url = make_url(text)
-    except ArgumentError:
-        raise InvalidArgument(
-            "ledger", "a path or an SQLAlchemy URL", "a URL that does not parse", ""
-        ) from None
-    if url.get_backend_name() != "sqlite" or not url.database or url.database == ":memory:":
-        raise InvalidArgument(
-            "ledger",
-            'a path, "memory" or a URL like sqlite:////folder/ledger.db',
-            url.render_as_string(hide_password=True),
-            "",
-        )
-    path = Path(url.database).expanduser().absolute()
-    return url.set(database=str(path)).render_as_string(hide_password=False)
-
-
-def is_memory(url: str) -> bool:
-    """Tell whether a ledger lives in this process alone."""
-    return url.startswith(f"{_MEMORY}:")
-
-
-def file_of(url: str) -> Path | None:
-    """Return the SQLite file behind a URL, or None for a ledger that has none."""
-    return None if is_memory(url) else Path(str(make_url(url).database))
-
-
-def shown(url: str) -> str:
-    """Return the ledger's place as it may be printed."""
-    return _MEMORY if is_memory(url) else str(file_of(url))
 
 
 def create(url: str) -> _Source:
@@ -196,14 +148,9 @@ def _file_source(url: str) -> _Source:
             'A ledger in memory ("memory") lives in the process that made it. For searches '
             "with several processes (n_jobs, loky, fork) give ledger= a path."
         )
-    path, timeout = file_of(url), float(str(make_url(url).query.get("timeout", TIMEOUT)))
+    path, timeout = file_of(url), timeout_of(url)
     assert path is not None
-    identity = _identity(path)
-    if identity is None:
-        raise LedgerError(
-            f"The ledger {path} is not there. Restore the file, or open the holdout with its "
-            "rows, LadderHoldout(X, y, ...), to start a new one."
-        )
+    identity, descriptor = _opened(path)
 
     def connect() -> sqlite3.Connection:
         # mode=rw: a ledger that was deleted must never come back empty.
@@ -220,7 +167,25 @@ def _file_source(url: str) -> _Source:
         logging_name="ladderholdout",
     )
     _prepare(engine)
-    return _Source(engine, path, identity)
+    _distrust(engine, path)
+    return _Source(engine, path, identity, descriptor)
+
+
+def _opened(path: Path) -> tuple[tuple[int, int], int]:
+    try:
+        descriptor = os.open(path, os.O_RDONLY)
+    except FileNotFoundError:
+        raise LedgerError(
+            f"The ledger {path} is not there. Restore the file, or open the holdout with its "
+            "rows, LadderHoldout(X, y, ...), to start a new one."
+        ) from None
+    except OSError as fault:
+        raise LedgerError(
+            f"The ledger {path} cannot be used ({fault.strerror}). Give this user access to "
+            "the file and its folder."
+        ) from None
+    found = os.fstat(descriptor)
+    return (found.st_dev, found.st_ino), descriptor
 
 
 def _prepare(engine: Engine) -> None:
@@ -236,6 +201,32 @@ def _prepare(engine: Engine) -> None:
         # writer came in between.
         reading = connection.get_execution_options().get("reading", False)
         connection.exec_driver_sql("BEGIN" if reading else "BEGIN IMMEDIATE")
+
+
+def _distrust(engine: Engine, path: Path) -> None:
+    @event.listens_for(engine, "connect")
+    def remember(connection: sqlite3.Connection, record: ConnectionPoolEntry) -> None:
+        # The first look makes both files, and they stay while anybody is connected.
+        connection.execute("PRAGMA schema_version")
+        record.info["companions"] = _companions(path)
+
+    @event.listens_for(engine, "checkout")
+    def forget(connection: sqlite3.Connection, *_: Any) -> None:
+        # Ten microseconds: cached pages would hide that those on disk are damaged.
+        connection.execute("PRAGMA shrink_memory")
+
+
+def _companions(path: Path) -> tuple[tuple[int, int] | None, ...]:
+    return tuple(_identity(path.with_name(path.name + suffix)) for suffix in ("-wal", "-shm"))
+
+
+def _changes(descriptor: int) -> int:
+    """Return the change counter of a database: an older copy has a smaller one, no database -1."""
+    try:
+        header = os.pread(descriptor, 28, 0)
+    except OSError:
+        return -1
+    return int.from_bytes(header[24:], "big") if header.startswith(_HEADER) else -1
 
 
 def _identity(path: Path) -> tuple[int, int] | None:
@@ -257,18 +248,22 @@ def connection(source: _Source, *, write: bool) -> Iterator[Connection]:
     LedgerError
         The ledger is missing, replaced, damaged, read-only or out of space.
     """
-    place = source.path or _MEMORY
+    place = source.path or "memory"
     source.lock.acquire() if write or source.path is None else None
     try:
-        source.check()
         with source.engine.connect() as conn:
+            source.check(conn)
             conn = conn.execution_options(reading=not write)
             with conn.begin():
                 yield conn
-        source.check()
+            source.check(conn)
     except (SQLAlchemyError, sqlite3.Error) as fault:
-        # The driver's own text stays inside: it can quote the row that was refused.
-        raise _translated(place, fault) from None
+        # The driver's own error stays inside, also as context: it holds the refused row.
+        error = _translated(place, fault)
+        try:
+            raise error from None
+        finally:
+            error.__context__ = None
     finally:
         source.lock.release() if write or source.path is None else None
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import threading
 from pathlib import Path
 
 from sqlalchemy import Connection, inspect, text
@@ -9,11 +11,34 @@ from sqlalchemy import Connection, inspect, text
 from ladderholdout.errors import LedgerError
 from ladderholdout.ledger import tables
 
+# Alembic keeps the running migration in globals of its modules.
+_migrating = threading.Lock()
+
+
+def _after_fork() -> None:
+    global _migrating
+    _migrating = threading.Lock()
+
+
+os.register_at_fork(after_in_child=_after_fork)
+
 
 def version_of(conn: Connection) -> str | None:
-    """Return the revision a ledger stands at, None for an empty one."""
-    if not inspect(conn).has_table("alembic_version"):
+    """Return the revision a ledger stands at, None for an empty one.
+
+    Raises
+    ------
+    LedgerError
+        It is a database, and no ledger.
+    """
+    found = set(inspect(conn).get_table_names())
+    if not found:
         return None
+    if not {"alembic_version", "holdouts", "ladders"} <= found:
+        raise LedgerError(
+            "This database belongs to another program: it holds tables, and none of a ledger. "
+            "Name another place with ledger= or LADDERHOLDOUT_LEDGER."
+        )
     return conn.execute(text("SELECT version_num FROM alembic_version")).scalar()
 
 
@@ -36,7 +61,8 @@ def ensure(conn: Connection) -> None:
     config.set_main_option("script_location", str(Path(__file__).parent / "migrations"))
     config.attributes["connection"] = conn
     try:
-        command.upgrade(config, "head")
+        with _migrating:
+            command.upgrade(config, "head")
     except CommandError:
         raise LedgerError(
             "This ledger was written by a newer version of ladderholdout (schema "

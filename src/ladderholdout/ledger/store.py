@@ -16,8 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 from sqlalchemy import Connection, CursorResult, func, insert, select, update
 
-from ladderholdout.errors import UnknownHoldout
+from ladderholdout.errors import LedgerError, UnknownHoldout
 from ladderholdout.ledger import engine, schema
+from ladderholdout.ledger.place import shown
 from ladderholdout.ledger.records import (
     AuditEntry,
     Entry,
@@ -68,9 +69,17 @@ class Ledger:
     def __init__(self, url: str, *, create: bool = False) -> None:
         self.url = url
         source = engine.create(url) if create else engine.source(url)
-        with engine.connection(source, write=create) as conn:
-            if create or schema.version_of(conn) != SCHEMA:
-                schema.ensure(conn)
+        with engine.connection(source, write=False) as conn:
+            version = schema.version_of(conn)
+        if version == SCHEMA:
+            return
+        if version is None and not create:
+            raise LedgerError(
+                f"The ledger {shown(url)} is empty. Restore the file, or open the holdout "
+                "with its rows, LadderHoldout(X, y, ...), to start a new one."
+            )
+        with engine.connection(source, write=True) as conn:
+            schema.ensure(conn)
 
     @contextmanager
     def read(self) -> Iterator[Transaction]:

@@ -95,7 +95,7 @@ overlaps = Table(
     metadata,
     Column("id", Integer, primary_key=True),
     Column("holdout_id", ForeignKey("holdouts.id"), nullable=False),
-    Column("source", String(200), nullable=False),
+    Column("source", String(250), nullable=False),
     Column("rows", Integer, nullable=False),
     Column("time", DateTime(timezone=True), nullable=False),
     UniqueConstraint("holdout_id", "source", name="uq_overlaps_source"),

@@ -118,7 +118,9 @@ class ParameterFreeLadder(Mechanism):
     Blum & Hardt 2015, Algorithm 2. The standard error is that of the mean difference
     between the losses of the submission and of the incumbent, which stays the best one
     accepted; the release is rounded to 1/n. On one example nothing after the first
-    submission improves.
+    submission improves. A submission that would repeat the standing release does not
+    become the incumbent, as it would in the paper; with losses of 0 and 1 this
+    cannot happen.
 
     Examples
     --------
@@ -187,9 +189,9 @@ class PairedTestLadder(Mechanism):
         self, state: State, evidence: Evidence, rng: np.random.Generator
     ) -> tuple[State, Outcome]:
         """Release if the test rejects; `Mechanism.decide` says what the parts are."""
-        # By symmetry the upper quantile; on one example there are no degrees of freedom,
-        # and the infinite spread forbids an improvement anyway.
-        critical = -float(stdtrit(state.n - 1, self.alpha)) if state.n > 1 else 1.0
+        # By symmetry the upper quantile. On one example it is nan, but then the spread is
+        # infinite, and no threshold is worked out.
+        critical = -float(stdtrit(state.n - 1, self.alpha))
         return _climbed(state, evidence, _threshold(state, evidence, critical), 1.0 / state.n)
 
     def resolution(self, n: int) -> float:
@@ -202,9 +204,11 @@ def _climbed(
 ) -> tuple[State, Outcome]:
     """Release the rounded risk if the risk is below the threshold.
 
-    Where the rounded risk would be the standing one again, a paper's rule may fire (never
-    `Ladder`'s, nor any with losses of 0 and 1): the release shows no change. It does not
-    count as one here, and the incumbent stays the submission that earned it.
+    Where the rounded risk would be the standing one again, a paper's rule may still fire
+    (never `Ladder`'s, nor any with losses of 0 and 1). Nothing new is released then, so it
+    is no improvement here, and the incumbent stays the submission that earned the release.
+    The papers would compare the next losses with those of the newcomer: on real-valued
+    losses a later release can therefore come at another time than theirs.
     """
     risk = round_half_up(evidence.risk, step)
     if below(evidence.risk, threshold) and below(risk, state.standing):
@@ -237,6 +241,6 @@ def _losses(mechanism: str, evaluation: Evaluation) -> NDArray[np.float64]:
             "mechanism",
             "one that needs the risk alone, for a metric that is no mean of per-example losses",
             mechanism,
-            "Ladder, SimplifiedLadder, ShakyLadder and BayesBootLadder work for any metric.",
+            "Ladder, SimplifiedLadder and ShakyLadder work for any metric.",
         )
     return evaluation.losses

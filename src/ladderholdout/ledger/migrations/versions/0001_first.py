@@ -72,7 +72,7 @@ def upgrade() -> None:
         "overlaps",
         sa.Column("id", sa.Integer, primary_key=True),
         sa.Column("holdout_id", sa.Integer, sa.ForeignKey("holdouts.id"), nullable=False),
-        sa.Column("source", sa.String(200), nullable=False),
+        sa.Column("source", sa.String(250), nullable=False),
         sa.Column("rows", sa.Integer, nullable=False),
         sa.Column("time", sa.DateTime(timezone=True), nullable=False),
         sa.UniqueConstraint("holdout_id", "source", name="uq_overlaps_source"),

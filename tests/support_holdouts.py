@@ -1,0 +1,97 @@
+"""Small holdouts, and a look into the ledger behind the library's back."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Mapping
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ladderholdout import LadderHoldout
+from ladderholdout.ledger import AuditEntry, HoldoutRecord, LadderRecord, Ledger
+from ladderholdout.ledger.replay import Replayed, replay
+from ladderholdout.mechanisms import (
+    FullDisclosure,
+    Ladder,
+    Mechanism,
+    PairedTestLadder,
+    ParameterFreeLadder,
+    RoundedDisclosure,
+    ShakyLadder,
+    SimplifiedLadder,
+)
+
+# So little noise that what has to improve does: its secret cannot be fixed by a seed.
+SHAKY = ShakyLadder(step=0.02, noise=0.005)
+EVERY: tuple[Mechanism, ...] = (
+    FullDisclosure(),
+    RoundedDisclosure(step=0.01),
+    Ladder(step=0.01),
+    SimplifiedLadder(step=0.01),
+    ParameterFreeLadder(),
+    PairedTestLadder(alpha=0.3),
+    SHAKY,
+)
+TABLES = ("holdouts", "ladders", "submissions", "overlaps")
+
+
+def coins(n: int = 60, seed: int = 0) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+    """Rows with labels that nothing predicts."""
+    rng = np.random.default_rng(seed)
+    return rng.standard_normal((n, 3)), rng.integers(0, 2, n)
+
+
+def guesses(seed: Any, k: int, n: int = 60) -> NDArray[np.int64]:
+    """Predictions of k models that know nothing, the same for the same seed."""
+    return np.random.default_rng(seed).integers(0, 2, (k, n))
+
+
+def counts(ledger: Path) -> dict[str, int]:
+    """Count the rows of every table, and the files in the vault beside the ledger."""
+    with closing(sqlite3.connect(ledger)) as connection:
+        found = {
+            table: connection.execute(f"SELECT count(*) FROM {table}").fetchone()[0]
+            for table in TABLES
+        }
+    vault = ledger.parent / "vault"
+    return found | {"vault": len(list(vault.iterdir())) if vault.exists() else 0}
+
+
+def record(
+    holdout: LadderHoldout,
+) -> tuple[HoldoutRecord, LadderRecord, tuple[AuditEntry, ...]]:
+    """Read all that the ledger holds of a ladder, as an auditor can."""
+    with Ledger(holdout.ledger).read() as tx:
+        ladder = tx.ladder(holdout._ladder_id)
+        return tx.holdout(ladder.holdout_id), ladder, tx.audit_entries(ladder.id)
+
+
+def replayed(holdout: LadderHoldout) -> list[Replayed]:
+    """Replay a ladder from the ledger alone."""
+    return list(replay(*record(holdout)))
+
+
+def assert_replays(holdout: LadderHoldout) -> None:
+    """Every release and the state that stands follow from the ledger, to the last bit."""
+    found, (_, ladder, entries) = replayed(holdout), record(holdout)
+    assert [one.number for one in found] == list(range(1, len(entries) + 1))
+    for one in found:
+        assert one.agrees
+        assert one.recomputed[0].hex() == one.recorded[0].hex()
+    if found:
+        assert bits(found[-1].state) == bits(ladder.state)
+    improved = [e.entry.number for e in entries if e.entry.improved and e.entry.repeat_of is None]
+    assert (ladder.submissions, ladder.version) == (len(entries), len(improved))
+    assert ladder.incumbent == (improved[-1] if improved else None)
+
+
+def bits(state: Mapping[str, Any]) -> dict[str, str]:
+    """Show a ladder's state to the last bit."""
+    return {
+        name: value.hex() if isinstance(value, float) else repr(value)
+        for name, value in state.items()
+    }

@@ -1,0 +1,345 @@
+"""Attacks the command line: lost numbers, leaked ones, odd names, missing and broken ledgers."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from click.testing import Result
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+from rich.cells import cell_len
+from sklearn.tree import DecisionTreeClassifier
+from typer.testing import CliRunner
+
+from ladderholdout import LadderHoldout, Metric
+from ladderholdout.cli import app
+from ladderholdout.errors import KnownHoldoutWarning
+
+COMMAND = Path(sys.executable).with_name("ladder-holdout")
+N = 1000
+
+
+def call(*words: str, columns: int | None = None) -> Result:
+    environment = {"COLUMNS": None if columns is None else str(columns)}
+    return CliRunner().invoke(app, words, env=environment, catch_exceptions=False)
+
+
+def output(*words: str, columns: int | None = None) -> str:
+    result = call(*words, columns=columns)
+    assert result.exit_code == 0, result.output
+    assert not result.stderr
+    return result.stdout
+
+
+def refusal(*words: str) -> str:
+    """Return what is said on a refusal: one line on standard error, and nothing else."""
+    result = call(*words)
+    assert result.exit_code == 1
+    assert not result.stdout
+    assert result.stderr.startswith("Error: ")
+    assert result.stderr.count("\n") == 1
+    return result.stderr
+
+
+def rows(seed: int = 0) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+    rng = np.random.default_rng(seed)
+    return rng.normal(size=(N, 3)), rng.integers(0, 2, N)
+
+
+def hits(y: NDArray[np.int64], count: int) -> NDArray[np.int64]:
+    """Return predictions of which so many are right."""
+    return np.where(np.arange(len(y)) < count, y, 1 - y)
+
+
+@pytest.fixture
+def climbed() -> LadderHoldout:
+    """A holdout with two releases, three failures and a repeat, from hands and from trees."""
+    X, y = rows()
+    holdout = LadderHoldout(X, y, scoring="accuracy", name="churn 2026")
+    for idea, count in (("first", 501), ("second", 777), ("third", 776)):
+        holdout.submit(hits(y, count), context={"idea": idea})
+    for depth in (2, 3):
+        holdout.evaluate(DecisionTreeClassifier(max_depth=depth, random_state=0).fit(X, 1 - y))
+    holdout.submit(hits(y, 501))
+    return holdout
+
+
+# -- what is shown ----------------------------------------------------------------------
+
+
+def test_list_shows_each_ladder_with_what_it_stands_on(
+    climbed: LadderHoldout, default_ledger: Path
+) -> None:
+    X, y = rows()
+    with pytest.warns(KnownHoldoutWarning):
+        LadderHoldout(X, y, scoring="roc_auc", account="ben", ladder="auc")
+    lines = output("list").splitlines()
+    assert lines[1].split()[:5] == ["churn", "2026", "1000", "default/main", "accuracy"]
+    assert lines[1].split()[5:] == ["ParameterFreeLadder()", "6", "2"]
+    assert lines[2].split()[2:5] == ["1000", "ben/auc", "roc_auc"]
+    assert lines[2].split()[-2:] == ["0", "0"]
+    assert lines[-1] == f"ledger: {default_ledger}"
+
+
+def test_status_shows_what_the_library_says(climbed: LadderHoldout) -> None:
+    shown = [line.split() for line in output("status", "churn 2026").splitlines()]
+    assert shown == [line.split() for line in str(climbed.status()).splitlines()]
+
+
+def test_history_shows_what_was_released_and_when(climbed: LadderHoldout) -> None:
+    head, *lines, total = output("history", "churn 2026").splitlines()
+    assert head.split() == ["number", "time", "(UTC)", "released", "differs", "batch", "from"]
+    assert total == "6 submissions in all"
+    for line, one in zip(lines, climbed.history(), strict=True):
+        said = line.split()
+        assert said[:4] == [
+            str(one.number),
+            f"{one.time:%Y-%m-%d}",
+            f"{one.time:%H:%M}",
+            f"{one.score:.6g}",
+        ]
+        assert ("improved" in said) == (one.improved and one.repeat_of is None)
+        assert ("repeats" in said) == (one.repeat_of is not None)
+    assert lines[1].rstrip().endswith("by hand idea=second")
+    assert "0.276" in lines[1]  # 777 rows right, 501 of them as before: 276 differ
+    assert "DecisionTreeClassifier max_depth=2" in lines[3]
+    assert "random_state" not in lines[3]  # the same for both trees
+    assert "repeats 1" in lines[5]
+
+
+def test_history_shows_the_latest_that_are_asked_for(climbed: LadderHoldout) -> None:
+    _, *lines, total = output("history", "churn 2026", "--last", "2").splitlines()
+    assert [line.split()[0] for line in lines] == ["5", "6"]
+    assert total == "6 submissions in all"
+
+
+def test_a_holdout_without_submissions_has_a_history_of_none() -> None:
+    LadderHoldout(*rows(), scoring="accuracy", name="new")
+    assert output("history", "new") == "0 submissions in all\n"
+    assert "none yet" in output("status", "new")
+
+
+def test_account_and_ladder_say_whose_history() -> None:
+    X, y = rows()
+    LadderHoldout(X, y, scoring="accuracy", name="shared").submit(hits(y, 600))
+    with pytest.warns(KnownHoldoutWarning):
+        ben = LadderHoldout(X, y, scoring="accuracy", account="ben", ladder="b")
+    ben.submit(hits(y, 700))
+    chosen = ("shared", "--account", "ben", "--ladder", "b")
+    assert "0.7" in output("history", *chosen)
+    assert "b of account ben" in output("status", *chosen)
+    assert "0.6" in output("history", "shared")
+
+
+def test_the_ledger_option_goes_before_the_environment(
+    climbed: LadderHoldout, tmp_path: Path
+) -> None:
+    other = tmp_path / "other.db"
+    LadderHoldout(*rows(1), scoring="accuracy", name="elsewhere", ledger=other)
+    for ledger in (str(other), f"sqlite:///{other}"):
+        shown = output("list", "--ledger", ledger)
+        assert "elsewhere" in shown
+        assert "churn" not in shown
+    assert "churn" in output("list")
+
+
+def cost(targets: NDArray[np.intp], predictions: NDArray[np.int32]) -> NDArray[np.float64]:
+    return 0.5 * (targets != predictions)
+
+
+def test_a_metric_of_ones_own_is_shown_without_its_function() -> None:
+    X, y = rows()
+    metric = Metric("neg_cost", "labels", loss=cost, loss_range=(0, 1))
+    holdout = LadderHoldout(X, y, scoring=metric, name="costs")
+    holdout.submit(hits(y, 600))
+    assert "neg_cost" in output("list")
+    assert "-0.2 (submission 1)" in output("status", "costs")
+    assert "-0.2" in output("history", "costs")
+
+
+# -- what must not be shown -------------------------------------------------------------
+
+
+def test_no_raw_score_is_shown(climbed: LadderHoldout) -> None:
+    climbed.submit(hits(rows()[1], 683))
+    audit = climbed.audit()
+    raw = audit.submissions[-1].raw
+    assert (round(raw, 6), audit.submissions[-1].submission.improved) == (0.683, False)
+    for words in (["list"], ["status", "churn 2026"], ["history", "churn 2026"]):
+        shown = output(*words)
+        assert "683" not in shown
+        assert "317" not in shown  # the risk
+    assert "raw scores were shown on" in output("status", "churn 2026")
+
+
+def test_nothing_is_changed_by_looking(climbed: LadderHoldout, default_ledger: Path) -> None:
+    before = climbed.status(), climbed.history()
+    for words in (["list"], ["status", "churn 2026"], ["history", "churn 2026"]):
+        output(*words)
+    assert (climbed.status(), climbed.history()) == before
+
+
+# -- terminals --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("columns", [40, 60, 80, 110, 200])
+def test_a_terminal_of_any_width_shows_all_numbers_whole(
+    climbed: LadderHoldout, columns: int
+) -> None:
+    for _ in range(120):
+        climbed.submit(hits(rows()[1], 501))
+    listed = output("list", columns=columns)
+    assert listed.splitlines()[1].split()[-2:] == ["126", "2"]
+    head, *lines, _ = output("history", "churn 2026", "--last", "999", columns=columns).splitlines()
+    assert len(lines) == 126
+    for line, one in zip(lines, climbed.history(), strict=True):
+        words = line.split()
+        assert words[0] == str(one.number)
+        assert f"{one.score:.6g}" in words
+        assert ("improved" in words) == (one.improved and one.repeat_of is None)
+        if one.repeat_of is not None:
+            assert words[words.index("repeats") + 1] == str(one.repeat_of)
+    status = output("status", "churn 2026", columns=columns)
+    assert "0.777 (submission 2)" in status
+    tables = listed.split("ledger:")[0] + head + "\n" + "\n".join(lines) + "\n" + status
+    assert max(cell_len(line) for line in tables.splitlines()) <= columns
+
+
+def test_a_long_name_folds_and_keeps_its_end() -> None:
+    name = "a-holdout-with-a-name-that-no-terminal-of-sixty-columns-can-hold-in-one-line-2026"
+    LadderHoldout(*rows(), scoring="accuracy", name=name)
+    listed = output("list", columns=60)
+    folded = "".join(line.split()[0] for line in listed.splitlines()[1:-1])
+    assert name in folded
+    assert "…" not in listed
+    assert name in "".join(output("status", name, columns=60).split())
+
+
+def test_in_a_pipe_each_submission_stays_on_one_line() -> None:
+    X, y = rows()
+    holdout = LadderHoldout(X, y, scoring="accuracy", name="n" * 200)
+    holdout.submit(hits(y, 600), context={"note": "a long note, " * 40})
+    assert ("n" * 200) in output("list")
+    assert ("a long note, " * 40).strip() in output("history", "n" * 200)
+    assert len(output("history", "n" * 200).splitlines()) == 3
+
+
+# Names are what people type. Control characters are left out: terminals act on them.
+names = st.text(st.characters(exclude_categories=["C", "Z"]), min_size=1, max_size=40)
+
+
+@given(name=names)
+@settings(
+    max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+def test_any_name_is_shown_as_it_is(name: str) -> None:
+    ledger = LadderHoldout(*rows(), scoring="accuracy", name=name, ledger="memory").ledger
+    assert output("list", "--ledger", ledger).splitlines()[1].split()[0] == name
+    # After the two dashes a name that begins with one is no option.
+    assert output("status", "--ledger", ledger, "--", name).splitlines()[0].split()[1] == name
+
+
+@pytest.mark.parametrize("name", ["[bold]x[/bold]", "[red]", "[/]", ":smile:", "x[0]", "\\[a]"])
+def test_brackets_in_a_name_are_no_markup(name: str) -> None:
+    LadderHoldout(*rows(), scoring="accuracy", name=name)
+    assert name in output("list")
+    assert name in output("status", name)
+    assert output("history", name)
+    assert name in refusal("status", "another")
+    assert name in refusal("status", name, "--account", "[i]nobody[/i]")
+
+
+# -- refusals ---------------------------------------------------------------------------
+
+
+def test_a_wrong_name_is_answered_with_the_names_there_are(climbed: LadderHoldout) -> None:
+    for command in ("status", "history"):
+        assert "'churn 2026'" in refusal(command, "chrun")
+    assert "default/main" in refusal("status", "churn 2026", "--account", "nobody")
+    assert "default/main" in refusal("history", "churn 2026", "--ladder", "none")
+
+
+def test_a_missing_ledger_is_said_and_not_made(tmp_path: Path) -> None:
+    missing = tmp_path / "none.db"
+    for words in (["list"], ["status", "x"], ["history", "x"]):
+        assert str(missing) in refusal(*words, "--ledger", str(missing))
+    assert not missing.exists()
+
+
+def test_a_ledger_without_holdouts_says_so(tmp_path: Path) -> None:
+    ledger = tmp_path / "empty.db"
+    with pytest.raises(ValueError, match="scoring"):
+        LadderHoldout(*rows(), name="x", ledger=ledger)
+    assert "No holdout is registered yet." in output("list", "--ledger", str(ledger))
+
+
+@pytest.mark.parametrize("content", [b"no database at all, but long enough" * 99, b""])
+def test_a_file_that_is_no_ledger_is_refused(tmp_path: Path, content: bytes) -> None:
+    broken = tmp_path / "broken.db"
+    broken.write_bytes(content)
+    for words in (["list"], ["status", "x"], ["history", "x"]):
+        assert "ledger" in refusal(*words, "--ledger", str(broken))
+    assert broken.read_bytes().startswith(content)
+
+
+def test_a_url_that_is_none_is_refused() -> None:
+    secret = "hunter2"
+    assert secret not in refusal("list", "--ledger", f"mysql://me:{secret}@there/db")
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["nonsense"],
+        ["status"],
+        ["history"],
+        ["history", "x", "--last", "0"],
+        ["history", "x", "--last", "many"],
+        ["list", "--nonsense"],
+        ["list", "too", "much"],
+    ],
+)
+def test_what_cannot_be_parsed_gives_status_2(words: list[str]) -> None:
+    assert call(*words).exit_code == 2
+
+
+# -- the installed command --------------------------------------------------------------
+
+
+def run(*words: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [COMMAND, *words],
+        capture_output=True,
+        text=True,
+        env=os.environ | environment,
+        timeout=60,
+        check=False,
+    )
+
+
+def test_the_installed_command_shows_and_refuses_without_a_traceback(
+    climbed: LadderHoldout, tmp_path: Path
+) -> None:
+    shown = run("history", "churn 2026", COLUMNS="60")
+    assert (shown.returncode, shown.stderr) == (0, "")
+    assert "repeats 1" in shown.stdout
+    refused = run("list", LADDERHOLDOUT_LEDGER=str(tmp_path / "none.db"))
+    assert (refused.returncode, refused.stdout) == (1, "")
+    assert refused.stderr.startswith("Error: The ledger ")
+    assert "Traceback" not in refused.stderr
+
+
+@pytest.mark.parametrize("command", ["list", "status", "history"])
+def test_help_tells_of_every_option_and_makes_no_ledger(command: str, default_ledger: Path) -> None:
+    told = output(command, "--help", columns=100)
+    assert "--ledger" in told
+    assert ("--account" in told) == ("--ladder" in told) == (command != "list")
+    assert ("--last" in told) == (command == "history")
+    assert command in output("--help", columns=100)
+    assert not default_ledger.exists()

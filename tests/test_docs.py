@@ -1,0 +1,176 @@
+"""Attacks the pages: sessions that do not run, outputs that are not real, commands not there."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import itertools
+import re
+import runpy
+import shlex
+import subprocess
+import sys
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+from typer.main import get_command
+
+from ladderholdout.cli import app
+
+ROOT = Path(__file__).parents[1]
+SESSIONS = [ROOT / "README.md", *sorted((ROOT / "docs" / "guide").glob("*.md"))]
+PAGES = sorted({*SESSIONS, *(ROOT / "docs").rglob("*.md"), ROOT / "CONTRIBUTING.md"})
+COMMAND = Path(sys.executable).with_name("ladder-holdout")
+# What the pages show where a run shows a path of this machine, or a moment.
+LEDGER = "~/.local/share/ladderholdout/ledger.db"
+MOMENT = re.compile(r"\d{4}-\d\d-\d\d( \d\d:\d\d)?")
+
+block = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+
+
+class Block(NamedTuple):
+    """A fenced block of a page, and the output that is shown under it."""
+
+    language: str
+    text: str
+    shown: str
+
+
+def blocks(page: Path) -> Iterator[Block]:
+    found = [Block(*match.groups(), "") for match in block.finditer(page.read_text())]
+    for one, after in itertools.zip_longest(found, found[1:]):
+        if one.language != "text":
+            is_shown = after is not None and after.language == "text"
+            yield one._replace(shown=after.text if is_shown else "")
+
+
+def plain(output: str, ledger: Path) -> str:
+    """Take out what differs from run to run; lines may be wrapped on a page."""
+    return " ".join(MOMENT.sub("MOMENT", output.replace(str(ledger), LEDGER)).split())
+
+
+def commands(text: str) -> list[str]:
+    lines = text.replace("\\\n", " ").splitlines()
+    return [line.removeprefix("$ ").split(" #")[0].strip() for line in lines if line.strip()]
+
+
+def run_python(text: str, names: dict[str, object]) -> str:
+    def say(message: Warning | str, category: type[Warning], *_: object) -> None:
+        print(f"{category.__name__}: {message}")
+
+    output = io.StringIO()
+    with contextlib.redirect_stdout(output), warnings.catch_warnings():
+        warnings.simplefilter("always")
+        warnings.showwarning = say
+        exec(compile(text, "<page>", "exec"), names)
+    return output.getvalue()
+
+
+def run_command(line: str) -> str:
+    words = shlex.split(line)
+    words[0] = {"ladder-holdout": str(COMMAND), "python": sys.executable}[words[0]]
+    return subprocess.run(words, capture_output=True, text=True, check=True, timeout=60).stdout
+
+
+@pytest.mark.parametrize("page", SESSIONS, ids=lambda page: page.stem)
+def test_the_sessions_of_a_page_give_the_output_it_shows(
+    page: Path, default_ledger: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "100")
+    names: dict[str, object] = {"__name__": "__main__"}
+    for one in blocks(page):
+        if one.language == "python":
+            came = run_python(one.text, names)
+        elif one.language == "console":
+            came = "".join(map(run_command, commands(one.text)))
+        else:
+            continue
+        assert plain(came, default_ledger) == plain(one.shown, default_ledger), one.text
+
+
+def test_the_readme_shows_a_session_a_status_and_the_two_commands() -> None:
+    readme = list(blocks(ROOT / "README.md"))
+    assert any(one.language == "python" and one.shown for one in readme)
+    assert any("holdout.status()" in one.text for one in readme)
+    first = next(one for one in readme if one.language == "sh")
+    assert commands(first.text) == ["make demo", "make test"]
+
+
+def shell_lines() -> Iterator[tuple[Path, str]]:
+    for page in PAGES:
+        for one in blocks(page):
+            if one.language in ("sh", "console"):
+                yield from ((page, line) for line in commands(one.text))
+        # Commands in running text count as well.
+        text = block.sub("", page.read_text())
+        for line in re.findall(r"`((?:ladder-holdout|make|python \S+\.py)\b[^`]*)`", text):
+            yield page, " ".join(line.split())
+
+
+def check_make(words: list[str]) -> None:
+    targets = re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    assert set(words) <= set(targets)
+
+
+def check_script(words: list[str]) -> None:
+    assert (ROOT / words[0]).is_file()
+    options = [word for word in words[1:] if word.startswith("-")]
+    assert all(option in (ROOT / words[0]).read_text() for option in options)
+
+
+def check_ladder_holdout(words: list[str]) -> None:
+    known = get_command(app)
+    subcommands = known.commands  # type: ignore[attr-defined]
+    if not words or words[0].startswith("-") or words[0].isupper():
+        return
+    options = {name for option in subcommands[words[0]].params for name in option.opts}
+    assert {word.split("=")[0] for word in words if word.startswith("--")} <= options | {"--help"}
+
+
+def test_the_commands_on_the_pages_exist() -> None:
+    checks = {"make": check_make, "python": check_script, "ladder-holdout": check_ladder_holdout}
+    seen = set()
+    for page, line in shell_lines():
+        first, *words = shlex.split(line)
+        if first in checks:
+            try:
+                checks[first](words)
+            except (AssertionError, KeyError) as error:
+                raise AssertionError(f"{page.relative_to(ROOT)}: {line}") from error
+            seen.add(first)
+    assert seen == set(checks)
+
+
+def test_the_pages_tell_of_every_subcommand_and_option() -> None:
+    told = (ROOT / "docs" / "guide" / "cli.md").read_text()
+    for name, command in get_command(app).commands.items():  # type: ignore[attr-defined]
+        assert f"ladder-holdout {name}" in told
+        for option in command.params:
+            shown = option.opts[0] if option.param_type_name == "option" else "NAME"
+            assert shown in told, f"{name} {shown}"
+
+
+def test_the_links_of_the_readme_lead_to_files() -> None:
+    for target in re.findall(r"\]\(([^)#]+)[^)]*\)", (ROOT / "README.md").read_text()):
+        assert target.startswith("https://") or (ROOT / target).exists(), target
+
+
+def test_the_pages_quote_what_the_benchmark_printed() -> None:
+    """The output stands whole on one page; other pages may quote numbers from there alone."""
+    page = (ROOT / "docs" / "guide" / "mechanisms.md").read_text()
+    printed = next(
+        found[1] for found in block.findall(page) if found[1].startswith("A fixed grid of")
+    )
+    demo = runpy.run_path(str(ROOT / "examples" / "demo.py"))
+    assert f"A fixed grid of {demo['CANDIDATES']} candidates" in printed
+    quoted = re.findall(r"(?<!\d)0?\.\d{3}(?!\d)", quoting_section(ROOT / "README.md"))
+    assert quoted
+    assert all(number.lstrip("0") in printed for number in quoted)
+
+
+def quoting_section(page: Path) -> str:
+    return page.read_text().split("## What it buys")[1].split("\n## ")[0]

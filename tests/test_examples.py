@@ -1,0 +1,132 @@
+"""Attacks the examples: each is run as people run it, on a ledger of its own, and run again."""
+
+from __future__ import annotations
+
+import re
+import runpy
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from ladderholdout import LadderHoldout
+
+ROOT = Path(__file__).parents[1]
+EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
+
+
+def run(script: Path, *words: str) -> str:
+    """Run a script in a fresh interpreter; LADDERHOLDOUT_LEDGER is the test's own."""
+    command = [sys.executable, "-W", "error", str(script), *words]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "Traceback" not in done.stderr
+    return done.stdout
+
+
+def test_there_are_examples_for_what_people_do_first() -> None:
+    names = {script.stem for script in EXAMPLES}
+    assert {"demo", "by_hand", "two_accounts", "own_metric"} <= names
+
+
+@pytest.mark.parametrize("script", EXAMPLES, ids=lambda script: script.stem)
+def test_an_example_says_what_it_shows(script: Path) -> None:
+    text = script.read_text()
+    assert text.startswith('"""')
+    assert f"python examples/{script.name}" in text.split('"""')[1]
+
+
+def row(table: str, what: str) -> list[float]:
+    """Return the numbers of one line of the demo's table."""
+    line = next(line for line in table.splitlines() if what in line)
+    return [float(number) for number in re.findall(r"[-+]?\d+\.?\d*", line)]
+
+
+def test_the_demo_compares_the_searches_and_goes_on_when_run_again(default_ledger: Path) -> None:
+    demo = ROOT / "examples" / "demo.py"
+    first, second = run(demo), run(demo)
+    for shown, released in ((first, None), (second, 0)):
+        assert row(shown, "submissions to the holdout") == [144, 144]
+        told = row(shown, "releases")
+        assert told[1] == 144
+        assert told[0] == released if released is not None else 1 <= told[0] < 20
+        assert row(shown, "on fresh rows")[0] > 0.5
+        assert str(default_ledger) in shown
+    assert "restart" not in first
+    assert "The ladder went on, it did not restart" in second
+    assert "after 144 submissions, and 144 of the 144" in second
+    assert "288 submissions are on record" in second
+
+    believed, fresh, gap = (
+        row(first, what) for what in ("believes", "on fresh rows", "believed too much")
+    )
+    assert np.allclose(np.subtract(believed, fresh), gap, atol=0.0011)  # three digits are shown
+    status = LadderHoldout.open("demo-digits-1").status()
+    assert (status.submissions, status.score) == (288, pytest.approx(believed[0], abs=0.0005))
+
+
+def test_the_demo_gives_both_searches_the_same_rows() -> None:
+    demo = runpy.run_path(str(ROOT / "examples" / "demo.py"))
+    parts = demo["three_parts"](1)
+    assert [len(part) for part in parts] == [400, 400, 150, 150, 1247, 1247]
+    assert np.prod([len(values) for values in demo["GRID"].values()]) == demo["CANDIDATES"]
+    rows = np.concatenate(parts[::2])
+    assert len(np.unique(rows, axis=0)) == len(rows)  # nothing of the truth is seen before
+
+
+def test_by_hand_the_second_run_is_all_repeats() -> None:
+    script = ROOT / "examples" / "by_hand.py"
+    first, second = run(script), run(script)
+    assert "improved" in first
+    assert "no better" in first
+    assert "repeat " not in first
+    assert second.count("repeat ") == 5
+    stands = [re.findall(r"standing (?:score|idea) .*", shown)[-2:] for shown in (first, second)]
+    assert stands[0] == stands[1]
+
+
+def test_two_accounts_climb_apart_and_count_together() -> None:
+    shown = run(ROOT / "examples" / "two_accounts.py")
+    assert shown.count("warning: This opens ladder 'main' of account 'Ben'") == 1
+    # Ben's first score is below what Ada reached: his answers do not build on hers.
+    scores = {who: re.findall(rf"{who}: .* (0\.\d+)", shown) for who in ("Ada", "Ben")}
+    assert float(scores["Ben"][0]) < float(scores["Ada"][-1])
+    for account in ("Ada", "Ben"):
+        assert f"ladder main of account {account}: 3 submissions" in shown
+
+
+def test_a_metric_of_ones_own_goes_through_a_search_and_a_reopening() -> None:
+    shown = run(ROOT / "examples" / "own_metric.py")
+    assert "neg_cost" in shown
+    assert "ParameterFreeLadder()" in shown
+    assert "submission=8, repeat=False" in shown
+
+
+@pytest.mark.parametrize("script", EXAMPLES, ids=lambda script: script.stem)
+def test_every_example_is_run_here(script: Path) -> None:
+    """A new example needs a test of what it shows."""
+    assert f'"{script.name}"' in Path(__file__).read_text()
+
+
+def test_importing_the_package_imports_nothing_heavy() -> None:
+    """The time that the benchmark measures is no matter for a test; what is imported is."""
+    benchmark = runpy.run_path(str(ROOT / "benchmarks" / "import_time.py"))
+    assert {"mlflow", "optuna", "sklearn"} <= set(benchmark["HEAVY"])
+    assert benchmark["imported"]() == []
+
+
+@pytest.mark.slow
+def test_the_benchmark_repeats_the_demo() -> None:
+    shown = run(ROOT / "benchmarks" / "optimism.py", "--repetitions", "2")
+    grid, boosting = shown.split("\n\n")
+    for table in (grid, boosting):
+        assert {"unguarded", "ParameterFreeLadder()", "PairedTestLadder(alpha=0.05)"} <= {
+            line.split()[0] for line in table.splitlines()
+        }
+    # The unguarded search of the demo picks the first of the best, whatever runs in parallel.
+    demo = run(ROOT / "examples" / "demo.py")
+    found = dict(runpy.run_path(str(ROOT / "benchmarks" / "optimism.py"))["grid"](1))
+    assert round(found["unguarded"].believed, 3) == row(demo, "believes")[1]
+    assert round(found["unguarded"].true, 3) == row(demo, "on fresh rows")[1]
