@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import os
 import random
+import select
 import signal
 import sqlite3
 import struct
@@ -27,6 +28,7 @@ from ladderholdout.mechanisms import (
     Mechanism,
     ParameterFreeLadder,
 )
+from ladderholdout.metrics import get_metric
 from tests.support_holdouts import (
     EVERY,
     SHAKY,
@@ -58,7 +60,9 @@ def opened(ledger: Path, mechanism: Mechanism, **settings: Any) -> LadderHoldout
 # Commit before release
 
 
-def killed(action: Callable[[int], None], wait: float | None) -> tuple[bytes, int]:
+def killed(
+    action: Callable[[int], Any], wait: float | None = None, *, once_it_spoke: bool = False
+) -> tuple[bytes, int]:
     """Run an action in a fork, kill it after a while, and return what it wrote and its end."""
     reader, writer = os.pipe()
     child = os.fork()
@@ -70,6 +74,8 @@ def killed(action: Callable[[int], None], wait: float | None) -> tuple[bytes, in
             os._exit(1)  # whatever went wrong, the parent's code must not run twice
     os.close(writer)
     if wait is not None:
+        if once_it_spoke:
+            select.select([reader], [], [])
         time.sleep(wait)
         os.kill(child, signal.SIGKILL)
     with open(reader, "rb") as pipe:
@@ -100,7 +106,9 @@ def submit_until_killed(ledger: str, who: int, kills: int, longest: float) -> li
                 os.write(writer, struct.pack(ANSWER, *answer(holdout.submit(predictions))))
             raise AssertionError("nobody killed it")
 
-        said, end = killed(submit_on_and_on, moment.uniform(0.0, longest))
+        # Every other one lives to say something, however busy the machine is.
+        wait = moment.uniform(0.0, longest)
+        said, end = killed(submit_on_and_on, wait, once_it_spoke=turn % 2 == 0)
         assert end == -signal.SIGKILL
         heard.append(list(struct.iter_unpack(ANSWER, said)))
     return heard
@@ -118,7 +126,7 @@ def check_kills(
     for answers in heard:
         numbers = [number for told in answers for number, *_ in told]
         assert numbers == sorted(set(numbers))
-        assert len(numbers) >= kills / 2  # about ten times as many on an idle machine
+        assert len(numbers) >= kills / 2
     told = {number: one for answers in heard for told in answers for number, *one in told}
     for number, (score, improved, repeat) in told.items():
         kept = history[number - 1]
@@ -178,7 +186,7 @@ def submit_and_die_everywhere(ledger: str) -> list[tuple[int, bytes, int]]:
             die_at(moment)
             os.write(writer, struct.pack(ANSWER, *answer(holdout.submit(predictions))))
 
-        said, end = killed(submit, None)
+        said, end = killed(submit)
         stood.append((holdout.status().submissions, said, end))
         if end == 0:
             return stood
@@ -223,7 +231,7 @@ def register_and_die_everywhere(folder: str) -> list[str]:
             die_at(moment)
             LadderHoldout(X, y, scoring="accuracy", name="coins", ledger=ledger)
 
-        if killed(register, None)[1] == 0:
+        if killed(register)[1] == 0:
             return places
         places.append(ledger)
     raise AssertionError
@@ -383,6 +391,35 @@ def test_threads_open_ledgers_of_their_own_at_once() -> None:
     in_threads([open_one] * 8)
 
 
+def submit_in_turn(ledger: str, ours: Any, theirs: Any) -> None:
+    """Be two processes that submit in turn: each finds the other's incumbent standing."""
+    holdout = LadderHoldout.open("coins", ledger=ledger)
+    told = []
+    for mine, other in zip(ours, theirs, strict=True):
+        told.append(holdout.submit(mine))
+        assert killed(lambda _, other=other: holdout.submit(other))[1] == 0
+    assert all(release.improved for release in told)
+
+
+@posix
+def test_each_process_compares_with_the_incumbent_that_stands(tmp_path: Path) -> None:
+    """What a process remembers of the incumbent is outdated as soon as another one improves."""
+    holdout = opened(tmp_path / "ledger.db", ParameterFreeLadder())
+    _, y = coins()
+    better = [np.where(np.arange(len(y)) < 6 * at, y, 1 - y) for at in range(1, 11)]
+    elsewhere(submit_in_turn, holdout.ledger, better[::2], better[1::2])
+    losses = [(predictions != y).astype(float) for predictions in better]
+    entries = record(holdout)[2]
+    assert [one.entry.improved for one in entries] == [True] * 10
+    assert entries[0].evidence["spread"] is None
+    for at in range(1, 10):
+        spread = np.std(losses[at] - losses[at - 1], ddof=1) / np.sqrt(len(y))
+        assert entries[at].evidence["spread"] == pytest.approx(spread)
+        apart = np.mean(better[at] != better[at - 1])
+        assert entries[at].entry.disagreement == pytest.approx(apart)
+    assert_replays(holdout)
+
+
 # Replay
 
 Scores = dict[str, Any]
@@ -466,7 +503,8 @@ def replay_scores(url: str) -> list[tuple[float, bool]]:
         (ladder,) = tx.ladders(1)
         found = list(replay(tx.holdout(1), ladder, tx.audit_entries(ladder.id)))
     assert all(one.agrees for one in found)
-    return [(1 - risk, improved) for risk, improved in (one.recomputed for one in found)]
+    score = get_metric(ladder.settings.metric).to_score
+    return [(score(risk), improved) for risk, improved in (one.recomputed for one in found)]
 
 
 @pytest.mark.parametrize("mechanism", EVERY, ids=lambda one: one.name)

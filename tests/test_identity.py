@@ -336,6 +336,20 @@ def test_rows_that_are_mostly_known_are_let_in_knowingly(
     assert opened(ledger, X, y, name="second") == second
 
 
+def test_a_warning_points_at_the_line_that_opened_the_holdout(ledger: Path) -> None:
+    opened(ledger)
+    X, y = coins(N)
+    with pytest.warns() as said:
+        LadderHoldout(X, y, name="second", ledger=ledger)
+        LadderHoldout(X[::-1], y[::-1], ledger=ledger)
+        LadderHoldout(X, y, scoring="f1", ladder="second", ledger=ledger)
+        LadderHoldout(*one_cell(X, y), scoring="f1", name="x", overlap="warn", ledger=ledger)
+    assert [one.category.__name__ for one in said] == ["KnownHoldoutWarning"] * 3 + [
+        "OverlapWarning"
+    ]
+    assert {one.filename for one in said} == {__file__}
+
+
 def test_ignored_overlap_is_recorded_all_the_same(ledger: Path) -> None:
     first = opened(ledger)
     second = opened(ledger, *one_cell(*coins(N)), name="second", overlap="ignore")

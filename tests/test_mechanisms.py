@@ -574,7 +574,7 @@ def test_rules_on_losses_refuse_a_metric_without_them(mechanism: Mechanism) -> N
     if not mechanism.needs_losses:
         assert mechanism.advance(state, bare, rng)[1].evidence == Evidence(0.123456)
         return
-    with pytest.raises(InvalidArgument, match=r"mechanism must be .* BayesBootLadder") as caught:
+    with pytest.raises(InvalidArgument, match=r"mechanism must be .* ShakyLadder") as caught:
         mechanism.advance(state, bare, rng)
     assert mechanism.name in str(caught.value) and "0.123" not in str(caught.value)
 

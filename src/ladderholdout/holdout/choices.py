@@ -233,7 +233,7 @@ def stored_metric(settings: LadderSettings) -> Metric:
     return metric if limits is None else metric.with_range(limits)
 
 
-def _unavailable(*_: Any) -> NoReturn:
+def _unavailable(*_: Any, **__: Any) -> NoReturn:
     raise InvalidArgument(
         "scoring",
         "given again for a metric of your own",

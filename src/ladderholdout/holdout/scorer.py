@@ -110,8 +110,8 @@ class SearchHandle(Handle):
 
     def _accept_sample_weight(self) -> bool:
         # Without routing, a search hands the weights of its fit to scorers that say yes:
-        # they belong to the training rows.
-        return False
+        # those of the rows that it hands them.
+        return True
 
     def _evaluate(self, estimator: Any, origin: Origin) -> Release:
         try:

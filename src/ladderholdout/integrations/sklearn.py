@@ -25,7 +25,7 @@ from ladderholdout.errors import (
 from ladderholdout.feedback import told
 from ladderholdout.holdout.choices import count_rows
 from ladderholdout.holdout.context import describe_estimator
-from ladderholdout.holdout.guard import Guard, Origin
+from ladderholdout.holdout.guard import Guard, Origin, same_ladder
 from ladderholdout.holdout.registration import judge_overlap
 from ladderholdout.integrations import rounds
 from ladderholdout.mechanisms import unit_of
@@ -67,6 +67,8 @@ class GuardedSplit:
                 "at least 2 folds or a splitter, or 0 for the guarded fold alone",
                 repr(inner),
             )
+        if not isinstance(inner, int | np.integer) and not hasattr(inner, "split"):
+            inner = list(inner)  # a generator would serve one search alone
         self._holdout, self._inner, self._guarded = holdout, inner, guarded
         rounds.mark_opened(holdout._place)
 
@@ -277,6 +279,7 @@ def _look_for_overlap(holdout: SearchHandle, X: Any) -> None:
     if not shared:
         return
     with guard.ledger.write() as tx:
+        same_ladder(tx.ladder(guard.ladder_id), guard.since)
         tx.note_overlap(guard.holdout.id, "training rows", shared)
     judge_overlap(
         holdout._overlap,

@@ -10,8 +10,9 @@ import logging
 import os
 import sqlite3
 import threading
+import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -56,6 +57,16 @@ class _Source:
     changes: int = 0
     # One writer of a process at a time: SQLite's own waiting is unfair.
     lock: threading.RLock = field(default_factory=threading.RLock)
+    writing: Connection | None = None
+
+    def abandon(self) -> None:
+        """Undo what an interrupt left open, which a kept traceback would hold on to.
+
+        The caller has the lock of the writers, so nobody is at work in it.
+        """
+        if self.writing is not None:
+            self.writing.close()
+            self.writing = None
 
     def current(self) -> bool:
         """Whether the file is still the one that was opened."""
@@ -166,7 +177,7 @@ def _file_source(url: str) -> _Source:
         hide_parameters=True,
         logging_name="ladderholdout",
     )
-    _prepare(engine)
+    _prepare(engine, timeout)
     _distrust(engine, path)
     return _Source(engine, path, identity, descriptor)
 
@@ -188,12 +199,20 @@ def _opened(path: Path) -> tuple[tuple[int, int], int]:
     return (found.st_dev, found.st_ino), descriptor
 
 
-def _prepare(engine: Engine) -> None:
+def _prepare(engine: Engine, timeout: float = 0.0) -> None:
     @event.listens_for(engine, "connect")
     def settings(connection: sqlite3.Connection, _: Any) -> None:
         connection.isolation_level = None  # the driver's own BEGIN would be a deferred one
-        for pragma in ("journal_mode=WAL", "synchronous=FULL", "foreign_keys=ON"):
+        _write_ahead(connection, timeout)
+        for pragma in ("synchronous=FULL", "foreign_keys=ON"):
             connection.execute(f"PRAGMA {pragma}")
+
+    @event.listens_for(engine, "close")
+    def give_up(connection: sqlite3.Connection, _: Any) -> None:
+        # A statement that an interrupt left open keeps a closed connection, and the lock
+        # of its transaction, until the garbage is collected.
+        with suppress(sqlite3.Error):
+            connection.rollback()
 
     @event.listens_for(engine, "begin")
     def begin(connection: Connection) -> None:
@@ -201,6 +220,22 @@ def _prepare(engine: Engine) -> None:
         # writer came in between.
         reading = connection.get_execution_options().get("reading", False)
         connection.exec_driver_sql("BEGIN" if reading else "BEGIN IMMEDIATE")
+
+
+def _write_ahead(connection: sqlite3.Connection, timeout: float) -> None:
+    """Turn write-ahead logging on, which two who make a ledger at once cannot do at once.
+
+    SQLite does not wait here: it would be waiting for one that waits for it.
+    """
+    end = time.monotonic() + timeout
+    while True:
+        try:
+            connection.execute("PRAGMA journal_mode=WAL")
+            return
+        except sqlite3.OperationalError as fault:
+            if not fault.sqlite_errorname.startswith(_BUSY) or time.monotonic() > end:
+                raise
+        time.sleep(0.01)
 
 
 def _distrust(engine: Engine, path: Path) -> None:
@@ -251,12 +286,17 @@ def connection(source: _Source, *, write: bool) -> Iterator[Connection]:
     place = source.path or "memory"
     source.lock.acquire() if write or source.path is None else None
     try:
+        if write:
+            source.abandon()
         with source.engine.connect() as conn:
             source.check(conn)
             conn = conn.execution_options(reading=not write)
+            if write:
+                source.writing = conn
             with conn.begin():
                 yield conn
             source.check(conn)
+            source.writing = None
     except (SQLAlchemyError, sqlite3.Error) as fault:
         # The driver's own error stays inside, also as context: it holds the refused row.
         error = _translated(place, fault)

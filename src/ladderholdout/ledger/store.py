@@ -182,10 +182,12 @@ class Transaction:
         return tuple(ladder_record(row) for row in self._conn.execute(query))
 
     def ladder(self, ladder_id: int, *, lock: bool = False) -> LadderRecord:
-        """Return a ladder; with `lock`, hold it until the transaction ends."""
+        """Return a ladder; with `lock`, hold it and its holdout until the transaction ends."""
         query = select_ladders().where(ladders.c.id == ladder_id)
         if lock:
-            query = query.with_for_update()
+            # All ladders of a holdout take turns, so that the ids of their submissions are in
+            # one order. That the holdout's row still reads also tells a damaged file.
+            query = query.join(holdouts).add_columns(holdouts.c.fingerprint).with_for_update()
         row = self._conn.execute(query).one_or_none()
         if row is None:
             raise UnknownHoldout(f"The ledger holds no ladder number {ladder_id}.")
