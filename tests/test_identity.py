@@ -174,6 +174,18 @@ def test_a_shuffled_handle_does_not_shuffle_the_others(ledger: Path, vault: Any)
     assert shuffled.submit(guesses(0, 1)[0][order]) == repeat
 
 
+def test_each_handle_keeps_its_own_order(ledger: Path) -> None:
+    (X, y), rng = coins(N), np.random.default_rng(1)
+    first = opened(ledger)
+    told = first.submit(guesses(0, 1)[0])
+    orders = [rng.permutation(N) for _ in range(3)]
+    with pytest.warns(KnownHoldoutWarning):
+        handles = [LadderHoldout(X[order], y[order], ledger=ledger) for order in orders]
+    for handle, order in zip(handles, orders, strict=True):
+        again = handle.submit(guesses(0, 1)[0][order])
+        assert (again.score, again.repeat) == (told.score, True)
+
+
 def test_rows_that_occur_twice_are_shuffled_too(ledger: Path) -> None:
     X, y = coins(N)
     X, y = np.vstack([X, X[:20]]), np.concatenate([y, 1 - y[:20]])

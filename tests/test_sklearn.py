@@ -833,3 +833,13 @@ def test_hist_gradient_boosting_as_a_candidate_is_judged_after_its_fit(
     best = clone(model).set_params(learning_rate=0.3).fit(binary.X_train, binary.y_train)
     truth = best.score(binary.X_holdout, binary.y_holdout)
     assert search.cv_results_["split2_test_score"][1] == pytest.approx(truth)
+
+
+def test_a_diverged_incumbent_does_not_stop_the_search(opened: Open) -> None:
+    # Beside a score of -1e40 one step of the grid is lost in the last digit.
+    X, y = load_diabetes(return_X_y=True)
+    holdout = opened(X[:100], y[:100], scoring="r2")
+    assert holdout.submit(y[:100] + 1e22).score < -1e39
+    search = GridSearchCV(Ridge(), {"alpha": [1.0]}, scoring=holdout, cv=holdout.split())
+    assert search.fit(X[100:], y[100:] * 1e25).cv_results_["split0_test_score"][0] < -1e39
+    assert search.fit(X[100:], y[100:]).best_score_ == holdout.status().score

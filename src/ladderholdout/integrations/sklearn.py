@@ -191,7 +191,8 @@ def _guarded(holdout: SearchHandle, estimator: Any) -> float:
     guard = holdout._guard()
     if guard.rules.mechanism.discloses:
         return release.score
-    margin = release.score - _a_little_worse(guard, release.score)
+    # Beside a score of -1e20 (a diverged model) one step is nothing, but it must be a step.
+    margin = max(release.score - _a_little_worse(guard, release.score), sys.float_info.min)
     return told(holdout._feedback, release.score, release.improved, release.score, margin)
 
 

@@ -7,13 +7,14 @@ from typing import ClassVar
 
 import numpy as np
 
-from ladderholdout.mechanisms.arithmetic import below, round_half_up, within
+from ladderholdout.mechanisms.arithmetic import below, round_half_up
 from ladderholdout.mechanisms.base import (
     Evidence,
     Mechanism,
     Outcome,
     State,
 )
+from ladderholdout.mechanisms.stepped import Stepped
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +39,7 @@ class FullDisclosure(Mechanism):
 
 
 @dataclass(frozen=True, slots=True)
-class RoundedDisclosure(Mechanism):
+class RoundedDisclosure(Stepped):
     """Release every risk, rounded: the Kaggle mechanism of Blum & Hardt 2015, Algorithm 3.
 
     Parameters
@@ -62,19 +63,11 @@ class RoundedDisclosure(Mechanism):
     step: float = 1e-5
     discloses: ClassVar[bool] = True
 
-    def __post_init__(self) -> None:
-        """Validate the step."""
-        object.__setattr__(self, "step", within("step", self.step, 1.0))
-
     def decide(
         self, state: State, evidence: Evidence, rng: np.random.Generator
     ) -> tuple[State, Outcome]:
         """Release the rounded risk; `Mechanism.decide` says what the parts are."""
         return _disclosed(state, evidence, round_half_up(evidence.risk, self.step))
-
-    def resolution(self, n: int) -> float:
-        """Return the step, whatever the holdout's size."""
-        return self.step
 
 
 def _disclosed(state: State, evidence: Evidence, risk: float) -> tuple[State, Outcome]:

@@ -24,11 +24,12 @@ from ladderholdout.mechanisms.base import (
     kept,
     released,
 )
+from ladderholdout.mechanisms.stepped import Stepped
 from ladderholdout.metrics import Evaluation
 
 
 @dataclass(frozen=True, slots=True)
-class Ladder(Mechanism):
+class Ladder(Stepped):
     """Release the rounded risk if it is below the standing one by more than a step.
 
     Blum & Hardt 2015, Algorithm 1. A difference of exactly one step is a tie and does not
@@ -52,25 +53,15 @@ class Ladder(Mechanism):
     [0.6, 0.6, 0.4]
     """
 
-    step: float
-
-    def __post_init__(self) -> None:
-        """Validate the step."""
-        object.__setattr__(self, "step", within("step", self.step, 1.0))
-
     def decide(
         self, state: State, evidence: Evidence, rng: np.random.Generator
     ) -> tuple[State, Outcome]:
         """Release below standing - step; `Mechanism.decide` says what the parts are."""
         return _climbed(state, evidence, state.standing - self.step, self.step)
 
-    def resolution(self, n: int) -> float:
-        """Return the step, whatever the holdout's size."""
-        return self.step
-
 
 @dataclass(frozen=True, slots=True)
-class SimplifiedLadder(Mechanism):
+class SimplifiedLadder(Stepped):
     """Release the rounded risk if it is below the standing one.
 
     Zheng, Algorithm 2: the best risk so far, at a stated precision. Half a step is enough
@@ -94,21 +85,11 @@ class SimplifiedLadder(Mechanism):
     [0.6, 0.6, 0.5]
     """
 
-    step: float
-
-    def __post_init__(self) -> None:
-        """Validate the step."""
-        object.__setattr__(self, "step", within("step", self.step, 1.0))
-
     def decide(
         self, state: State, evidence: Evidence, rng: np.random.Generator
     ) -> tuple[State, Outcome]:
         """Release any rounded improvement; `Mechanism.decide` says what the parts are."""
         return _climbed(state, evidence, math.inf, self.step)
-
-    def resolution(self, n: int) -> float:
-        """Return the step, whatever the holdout's size."""
-        return self.step
 
 
 @dataclass(frozen=True, slots=True)
