@@ -39,10 +39,13 @@ def test_guided_is_the_guide_wherever_the_guide_is_low_enough(
         assert answer == penalised(standing, margin)
 
 
+TELLING = tuple(policy for policy in POLICIES if policy not in ("auto", "guide"))
+
+
 @given(
-    policy=st.sampled_from(POLICIES), release=scores, standing=scores, margin=margins, guide=guides
+    policy=st.sampled_from(TELLING), release=scores, standing=scores, margin=margins, guide=guides
 )
-def test_an_improver_is_told_its_release_under_every_policy(
+def test_an_improver_is_told_its_release_unless_the_guide_alone_is_told(
     policy: str, release: float, standing: float, margin: float, guide: float
 ) -> None:
     assert told(policy, release, True, standing, margin, guide) == release
@@ -50,16 +53,31 @@ def test_an_improver_is_told_its_release_under_every_policy(
 
 def test_each_policy_answers_a_model_that_did_not_improve() -> None:
     answers = {policy: told(policy, 0.9, False, 0.9, 0.1, guide=0.6) for policy in POLICIES}
-    assert answers == {"auto": 0.6, "guided": 0.6, "penalised": 0.8, "incumbent": 0.9}
+    assert answers == {
+        "auto": 0.6,
+        "guide": 0.6,
+        "guided": 0.6,
+        "penalised": 0.8,
+        "incumbent": 0.9,
+    }
+
+
+@given(release=scores, improved=st.booleans(), standing=scores, margin=margins, guide=guides)
+def test_with_a_guide_auto_tells_nothing_but_the_guide(
+    release: float, improved: bool, standing: float, margin: float, guide: float
+) -> None:
+    assert told("auto", release, improved, standing, margin, guide) == guide
+    assert told("guide", release, improved, standing, margin, guide) == guide
 
 
 def test_auto_without_a_guide_is_penalised() -> None:
     assert told("auto", 0.9, False, 0.9, 0.1) == penalised(0.9, 0.1) == 0.8
 
 
-def test_the_policy_guided_without_a_guide_is_refused() -> None:
+@pytest.mark.parametrize("policy", ["guide", "guided"])
+def test_a_policy_that_needs_a_guide_is_refused_without_one(policy: str) -> None:
     with pytest.raises(InvalidArgument, match="guide must be given"):
-        told("guided", 0.9, False, 0.9, 0.1)
+        told(policy, 0.9, False, 0.9, 0.1)
 
 
 def test_a_minimised_error_works_as_a_negative_score() -> None:
@@ -82,7 +100,7 @@ def test_a_guide_that_is_no_number_is_refused(guide: object) -> None:
 
 @pytest.mark.parametrize("standing", [math.nan, math.inf, -math.inf, None, True])
 def test_a_standing_score_that_is_not_finite_is_refused(standing: object) -> None:
-    for policy in POLICIES:
+    for policy in TELLING:
         with pytest.raises(InvalidArgument, match="standing must be a finite number"):
             told(policy, 0.9, False, standing, 0.1, guide=0.5)  # type: ignore[arg-type]
     with pytest.raises(InvalidArgument):
@@ -90,5 +108,5 @@ def test_a_standing_score_that_is_not_finite_is_refused(standing: object) -> Non
 
 
 def test_an_unknown_policy_is_refused() -> None:
-    with pytest.raises(InvalidArgument, match="feedback must be one of auto, guided"):
+    with pytest.raises(InvalidArgument, match="feedback must be one of auto, guide, guided"):
         told("best", 0.9, True, 0.9, 0.1)

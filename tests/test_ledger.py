@@ -300,6 +300,27 @@ def test_the_migrations_make_exactly_the_tables(tmp_path: Path) -> None:
     assert ScriptDirectory.from_config(config).get_heads() == [SCHEMA]
 
 
+def test_a_ledger_of_the_first_schema_goes_on(tmp_path: Path) -> None:
+    X, y = coins()
+    path = tmp_path / "ledger.db"
+    holdout = LadderHoldout(X, y, scoring="accuracy", name="coins", ledger=path)
+    told = holdout.submit(y)
+    with closing(sqlite3.connect(path)) as conn, conn:
+        # What 0002 brought, taken back: the file is as the first version left it.
+        conn.execute("DROP INDEX ix_submissions_key")
+        conn.execute("ALTER TABLE submissions DROP COLUMN key")
+        conn.execute("UPDATE alembic_version SET version_num = '0001'")
+    assert elsewhere(submit_again, path) == (told.submission, told.score, True)
+    with Ledger(resolve_url(path)).read() as tx:
+        assert compare_metadata(MigrationContext.configure(tx._conn), metadata) == []
+
+
+def submit_again(path: Path) -> tuple[int, float, bool]:
+    X, y = coins()
+    again = LadderHoldout(X, y, ledger=path).submit(y)
+    return again.submission, again.score, again.repeat
+
+
 def create_at(ledger: str, moment: float) -> str | None:
     while time.time() < moment:
         pass

@@ -151,8 +151,12 @@ def test_a_search_ends_on_the_model_that_holds_the_ladder(
     with parallel_config(jobs[0], n_jobs=jobs[1]):
         search = grid(holdout, tree(), DEPTHS, refit=refit_of(holdout, how))
         search.fit(binary.X_train, binary.y_train)
-    assert ends_on_the_incumbent(search, holdout)
     assert search.best_estimator_.get_depth() == search.best_params_["max_depth"]
+    if how == "plain":
+        assert search.best_score_ == holdout.status().score
+    if how == "plain" and mechanism.discloses:
+        return  # true scores can tie, and scikit-learn takes the first of them
+    assert ends_on_the_incumbent(search, holdout)
 
 
 @settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])

@@ -11,7 +11,7 @@ from numbers import Real
 
 from ladderholdout.errors import InvalidArgument
 
-POLICIES = ("auto", "guided", "penalised", "incumbent")
+POLICIES = ("auto", "guide", "guided", "penalised", "incumbent")
 
 
 def incumbent(standing: float) -> float:
@@ -96,11 +96,7 @@ def guided(standing: float, margin: float, guide: float) -> float:
     >>> guided(0.9, 0.1, guide=0.7), guided(0.9, 0.1, guide=0.95)
     (0.7, 0.8)
     """
-    if not _is_number(guide) or math.isnan(guide):
-        raise InvalidArgument(
-            "guide", "a number", "not one", "Look at the training-side score of this model."
-        )
-    return min(penalised(standing, margin), float(guide))
+    return min(penalised(standing, margin), _guide(guide))
 
 
 def told(
@@ -115,13 +111,15 @@ def told(
 
     Parameters
     ----------
-    policy : {"auto", "guided", "penalised", "incumbent"}
-        How to answer for a submission that did not improve; "auto" is guided where there is
-        a guide, else penalised.
+    policy : {"auto", "guide", "guided", "penalised", "incumbent"}
+        How to answer. With "guide" each submission is told its own guide, improved or not:
+        the training side guides, and the ladder only certifies. The others answer so for a
+        submission that did not improve. "auto" is "guide" where there is one, else
+        "penalised".
     release_score : float
         What was released for this submission.
     improved : bool
-        Whether it is the incumbent now: then it is told its release.
+        Whether it is the incumbent now: then it is told its release, except by "guide".
     standing : float
         The released score that stands.
     margin : float
@@ -141,23 +139,35 @@ def told(
 
     Examples
     --------
-    >>> told("auto", 0.9, True, 0.9, 0.1), told("auto", 0.9, False, 0.9, 0.1, guide=0.6)
+    >>> told("auto", 0.9, True, 0.9, 0.1), told("auto", 0.9, True, 0.9, 0.1, guide=0.6)
     (0.9, 0.6)
     """
     if policy not in POLICIES:
         raise InvalidArgument("feedback", f"one of {', '.join(POLICIES)}", repr(policy))
+    if policy == "auto":
+        policy = "penalised" if guide is None else "guide"
+    if policy in ("guide", "guided") and guide is None:
+        raise InvalidArgument(
+            "guide", f"given for the feedback policy {policy}", None, "Take auto or penalised."
+        )
     margin = _margin(margin)
+    if policy == "guide":
+        return _guide(guide)
     if improved:
         return _finite("release_score", release_score)
     if policy == "incumbent":
         return incumbent(standing)
-    if policy == "penalised" or (policy == "auto" and guide is None):
+    if policy == "penalised":
         return penalised(standing, margin)
-    if guide is None:
+    return guided(standing, margin, _guide(guide))
+
+
+def _guide(guide: float | None) -> float:
+    if not _is_number(guide) or math.isnan(guide):  # type: ignore[arg-type]
         raise InvalidArgument(
-            "guide", "given for the feedback policy guided", None, "Take auto or penalised."
+            "guide", "a number", "not one", "Look at the training-side score of this model."
         )
-    return guided(standing, margin, guide)
+    return float(guide)  # type: ignore[arg-type]
 
 
 def _is_number(value: object) -> bool:

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 from numpy.typing import ArrayLike
 
-from ladderholdout.errors import InvalidArgument, LadderHoldoutError
 from ladderholdout.holdout import registration
 from ladderholdout.holdout.choices import (
     Wish,
@@ -22,9 +21,9 @@ from ladderholdout.holdout.choices import (
     text,
 )
 from ladderholdout.holdout.context import describe_estimator, jsonable
-from ladderholdout.holdout.guard import Origin, bare, make_guard
+from ladderholdout.holdout.guard import Origin, make_guard
 from ladderholdout.holdout.handle import SEARCH_POLICIES
-from ladderholdout.holdout.scorer import SearchHandle
+from ladderholdout.holdout.studies import StudyHandle
 from ladderholdout.holdout.views import Release, Status, Submission, status_of, submission_of
 from ladderholdout.ledger import Ledger, resolve_url, shown
 from ladderholdout.mechanisms import Mechanism
@@ -35,7 +34,7 @@ if TYPE_CHECKING:
     from ladderholdout.audit import Audit
 
 
-class LadderHoldout(SearchHandle):
+class LadderHoldout(StudyHandle):
     """A holdout that can be looked at as often as you like.
 
     The first call with some rows registers them in the ledger; any later one, in whatever
@@ -215,19 +214,7 @@ class LadderHoldout(SearchHandle):
         LedgerError
             The ledger cannot be written; nothing was released.
         """
-        if self._foreign and self._order is None:
-            raise InvalidArgument(
-                "predictions",
-                "submitted where the rows were given",
-                "in another process",
-                "The rows came in another order than the registered one, which this process "
-                "does not know; use evaluate(estimator), or give the rows in their first order.",
-            )
-        origin = Origin(context=jsonable(context or {}))
-        try:
-            return self._guard().submit(predictions, origin, order=self._order)
-        except LadderHoldoutError as error:
-            raise bare(error) from None
+        return self._submit(predictions, Origin(context=jsonable(context or {})))
 
     def evaluate(self, estimator: Any, *, context: Mapping[str, Any] | None = None) -> Release:
         """Submit a fitted estimator: its predictions on the holdout's rows.

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import hmac
+import math
+import sys
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -18,7 +20,7 @@ from ladderholdout.holdout.views import Release, releases_left
 from ladderholdout.ledger import Entry, HoldoutRecord, LadderRecord, Ledger, Transaction
 from ladderholdout.ledger.replay import rules_of, state_from, state_to
 from ladderholdout.mechanisms.base import State
-from ladderholdout.mechanisms.rules import LadderRules, fresh_rng
+from ladderholdout.mechanisms.rules import LadderRules, fresh_rng, unit_of
 from ladderholdout.metrics import Evaluation, Metric
 from ladderholdout.vault import Rows
 
@@ -29,6 +31,7 @@ class Origin:
 
     batch: str | None = None
     search: str | None = None
+    key: str | None = None
     context: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -72,9 +75,9 @@ class Guard:
         digest = digest_of(self.holdout.secret, aligned)
         with self.ledger.write() as tx:
             ladder = same_ladder(tx.ladder(self.ladder_id, lock=True), self.since)
-            first = tx.first(ladder.id, digest)
+            first = tx.first(ladder.id, digest, origin.key)
             if first is not None:
-                return self._repeat(tx, ladder, first, evaluation, origin)
+                return self._repeat(tx, ladder, first, digest, evaluation, origin)
             release, spent = self._step(tx, ladder, aligned, digest, evaluation, origin)
         if spent:
             warnings.warn(
@@ -84,6 +87,15 @@ class Guard:
                 stacklevel=4,
             )
         return release
+
+    def step_at(self, score: float) -> float:
+        """Return the score by which one grid step of risk lies below a standing one."""
+        risk, n = self.metric.to_risk(score), self.holdout.n
+        step = (self.rules.mechanism.resolution(n) or 1 / n) * (
+            self.rules.unit or unit_of(math.inf, risk)
+        )
+        # Beside a score of -1e20 (a diverged model) a step is nothing, but it must be one.
+        return max(score - self.metric.to_score(risk + step), sys.float_info.min)
 
     def _step(
         self,
@@ -101,6 +113,7 @@ class Guard:
             ladder,
             entry={
                 "digest": digest,
+                "key": origin.key,
                 "batch": origin.batch,
                 "search": origin.search,
                 "raw_risk": evaluation.risk,
@@ -123,13 +136,14 @@ class Guard:
         tx: Transaction,
         ladder: LadderRecord,
         first: Entry,
+        digest: str,
         evaluation: Evaluation,
         origin: Origin,
     ) -> Release:
         tx.append(
             ladder,
             entry={
-                "digest": first.digest,
+                "digest": digest,
                 "batch": origin.batch,
                 "search": origin.search,
                 "repeat_of": first.number,

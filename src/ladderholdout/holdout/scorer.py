@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from numpy.typing import ArrayLike
 
-from ladderholdout.errors import LadderHoldoutError
+from ladderholdout.errors import InvalidArgument, LadderHoldoutError
 from ladderholdout.holdout.guard import Origin, bare
 from ladderholdout.holdout.handle import Handle
 from ladderholdout.holdout.views import Release
@@ -112,6 +112,20 @@ class SearchHandle(Handle):
         # Without routing, a search hands the weights of its fit to scorers that say yes:
         # those of the rows that it hands them.
         return True
+
+    def _submit(self, predictions: Any, origin: Origin) -> Release:
+        if self._foreign and self._order is None:
+            raise InvalidArgument(
+                "predictions",
+                "submitted where the rows were given",
+                "in another process",
+                "The rows came in another order than the registered one, which this process "
+                "does not know; use evaluate(estimator), or give the rows in their first order.",
+            )
+        try:
+            return self._guard().submit(predictions, origin, order=self._order)
+        except LadderHoldoutError as error:
+            raise bare(error) from None
 
     def _evaluate(self, estimator: Any, origin: Origin) -> Release:
         try:

@@ -10,6 +10,7 @@ at once) there is none.
 
 from __future__ import annotations
 
+import os
 import sys
 import threading
 from collections import deque
@@ -55,6 +56,14 @@ _asked: set[Key] = set()
 _open: list[_Open] = []
 _recent: deque[tuple[Key, int, str]] = deque(maxlen=_REMEMBERED)
 _lock = threading.Lock()
+
+
+def _after_fork() -> None:
+    global _lock
+    _lock = threading.Lock()
+
+
+os.register_at_fork(after_in_child=_after_fork)
 
 
 def mark_opened(key: Key) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import sys
 import warnings
 from collections.abc import Iterable, Iterator
@@ -25,10 +24,9 @@ from ladderholdout.errors import (
 from ladderholdout.feedback import told
 from ladderholdout.holdout.choices import count_rows
 from ladderholdout.holdout.context import describe_estimator
-from ladderholdout.holdout.guard import Guard, Origin, same_ladder
+from ladderholdout.holdout.guard import Origin, same_ladder
 from ladderholdout.holdout.registration import judge_overlap
 from ladderholdout.integrations import rounds
-from ladderholdout.mechanisms import unit_of
 
 if TYPE_CHECKING:
     from ladderholdout.holdout.scorer import SearchHandle
@@ -94,7 +92,7 @@ class GuardedSplit:
             Half of the holdout or more stands among the training rows.
         """
         X, y, groups = indexable(X, y, groups)
-        _look_for_overlap(self._holdout, X)
+        look_for_overlap(self._holdout, X)
         if not _is_zero(self._inner):
             yield from check_cv(self._inner, y, classifier=self._classifies).split(X, y, groups)
         if self._guarded:
@@ -186,21 +184,15 @@ def score(
 def _guarded(holdout: SearchHandle, estimator: Any) -> float:
     found = holdout._current_round()
     said = describe_estimator(estimator)
-    origin = Origin(context=said) if found is None else Origin(found.batch, found.search, said)
+    origin = Origin(context=said)
+    if found is not None:
+        origin = replace(origin, batch=found.batch, search=found.search)
     release = holdout._evaluate(estimator, origin)
     guard = holdout._guard()
     if guard.rules.mechanism.discloses:
         return release.score
-    # Beside a score of -1e20 (a diverged model) one step is nothing, but it must be a step.
-    margin = max(release.score - _a_little_worse(guard, release.score), sys.float_info.min)
+    margin = guard.step_at(release.score)
     return told(holdout._feedback, release.score, release.improved, release.score, margin)
-
-
-def _a_little_worse(guard: Guard, score: float) -> float:
-    """Return the score one grid step of risk below a standing one."""
-    risk, rules = guard.metric.to_risk(score), guard.rules
-    step = rules.mechanism.resolution(guard.holdout.n) or 1 / guard.holdout.n
-    return guard.metric.to_score(risk + step * (rules.unit or unit_of(math.inf, risk)))
 
 
 def _is_holdout(holdout: SearchHandle, X: Any) -> bool:
@@ -269,7 +261,7 @@ def routing(request: bool | str | None) -> MetadataRequest:
     return asked
 
 
-def _look_for_overlap(holdout: SearchHandle, X: Any) -> None:
+def look_for_overlap(holdout: SearchHandle, X: Any) -> None:
     """Say, and record, how many rows of the holdout stand among the training rows."""
     guard = holdout._guard()
     try:

@@ -57,16 +57,6 @@ class _Source:
     changes: int = 0
     # One writer of a process at a time: SQLite's own waiting is unfair.
     lock: threading.RLock = field(default_factory=threading.RLock)
-    writing: Connection | None = None
-
-    def abandon(self) -> None:
-        """Undo what an interrupt left open, which a kept traceback would hold on to.
-
-        The caller has the lock of the writers, so nobody is at work in it.
-        """
-        if self.writing is not None:
-            self.writing.close()
-            self.writing = None
 
     def current(self) -> bool:
         """Whether the file is still the one that was opened."""
@@ -209,8 +199,8 @@ def _prepare(engine: Engine, timeout: float = 0.0) -> None:
 
     @event.listens_for(engine, "close")
     def give_up(connection: sqlite3.Connection, _: Any) -> None:
-        # A statement that an interrupt left open keeps a closed connection, and the lock
-        # of its transaction, until the garbage is collected.
+        # A statement that an interrupt left open keeps even a closed connection alive, and
+        # its transaction with the lock, until the garbage is collected.
         with suppress(sqlite3.Error):
             connection.rollback()
 
@@ -286,17 +276,12 @@ def connection(source: _Source, *, write: bool) -> Iterator[Connection]:
     place = source.path or "memory"
     source.lock.acquire() if write or source.path is None else None
     try:
-        if write:
-            source.abandon()
         with source.engine.connect() as conn:
             source.check(conn)
             conn = conn.execution_options(reading=not write)
-            if write:
-                source.writing = conn
-            with conn.begin():
+            with _discarded_if_interrupted(conn), conn.begin():
                 yield conn
             source.check(conn)
-            source.writing = None
     except (SQLAlchemyError, sqlite3.Error) as fault:
         # The driver's own error stays inside, also as context: it holds the refused row.
         error = _translated(place, fault)
@@ -306,6 +291,18 @@ def connection(source: _Source, *, write: bool) -> Iterator[Connection]:
             error.__context__ = None
     finally:
         source.lock.release() if write or source.path is None else None
+
+
+@contextmanager
+def _discarded_if_interrupted(conn: Connection) -> Iterator[None]:
+    try:
+        yield
+    except Exception:
+        raise
+    except BaseException:
+        # Ctrl-C may leave a statement open, and its snapshot would bar later writes.
+        conn.invalidate()
+        raise
 
 
 def _translated(place: Path | str, fault: Exception) -> LedgerError:

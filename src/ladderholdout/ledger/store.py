@@ -228,13 +228,15 @@ class Transaction:
 
     # -- submissions ------------------------------------------------------------------
 
-    def first(self, ladder_id: int, digest: str) -> Entry | None:
-        """Return the first submission of these predictions, if there was one."""
-        query = select_entries(ladder_id).where(
-            submissions.c.digest == digest, submissions.c.repeat_of.is_(None)
-        )
-        row = self._conn.execute(query).first()
-        return None if row is None else entry_record(row)
+    def first(self, ladder_id: int, digest: str, key: str | None = None) -> Entry | None:
+        """Return the first submission under this key or of these predictions, if there was one."""
+        firsts = select_entries(ladder_id).where(submissions.c.repeat_of.is_(None))
+        asked = [] if key is None else [submissions.c.key == key]
+        for condition in (*asked, submissions.c.digest == digest):
+            row = self._conn.execute(firsts.where(condition)).first()
+            if row is not None:
+                return entry_record(row)
+        return None
 
     def append(
         self,
@@ -252,7 +254,7 @@ class Transaction:
         ladder : LadderRecord
             As read under lock in this transaction.
         entry : Mapping
-            The columns of the submission: digest, batch, search, repeat_of, raw_risk,
+            The columns of the submission: digest, key, batch, search, repeat_of, raw_risk,
             released_risk, improved, disagreement, context.
         evidence : Mapping
             What the rule's decision rested on, so that it can be replayed.

@@ -18,7 +18,7 @@ from sqlalchemy import (
     UniqueConstraint,
 )
 
-SCHEMA = "0001"
+SCHEMA = "0002"
 """The Alembic revision that this version of the library reads and writes."""
 
 metadata = MetaData()
@@ -78,6 +78,9 @@ submissions = Table(
     Column("digest", String(64), nullable=False),
     Column("batch", String(32)),
     Column("search", String(32)),
+    # What names a submission before its predictions are known (a trial of a study): asked
+    # for twice, it is answered once. Kept by the first alone.
+    Column("key", String(64)),
     Column("repeat_of", Integer),
     Column("raw_risk", Float, nullable=False),
     Column("evidence", Text, nullable=False),
@@ -88,6 +91,7 @@ submissions = Table(
     UniqueConstraint("ladder_id", "number", name="uq_submissions_number"),
     Index("ix_submissions_digest", "ladder_id", "digest"),
     Index("ix_submissions_search", "ladder_id", "search"),
+    Index("ix_submissions_key", "ladder_id", "key", unique=True),
 )
 
 overlaps = Table(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 import threading
 import warnings
 from collections.abc import Callable, Iterator
@@ -27,6 +28,14 @@ _SLACK = 1e-9
 # warnings.catch_warnings swaps filters of the whole process: two threads that interleave
 # would leave them silenced for good.
 _FILTERS = threading.RLock()
+
+
+def _after_fork() -> None:
+    global _FILTERS
+    _FILTERS = threading.RLock()
+
+
+os.register_at_fork(after_in_child=_after_fork)
 
 
 def measure(

@@ -1,0 +1,146 @@
+"""The handle as Optuna's users see it: objectives, ask-and-tell, winners by the ledger."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from ladderholdout.errors import InvalidArgument
+from ladderholdout.feedback import POLICIES
+from ladderholdout.holdout.choices import choice
+from ladderholdout.holdout.scorer import SearchHandle
+from ladderholdout.mechanisms.arithmetic import whole
+
+if TYPE_CHECKING:
+    from ladderholdout.integrations.optuna import AskTell, Gate, Objective
+
+
+class StudyHandle(SearchHandle):
+    """A handle that guards studies."""
+
+    def objective(
+        self,
+        build: Callable[[Any], Any],
+        *,
+        inner: Any = None,
+        train: tuple[Any, Any] | None = None,
+        feedback: str = "auto",
+        guarded: int = 0,
+    ) -> Objective:
+        """Return an objective for ``study.optimize`` that sees only ladder feedback.
+
+        Parameters
+        ----------
+        build : callable
+            From a trial to a fitted estimator or to predictions for the holdout's rows,
+            alone or with a guide score from the training side (greater is better):
+            ``(model, guide)``. `ladderholdout.integrations.optuna.Candidate` spells it out.
+        inner : int or splitter, optional
+            Compute the guide here: by cross-validation of the unfitted estimator that
+            `build` returns on `train`, on all of which it is then fitted.
+        train : tuple of (X, y), optional
+            The training rows, for unfitted estimators.
+        feedback : {"auto", "guide", "guided", "penalised", "incumbent"}
+            What the study is told (see `ladderholdout.feedback`).
+        guarded : int, default=0
+            In a multi-objective study, which objective is the guarded one.
+
+        Returns
+        -------
+        Objective
+            It tells a study that minimises the score with its sign turned.
+
+        Raises
+        ------
+        InvalidArgument
+            An argument is refused.
+        OverlapError
+            Half of the holdout or more stands among the training rows.
+
+        Examples
+        --------
+        >>> import optuna
+        >>> from sklearn.datasets import load_breast_cancer
+        >>> from sklearn.tree import DecisionTreeClassifier
+        >>> from ladderholdout import LadderHoldout
+        >>> X, y = load_breast_cancer(return_X_y=True)
+        >>> holdout = LadderHoldout(X[:200], y[:200], scoring="accuracy", ledger="memory")
+        >>> def build(trial):
+        ...     return DecisionTreeClassifier(max_depth=trial.suggest_int("max_depth", 1, 6))
+        >>> optuna.logging.set_verbosity(optuna.logging.WARNING)
+        >>> study = optuna.create_study(direction="maximize")
+        >>> study.optimize(holdout.objective(build, inner=3, train=(X[200:], y[200:])), n_trials=5)
+        >>> holdout.status().submissions
+        5
+        """
+        from ladderholdout.integrations.optuna import Objective
+
+        choice("feedback", feedback, POLICIES)
+        return Objective(self, build, inner=inner, train=train, feedback=feedback, guarded=guarded)
+
+    def ask_tell(self, study: Any, *, feedback: str = "auto", guarded: int = 0) -> AskTell:
+        """Return the ask-and-tell loop of a study, with the guard in between.
+
+        Parameters
+        ----------
+        study : optuna.Study
+        feedback, guarded
+            As for `objective`.
+
+        Returns
+        -------
+        AskTell
+            ``trial = loop.ask()``, then ``release = loop.tell(trial, model, guide=...)``.
+        """
+        from ladderholdout.integrations.optuna import AskTell
+
+        return AskTell(self, study, choice("feedback", feedback, POLICIES), guarded)
+
+    def gate(self, build: Callable[[Any], Any], *, patience: int = 3, stop: bool = False) -> Gate:
+        """Return a study callback that asks the holdout only when the study's best improves.
+
+        Parameters
+        ----------
+        build : callable
+            From a finished trial to a fitted estimator or to predictions.
+        patience : int, default=3
+            Improvements in a row that the holdout may leave unconfirmed before it warns.
+        stop : bool, default=False
+            And stop the study then.
+
+        Returns
+        -------
+        Gate
+            For ``study.optimize(cv_objective, callbacks=[holdout.gate(build)])``; its
+            ``releases`` are what the holdout said.
+        """
+        from ladderholdout.integrations.optuna import Gate
+
+        if not callable(build):
+            raise InvalidArgument("build", "a function of a trial", type(build).__name__)
+        return Gate(self, build, patience=whole("patience", patience), stop=stop)
+
+    def best_trial(self, study: Any) -> Any:
+        """Return the study's trial that holds the ladder, by the ledger.
+
+        Parameters
+        ----------
+        study : optuna.Study
+
+        Returns
+        -------
+        FrozenTrial
+            The feasible trial that improved the standing release last.
+
+        Raises
+        ------
+        InvalidArgument
+            No feasible trial of this study did.
+        """
+        from ladderholdout.integrations.optuna import best_trial
+
+        return best_trial(self, study)
+
+    def best_params(self, study: Any) -> dict[str, Any]:
+        """Return the parameters of `best_trial`."""
+        return dict(self.best_trial(study).params)

@@ -1,0 +1,9 @@
+"""Optuna: objectives that see only ladder feedback, and winners picked by the ledger."""
+
+from __future__ import annotations
+
+from ladderholdout.integrations.optuna.loops import AskTell, Objective, guided_steps
+from ladderholdout.integrations.optuna.trials import Candidate
+from ladderholdout.integrations.optuna.winners import Gate, best_trial
+
+__all__ = ["AskTell", "Candidate", "Gate", "Objective", "best_trial", "guided_steps"]

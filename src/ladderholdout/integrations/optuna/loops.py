@@ -1,0 +1,200 @@
+"""The two loops of Optuna: an objective for `optimize`, and ask-and-tell."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from statistics import fmean
+from typing import TYPE_CHECKING, Any
+
+import optuna
+from optuna.study import Study
+from optuna.trial import Trial
+from sklearn.base import clone
+from sklearn.model_selection import check_cv, cross_val_score
+
+from ladderholdout.errors import InvalidArgument, LadderHoldoutWarning
+from ladderholdout.holdout.views import Release
+from ladderholdout.integrations.optuna.trials import (
+    Candidate,
+    candidate_of,
+    check_told,
+    key_of,
+    submit,
+    values_of,
+)
+from ladderholdout.integrations.sklearn import look_for_overlap
+
+if TYPE_CHECKING:
+    from ladderholdout.holdout.studies import StudyHandle
+
+
+class Objective:
+    """An objective whose value is ladder feedback; made by `LadderHoldout.objective`.
+
+    Parameters
+    ----------
+    holdout : LadderHoldout
+    build : callable
+        From a trial to a fitted estimator or predictions, alone or as (model, guide), or a
+        `Candidate`.
+    inner : int, splitter or None
+        Folds of `train` by which the library computes the guide.
+    train : tuple of (X, y) or None
+        The training rows, where `build` returns an unfitted estimator.
+    feedback : str
+        What the study is told; see `ladderholdout.feedback`.
+    guarded : int
+        Which objective of a multi-objective study is the guarded one.
+    """
+
+    def __init__(
+        self,
+        holdout: StudyHandle,
+        build: Callable[[Trial], Any],
+        *,
+        inner: Any,
+        train: tuple[Any, Any] | None,
+        feedback: str,
+        guarded: int,
+    ) -> None:
+        if not callable(build):
+            raise InvalidArgument("build", "a function of a trial", type(build).__name__)
+        if inner is not None and train is None:
+            raise InvalidArgument(
+                "train",
+                "the training rows, (X_train, y_train), for inner folds",
+                "missing",
+                "Or leave inner out and return (estimator, guide) from build.",
+            )
+        if train is not None:
+            look_for_overlap(holdout, train[0])
+        self._holdout, self._build, self._inner, self._train = holdout, build, inner, train
+        self._feedback, self._guarded = feedback, guarded
+
+    def __call__(self, trial: Trial) -> float | tuple[float, ...]:
+        """Build, submit, and say what the sampler may know."""
+        key = key_of(trial)
+        candidate = self._fitted(candidate_of(self._build(trial)))
+        check_told(trial.study, candidate, self._feedback, self._guarded)
+        release = submit(self._holdout, trial, candidate, key)
+        _look_at_pruner(trial, release)
+        return values_of(
+            self._holdout, trial.study, candidate, release, self._feedback, self._guarded
+        )
+
+    def _fitted(self, candidate: Candidate) -> Candidate:
+        """Compute the guide on the training rows and fit on all of them, if asked to."""
+        if self._train is None:
+            return candidate
+        X, y = self._train
+        guide = candidate.guide
+        if self._inner is not None:
+            metric = self._holdout.metric
+            folds = check_cv(self._inner, y, classifier=metric.is_classification)
+            scores = cross_val_score(
+                clone(candidate.model), X, y, cv=folds, scoring=metric.score_of, error_score="raise"
+            )
+            guide = fmean(scores)
+        return replace(candidate, model=candidate.model.fit(X, y), guide=guide)
+
+
+class AskTell:
+    """The ask-and-tell loop of a study, with the guard in between.
+
+    Parameters
+    ----------
+    holdout : LadderHoldout
+    study : optuna.Study
+    feedback : str
+    guarded : int
+    """
+
+    def __init__(self, holdout: StudyHandle, study: Study, feedback: str, guarded: int) -> None:
+        self._holdout, self._study = holdout, study
+        self._feedback, self._guarded = feedback, guarded
+
+    def ask(self, fixed_distributions: Mapping[str, Any] | None = None) -> Trial:
+        """Return the study's next trial."""
+        return self._study.ask(dict(fixed_distributions) if fixed_distributions else None)
+
+    def tell(
+        self,
+        trial: Trial,
+        model: Any,
+        *,
+        guide: float | None = None,
+        others: Sequence[float] = (),
+    ) -> Release:
+        """Submit a trial's model and tell the study what it may know.
+
+        Parameters
+        ----------
+        trial : Trial
+            From `ask`.
+        model : object
+            A fitted estimator, or predictions for the holdout's rows.
+        guide : float, optional
+            Its score on the training side, greater is better.
+        others : sequence of float
+            Values of the objectives that are not guarded.
+
+        Returns
+        -------
+        Release
+        """
+        if not isinstance(trial, Trial) or not _same_study(trial.study, self._study):
+            raise InvalidArgument("trial", "a trial that this study was asked for", "another")
+        candidate = candidate_of(Candidate(model, guide, tuple(others)))
+        check_told(self._study, candidate, self._feedback, self._guarded)
+        release = submit(self._holdout, trial, candidate, key_of(trial))
+        values = values_of(
+            self._holdout, self._study, candidate, release, self._feedback, self._guarded
+        )
+        self._study.tell(trial, values)
+        return release
+
+
+def guided_steps(trial: Trial, guides: Iterable[float]) -> Iterator[tuple[int, float]]:
+    """Report training-side scores step by step, and prune by them.
+
+    Parameters
+    ----------
+    trial : Trial
+    guides : iterable of float
+        One training-side score a step: each is asked for when the one before was reported.
+
+    Yields
+    ------
+    step, guide : int, float
+
+    Raises
+    ------
+    optuna.TrialPruned
+        When the study's pruner says so.
+    """
+    for step, guide in enumerate(guides):
+        trial.report(guide, step)
+        if trial.should_prune():
+            raise optuna.TrialPruned(f"Pruned at step {step} by its training-side score.")
+        yield step, guide
+
+
+def _same_study(one: Study, other: Study) -> bool:
+    return one._storage is other._storage and one._study_id == other._study_id
+
+
+def _look_at_pruner(trial: Trial, release: Release) -> None:
+    """Warn where a pruner is fed with what the ladder released."""
+    if isinstance(trial.study.pruner, optuna.pruners.NopPruner):
+        return
+    frozen = trial.study._storage.get_trial(trial._trial_id)
+    if any(abs(value) == abs(release.score) for value in frozen.intermediate_values.values()):
+        warnings.warn(
+            "A pruner is fed with ladder output here. The standing score is flat between "
+            "releases and the same for all trials, so a pruner sees nothing in it: report "
+            "training-side scores instead (guided_steps).",
+            LadderHoldoutWarning,
+            stacklevel=3,
+        )

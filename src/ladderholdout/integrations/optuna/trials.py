@@ -1,0 +1,160 @@
+"""One trial: what was built of it, its submission, and what its study is told."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from numbers import Real
+from typing import TYPE_CHECKING, Any
+from uuid import uuid4
+
+from optuna.study import Study, StudyDirection
+from optuna.trial import FrozenTrial, Trial, TrialState
+
+from ladderholdout.errors import (
+    InvalidArgument,
+    InvalidSubmission,
+    LadderHoldoutError,
+    LedgerError,
+    SearchStopped,
+    VaultError,
+)
+from ladderholdout.feedback import told
+from ladderholdout.holdout.context import describe_estimator
+from ladderholdout.holdout.guard import Origin
+from ladderholdout.holdout.views import Release
+
+if TYPE_CHECKING:
+    from ladderholdout.holdout.studies import StudyHandle
+
+KEY = "ladder_key"
+SUBMISSION, IMPROVED, RELEASED = "ladder_submission", "ladder_improved", "ladder_released"
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """What `build` made of a trial, spelt out.
+
+    Attributes
+    ----------
+    model : object
+        A fitted estimator, or predictions for the holdout's rows.
+    guide : float or None
+        Its score on the training side, in the metric's own sign: greater is better.
+    others : tuple of float
+        In a multi-objective study, the values of the objectives that are not guarded.
+    """
+
+    model: Any
+    guide: float | None = None
+    others: tuple[float, ...] = ()
+
+
+def candidate_of(built: Any) -> Candidate:
+    """Bring what `build` returned to a candidate."""
+    if isinstance(built, tuple) and len(built) == 2:
+        built = Candidate(*built)
+    candidate = built if isinstance(built, Candidate) else Candidate(built)
+    if candidate.model is None:
+        raise InvalidArgument(
+            "build",
+            "a function that returns a fitted estimator or predictions, alone or with a guide",
+            "one that returns None",
+        )
+    guide = candidate.guide
+    if guide is not None and not (isinstance(guide, Real) and math.isfinite(guide)):
+        raise InvalidArgument(
+            "guide", "a finite number", "not one", "Look at the training-side score of this model."
+        )
+    return replace(candidate, guide=None if guide is None else float(guide))
+
+
+def check_told(study: Study, candidate: Candidate, feedback: str, guarded: int) -> None:
+    """Refuse what the study could not be told, before anything is submitted."""
+    others = len(study.directions) - 1
+    if len(candidate.others) != others or not 0 <= guarded <= others:
+        raise InvalidArgument(
+            "others",
+            f"the values of the other {others} objectives, with guarded= from 0 to {others}",
+            f"{len(candidate.others)} values with guarded={guarded!r}",
+            "Return Candidate(model, guide, others=(...)) from build.",
+        )
+    # Any standing score will do: whether there is an answer depends on the policy and the guide.
+    told(feedback, 0.0, False, 0.0, 1.0, candidate.guide)
+
+
+def submit(holdout: StudyHandle, trial: Trial, candidate: Candidate, key: str) -> Release:
+    """Submit what was built of a trial, and note on the trial what was released."""
+    try:
+        release = guarded(holdout, candidate, context_of(trial.study, trial), key)
+    except (LedgerError, VaultError) as error:
+        # A study that catches exceptions would go on without the guard.
+        trial.study.tell(trial, state=TrialState.FAIL)
+        raise SearchStopped(f"The guard cannot answer, so the study stops. {error}") from error
+    trial.set_user_attr(SUBMISSION, release.submission)
+    trial.set_user_attr(IMPROVED, release.improved)
+    trial.set_user_attr(RELEASED, release.score)
+    return release
+
+
+def guarded(
+    holdout: StudyHandle, candidate: Candidate, context: dict[str, Any], key: str | None
+) -> Release:
+    """Submit a candidate: its model with what is known of it, or its predictions."""
+    if _is_estimator(candidate.model):
+        said = context | describe_estimator(candidate.model)
+        try:
+            return holdout._evaluate(candidate.model, Origin(context=said, key=key))
+        except LadderHoldoutError:
+            raise
+        except Exception as error:
+            raise InvalidSubmission(
+                "build",
+                "a function whose model is fitted and predicts the holdout's rows",
+                f"one whose model raises {type(error).__name__}",
+                "Fit it on all training rows, or give inner= and train=.",
+            ) from error
+    return holdout._submit(candidate.model, Origin(context=context, key=key))
+
+
+def values_of(
+    holdout: StudyHandle,
+    study: Study,
+    candidate: Candidate,
+    release: Release,
+    feedback: str,
+    guarded: int,
+) -> float | tuple[float, ...]:
+    """Return what the study is told, in the sign of its directions."""
+    value = told(
+        feedback,
+        release.score,
+        release.improved,
+        release.score,
+        holdout._guard().step_at(release.score),
+        candidate.guide,
+    )
+    sign = 1.0 if study.directions[guarded] is StudyDirection.MAXIMIZE else -1.0
+    values = [*candidate.others[:guarded], sign * value, *candidate.others[guarded:]]
+    return float(values[0]) if len(values) == 1 else tuple(map(float, values))
+
+
+def key_of(trial: Trial) -> str:
+    """Return the trial's own key: Optuna hands it on to the trial that retries it.
+
+    Drawn anew for each trial, for neither names nor numbers of studies in memory are unique.
+    """
+    key = trial.user_attrs.get(KEY)
+    if not isinstance(key, str):
+        key = uuid4().hex
+        trial.set_user_attr(KEY, key)
+    return key
+
+
+def context_of(study: Study, trial: Trial | FrozenTrial) -> dict[str, Any]:
+    """Return where a submission came from."""
+    return {"study": study.study_name, "trial": trial.number}
+
+
+def _is_estimator(model: Any) -> bool:
+    return any(hasattr(model, name) for name in ("predict", "predict_proba", "decision_function"))
