@@ -756,12 +756,16 @@ rng, chance = np.random.default_rng(0), random.Random(0)
 told, interrupted = [], 0
 while interrupted < 150:
     try:
-        # As Ctrl-C does: at any instruction, inside of a transaction too.
-        signal.setitimer(signal.ITIMER_REAL, chance.uniform(1e-4, 4e-3))
+        # As Ctrl-C does: at any instruction, inside of a transaction too. Again after half a
+        # second, since an interrupt inside of a finalizer goes by unheard.
+        signal.setitimer(signal.ITIMER_REAL, chance.uniform(1e-4, 4e-3), 0.5)
         while True:
             release = holdout.submit(rng.integers(0, 2, 60))
             told.append([release.submission, release.score])
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, AssertionError) as stopped:
+        # SQLAlchemy's commit raises an AssertionError on top of the interrupt.
+        while not isinstance(stopped, KeyboardInterrupt):
+            stopped = stopped.__context__
         interrupted += 1
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)

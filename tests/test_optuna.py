@@ -192,7 +192,7 @@ def test_a_trial_that_is_run_twice_costs_one_step(binary: Any, holdout: LadderHo
 
 
 WORKER = """
-import os, signal, sys
+import os, signal, sys, time
 import numpy as np, optuna
 from optuna.storages import RDBStorage, RetryHeartbeatStaleTrialCallback
 from ladderholdout import LadderHoldout
@@ -211,6 +211,7 @@ guarded = holdout.objective(build)
 def objective(trial):
     value = guarded(trial)
     if trial.number == deadly:
+        time.sleep(1.5)  # a trial whose heart never beat is never missed
         os.kill(os.getpid(), signal.SIGKILL)
     return value
 study.optimize(objective, n_trials=int(sys.argv[4]))

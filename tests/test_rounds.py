@@ -12,7 +12,7 @@ import sys
 import threading
 import time
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -24,10 +24,13 @@ import pytest
 from joblib import parallel_config
 from scipy.stats import randint
 from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.ensemble import VotingClassifier
 from sklearn.model_selection import (
     GridSearchCV,
     RandomizedSearchCV,
     cross_validate,
+    learning_curve,
+    validation_curve,
 )
 from sklearn.model_selection._search import BaseSearchCV
 from sklearn.tree import DecisionTreeClassifier
@@ -41,6 +44,18 @@ cloudpickle.register_pickle_by_value(sys.modules[__name__])
 DEPTHS = {"max_depth": [1, 2, 3]}
 WORKERS = [("loky", 1), ("loky", 2), ("threading", 2)]
 Data = tuple[np.ndarray, np.ndarray]
+
+
+class Patient(DecisionTreeClassifier):
+    """A tree that says when its fit begins, and waits there until it is told to go on."""
+
+    began = threading.Event()
+    go_on = threading.Event()
+
+    def fit(self, X: Any, y: Any, **params: Any) -> Patient:
+        self.began.set()
+        assert self.go_on.wait(60)
+        return super().fit(X, y, **params)
 
 
 class Asking(ClassifierMixin, BaseEstimator):
@@ -99,6 +114,14 @@ def since(holdout: LadderHoldout) -> Callable[[], list[Submission]]:
     return new
 
 
+@pytest.fixture
+def patient() -> Iterator[type[Patient]]:
+    Patient.began.clear()
+    Patient.go_on.clear()
+    yield Patient
+    Patient.go_on.set()
+
+
 def tree(**settings: Any) -> DecisionTreeClassifier:
     return DecisionTreeClassifier(random_state=0, **settings)
 
@@ -149,7 +172,7 @@ def test_all_draws_of_a_randomized_search_are_one_batch(
     the_one_batch(since(), 5)
 
 
-@pytest.mark.parametrize(("backend", "jobs"), WORKERS[:2])
+@pytest.mark.parametrize(("backend", "jobs"), WORKERS)
 def test_two_searches_are_two_batches_also_on_one_splitter(
     holdout: LadderHoldout, train: Data, since: Any, backend: str, jobs: int
 ) -> None:
@@ -178,6 +201,14 @@ def test_inner_folds_change_nothing_about_the_batch(
 ) -> None:
     grid(holdout, cv=holdout.split(inner=3)).fit(*train)
     the_one_batch(since(), 3)
+
+
+def test_curves_are_one_batch_each(holdout: LadderHoldout, train: Data, since: Any) -> None:
+    settings = {"scoring": holdout, "cv": holdout.split()}
+    validation_curve(tree(), *train, param_name="max_depth", param_range=[1, 2], **settings)
+    first = the_one_batch(since(), 2)
+    learning_curve(tree(), *train, train_sizes=[0.5, 1.0], **settings)
+    assert the_one_batch(since(), 2) != first
 
 
 def test_two_ladders_asked_in_one_search_get_the_same_batch(
@@ -210,7 +241,7 @@ def test_workers_of_dask_get_the_batch(holdout: LadderHoldout, train: Data, sinc
 # -- what is none --------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("backend", "jobs"), WORKERS[:2])
+@pytest.mark.parametrize(("backend", "jobs"), WORKERS)
 def test_submissions_by_hand_between_and_after_searches_have_none(
     holdout: LadderHoldout, train: Data, binary: Any, since: Any, backend: str, jobs: int
 ) -> None:
@@ -248,6 +279,30 @@ def test_folds_given_as_a_generator_have_none(
     assert batches(since()) == [None] * 3
 
 
+@pytest.mark.parametrize(("backend", "jobs"), WORKERS)
+def test_empty_folds_of_ones_own_after_a_search_have_none(
+    holdout: LadderHoldout, train: Data, since: Any, backend: str, jobs: int
+) -> None:
+    # Many times: the memory of a search that ended is soon given to the next one.
+    with on(backend, jobs):
+        for leaves in range(1, 9):
+            grid(holdout, tree(min_samples_leaf=leaves), {"max_depth": [2]}).fit(*train)
+            the_one_batch(since(), 1)
+            grid(holdout, tree(min_samples_leaf=leaves), cv=by_hand(len(train[0]))).fit(*train)
+            assert batches(since()) == [None] * 3
+
+
+def test_folds_that_cross_validate_returned_have_none(
+    holdout: LadderHoldout, train: Data, since: Any
+) -> None:
+    settings = {"scoring": holdout, "return_indices": True}
+    first = cross_validate(tree(), *train, cv=holdout.split(), **settings)
+    folds = list(zip(first["indices"]["train"], first["indices"]["test"], strict=True))
+    for depth in range(1, 5):
+        cross_validate(tree(max_depth=depth), *train, cv=folds, **settings)
+    assert batches(since()) == [None] * 5
+
+
 def test_a_search_that_failed_leaves_no_batch_behind(
     holdout: LadderHoldout, train: Data, since: Any
 ) -> None:
@@ -262,6 +317,22 @@ def test_a_search_that_failed_leaves_no_batch_behind(
         assert kept.value.__traceback__ is not None
 
 
+def test_a_scoring_function_of_ones_own_that_asks_has_none_but_is_found_again(
+    holdout: LadderHoldout, train: Data, since: Any
+) -> None:
+    # It could ask several times, each time after the answer before.
+    def scoring(estimator: Any, X: Any, y: Any) -> dict[str, float]:
+        return {"held": holdout(estimator, X, y)}
+
+    search = GridSearchCV(
+        tree(), DEPTHS, scoring=scoring, cv=holdout.split(), refit=holdout.select
+    ).fit(*train)
+    found = since()
+    assert batches(found) == [None] * 3
+    last = max((one for one in found if one.improved), key=lambda one: one.number)
+    assert search.best_params_["max_depth"] == last.context["parameters"]["max_depth"]
+
+
 # -- searches inside searches --------------------------------------------------------------
 
 
@@ -271,7 +342,7 @@ def nested(holdout: LadderHoldout, inside: LadderHoldout) -> Any:
 
 
 @pytest.mark.filterwarnings("ignore::ladderholdout.errors.NoImprovementWarning")
-@pytest.mark.parametrize(("backend", "jobs"), WORKERS[:2])
+@pytest.mark.parametrize(("backend", "jobs"), WORKERS)
 def test_a_search_within_a_candidate_leaves_the_candidate_without(
     holdout: LadderHoldout, train: Data, since: Any, backend: str, jobs: int
 ) -> None:
@@ -291,6 +362,81 @@ def min_leaves(submission: Submission) -> int:
     return int(submission.context["parameters"]["min_samples_leaf"])
 
 
+@pytest.mark.filterwarnings("ignore::ladderholdout.errors.LadderHoldoutWarning")
+@pytest.mark.parametrize(("backend", "jobs"), WORKERS)
+def test_also_where_the_inner_search_asks_through_another_handle(
+    holdout: LadderHoldout, train: Data, binary: Any, backend: str, jobs: int
+) -> None:
+    settings = {"scoring": "accuracy", "ladder": "inner", "ledger": holdout.ledger}
+    inside = LadderHoldout(binary.X_holdout, binary.y_holdout, **settings)
+    with on(backend, jobs):
+        nested(holdout, inside).fit(*train)
+    assert batches(list(holdout.history())) == [None, None]
+    assert None not in batches(list(inside.history()))
+
+
+@pytest.mark.filterwarnings("ignore::ladderholdout.errors.NoImprovementWarning")
+@pytest.mark.parametrize("backend", ["threading", "loky"])
+def test_also_where_the_candidate_runs_it_in_workers_of_its_own(
+    holdout: LadderHoldout, train: Data, since: Any, backend: str
+) -> None:
+    parts = [(f"of {leaf}", grid(holdout, tree(min_samples_leaf=leaf), refit=holdout.select))
+             for leaf in (1, 9)]  # fmt: skip
+    votes = VotingClassifier(parts, n_jobs=2)
+    with parallel_config(backend):
+        grid(holdout, votes, {"voting": ["hard", "soft"]}).fit(*train)
+    outer = [one for one in since() if one.context["estimator"] == "VotingClassifier"]
+    assert batches(outer) == [None, None]
+
+
+@pytest.mark.parametrize(("backend", "jobs"), WORKERS)
+def test_a_candidate_whose_fit_looks_by_hand_has_none(
+    holdout: LadderHoldout, train: Data, since: Any, backend: str, jobs: int
+) -> None:
+    def look(X: Any, y: Any) -> None:
+        holdout.evaluate(DecisionTreeClassifier(max_depth=7, random_state=1).fit(X, y))
+
+    with on(backend, jobs):
+        grid(holdout, Asking(look)).fit(*train)
+    assert batches(since()) == [None] * 6
+
+
+@pytest.mark.parametrize(("backend", "jobs"), WORKERS)
+def test_a_candidate_whose_fit_calls_the_scorer_by_hand_has_none(
+    holdout: LadderHoldout, train: Data, since: Any, backend: str, jobs: int
+) -> None:
+    def look(X: Any, y: Any) -> None:
+        holdout(DecisionTreeClassifier(max_depth=7, random_state=1).fit(X, y), X[:0], y[:0])
+
+    with on(backend, jobs):
+        grid(holdout, Asking(look)).fit(*train)
+    assert batches(since()) == [None] * 6
+
+
+@pytest.mark.parametrize(("backend", "jobs"), WORKERS)
+def test_a_candidate_whose_fit_searches_on_folds_of_its_own_has_none(
+    holdout: LadderHoldout, train: Data, since: Any, backend: str, jobs: int
+) -> None:
+    def look(X: Any, y: Any) -> None:
+        grid(holdout, tree(min_samples_leaf=9), cv=by_hand(len(X))).fit(X, y)
+
+    with on(backend, jobs):
+        grid(holdout, Asking(look)).fit(*train)
+    assert batches(since()) == [None] * 12
+
+
+def test_candidates_scored_before_one_that_looks_keep_their_batch(
+    holdout: LadderHoldout, train: Data, since: Any
+) -> None:
+    def look(X: Any, y: Any) -> None:
+        holdout.evaluate(DecisionTreeClassifier(max_depth=7, random_state=1).fit(X, y))
+
+    grid(holdout, Asking(), {"ask": [None, look, None]}).fit(*train)
+    first, *others = since()
+    assert first.batch is not None
+    assert batches(others) == [None] * 3
+
+
 # -- at the same time ----------------------------------------------------------------------
 
 
@@ -308,15 +454,36 @@ def test_two_searches_at_once_on_one_handle_never_mix(
                 holdout,
                 tree(min_samples_leaf=leaves),
                 {"max_depth": list(range(1, 9))},
+                refit=holdout.select,
             )
             return found.fit(*train)
 
     with ThreadPoolExecutor(2) as pool:
         list(pool.map(search, [1, 9]))
     found = since()
-    own = [{e.batch for e in found if min_leaves(e) == leaves} - {None} for leaves in (1, 9)]
-    assert all(len(batches) <= 1 for batches in own)
-    assert not own[0] & own[1]
+    own = [the_one_batch([e for e in found if min_leaves(e) == leaves], 8) for leaves in (1, 9)]
+    assert own[0] != own[1]
+
+
+def test_looks_of_another_thread_during_a_search_have_none(
+    holdout: LadderHoldout, train: Data, binary: Any, since: Any, patient: type[Patient]
+) -> None:
+    fitted = tree(max_depth=7).fit(*train)
+    search = grid(holdout, patient(random_state=0))
+    with ThreadPoolExecutor(1) as pool:
+        running = pool.submit(search.fit, *train)
+        assert patient.began.wait(60)
+        holdout.evaluate(fitted)
+        holdout.submit(1 - binary.y_holdout)
+        holdout(fitted, train[0][:0], train[1][:0])
+        holdout(fitted, binary.X_holdout, binary.y_holdout)
+        for backend, jobs in WORKERS:
+            with on(backend, jobs):
+                grid(holdout, tree(min_samples_leaf=9), cv=by_hand(len(train[0]))).fit(*train)
+        assert batches(since()) == [None] * 13
+        patient.go_on.set()
+        running.result()
+    the_one_batch(since(), 3)
 
 
 # -- what a round costs --------------------------------------------------------------------

@@ -290,6 +290,22 @@ def test_without_inner_folds_the_model_nearest_to_the_incumbent_is_taken(
     assert search.best_index_ != 0
 
 
+def test_losers_that_come_again_are_compared_with_the_incumbent_again(
+    beaten: LadderHoldout, binary: Any
+) -> None:
+    picks = []
+    for _ in range(2):
+        search = grid(beaten, tree(), DEPTHS)
+        with pytest.warns(NoImprovementWarning):
+            picks.append(search.fit(binary.X_train, binary.y_train).best_index_)
+    assert picks[0] == picks[1] != 0
+    first, again = (
+        [one.disagreement for one in beaten.history(after=1) if (one.repeat_of is None) == new]
+        for new in (True, False)
+    )
+    assert first == again
+
+
 def test_also_with_two_metrics_where_no_inner_fold_speaks_for_both(
     beaten: LadderHoldout, binary: Any
 ) -> None:

@@ -69,6 +69,11 @@ class Guard:
         order : ndarray or None
             The order of the caller's rows; None for the order of `rows`.
         """
+        from ladderholdout.integrations import rounds
+
+        if origin.batch is None:
+            # From within a fit, perhaps: what is scored next may depend on the answer.
+            rounds.loosen()
         aligned = self.metric.canonical(predictions, self.holdout.n, self.holdout.classes)
         aligned = np.ascontiguousarray(aligned[self.order if order is None else order])
         evaluation = self.metric.evaluate(self.targets, aligned, self.weights)
@@ -77,7 +82,7 @@ class Guard:
             ladder = same_ladder(tx.ladder(self.ladder_id, lock=True), self.since)
             first = tx.first(ladder.id, digest, origin.key)
             if first is not None:
-                return self._repeat(tx, ladder, first, digest, evaluation, origin)
+                return self._repeat(tx, ladder, aligned, first, digest, evaluation, origin)
             release, spent = self._step(tx, ladder, aligned, digest, evaluation, origin)
         if spent:
             warnings.warn(
@@ -135,11 +140,13 @@ class Guard:
         self,
         tx: Transaction,
         ladder: LadderRecord,
+        predictions: NDArray[Any],
         first: Entry,
         digest: str,
         evaluation: Evaluation,
         origin: Origin,
     ) -> Release:
+        _, incumbent = self._standing(tx, ladder)
         tx.append(
             ladder,
             entry={
@@ -150,6 +157,7 @@ class Guard:
                 "raw_risk": evaluation.risk,
                 "released_risk": first.risk,
                 "improved": first.improved,
+                "disagreement": disagreement(predictions, incumbent),
                 "context": origin.context,
             },
             evidence={},

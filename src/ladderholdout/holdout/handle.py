@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self, TypeAlias
+from typing import Any, Self, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,9 +29,6 @@ from ladderholdout.ledger.replay import rules_of
 from ladderholdout.mechanisms import LadderRules
 from ladderholdout.metrics import Metric
 from ladderholdout.vault import Rows
-
-if TYPE_CHECKING:
-    from ladderholdout.integrations.rounds import Round
 
 # What a search may be told of a model that did not improve: there is no guide score here.
 SEARCH_POLICIES = ("auto", "penalised", "incumbent")
@@ -71,8 +68,7 @@ class Handle:
         # How the rows of this caller lie; other processes know only the vault's order.
         self._order: NDArray[np.intp] | None = None
         self._foreign = False
-        # What a search's worker has to know: its round, and that a split was opened.
-        self._round: Round | None = None
+        # What a search's worker has to know.
         self._opened = False
 
     @property
@@ -140,11 +136,6 @@ class Handle:
     def _place(self) -> tuple[str, int]:
         return self._url, self._holdout_id
 
-    def _current_round(self) -> Round | None:
-        from ladderholdout.integrations import rounds
-
-        return rounds.current(self._place) or self._round
-
     def _was_opened(self) -> bool:
         from ladderholdout.integrations import rounds
 
@@ -157,7 +148,7 @@ class Handle:
                 "processes. Give ledger= a path."
             )
         state = {name: value for name, value in vars(self).items() if name != "_order"}
-        state |= {"_order": None, "_round": self._current_round(), "_opened": self._was_opened()}
+        state |= {"_order": None, "_opened": self._was_opened()}
         return _restored, (type(self), state)
 
     def __deepcopy__(self, memo: Any) -> Self:

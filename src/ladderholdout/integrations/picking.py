@@ -76,7 +76,7 @@ def _entries_of(holdout: SearchHandle, asked: list[dict[str, Any]]) -> dict[int,
     """Match candidates with their submissions, newest search of this thread first."""
     found: dict[int, list[Entry]] = {}
     with Ledger(holdout.ledger).read() as tx:
-        for search in rounds.recent(holdout._place):
+        for search in rounds.opened_here():
             entries = tx.entries(holdout._ladder_id, search=search)
             found = _matches(asked, entries) | found
             if len(found) == len(asked):

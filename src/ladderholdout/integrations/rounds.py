@@ -1,27 +1,49 @@
-"""Which round of a search a submission belongs to.
+"""Which round of a search a look belongs to.
 
-scikit-learn calls a splitter's ``split`` once for each round of candidates. That call opens
-a `Round`: its candidates were all chosen before any feedback on any of them, so they are
-one batch. A batch claimed wrongly would make a certificate false. So a round counts as one
-only while the very call of scikit-learn that opened it is still running in its thread,
-and where anything is unclear (folds listed by hand, a search inside a search, two searches
-at once) there is none.
+scikit-learn calls a splitter's ``split`` once for each round of candidates, all of them
+chosen before any feedback on any of them: one batch. The round travels with the fold
+itself, the empty array of test indices that scikit-learn hands to every fit, in whatever
+thread or process. A look takes its round from the fold that is being scored, so it never
+takes another search's. A batch claimed wrongly would make a certificate false, so where
+anything is unclear (folds listed by hand, a look from within a fit) there is none.
 """
 
 from __future__ import annotations
 
-import os
 import sys
 import threading
 from collections import deque
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from types import FrameType
+from typing import Any
 from uuid import uuid4
+
+import numpy as np
 
 Key = tuple[str, int]
 """A holdout: the ledger's URL and the holdout's id."""
 
 _REMEMBERED = 1000
+_SEARCHES = "sklearn.model_selection."
+# Who takes the folds, uses them for one round of candidates and lets them go.
+_ONE_ROUND = {
+    "BaseSearchCV.fit.<locals>.evaluate_candidates",
+    "learning_curve",
+    "validation_curve.<locals>.<genexpr>",
+}
+
+_asked: set[Key] = set()
+
+
+class _Here(threading.local):
+    """The searches that this thread opened, oldest first."""
+
+    def __init__(self) -> None:
+        self.searches: deque[str] = deque(maxlen=_REMEMBERED)
+
+
+_here = _Here()
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,38 +54,22 @@ class Round:
     batch: str | None
 
 
-@dataclass(slots=True, eq=False)
-class _Open:
-    round: Round
-    key: Key
-    thread: int
-    frame: int | None
+class GuardedFold(np.ndarray[Any, np.dtype[np.intp]]):
+    """The empty test indices of a guarded fold, with the round that they belong to."""
 
-    def running(self) -> bool:
-        """Whether the call that opened it is still on its thread's stack."""
-        frame = sys._current_frames().get(self.thread)
-        if self.frame is None:
-            # Opened by hand: it names its submissions until the next, and binds nothing.
-            return frame is not None
-        while frame is not None:
-            if id(frame) == self.frame:
-                return True
-            frame = frame.f_back
-        return False
+    of: Round | None
 
+    def __new__(cls, of: Round) -> GuardedFold:
+        """Make the fold of a round."""
+        fold = super().__new__(cls, 0, dtype=np.intp)
+        fold.of = of
+        return fold
 
-_asked: set[Key] = set()
-_open: list[_Open] = []
-_recent: deque[tuple[Key, int, str]] = deque(maxlen=_REMEMBERED)
-_lock = threading.Lock()
+    def __array_finalize__(self, source: object) -> None:
+        self.of = getattr(source, "of", None)
 
-
-def _after_fork() -> None:
-    global _lock
-    _lock = threading.Lock()
-
-
-os.register_at_fork(after_in_child=_after_fork)
+    def __reduce__(self) -> tuple[Any, ...]:
+        return GuardedFold, (self.of,)
 
 
 def mark_opened(key: Key) -> None:
@@ -76,51 +82,75 @@ def was_opened(key: Key) -> bool:
     return key in _asked
 
 
-def open_round(key: Key, consumer: FrameType | None) -> Round:
-    """Open a round for the splitter's caller.
+def open_round(consumer: FrameType) -> GuardedFold:
+    """Open a round for the frame that takes the folds."""
+    # A search within a candidate's fit: that candidate depends on what this one is told.
+    loosen()
+    token = uuid4().hex
+    _here.searches.append(token)
+    one_round = _is_search(consumer) and consumer.f_code.co_qualname in _ONE_ROUND
+    return GuardedFold(Round(token, token if one_round else None))
 
-    Parameters
-    ----------
-    key : Key
-    consumer : frame or None
-        The caller that takes the folds.
+
+def opened_here() -> list[str]:
+    """Return the searches that this thread opened, newest first."""
+    return list(reversed(_here.searches))
+
+
+def current() -> Round | None:
+    """Return the round of the candidate that this thread is scoring."""
+    caller = _caller()
+    searching = list(_search_frames(caller))
+    if not searching or searching[0].f_code.co_name != "_score":
+        return None  # by hand, or from within a fit
+    fold = next(_folds(searching), None)
+    if fold is None or fold.of is None:
+        return None
+    # A scoring function of the user's own may look several times, each after feedback.
+    direct = _module(caller).startswith("sklearn.")
+    return fold.of if direct else replace(fold.of, batch=None)
+
+
+def loosen() -> None:
+    """Take the batch from the rounds in whose midst this thread is.
+
+    For a look by hand, or a search, within a fit: its candidate may depend on the answer.
     """
-    token, thread = uuid4().hex, threading.get_ident()
-    within_sklearn = _is_sklearn(consumer)
-    with _lock:
-        _open[:] = [known for known in _open if known.frame is not None and known.running()]
-        outer = [known for known in _open if known.key == key and known.thread == thread]
-        for known in outer:
-            # The outer candidate now depends on what the inner search is told.
-            known.round = replace(known.round, batch=None)
-        batch = token if within_sklearn else None
-        opened = Round(token, batch)
-        frame = id(consumer) if within_sklearn else None
-        _open.append(_Open(opened, key, thread, frame))
-        _recent.append((key, thread, token))
-    return opened
+    for fold in _folds(_search_frames(_caller())):
+        if fold is not None and fold.of is not None:
+            fold.of = replace(fold.of, batch=None)
 
 
-def current(key: Key) -> Round | None:
-    """Return the round that is running on this holdout, if it is the only one it can be."""
-    with _lock:
-        running = [known for known in _open if known.key == key and known.running()]
-    mine = [known for known in running if known.thread == threading.get_ident()]
-    if mine:
-        return mine[-1].round
-    # A worker's thread, or the thread that pickles tasks: whose round it serves is only
-    # clear where there is one.
-    return running[0].round if len(running) == 1 else None
+def _folds(frames: Iterable[FrameType]) -> Iterator[GuardedFold | None]:
+    """Yield what each of these frames tests on, None for a fold of others."""
+    for frame in frames:
+        test = frame.f_locals.get("test")
+        # scikit-learn views the indices as a plain array, whose base is what it was given.
+        given = test if isinstance(test, GuardedFold) else getattr(test, "base", None)
+        if test is not None:
+            yield given if isinstance(given, GuardedFold) else None
 
 
-def recent(key: Key) -> list[str]:
-    """Return the searches that this thread opened on a holdout, newest first."""
-    thread = threading.get_ident()
-    with _lock:
-        return [token for k, t, token in reversed(_recent) if (k, t) == (key, thread)]
+def _caller() -> FrameType | None:
+    """Return the frame that called this library."""
+    frame: FrameType | None = sys._getframe(1)
+    while _module(frame).startswith("ladderholdout."):
+        assert frame is not None
+        frame = frame.f_back
+    return frame
 
 
-def _is_sklearn(frame: FrameType | None) -> bool:
-    return frame is not None and str(frame.f_globals.get("__name__")).startswith(
-        "sklearn.model_selection."
-    )
+def _search_frames(frame: FrameType | None) -> Iterator[FrameType]:
+    # Only these: to read the locals of others could keep alive what they let go.
+    while frame is not None:
+        if _is_search(frame):
+            yield frame
+        frame = frame.f_back
+
+
+def _is_search(frame: FrameType) -> bool:
+    return _module(frame).startswith(_SEARCHES)
+
+
+def _module(frame: FrameType | None) -> str:
+    return "" if frame is None else str(frame.f_globals.get("__name__"))

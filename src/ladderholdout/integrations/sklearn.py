@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 import warnings
 from collections.abc import Iterable, Iterator
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -25,6 +24,7 @@ from ladderholdout.feedback import told
 from ladderholdout.holdout.choices import count_rows
 from ladderholdout.holdout.context import describe_estimator
 from ladderholdout.holdout.guard import Origin, same_ladder
+from ladderholdout.holdout.handle import Handle
 from ladderholdout.holdout.registration import judge_overlap
 from ladderholdout.integrations import rounds
 
@@ -96,13 +96,7 @@ class GuardedSplit:
         if not _is_zero(self._inner):
             yield from check_cv(self._inner, y, classifier=self._classifies).split(X, y, groups)
         if self._guarded:
-            rounds.open_round(self._holdout._place, sys._getframe(1))
-            if self._holdout._round is not None:
-                # A search inside a worker's candidate: that candidate now depends on what
-                # this search is told, and is no longer of one batch with its fellows.
-                self._holdout._round = replace(self._holdout._round, batch=None)
-            # An integer array: scikit-learn refuses an empty one of floats.
-            yield np.arange(count_rows(X)), np.empty(0, dtype=np.intp)
+            yield np.arange(count_rows(X)), rounds.open_round(sys._getframe(1))
 
     def get_n_splits(self, X: Any = None, y: Any = None, groups: Any = None) -> int:
         """Return the number of folds, the guarded one included."""
@@ -182,17 +176,22 @@ def score(
 
 
 def _guarded(holdout: SearchHandle, estimator: Any) -> float:
-    found = holdout._current_round()
-    said = describe_estimator(estimator)
-    origin = Origin(context=said)
-    if found is not None:
-        origin = replace(origin, batch=found.batch, search=found.search)
+    found, said = rounds.current(), describe_estimator(estimator)
+    search = None if found is None else found.search
+    batch = None if found is None or _asks(estimator) else found.batch
+    origin = Origin(batch=batch, search=search, context=said)
     release = holdout._evaluate(estimator, origin)
     guard = holdout._guard()
     if guard.rules.mechanism.discloses:
         return release.score
     margin = guard.step_at(release.score)
     return told(holdout._feedback, release.score, release.improved, release.score, margin)
+
+
+def _asks(estimator: Any) -> bool:
+    """Tell whether a part of it, such as a search, has the guard to ask while it is fitted."""
+    parts = estimator.get_params(deep=True).values() if hasattr(estimator, "get_params") else ()
+    return any(isinstance(part, Handle | GuardedSplit) for part in parts)
 
 
 def _is_holdout(holdout: SearchHandle, X: Any) -> bool:

@@ -12,7 +12,7 @@ import sqlite3
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -274,9 +274,10 @@ def connection(source: _Source, *, write: bool) -> Iterator[Connection]:
         The ledger is missing, replaced, damaged, read-only or out of space.
     """
     place = source.path or "memory"
-    source.lock.acquire() if write or source.path is None else None
+    # `with` lets no interrupt between taking the lock and the promise to give it back.
+    turn = source.lock if write or source.path is None else nullcontext()
     try:
-        with source.engine.connect() as conn:
+        with turn, source.engine.connect() as conn:
             source.check(conn)
             conn = conn.execution_options(reading=not write)
             with _discarded_if_interrupted(conn), conn.begin():
@@ -289,8 +290,6 @@ def connection(source: _Source, *, write: bool) -> Iterator[Connection]:
             raise error from None
         finally:
             error.__context__ = None
-    finally:
-        source.lock.release() if write or source.path is None else None
 
 
 @contextmanager
@@ -301,7 +300,8 @@ def _discarded_if_interrupted(conn: Connection) -> Iterator[None]:
         raise
     except BaseException:
         # Ctrl-C may leave a statement open, and its snapshot would bar later writes.
-        conn.invalidate()
+        with suppress(SQLAlchemyError):
+            conn.invalidate()
         raise
 
 
