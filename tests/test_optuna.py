@@ -219,7 +219,7 @@ study.optimize(objective, n_trials=int(sys.argv[4]))
 
 
 @pytest.mark.filterwarnings("ignore::optuna.exceptions.ExperimentalWarning")
-def test_workers_share_a_study_and_a_ladder_and_one_dies(
+def test_a_worker_that_dies_in_a_trial_costs_no_second_step(
     holdout: LadderHoldout, tmp_path: Path
 ) -> None:
     url = f"sqlite:///{tmp_path / 'study.db'}"
@@ -229,11 +229,10 @@ def test_workers_share_a_study_and_a_ladder_and_one_dies(
     dead = subprocess.run([*work, "3", "10"], capture_output=True, text=True)
     assert dead.returncode == -9, dead.stderr
     time.sleep(3)  # until its heart has stopped for Optuna too
-    alive = [subprocess.Popen([*work, "-1", "15"], stderr=subprocess.PIPE) for _ in range(2)]
-    for worker in alive:
-        assert worker.wait() == 0, worker.stderr.read() if worker.stderr else ""
-        if worker.stderr:
-            worker.stderr.close()
+    # One after the other: Optuna itself may hand a stale trial to two who come at once.
+    for _ in range(2):
+        alive = subprocess.run([*work, "-1", "15"], capture_output=True, text=True)
+        assert alive.returncode == 0, alive.stderr
     done = study.get_trials(states=(TrialState.COMPLETE,))
     retried = [t for t in done if RetryHeartbeatStaleTrialCallback.retried_trial_number(t) == 3]
     history = holdout.history()
