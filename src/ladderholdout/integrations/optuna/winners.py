@@ -51,15 +51,11 @@ class Gate:
     ) -> None:
         self._holdout, self._build, self._patience, self._stop = holdout, build, patience, stop
         self.releases: list[Release] = []
-        self._seen: set[int] = set()
 
     def __call__(self, study: Study, trial: FrozenTrial) -> None:
         """Ask the holdout if this trial is the study's best so far."""
         if trial.state is not TrialState.COMPLETE or _best_number(study) != trial.number:
             return
-        if trial.number in self._seen:
-            return
-        self._seen.add(trial.number)
         candidate = candidate_of(self._build(trial))
         release = guarded(self._holdout, candidate, context_of(study, trial), None)
         self.releases.append(release)
