@@ -10,7 +10,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 .DELETE_ON_ERROR:
 # Two pips must never write into one environment at a time.
 .NOTPARALLEL:
-.PHONY: help demo test test-slow lint types docs check clean
+.PHONY: help demo test test-slow test-deep lint types docs check clean
 
 help: ## say what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-10s %s\n", $$1, $$2}' Makefile
@@ -24,6 +24,9 @@ test: $(VENV)/.installed-test ## the quick tests and the examples in the docstri
 # pytest ends with status 5 when nothing was collected, so an empty slow suite fails here.
 test-slow: $(VENV)/.installed-test ## the statistical and fault runs that take long
 	$(BIN)/python -m pytest -m slow
+
+test-deep: $(VENV)/.installed-test $(VENV)/.installed-deep ## the integrations that need PyTorch
+	$(BIN)/python -m pytest -m deep
 
 lint: $(VENV)/.installed-lint ## ruff: rules and format
 	$(BIN)/python -m ruff check .

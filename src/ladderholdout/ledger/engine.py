@@ -154,6 +154,14 @@ def _file_source(url: str) -> _Source:
     identity, descriptor = _opened(path)
 
     def connect() -> sqlite3.Connection:
+        if _changes(descriptor) < 0 and _companions(path)[0]:
+            # SQLite takes the -wal file beside an empty database for a leftover and deletes
+            # it, and with it the newest entries of the ledger that was there before.
+            raise LedgerError(
+                f"The ledger {path} was emptied or replaced by another file: the entries in "
+                "the -wal file beside it are not its own. Put the ledger back, or restore it "
+                "from a backup together with its -wal file, then start again."
+            )
         # mode=rw: a ledger that was deleted must never come back empty.
         return sqlite3.connect(
             f"{path.as_uri()}?mode=rw", uri=True, timeout=timeout, check_same_thread=False

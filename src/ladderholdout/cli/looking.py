@@ -1,19 +1,25 @@
-"""The command line: parse, call, print. Nothing raw is ever read here."""
+"""Commands that only look: list, status, history. Nothing raw is ever read here."""
 
 from __future__ import annotations
 
-import os
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console, JustifyMethod
+from rich.console import JustifyMethod
 from rich.table import Table
 from rich.text import Text
 
-from ladderholdout.errors import LadderHoldoutError
+from ladderholdout.cli.common import (
+    AccountOption,
+    LadderOption,
+    LedgerOption,
+    NameArgument,
+    app,
+    console,
+    said,
+)
 from ladderholdout.holdout import LadderHoldout, Submission
 from ladderholdout.ledger import Ledger, resolve_url, shown
 from ladderholdout.ledger.replay import rules_of
@@ -39,43 +45,21 @@ _HISTORY = {
 }
 _NUMBERS = {"rows", "submissions", "releases", "number"}
 _FOLDING = {"holdout", "ladder", "metric", "mechanism", "stands", "from"}
-# In a pipe each line stays whole, for grep.
-_PIPE = 10_000
 _LONGEST_VALUE = 24
 _ESTIMATOR = {"estimator", "parameters"}
-
-app = typer.Typer(
-    name="ladder-holdout",
-    help="Look at your holdout as often as you like, and still have a number you can believe.",
-    no_args_is_help=True,
-    pretty_exceptions_enable=False,
-)
-
-LedgerOption = Annotated[
-    str | None,
-    typer.Option(
-        help="The ledger: a file or a URL. By default LADDERHOLDOUT_LEDGER, else the one in "
-        "your data folder."
-    ),
-]
-NameArgument = Annotated[
-    str, typer.Argument(metavar="NAME", help="The holdout's name, as list prints it.")
-]
-AccountOption = Annotated[str, typer.Option(help="Whose ladder.")]
-LadderOption = Annotated[str, typer.Option(help="Which of the account's ladders.")]
 
 
 @app.command("list")
 def list_holdouts(ledger: LedgerOption = None) -> None:
     """List the holdouts that the ledger knows, with their ladders."""
-    with _said():
+    with said():
         url = resolve_url(ledger)
-        console, found = _console(), list(_ladders(url))
+        out, found = console(), list(_ladders(url))
         if found:
-            console.print(_chosen(_HOLDOUTS, found, console.width))
+            out.print(_chosen(_HOLDOUTS, found, out.width))
         else:
-            console.print("No holdout is registered yet.")
-        console.print(f"ledger: {shown(url)}", soft_wrap=True)
+            out.print("No holdout is registered yet.")
+        out.print(f"ledger: {shown(url)}", soft_wrap=True)
 
 
 @app.command()
@@ -86,9 +70,9 @@ def status(
     ledger: LedgerOption = None,
 ) -> None:
     """Show where a ladder stands, and what else looked at its holdout."""
-    with _said():
+    with said():
         found = LadderHoldout.open(name, account=account, ladder=ladder, ledger=ledger).status()
-        _console().print(_table(["what", "stands"], found.lines(), header=False))
+        console().print(_table(["what", "stands"], found.lines(), header=False))
 
 
 @app.command()
@@ -100,13 +84,13 @@ def history(
     ledger: LedgerOption = None,
 ) -> None:
     """Show the submissions as the analyst may see them: what was released, and when."""
-    with _said():
+    with said():
         holdout = LadderHoldout.open(name, account=account, ladder=ladder, ledger=ledger)
         total = holdout.status().submissions
-        console, latest = _console(), holdout.history(after=max(0, total - last))
+        out, latest = console(), holdout.history(after=max(0, total - last))
         if latest:
-            console.print(_chosen(_HISTORY, _entries(latest), console.width))
-        console.print(f"{total} submissions in all")
+            out.print(_chosen(_HISTORY, _entries(latest), out.width))
+        out.print(f"{total} submissions in all")
 
 
 def _ladders(url: str) -> Iterator[dict[str, str | Text]]:
@@ -183,22 +167,3 @@ def _table(
     for row in rows:
         table.add_row(*row)
     return table
-
-
-def _console() -> Console:
-    # Without markup and emojis: names are shown as they are.
-    console = Console(highlight=False, markup=False, emoji=False)
-    if not console.is_terminal and "COLUMNS" not in os.environ:
-        console.width = _PIPE
-    return console
-
-
-@contextmanager
-def _said() -> Iterator[None]:
-    """Show the library's own errors as one sentence, without a traceback."""
-    try:
-        yield
-    except LadderHoldoutError as error:
-        console = Console(stderr=True, highlight=False, markup=False, emoji=False)
-        console.print(f"Error: {error}", soft_wrap=True)
-        raise typer.Exit(1) from None
