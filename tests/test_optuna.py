@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-import sqlite3
-import subprocess
-import sys
-import time
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import optuna
 import pytest
-from optuna.storages import RetryHeartbeatStaleTrialCallback
 from optuna.trial import TrialState
 from sklearn.model_selection import StratifiedKFold, cross_val_score
 from sklearn.tree import DecisionTreeClassifier
@@ -50,11 +45,6 @@ def build(binary: Any) -> Any:
 def study_of(direction: str = "maximize", **settings: Any) -> optuna.Study:
     sampler = optuna.samplers.RandomSampler(seed=0)
     return optuna.create_study(direction=direction, sampler=sampler, **settings)
-
-
-def raw_risks(holdout: LadderHoldout) -> list[float]:
-    with Ledger(holdout.ledger).read() as tx:
-        return [entry.raw_risk for entry in tx.audit_entries(1)]
 
 
 # What a study is told
@@ -191,85 +181,7 @@ def test_a_trial_that_is_run_twice_costs_one_step(binary: Any, holdout: LadderHo
         assert all(one.agrees for one in replay(tx.holdout(1), tx.ladder(1), entries))
 
 
-WORKER = """
-import os, signal, sys, time
-import numpy as np, optuna
-from optuna.storages import RDBStorage, RetryHeartbeatStaleTrialCallback
-from ladderholdout import LadderHoldout
-optuna.logging.set_verbosity(optuna.logging.ERROR)
-ledger, url, deadly = sys.argv[1], sys.argv[2], int(sys.argv[3])
-storage = RDBStorage(url, heartbeat_interval=1, grace_period=2,
-                     failed_trial_callback=RetryHeartbeatStaleTrialCallback())
-study = optuna.load_study(study_name="shared", storage=storage,
-                          sampler=optuna.samplers.RandomSampler())
-holdout = LadderHoldout.open("tumours", ledger=ledger)
-rng = np.random.default_rng()
-def build(trial):
-    trial.suggest_float("x", 0, 1)
-    return rng.integers(0, 2, 142), float(rng.random())
-guarded = holdout.objective(build)
-def objective(trial):
-    value = guarded(trial)
-    if trial.number == deadly:
-        time.sleep(1.5)  # a trial whose heart never beat is never missed
-        os.kill(os.getpid(), signal.SIGKILL)
-    return value
-study.optimize(objective, n_trials=int(sys.argv[4]))
-"""
-
-
-@pytest.mark.filterwarnings("ignore::optuna.exceptions.ExperimentalWarning")
-def test_a_worker_that_dies_in_a_trial_costs_no_second_step(
-    holdout: LadderHoldout, tmp_path: Path
-) -> None:
-    url = f"sqlite:///{tmp_path / 'study.db'}"
-    study = optuna.create_study(study_name="shared", storage=url, direction="maximize")
-    work = [sys.executable, "-c", WORKER, str(tmp_path / "ledger.db"), url]
-    # It dies between the release and the telling; whoever comes next retries its trial.
-    dead = subprocess.run([*work, "3", "10"], capture_output=True, text=True)
-    assert dead.returncode == -9, dead.stderr
-    time.sleep(3)  # until its heart has stopped for Optuna too
-    # One after the other: Optuna itself may hand a stale trial to two who come at once.
-    for _ in range(2):
-        alive = subprocess.run([*work, "-1", "15"], capture_output=True, text=True)
-        assert alive.returncode == 0, alive.stderr
-    done = study.get_trials(states=(TrialState.COMPLETE,))
-    retried = [t for t in done if RetryHeartbeatStaleTrialCallback.retried_trial_number(t) == 3]
-    history = holdout.history()
-    assert len(retried) == 1 and len(done) == 3 + 30
-    # The dead trial's submission is answered again, not made again.
-    first = retried[0].user_attrs["ladder_submission"]
-    assert history[first - 1].context["trial"] == 3
-    assert [entry.repeat_of for entry in history if entry.repeat_of] == [first]
-    for trial in done:
-        entry = history[trial.user_attrs["ladder_submission"] - 1]
-        assert trial.user_attrs["ladder_released"] == entry.score
-    assert holdout.best_trial(study).user_attrs["ladder_submission"] == holdout.status().incumbent
-
-
-# Leaks and failures
-
-
-def test_nothing_raw_is_in_the_storage_of_a_study(
-    binary: Any, holdout: LadderHoldout, tmp_path: Path
-) -> None:
-    file, rng = tmp_path / "study.db", np.random.default_rng(0)
-    study = study_of(storage=f"sqlite:///{file}", pruner=optuna.pruners.NopPruner())
-
-    def build(trial: Any) -> Any:
-        return np.where(rng.random(142) < rng.random(), binary.y_holdout, 1 - binary.y_holdout)
-
-    study.optimize(holdout.objective(build), n_trials=30)
-    released = {entry.score for entry in holdout.history()}
-    hidden = {risk for risk in raw_risks(holdout) if holdout.metric.to_score(risk) not in released}
-    assert len(hidden) > 10
-    with sqlite3.connect(file) as conn:
-        dump = "\n".join(conn.iterdump())
-    conn.close()
-    for risk in hidden:
-        for value in (risk, 1 - risk):
-            assert repr(value)[:10] not in dump
-    assert all(repr(value)[:10] in dump for value in released)  # so the others would be seen
+# Failures
 
 
 @pytest.mark.parametrize(
@@ -309,6 +221,17 @@ def test_bad_arguments_of_an_objective_are_refused(binary: Any, holdout: LadderH
     assert holdout.status().submissions == 0
     with pytest.raises(InvalidArgument, match="study must be one with a feasible trial"):
         holdout.best_trial(study_of())
+
+
+def test_a_trial_that_is_not_running_is_refused(holdout: LadderHoldout, build: Any) -> None:
+    study = study_of()
+    objective = holdout.objective(build)
+    study.optimize(objective, n_trials=1)
+    for trial in (study.best_trial, optuna.trial.FixedTrial(study.best_params)):
+        with pytest.raises(InvalidArgument, match="trial must be a running one"):
+            objective(trial)  # type: ignore[arg-type]
+    assert objective.candidate(study.best_trial).model.get_params() is not None
+    assert holdout.status().submissions == 1
 
 
 def test_a_guard_that_cannot_answer_stops_a_study_that_catches_exceptions(

@@ -12,7 +12,13 @@ from ladderholdout.holdout.scorer import SearchHandle
 from ladderholdout.mechanisms.arithmetic import whole
 
 if TYPE_CHECKING:
-    from ladderholdout.integrations.optuna import AskTell, Gate, Objective
+    from ladderholdout.integrations.optuna import (
+        AskTell,
+        ErrorEvaluator,
+        Finalist,
+        Gate,
+        Objective,
+    )
 
 
 class StudyHandle(SearchHandle):
@@ -102,7 +108,8 @@ class StudyHandle(SearchHandle):
         Parameters
         ----------
         build : callable
-            From a finished trial to a fitted estimator or to predictions.
+            From a finished trial to a fitted estimator or to predictions; or the
+            `objective` whose guide the study optimises.
         patience : int, default=3
             Improvements in a row that the holdout may leave unconfirmed before it warns.
         stop : bool, default=False
@@ -119,6 +126,76 @@ class StudyHandle(SearchHandle):
         if not callable(build):
             raise InvalidArgument("build", "a function of a trial", type(build).__name__)
         return Gate(self, build, patience=whole("patience", patience), stop=stop)
+
+    def finalists(
+        self, study: Any, build: Callable[[Any], Any], *, k: int = 3
+    ) -> tuple[Finalist, ...]:
+        """Show the holdout the best few trials of a study that the training side guided.
+
+        They are chosen and built before any of them is shown: one batch, and so few looks
+        that little can be picked up by chance. The winner is `best_trial`.
+
+        Parameters
+        ----------
+        study : optuna.Study
+            With one objective, on the training side: a cross-validation score, or
+            ``objective.guide``.
+        build : callable
+            From a finished trial to a fitted estimator or to predictions; or the
+            `objective` whose guide the study optimised.
+        k : int, default=3
+            How many feasible trials are shown, the best first.
+
+        Returns
+        -------
+        tuple of Finalist
+            Trial and release, in the order in which they were shown.
+
+        Raises
+        ------
+        InvalidArgument
+            The study has several objectives, or no feasible finished trial.
+        LedgerError, VaultError
+            The guard cannot answer; what was released before stands in the ledger.
+
+        Examples
+        --------
+        >>> import optuna
+        >>> from sklearn.datasets import load_breast_cancer
+        >>> from sklearn.tree import DecisionTreeClassifier
+        >>> from ladderholdout import LadderHoldout
+        >>> X, y = load_breast_cancer(return_X_y=True)
+        >>> holdout = LadderHoldout(X[:200], y[:200], scoring="accuracy", ledger="memory")
+        >>> def build(trial):
+        ...     depth = trial.suggest_int("max_depth", 1, 6)
+        ...     return DecisionTreeClassifier(max_depth=depth, random_state=0)
+        >>> optuna.logging.set_verbosity(optuna.logging.WARNING)
+        >>> study = optuna.create_study(direction="maximize")
+        >>> objective = holdout.objective(build, inner=3, train=(X[200:], y[200:]))
+        >>> study.optimize(objective.guide, n_trials=12)
+        >>> final = holdout.finalists(study, objective, k=2)
+        >>> len(final), holdout.best_trial(study).number in [one.trial.number for one in final]
+        (2, True)
+        """
+        from ladderholdout.integrations.optuna import finalists
+
+        if not callable(build):
+            raise InvalidArgument("build", "a function of a trial", type(build).__name__)
+        return finalists(self, study, build, whole("k", k))
+
+    def error_evaluator(self) -> ErrorEvaluator:
+        """Return an error evaluator for Optuna's terminators.
+
+        Returns
+        -------
+        ErrorEvaluator
+            Its ``evaluate(trials, study_direction)`` is the smallest improvement that the
+            ladder can still release: a study whose expected improvement falls below it
+            has nothing more to gain from this holdout.
+        """
+        from ladderholdout.integrations.optuna import ErrorEvaluator
+
+        return ErrorEvaluator(self)
 
     def best_trial(self, study: Any) -> Any:
         """Return the study's trial that holds the ladder, by the ledger.

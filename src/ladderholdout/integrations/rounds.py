@@ -21,17 +21,21 @@ from uuid import uuid4
 
 import numpy as np
 
+from ladderholdout.errors import InvalidArgument
+
 Key = tuple[str, int]
 """A holdout: the ledger's URL and the holdout's id."""
 
 _REMEMBERED = 1000
 _SEARCHES = "sklearn.model_selection."
+_TRIALS = "optuna_integration."
 # Who takes the folds, uses them for one round of candidates and lets them go.
 _ONE_ROUND = {
     "BaseSearchCV.fit.<locals>.evaluate_candidates",
     "learning_curve",
     "validation_curve.<locals>.<genexpr>",
 }
+_ONE_TRIAL = "_Objective.__call__"
 
 _asked: set[Key] = set()
 
@@ -111,6 +115,40 @@ def current() -> Round | None:
     return fold.of if direct else replace(fold.of, batch=None)
 
 
+def searching() -> bool:
+    """Tell whether this thread is in the midst of a search of scikit-learn."""
+    return any(True for _ in _search_frames(_caller()))
+
+
+def trial() -> Any:
+    """Return the trial of OptunaSearchCV whose guarded fold this thread is scoring, or None.
+
+    Raises
+    ------
+    InvalidArgument
+        The trial asks after each epoch, for its pruner.
+    """
+    within: list[str] = []
+    for frame in _frames(_caller()):
+        if _module(frame).startswith(_TRIALS) and frame.f_code.co_qualname == _ONE_TRIAL:
+            break
+        if _is_search(frame):
+            within.append(frame.f_code.co_name)
+    else:
+        return None
+    if not within:
+        raise InvalidArgument(
+            "enable_pruning",
+            "False where the holdout is asked",
+            True,
+            "A pruner that asked it after each epoch would use up its releases, and the "
+            "standing score is flat between them: prune by scores of the training side.",
+        )
+    # From within a fit, such as that of a candidate that is a search, it is another look.
+    own = within[0] == "_score" and within.count("_fit_and_score") == 1
+    return frame.f_locals["trial"] if own else None
+
+
 def loosen() -> None:
     """Take the batch from the rounds in whose midst this thread is.
 
@@ -142,9 +180,12 @@ def _caller() -> FrameType | None:
 
 def _search_frames(frame: FrameType | None) -> Iterator[FrameType]:
     # Only these: to read the locals of others could keep alive what they let go.
+    return filter(_is_search, _frames(frame))
+
+
+def _frames(frame: FrameType | None) -> Iterator[FrameType]:
     while frame is not None:
-        if _is_search(frame):
-            yield frame
+        yield frame
         frame = frame.f_back
 
 

@@ -3,7 +3,18 @@
 from __future__ import annotations
 
 from ladderholdout.integrations.optuna.loops import AskTell, Objective, guided_steps
+from ladderholdout.integrations.optuna.terminating import ErrorEvaluator
 from ladderholdout.integrations.optuna.trials import Candidate
-from ladderholdout.integrations.optuna.winners import Gate, best_trial
+from ladderholdout.integrations.optuna.winners import Finalist, Gate, best_trial, finalists
 
-__all__ = ["AskTell", "Candidate", "Gate", "Objective", "best_trial", "guided_steps"]
+__all__ = [
+    "AskTell",
+    "Candidate",
+    "ErrorEvaluator",
+    "Finalist",
+    "Gate",
+    "Objective",
+    "best_trial",
+    "finalists",
+    "guided_steps",
+]

@@ -10,18 +10,21 @@ from typing import TYPE_CHECKING, Any
 
 import optuna
 from optuna.study import Study
-from optuna.trial import Trial
+from optuna.trial import FrozenTrial, Trial
 from sklearn.base import clone
 from sklearn.model_selection import check_cv, cross_val_score
 
 from ladderholdout.errors import InvalidArgument, LadderHoldoutWarning
+from ladderholdout.feedback import told
 from ladderholdout.holdout.views import Release
 from ladderholdout.integrations.optuna.trials import (
     Candidate,
     candidate_of,
     check_told,
     key_of,
+    stopping,
     submit,
+    told_in,
     values_of,
 )
 from ladderholdout.integrations.sklearn import look_for_overlap
@@ -52,7 +55,7 @@ class Objective:
     def __init__(
         self,
         holdout: StudyHandle,
-        build: Callable[[Trial], Any],
+        build: Callable[[Any], Any],
         *,
         inner: Any,
         train: tuple[Any, Any] | None,
@@ -75,29 +78,77 @@ class Objective:
 
     def __call__(self, trial: Trial) -> float | tuple[float, ...]:
         """Build, submit, and say what the sampler may know."""
-        key = key_of(trial)
-        candidate = self._fitted(candidate_of(self._build(trial)))
+        if not isinstance(trial, Trial):
+            raise InvalidArgument(
+                "trial",
+                "a running one, as study.optimize hands it in",
+                type(trial).__name__,
+                "The model of a finished trial: objective.candidate(trial).model.",
+            )
+        key = key_of(self._holdout, trial)
+        with stopping(trial):  # a build whose training asks the guard may find it gone
+            candidate = self.candidate(trial)
         check_told(trial.study, candidate, self._feedback, self._guarded)
         release = submit(self._holdout, trial, candidate, key)
-        _look_at_pruner(trial, release)
+        _look_at_pruner(self._holdout, trial, release)
         return values_of(
             self._holdout, trial.study, candidate, release, self._feedback, self._guarded
         )
 
-    def _fitted(self, candidate: Candidate) -> Candidate:
-        """Compute the guide on the training rows and fit on all of them, if asked to."""
+    def guide(self, trial: Trial) -> float:
+        """Return the guide of a trial alone: an objective that never asks the holdout.
+
+        Give it to ``study.optimize`` in place of the objective itself, and show the holdout
+        the best few at the end (`LadderHoldout.finalists`).
+
+        Parameters
+        ----------
+        trial : Trial
+
+        Returns
+        -------
+        float
+            In the sign of the study's direction.
+
+        Raises
+        ------
+        InvalidArgument
+            There is no guide: give inner= and train=, or return one from build.
+        """
+        with stopping(trial):
+            candidate = candidate_of(self._build(trial))
+        guide = self._score(candidate) if self._inner is not None else candidate.guide
+        return told_in(trial.study, told("guide", 0.0, False, 0.0, 1.0, guide), self._guarded)
+
+    def candidate(self, trial: Trial | FrozenTrial, *, score: bool = True) -> Candidate:
+        """Build the model of a trial: fitted, and with its guide.
+
+        Parameters
+        ----------
+        trial : Trial or FrozenTrial
+        score : bool, default=True
+            Whether the inner folds are run; without them a guide of the library's own is
+            left out.
+
+        Returns
+        -------
+        Candidate
+        """
+        candidate = candidate_of(self._build(trial))
         if self._train is None:
             return candidate
+        guide = self._score(candidate) if score and self._inner is not None else candidate.guide
         X, y = self._train
-        guide = candidate.guide
-        if self._inner is not None:
-            metric = self._holdout.metric
-            folds = check_cv(self._inner, y, classifier=metric.is_classification)
-            scores = cross_val_score(
-                clone(candidate.model), X, y, cv=folds, scoring=metric.score_of, error_score="raise"
-            )
-            guide = fmean(scores)
         return replace(candidate, model=candidate.model.fit(X, y), guide=guide)
+
+    def _score(self, candidate: Candidate) -> float:
+        assert self._train is not None
+        X, y = self._train
+        metric = self._holdout.metric
+        folds = check_cv(self._inner, y, classifier=metric.is_classification)
+        model = clone(candidate.model)
+        score = metric.score_of
+        return fmean(cross_val_score(model, X, y, cv=folds, scoring=score, error_score="raise"))
 
 
 class AskTell:
@@ -148,7 +199,7 @@ class AskTell:
             raise InvalidArgument("trial", "a trial that this study was asked for", "another")
         candidate = candidate_of(Candidate(model, guide, tuple(others)))
         check_told(self._study, candidate, self._feedback, self._guarded)
-        release = submit(self._holdout, trial, candidate, key_of(trial))
+        release = submit(self._holdout, trial, candidate, key_of(self._holdout, trial))
         values = values_of(
             self._holdout, self._study, candidate, release, self._feedback, self._guarded
         )
@@ -162,8 +213,10 @@ def guided_steps(trial: Trial, guides: Iterable[float]) -> Iterator[tuple[int, f
     Parameters
     ----------
     trial : Trial
+        Of a study with one objective.
     guides : iterable of float
-        One training-side score a step: each is asked for when the one before was reported.
+        One training-side score a step, greater is better in whatever direction the study
+        goes: each is asked for when the one before was reported.
 
     Yields
     ------
@@ -175,7 +228,7 @@ def guided_steps(trial: Trial, guides: Iterable[float]) -> Iterator[tuple[int, f
         When the study's pruner says so.
     """
     for step, guide in enumerate(guides):
-        trial.report(guide, step)
+        trial.report(told_in(trial.study, guide), step)
         if trial.should_prune():
             raise optuna.TrialPruned(f"Pruned at step {step} by its training-side score.")
         yield step, guide
@@ -185,12 +238,14 @@ def _same_study(one: Study, other: Study) -> bool:
     return one._storage is other._storage and one._study_id == other._study_id
 
 
-def _look_at_pruner(trial: Trial, release: Release) -> None:
+def _look_at_pruner(holdout: StudyHandle, trial: Trial, release: Release) -> None:
     """Warn where a pruner is fed with what the ladder released."""
     if isinstance(trial.study.pruner, optuna.pruners.NopPruner):
         return
     frozen = trial.study._storage.get_trial(trial._trial_id)
-    if any(abs(value) == abs(release.score) for value in frozen.intermediate_values.values()):
+    reported = {abs(value) for value in frozen.intermediate_values.values()}
+    # One score of the training side may well be equal to one that was released.
+    if abs(release.score) in reported and reported <= _released(holdout):
         warnings.warn(
             "A pruner is fed with ladder output here. The standing score is flat between "
             "releases and the same for all trials, so a pruner sees nothing in it: report "
@@ -198,3 +253,8 @@ def _look_at_pruner(trial: Trial, release: Release) -> None:
             LadderHoldoutWarning,
             stacklevel=3,
         )
+
+
+def _released(holdout: StudyHandle) -> set[float]:
+    with holdout._reading() as (tx, ladder):
+        return {abs(holdout.metric.to_score(one.risk)) for one in tx.entries(ladder.id)}

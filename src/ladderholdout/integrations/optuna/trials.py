@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import math
+import threading
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from numbers import Real
 from typing import TYPE_CHECKING, Any
@@ -15,16 +19,16 @@ from ladderholdout.errors import (
     InvalidArgument,
     InvalidSubmission,
     LadderHoldoutError,
-    LedgerError,
+    LadderHoldoutWarning,
     SearchStopped,
-    VaultError,
 )
 from ladderholdout.feedback import told
 from ladderholdout.holdout.context import describe_estimator
-from ladderholdout.holdout.guard import Origin
+from ladderholdout.holdout.guard import Origin, same_ladder
 from ladderholdout.holdout.views import Release
 
 if TYPE_CHECKING:
+    from ladderholdout.holdout.scorer import SearchHandle
     from ladderholdout.holdout.studies import StudyHandle
 
 KEY = "ladder_key"
@@ -85,26 +89,60 @@ def check_told(study: Study, candidate: Candidate, feedback: str, guarded: int) 
 
 def submit(holdout: StudyHandle, trial: Trial, candidate: Candidate, key: str) -> Release:
     """Submit what was built of a trial, and note on the trial what was released."""
-    try:
+    with stopping(trial):
         release = guarded(holdout, candidate, context_of(trial.study, trial), key)
-    except (LedgerError, VaultError) as error:
-        # A study that catches exceptions would go on without the guard.
-        trial.study.tell(trial, state=TrialState.FAIL)
-        raise SearchStopped(f"The guard cannot answer, so the study stops. {error}") from error
-    trial.set_user_attr(SUBMISSION, release.submission)
-    trial.set_user_attr(IMPROVED, release.improved)
-    trial.set_user_attr(RELEASED, release.score)
+    _note(trial, release)
     return release
 
 
+def evaluate(holdout: SearchHandle, estimator: Any, trial: Trial, origin: Origin) -> Release:
+    """Submit what OptunaSearchCV fitted in a trial, and note on the trial what was released."""
+    said = {**origin.context, **context_of(trial.study, trial)}
+    origin = replace(origin, context=said, key=key_of(holdout, trial))
+    with stopping(trial):
+        release = holdout._evaluate(estimator, origin)
+    _note(trial, release)
+    return release
+
+
+def _note(trial: Trial, release: Release) -> None:
+    trial.set_user_attr(SUBMISSION, release.submission)
+    trial.set_user_attr(IMPROVED, release.improved)
+    trial.set_user_attr(RELEASED, release.score)
+
+
+@contextmanager
+def stopping(trial: Trial) -> Iterator[None]:
+    """Stop the study where the guard cannot answer; a model that is refused fails its trial."""
+    try:
+        yield
+    except InvalidArgument:
+        raise
+    except LadderHoldoutError as error:
+        # A study that catches exceptions would go on without the guard. Where the study
+        # cannot be told either, the guard's own error is the one to show.
+        with suppress(Exception):
+            trial.study.tell(trial, state=TrialState.FAIL)
+        said = f"The guard cannot answer, so the study stops. {error}"
+        # Optuna drops what the last trials of its threads raise (n_jobs > 1).
+        if threading.current_thread() is not threading.main_thread():
+            with suppress(LadderHoldoutWarning):
+                warnings.warn(said, LadderHoldoutWarning, stacklevel=4)
+        raise SearchStopped(said) from error
+
+
 def guarded(
-    holdout: StudyHandle, candidate: Candidate, context: dict[str, Any], key: str | None
+    holdout: StudyHandle,
+    candidate: Candidate,
+    context: dict[str, Any],
+    key: str,
+    batch: str | None = None,
 ) -> Release:
     """Submit a candidate: its model with what is known of it, or its predictions."""
     if _is_estimator(candidate.model):
         said = context | describe_estimator(candidate.model)
         try:
-            return holdout._evaluate(candidate.model, Origin(context=said, key=key))
+            return holdout._evaluate(candidate.model, Origin(context=said, key=key, batch=batch))
         except LadderHoldoutError:
             raise
         except Exception as error:
@@ -114,7 +152,7 @@ def guarded(
                 f"one whose model raises {type(error).__name__}",
                 "Fit it on all training rows, or give inner= and train=.",
             ) from error
-    return holdout._submit(candidate.model, Origin(context=context, key=key))
+    return holdout._submit(candidate.model, Origin(context=context, key=key, batch=batch))
 
 
 def values_of(
@@ -134,21 +172,41 @@ def values_of(
         holdout._guard().step_at(release.score),
         candidate.guide,
     )
-    sign = 1.0 if study.directions[guarded] is StudyDirection.MAXIMIZE else -1.0
-    values = [*candidate.others[:guarded], sign * value, *candidate.others[guarded:]]
+    value = told_in(study, value, guarded)
+    values = [*candidate.others[:guarded], value, *candidate.others[guarded:]]
     return float(values[0]) if len(values) == 1 else tuple(map(float, values))
 
 
-def key_of(trial: Trial) -> str:
+def told_in(study: Study, score: float, guarded: int = 0) -> float:
+    """Turn a score into a value of the study's direction, or back."""
+    return score if study.directions[guarded] is StudyDirection.MAXIMIZE else -score
+
+
+def key_of(holdout: SearchHandle, trial: Trial) -> str:
     """Return the trial's own key: Optuna hands it on to the trial that retries it.
 
     Drawn anew for each trial, for neither names nor numbers of studies in memory are unique.
     """
     key = trial.user_attrs.get(KEY)
-    if not isinstance(key, str):
-        key = uuid4().hex
-        trial.set_user_attr(KEY, key)
+    if isinstance(key, str):
+        return key
+    # A storage without row locks (SQLite) may hand a waiting trial to two workers at once:
+    # whoever holds the ladder draws the key, and the other finds it.
+    with stopping(trial), _holding(holdout):
+        key = trial.study._storage.get_trial(trial._trial_id).user_attrs.get(KEY)
+        if not isinstance(key, str):
+            key = uuid4().hex
+            trial.set_user_attr(KEY, key)
     return key
+
+
+@contextmanager
+def _holding(holdout: SearchHandle) -> Iterator[None]:
+    """Hold the ladder: nobody else who shares it gets past here meanwhile."""
+    guard = holdout._guard()
+    with guard.ledger.write() as tx:
+        same_ladder(tx.ladder(guard.ladder_id, lock=True), guard.since)
+        yield
 
 
 def context_of(study: Study, trial: Trial | FrozenTrial) -> dict[str, Any]:

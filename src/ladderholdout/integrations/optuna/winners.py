@@ -1,26 +1,50 @@
-"""Winners: the trial that holds the ladder, and a gate before the holdout."""
+"""Winners: who holds the ladder, and the few whom a finished study shows to the holdout."""
 
 from __future__ import annotations
 
+import hashlib
 import warnings
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+from uuid import uuid4
 
 from optuna.study import Study
 from optuna.trial import FrozenTrial, TrialState
 
 from ladderholdout.errors import InvalidArgument, LadderHoldoutWarning
 from ladderholdout.holdout.views import Release
+from ladderholdout.integrations.optuna.loops import Objective
 from ladderholdout.integrations.optuna.trials import (
+    KEY,
     SUBMISSION,
+    Candidate,
     candidate_of,
     context_of,
     guarded,
+    told_in,
 )
-from ladderholdout.ledger import Ledger
+from ladderholdout.ledger import LadderRecord, Transaction
 
 if TYPE_CHECKING:
     from ladderholdout.holdout.studies import StudyHandle
+
+Build = Callable[[FrozenTrial], Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Finalist:
+    """One of the trials that a finished study showed to the holdout.
+
+    Attributes
+    ----------
+    trial : FrozenTrial
+    release : Release
+        What the ladder answered.
+    """
+
+    trial: FrozenTrial
+    release: Release
 
 
 class Gate:
@@ -34,7 +58,7 @@ class Gate:
     holdout : LadderHoldout
     build : callable
         From a finished trial (``FrozenTrial`` has the ``suggest_`` methods too) to a fitted
-        estimator or predictions.
+        estimator or predictions; or an `Objective`, which knows how.
     patience : int
         After so many improvements in a row that the holdout did not confirm, warn.
     stop : bool
@@ -42,12 +66,7 @@ class Gate:
     """
 
     def __init__(
-        self,
-        holdout: StudyHandle,
-        build: Callable[[FrozenTrial], Any],
-        *,
-        patience: int,
-        stop: bool,
+        self, holdout: StudyHandle, build: Build | Objective, *, patience: int, stop: bool
     ) -> None:
         self._holdout, self._build, self._patience, self._stop = holdout, build, patience, stop
         self.releases: list[Release] = []
@@ -56,9 +75,8 @@ class Gate:
         """Ask the holdout if this trial is the study's best so far."""
         if trial.state is not TrialState.COMPLETE or _best_number(study) != trial.number:
             return
-        candidate = candidate_of(self._build(trial))
-        release = guarded(self._holdout, candidate, context_of(study, trial), None)
-        self.releases.append(release)
+        candidate = _built(self._build, trial)
+        self.releases.append(_shown(self._holdout, study, trial, candidate, None))
         unconfirmed = 0
         for earlier in reversed(self.releases):
             if earlier.improved and not earlier.repeat:
@@ -75,14 +93,40 @@ class Gate:
                 study.stop()
 
 
+def finalists(
+    holdout: StudyHandle, study: Study, build: Build | Objective, k: int
+) -> tuple[Finalist, ...]:
+    """Show the holdout the best few of a finished study; see `LadderHoldout.finalists`."""
+    if len(study.directions) > 1:
+        raise InvalidArgument(
+            "study",
+            "one with a single objective, which says who is best",
+            f"one with {len(study.directions)}",
+            "Submit the models of its Pareto front by hand: holdout.evaluate(model).",
+        )
+    done = study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,))
+    trials = [trial for trial in done if feasible(trial)]
+    if not trials:
+        raise InvalidArgument("study", "one with a feasible finished trial", "one without")
+    trials.sort(key=lambda trial: (-told_in(study, trial.value or 0.0), trial.number))
+    # All are built before the first is shown, so that none can depend on an answer.
+    built = [(trial, _built(build, trial)) for trial in trials[:k]]
+    batch = uuid4().hex
+    return tuple(
+        Finalist(trial, _shown(holdout, study, trial, candidate, batch))
+        for trial, candidate in built
+    )
+
+
 def best_trial(holdout: StudyHandle, study: Study) -> FrozenTrial:
     """Return the trial that holds the ladder; see `LadderHoldout.best_trial`."""
-    with Ledger(holdout.ledger).read() as tx:
-        known = {entry.number: entry for entry in tx.entries(holdout._ladder_id)}
+    with holdout._reading() as (tx, ladder):
+        known = {entry.number: entry for entry in tx.entries(ladder.id)}
+        _look_for_lost(study, tx, ladder)
     found = []
     for trial in study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,)):
-        entry = known.get(trial.user_attrs.get(SUBMISSION, 0))
-        if entry is not None and entry.improved and _feasible(trial):
+        entry = known.get(_submission_of(study, trial))
+        if entry is not None and entry.improved and feasible(trial):
             found.append((entry.number, -trial.number, trial))
     if not found:
         raise InvalidArgument(
@@ -94,8 +138,62 @@ def best_trial(holdout: StudyHandle, study: Study) -> FrozenTrial:
     return max(found, key=lambda it: it[:2])[2]
 
 
-def _feasible(trial: FrozenTrial) -> bool:
+def _look_for_lost(study: Study, tx: Transaction, ladder: LadderRecord) -> None:
+    """Warn where the incumbent is the model of a trial that was never told."""
+    lost = (TrialState.RUNNING, TrialState.FAIL)
+    for trial in study.get_trials(deepcopy=False, states=lost):
+        key = trial.user_attrs.get(KEY)
+        first = tx.first(ladder.id, "", key) if isinstance(key, str) else None
+        if first is not None and first.number == ladder.incumbent:
+            warnings.warn(
+                f"Trial {trial.number} of this study holds the ladder and did not finish. Retry "
+                "it (Optuna's heartbeat does, or enqueue its parameters) before you pick.",
+                LadderHoldoutWarning,
+                stacklevel=4,
+            )
+
+
+def feasible(trial: FrozenTrial) -> bool:
+    """Tell whether a trial keeps its constraints."""
     return all(value <= 0.0 for value in trial.constraints.values())
+
+
+def _built(build: Build | Objective, trial: FrozenTrial) -> Candidate:
+    if isinstance(build, Objective):
+        return build.candidate(trial, score=False)
+    return candidate_of(build(trial))
+
+
+def _shown(
+    holdout: StudyHandle, study: Study, trial: FrozenTrial, candidate: Candidate, batch: str | None
+) -> Release:
+    """Submit the model of a finished trial, and note on the study what became of it."""
+    release = guarded(holdout, candidate, context_of(study, trial), _key_of(study, trial), batch)
+    study.set_user_attr(_note(trial), release.submission)
+    return release
+
+
+def _key_of(study: Study, trial: FrozenTrial) -> str:
+    """Return the key of a finished trial, which takes no attributes any more: the study keeps it.
+
+    A copy of the study has the same key and goes on with other trials under the same numbers;
+    they differ in when they began.
+    """
+    key = study.user_attrs.get(KEY)
+    if not isinstance(key, str):
+        key = uuid4().hex
+        study.set_user_attr(KEY, key)
+    known = f"{key}:{trial.number}:{trial.datetime_start}:{sorted(trial.params.items())}"
+    return hashlib.sha256(known.encode()).hexdigest()
+
+
+def _submission_of(study: Study, trial: FrozenTrial) -> int:
+    own = trial.user_attrs.get(SUBMISSION)
+    return int(study.user_attrs.get(_note(trial), 0) if own is None else own)
+
+
+def _note(trial: FrozenTrial) -> str:
+    return f"{SUBMISSION}:{trial.number}"
 
 
 def _best_number(study: Study) -> int | None:

@@ -1,0 +1,101 @@
+"""For terminators: the smallest improvement that the holdout can still tell."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from ladderholdout.mechanisms import LadderRules
+from ladderholdout.mechanisms.rules import unit_of
+from ladderholdout.metrics import Metric
+
+if TYPE_CHECKING:
+    from ladderholdout.holdout.studies import StudyHandle
+
+_LATEST = 20
+
+
+class ErrorEvaluator:
+    """An error evaluator for Optuna's terminators, as they ask for one: by its one method.
+
+    Parameters
+    ----------
+    holdout : LadderHoldout
+    """
+
+    def __init__(self, holdout: StudyHandle) -> None:
+        self._holdout = holdout
+
+    def evaluate(self, trials: Sequence[Any], study_direction: Any) -> float:
+        """Return the smallest improvement of the score that the ladder can still release.
+
+        Parameters
+        ----------
+        trials : list of FrozenTrial
+            Not looked at: the ledger knows what the holdout was shown.
+        study_direction : StudyDirection
+            Not looked at: an improvement is positive in both.
+
+        Returns
+        -------
+        float
+            In the units of the score; 0.0 while nothing stands.
+        """
+        with self._holdout._reading() as (tx, ladder):
+            if ladder.incumbent is None:
+                return 0.0
+            first = max(ladder.incumbent, ladder.submissions - _LATEST)
+            entries = tx.entries(ladder.id, after=first)
+            n = tx.holdout(ladder.holdout_id).n
+        differ = [entry.disagreement for entry in entries if entry.disagreement is not None]
+        standing = ladder.state["standing"]
+        return smallest_step(self._holdout.rules, self._holdout.metric, n, standing, differ)
+
+
+def smallest_step(
+    rules: LadderRules, metric: Metric, n: int, standing: float, disagreements: Sequence[float]
+) -> float:
+    """Return how much better than the standing score a submission has to be.
+
+    Rules that compare in pairs need the variance of the differences of losses, which
+    nobody outside the guard may see. It is bounded without any label: two models differ in
+    loss at most where they differ in their class, and losses in [0, 1] of mean r have a
+    variance of at most r(1 - r), so that the difference of two of them that are not
+    negatively correlated has at most twice that.
+
+    Parameters
+    ----------
+    rules : LadderRules
+    metric : Metric
+    n : int
+        Examples in the holdout.
+    standing : float
+        The released risk that stands.
+    disagreements : sequence of float
+        How far the latest submissions lay from the incumbent.
+
+    Returns
+    -------
+    float
+        In the units of the score, not negative.
+
+    Examples
+    --------
+    >>> from ladderholdout.mechanisms import Ladder, ParameterFreeLadder
+    >>> from ladderholdout.metrics import get_metric
+    >>> accuracy = get_metric("accuracy")
+    >>> smallest_step(LadderRules(Ladder(step=0.02)), accuracy, 400, 0.2, [])
+    0.02
+    >>> smallest_step(LadderRules(ParameterFreeLadder()), accuracy, 400, 0.2, [0.03, 0.04, 0.05])
+    0.01
+    """
+    unit = rules.unit or unit_of(math.inf, standing)
+    share = min(max(standing / unit, 0.0), 1.0)
+    variance = 2.0 * share * (1.0 - share)
+    if metric.response == "labels" and disagreements:
+        variance = min(variance, statistics.median(disagreements))
+    step = rules.mechanism.margin(n, variance) * unit
+    better = max(standing - step, 0.0) if metric.root else standing - step
+    return round(metric.to_score(better) - metric.to_score(standing), 12)
