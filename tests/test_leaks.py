@@ -735,8 +735,8 @@ CREATE TRIGGER fault BEFORE INSERT ON submissions BEGIN SELECT RAISE(ABORT, 'a f
 """
 TAKES_THE_NUMBER = """
 INSERT INTO submissions (ladder_id, number, time, digest, raw_risk, evidence, released_risk,
-                         improved, context)
-SELECT ladder_id, number + 1, time, 'x', 0.5, '{}', 0.5, 0, '{}' FROM submissions
+                         improved, context, position, hash)
+SELECT ladder_id, number + 1, time, 'x', 0.5, '{}', 0.5, 0, '{}', 99, 'x' FROM submissions
 """
 REFUSES_THE_STATE = """
 CREATE TRIGGER fault BEFORE UPDATE ON ladders BEGIN

@@ -20,6 +20,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from alembic import command
 from alembic.autogenerate import compare_metadata
 from alembic.config import Config
 from alembic.runtime.migration import MigrationContext
@@ -35,10 +36,12 @@ from ladderholdout.ledger import (
     Ledger,
     Transaction,
     default_path,
+    engine,
     file_of,
     is_memory,
     resolve_url,
     shown,
+    verify,
 )
 from ladderholdout.ledger.rows import from_bytes, to_bytes
 from ladderholdout.ledger.tables import SCHEMA, metadata
@@ -300,19 +303,33 @@ def test_the_migrations_make_exactly_the_tables(tmp_path: Path) -> None:
     assert ScriptDirectory.from_config(config).get_heads() == [SCHEMA]
 
 
-def test_a_ledger_of_the_first_schema_goes_on(tmp_path: Path) -> None:
+def downgrade(path: Path, revision: str) -> None:
+    """Leave a ledger as an earlier version of the library would have left it."""
+    config = Config()
+    folder = Path(ledger_room.__file__).parent / "migrations"
+    config.set_main_option("script_location", str(folder))
+    with engine.connection(engine.source(resolve_url(path)), write=True) as conn:
+        config.attributes["connection"] = conn
+        command.downgrade(config, revision)
+
+
+@pytest.mark.parametrize("revision", ["0001", "0002"])
+def test_a_ledger_of_an_earlier_schema_goes_on(tmp_path: Path, revision: str) -> None:
     X, y = coins()
     path = tmp_path / "ledger.db"
     holdout = LadderHoldout(X, y, scoring="accuracy", name="coins", ledger=path)
     told = holdout.submit(y)
-    with closing(sqlite3.connect(path)) as conn, conn:
-        # What 0002 brought, taken back: the file is as the first version left it.
-        conn.execute("DROP INDEX ix_submissions_key")
-        conn.execute("ALTER TABLE submissions DROP COLUMN key")
-        conn.execute("UPDATE alembic_version SET version_num = '0001'")
+    downgrade(path, revision)
+    assert {"chains", "events"}.isdisjoint(tables(path))
     assert elsewhere(submit_again, path) == (told.submission, told.score, True)
     with Ledger(resolve_url(path)).read() as tx:
         assert compare_metadata(MigrationContext.configure(tx._conn), metadata) == []
+        assert verify(tx, 1).findings == ()
+
+
+def tables(path: Path) -> set[str]:
+    with closing(sqlite3.connect(path)) as connection:
+        return {row[0] for row in connection.execute("SELECT name FROM sqlite_master")}
 
 
 def submit_again(path: Path) -> tuple[int, float, bool]:
@@ -744,4 +761,4 @@ def test_arrays_are_kept_without_pickling(array: Any) -> None:
 
 
 def test_all_tables_are_counted_in_these_tests() -> None:
-    assert set(TABLES) == set(metadata.tables)
+    assert {*TABLES, "chains", "events"} == set(metadata.tables)

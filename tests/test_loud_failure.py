@@ -516,7 +516,7 @@ def test_a_quota_that_is_reached_stops_the_search(tmp_path: Path, n_jobs: int) -
         tmp_path,
         """
         import resource
-        resource.setrlimit(resource.RLIMIT_FSIZE, (400_000, resource.RLIM_INFINITY))
+        resource.setrlimit(resource.RLIMIT_FSIZE, (600_000, resource.RLIM_INFINITY))
         """,
         n_jobs,
         "resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY,) * 2)",

@@ -1,11 +1,13 @@
 """The durable, ordered record of all submissions: the only room with SQL.
 
 `Ledger` opens transactions on it; `resolve_url` says where it lies; `replay` recomputes
-every release from it.
+every release from it; `verify` finds what was changed in it.
 """
 
 from __future__ import annotations
 
+from ladderholdout.ledger.chain import Head, digest_of
+from ladderholdout.ledger.looks import LookRecord
 from ladderholdout.ledger.place import default_path, file_of, is_memory, resolve_url, shown
 from ladderholdout.ledger.records import (
     AuditEntry,
@@ -15,20 +17,30 @@ from ladderholdout.ledger.records import (
     LadderSettings,
     Overlap,
 )
-from ladderholdout.ledger.store import Ledger, Transaction
+from ladderholdout.ledger.store import Ledger, backup, holdout_names
+from ladderholdout.ledger.transaction import Transaction
+from ladderholdout.ledger.verification import Finding, Verification, verify
 
 __all__ = [
     "AuditEntry",
     "Entry",
+    "Finding",
+    "Head",
     "HoldoutRecord",
     "LadderRecord",
     "LadderSettings",
     "Ledger",
+    "LookRecord",
     "Overlap",
     "Transaction",
+    "Verification",
+    "backup",
     "default_path",
+    "digest_of",
     "file_of",
+    "holdout_names",
     "is_memory",
     "resolve_url",
     "shown",
+    "verify",
 ]

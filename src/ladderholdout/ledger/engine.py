@@ -154,18 +154,21 @@ def _file_source(url: str) -> _Source:
     identity, descriptor = _opened(path)
 
     def connect() -> sqlite3.Connection:
-        if _changes(descriptor) < 0 and _companions(path)[0]:
-            # SQLite takes the -wal file beside an empty database for a leftover and deletes
-            # it, and with it the newest entries of the ledger that was there before.
-            raise LedgerError(
-                f"The ledger {path} was emptied or replaced by another file: the entries in "
-                "the -wal file beside it are not its own. Put the ledger back, or restore it "
-                "from a backup together with its -wal file, then start again."
-            )
         # mode=rw: a ledger that was deleted must never come back empty.
-        return sqlite3.connect(
+        opened = sqlite3.connect(
             f"{path.as_uri()}?mode=rw", uri=True, timeout=timeout, check_same_thread=False
         )
+        # SQLite takes the -wal file beside an empty database for a leftover and deletes it at
+        # the first statement, and with it the newest entries of the ledger that was there.
+        emptied = _changes(descriptor) < 0 and _companions(path)[0] is not None
+        if emptied or _identity(path) != identity:
+            opened.close()
+            raise LedgerError(
+                f"The ledger {path} was emptied or replaced by another file. Put it back, or "
+                "restore it from a backup, with the -wal file that lies beside it, then start "
+                "again."
+            )
+        return opened
 
     engine = create_engine(
         "sqlite://",
@@ -323,4 +326,4 @@ def _translated(place: Path | str, fault: Exception) -> LedgerError:
             f'"sqlite:///{place}?timeout=300".'
         )
     said = next((text for key, text in _FAULTS.items() if name.startswith(key)), None)
-    return LedgerError(f"The ledger {place} cannot be used: {said or name}.")
+    return LedgerError(f"The ledger {place} cannot be used: {said or 'SQLite says no'} ({name}).")

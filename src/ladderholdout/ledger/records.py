@@ -32,6 +32,8 @@ class HoldoutRecord:
     vault_path, vault_digest : str or None
         The private file and its SHA-256; None where no copy of the rows is kept.
     created : datetime
+    retired : datetime or None
+        Since when it takes no submissions.
     """
 
     id: int
@@ -44,6 +46,7 @@ class HoldoutRecord:
     vault_path: str | None
     vault_digest: str | None
     created: datetime
+    retired: datetime | None
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,15 +4,21 @@ from __future__ import annotations
 
 import io
 import json
+from collections.abc import Callable
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
-from sqlalchemy import Row, Select, select
+from sqlalchemy import Result, Row, Select, select
 
+from ladderholdout.errors import LedgerError
 from ladderholdout.ledger.records import Entry, HoldoutRecord, LadderRecord, LadderSettings
 from ladderholdout.ledger.tables import holdouts, ladders, submissions
+
+Record = TypeVar("Record")
+
+_NOT_OF_ENTRIES = ("raw_risk", "evidence", "position", "hash")
 
 
 def now() -> datetime:
@@ -39,6 +45,17 @@ def from_bytes(stored: bytes) -> NDArray[Any]:
     return np.asarray(np.load(io.BytesIO(stored), allow_pickle=False))
 
 
+def read_all(result: Result[Any], make: Callable[[Row[Any]], Record]) -> tuple[Record, ...]:
+    """Read rows as records, or say that they are not as this library writes them."""
+    try:
+        return tuple(make(row) for row in result)
+    except (TypeError, ValueError):  # their text shows what stands there
+        raise LedgerError(
+            "The ledger holds an entry that was changed and cannot be read any more. "
+            "`ladder-holdout verify NAME` says which one; restore the ledger from a backup."
+        ) from None
+
+
 def select_holdouts() -> Select[Any]:
     """Select holdouts without their row hashes."""
     return select(*(column for column in holdouts.c if column.name != "row_hashes"))
@@ -47,7 +64,8 @@ def select_holdouts() -> Select[Any]:
 def holdout_record(row: Row[Any]) -> HoldoutRecord:
     """Return a row as a record."""
     classes = None if row.classes is None else from_bytes(row.classes)
-    return HoldoutRecord(**{**row._mapping, "created": utc(row.created), "classes": classes})
+    times = {"created": utc(row.created), "retired": row.retired and utc(row.retired)}
+    return HoldoutRecord(**{**row._mapping, **times, "classes": classes})
 
 
 def select_ladders() -> Select[Any]:
@@ -82,7 +100,7 @@ def ladder_record(row: Row[Any]) -> LadderRecord:
 
 def select_entries(ladder_id: int, *raw: Any) -> Select[Any]:
     """Select the submissions of a ladder, with only those raw columns that are named."""
-    seen = [column for column in submissions.c if column.name not in ("raw_risk", "evidence")]
+    seen = [column for column in submissions.c if column.name not in _NOT_OF_ENTRIES]
     return (
         select(*seen, ladders.c.account, *raw)
         .join(ladders, ladders.c.id == submissions.c.ladder_id)

@@ -9,7 +9,7 @@ from pathlib import Path
 from sqlalchemy import Connection, inspect, text
 
 from ladderholdout.errors import LedgerError
-from ladderholdout.ledger import tables
+from ladderholdout.ledger import copies, tables
 
 # Alembic keeps the running migration in globals of its modules.
 _migrating = threading.Lock()
@@ -42,29 +42,34 @@ def version_of(conn: Connection) -> str | None:
     return conn.execute(text("SELECT version_num FROM alembic_version")).scalar()
 
 
-def ensure(conn: Connection) -> None:
+def ensure(conn: Connection, path: Path | None) -> None:
     """Bring a ledger to this library's schema, inside the caller's transaction.
+
+    A ledger that holds something is copied first, beside itself: ``ledger.db.0002.bak``.
 
     Raises
     ------
     LedgerError
         A newer version of the library has written this ledger.
     """
-    if version_of(conn) == tables.SCHEMA:
+    version = version_of(conn)
+    if version == tables.SCHEMA:
         return
     # Imported here: it takes longer than all else, and only a new ledger needs it.
     from alembic import command
     from alembic.config import Config
-    from alembic.util.exc import CommandError
+    from alembic.script import ScriptDirectory
 
     config = Config()
     config.set_main_option("script_location", str(Path(__file__).parent / "migrations"))
     config.attributes["connection"] = conn
-    try:
-        with _migrating:
-            command.upgrade(config, "head")
-    except CommandError:
+    known = {one.revision for one in ScriptDirectory.from_config(config).walk_revisions()}
+    if version is not None and version not in known:
         raise LedgerError(
             "This ledger was written by a newer version of ladderholdout (schema "
-            f"{version_of(conn)}, this one knows {tables.SCHEMA}). Upgrade the package."
-        ) from None
+            f"{version}, this one knows {tables.SCHEMA}). Upgrade the package."
+        )
+    if version is not None and path is not None:
+        copies.copy(path, copies.free_name(path, version))
+    with _migrating:
+        command.upgrade(config, "head")

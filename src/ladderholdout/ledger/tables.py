@@ -18,7 +18,7 @@ from sqlalchemy import (
     UniqueConstraint,
 )
 
-SCHEMA = "0002"
+SCHEMA = "0003"
 """The Alembic revision that this version of the library reads and writes."""
 
 metadata = MetaData()
@@ -39,6 +39,8 @@ holdouts = Table(
     Column("vault_path", Text),
     Column("vault_digest", String(64)),
     Column("created", DateTime(timezone=True), nullable=False),
+    # Since when no submission is taken any more.
+    Column("retired", DateTime(timezone=True)),
 )
 
 ladders = Table(
@@ -88,6 +90,10 @@ submissions = Table(
     Column("improved", Boolean, nullable=False),
     Column("disagreement", Float),
     Column("context", Text, nullable=False),
+    # Of its link in the holdout's chain. Not nullable, so that an older version of this
+    # library that still runs is stopped by it rather than leaving entries out of the chain.
+    Column("position", Integer, nullable=False),
+    Column("hash", String(64), nullable=False),
     UniqueConstraint("ladder_id", "number", name="uq_submissions_number"),
     Index("ix_submissions_digest", "ladder_id", "digest"),
     Index("ix_submissions_search", "ladder_id", "search"),
@@ -103,4 +109,24 @@ overlaps = Table(
     Column("rows", Integer, nullable=False),
     Column("time", DateTime(timezone=True), nullable=False),
     UniqueConstraint("holdout_id", "source", name="uq_overlaps_source"),
+)
+
+# Where the chain of each holdout ends: beside the holdouts, whose rows are long.
+chains = Table(
+    "chains",
+    metadata,
+    Column("holdout_id", ForeignKey("holdouts.id"), primary_key=True),
+    Column("length", Integer, nullable=False),
+    Column("head", String(64), nullable=False),
+)
+
+# The links of a chain that are no submissions. What they cover stands in other tables.
+events = Table(
+    "events",
+    metadata,
+    Column("holdout_id", ForeignKey("holdouts.id"), primary_key=True),
+    Column("position", Integer, primary_key=True, autoincrement=False),
+    Column("kind", String(20), nullable=False),
+    Column("ladder_id", ForeignKey("ladders.id")),
+    Column("hash", String(64), nullable=False),
 )

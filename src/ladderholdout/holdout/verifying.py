@@ -1,0 +1,61 @@
+"""Whether a holdout's record and its rows are what was registered, and unchanged since."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+from ladderholdout import fingerprint as fp
+from ladderholdout import vault as vaults
+from ladderholdout.errors import VaultError
+from ladderholdout.holdout.registration import named
+from ladderholdout.ledger import Finding, HoldoutRecord, Ledger, Verification, verify
+
+
+def verify_holdout(url: str, name: str) -> Verification:
+    """Verify the record of a holdout, with all of its ladders, and its vault.
+
+    Parameters
+    ----------
+    url : str
+        Of the ledger, as `resolve_url` returns it.
+    name : str
+        The holdout's.
+
+    Returns
+    -------
+    Verification
+
+    Raises
+    ------
+    UnknownHoldout
+        The ledger holds no such holdout.
+    LedgerError
+        The ledger cannot be read.
+
+    Examples
+    --------
+    >>> from ladderholdout import LadderHoldout
+    >>> holdout = LadderHoldout([[0], [1]], [0, 1], scoring="accuracy", ledger="memory",
+    ...                         name="tiny")
+    >>> verify_holdout(holdout.ledger, "tiny").findings
+    ()
+    """
+    with Ledger(url).read() as tx:
+        record = named(tx, name)
+        found = verify(tx, record.id)
+    return replace(found, findings=(*found.findings, *_vault_findings(record)))
+
+
+def _vault_findings(record: HoldoutRecord) -> Iterator[Finding]:
+    if record.vault_path is None or record.vault_digest is None:
+        return
+    try:
+        rows = vaults.read(Path(record.vault_path), record.vault_digest, record.fingerprint)
+    except VaultError as error:
+        yield Finding(str(error).rstrip("."))
+        return
+    contents = fp.content_hashes(fp.row_hashes(rows.X), rows.y, rows.sample_weight)
+    if fp.content_digest(record.secret, contents) != record.content_digest:
+        yield Finding("the vault holds other labels or weights than were registered")

@@ -1,0 +1,206 @@
+"""The chain of a holdout: each link's hash covers the one before, so no entry changes unseen.
+
+There is one chain for each holdout, through all of its ladders: what may be claimed of one
+ladder depends on the looks through the others, and a ladder that was deleted with all of its
+entries must be missed. Its links are the registration, the class labels once they are fixed,
+the start of every ladder with its settings, every submission, every opening of raw scores
+and the retirement.
+
+The hashes are keyed with the holdout's secret. They cover raw risks, and their last one is
+shown and anchored in other places: without a key, raw risks could be tried until one fits.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any, TypeAlias
+
+from numpy.typing import NDArray
+
+Content: TypeAlias = tuple[Any, ...]
+
+# No prediction digest and no seed is a hash of the same bytes under the same secret.
+_PURPOSE = "ladderholdout chain 1"
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """Where a chain ends: what is anchored outside of the ledger.
+
+    Attributes
+    ----------
+    length : int
+        Number of links.
+    hash : str
+        Of the last link, 64 hex characters; it covers all of the others.
+
+    Examples
+    --------
+    >>> print(Head(12, "9f3a"))
+    12:9f3a
+    """
+
+    length: int
+    hash: str
+
+    def __str__(self) -> str:
+        return f"{self.length}:{self.hash}"
+
+
+EMPTY = Head(0, "")
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """One link of a chain, with its content as it stands in the ledger now.
+
+    Attributes
+    ----------
+    position : int
+        In the chain, from 1.
+    kind : {"holdout", "classes", "ladder", "submission", "opened", "retired"}
+    ladder : str or None
+        Account and name, as ``default/main``; None for what concerns the holdout.
+    number : int or None
+        The submission's.
+    hash : str
+        As it was written.
+    content : tuple or None
+        What the hash covers; None where it is gone or cannot be read. Raw, so not shown.
+    """
+
+    position: int
+    kind: str
+    ladder: str | None
+    number: int | None
+    hash: str
+    content: Content | None = field(repr=False)
+
+    def __str__(self) -> str:
+        of_ladder = f" of ladder {self.ladder}" if self.ladder else " of a ladder that is gone"
+        return {
+            "holdout": "the registration",
+            "classes": "the list of classes",
+            "ladder": f"the settings{of_ladder}",
+            "submission": f"submission {self.number}{of_ladder}",
+            "opened": f"the opening{of_ladder}",
+            "retired": "the retirement",
+        }.get(self.kind, "an entry of no known kind")
+
+
+def extend(secret: bytes, end: Head, kind: str, content: Content) -> Head:
+    """Return the end of a chain after one more link.
+
+    Parameters
+    ----------
+    secret : bytes
+        The holdout's.
+    end : Head
+        The chain so far; `EMPTY` for the first link.
+    kind : str
+    content : tuple
+        Texts, numbers, booleans and None. Floats count to the last bit.
+
+    Returns
+    -------
+    Head
+
+    Examples
+    --------
+    >>> first = extend(b"secret", EMPTY, "submission", (1, 0.1 + 0.2))
+    >>> first == extend(b"secret", EMPTY, "submission", (1, 0.3))
+    False
+    """
+    covered = json.dumps([_PURPOSE, end.length + 1, end.hash, kind, *content])
+    return Head(end.length + 1, hmac.digest(secret, covered.encode(), "sha256").hex())
+
+
+def heads(secret: bytes, links: Iterable[Link]) -> Iterator[Head]:
+    """Recompute a chain from what stands in the ledger now.
+
+    Parameters
+    ----------
+    secret : bytes
+    links : iterable of Link
+        In their order.
+
+    Yields
+    ------
+    Head
+        After each link. They differ from the recorded ones from the first change on.
+    """
+    end = EMPTY
+    for link in links:
+        end = extend(secret, end, link.kind, link.content or ())
+        yield end
+
+
+def holdout_content(row: Mapping[str, Any]) -> Content:
+    """Return what the registration of a holdout covers: its rows, its name and its size."""
+    return (
+        *(row[name] for name in ("id", "name", "fingerprint", "n")),
+        row["content_digest"].hex(),
+        hashlib.sha256(row["row_hashes"]).hexdigest(),
+        moment(row["created"]),
+    )
+
+
+def classes_content(row: Mapping[str, Any]) -> Content:
+    """Return what the class labels of a holdout cover."""
+    return (row["id"], hashlib.sha256(row["classes"]).hexdigest())
+
+
+def ladder_content(row: Mapping[str, Any]) -> Content:
+    """Return what the start of a ladder covers: all of its settings."""
+    return (
+        *(row[name] for name in ("id", "holdout_id", "account", "name", "metric")),
+        *(row[name] for name in ("metric_settings", "mechanism", "mechanism_settings", "budget")),
+        _real(row["unit"]),
+        moment(row["created"]),
+    )
+
+
+def submission_content(row: Mapping[str, Any]) -> Content:
+    """Return what a submission covers: every column, for a replay and for the reader."""
+    return (
+        *(row[name] for name in ("ladder_id", "number", "digest", "batch", "search", "key")),
+        *(row[name] for name in ("repeat_of", "evidence", "context")),
+        bool(row["improved"]),
+        *(_real(row[name]) for name in ("raw_risk", "released_risk", "disagreement")),
+        moment(row["time"]),
+    )
+
+
+def opened_content(row: Mapping[str, Any]) -> Content:
+    """Return what the opening of a ladder covers."""
+    return (row["id"], moment(row["opened"]))
+
+
+def retired_content(row: Mapping[str, Any]) -> Content:
+    """Return what the retirement of a holdout covers."""
+    return (row["id"], moment(row["retired"]))
+
+
+def digest_of(secret: bytes, predictions: NDArray[Any]) -> str:
+    """Return the HMAC-SHA256 of canonical predictions, 64 hex characters.
+
+    Keyed, since the history shows it: predictions lie in the order of the content, which
+    depends on the labels, and whoever could try orders until a digest fits would read them.
+    """
+    head = f"{predictions.dtype.str}{predictions.shape}".encode()
+    return hmac.digest(secret, head + predictions.tobytes(), "sha256").hex()
+
+
+def moment(time: datetime | str) -> str:
+    """Return a time in one spelling, whatever the database gives it back as."""
+    found = datetime.fromisoformat(time) if isinstance(time, str) else time
+    return (found if found.tzinfo else found.replace(tzinfo=UTC)).astimezone(UTC).isoformat()
+
+
+def _real(value: float | None) -> float | None:
+    return None if value is None else float(value)

@@ -1,0 +1,171 @@
+"""Links of chains in the tables: adding one, and reading them all with what they cover."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, TypeAlias
+
+from sqlalchemy import (
+    Connection,
+    DateTime,
+    Select,
+    String,
+    bindparam,
+    insert,
+    select,
+    type_coerce,
+    update,
+)
+
+from ladderholdout.ledger import chain
+from ladderholdout.ledger.chain import Content, Head, Link
+from ladderholdout.ledger.tables import chains, events, holdouts, ladders, submissions
+
+Row: TypeAlias = Mapping[str, Any]
+
+# What the link of each kind covers, by the row that it is read from.
+_OF_HOLDOUT = {
+    "holdout": chain.holdout_content,
+    "classes": chain.classes_content,
+    "retired": chain.retired_content,
+}
+_OF_LADDER = {"ladder": chain.ladder_content, "opened": chain.opened_content}
+
+
+@dataclass(frozen=True, slots=True)
+class End:
+    """What has to be known of a holdout to add to its chain."""
+
+    name: str
+    retired: datetime | None
+    secret: bytes = field(repr=False)
+    head: Head
+
+
+END_COLUMNS = (
+    holdouts.c.name.label("holdout_name"),
+    holdouts.c.retired,
+    holdouts.c.secret,
+    chains.c.length,
+    chains.c.head,
+)
+
+
+_MOVE_END = update(chains).where(chains.c.holdout_id == bindparam("holdout"))
+
+
+def end_of(row: Any) -> End:
+    """Return a row of `END_COLUMNS` as an end."""
+    return End(row.holdout_name, row.retired, row.secret, Head(row.length, row.head))
+
+
+class Chains:
+    """The chains of a ledger, inside one transaction."""
+
+    def __init__(self, conn: Connection) -> None:
+        self._conn = conn
+        self._ends: dict[int, End] = {}
+
+    def hold(self, holdout_id: int, end: End) -> None:
+        """Keep the end of a chain that was read under lock."""
+        self._ends[holdout_id] = end
+
+    def end(self, holdout_id: int) -> End:
+        """Return the end of a chain, held until the transaction ends."""
+        if holdout_id not in self._ends:
+            query = (
+                select(*END_COLUMNS).join_from(holdouts, chains).where(holdouts.c.id == holdout_id)
+            )
+            self._ends[holdout_id] = end_of(self._conn.execute(query.with_for_update()).one())
+        return self._ends[holdout_id]
+
+    def start(self, holdout_id: int) -> None:
+        """Start the chain of a new holdout, with its registration."""
+        values = {"holdout_id": holdout_id, "length": 0, "head": ""}
+        self._conn.execute(insert(chains).values(values))
+        self.note(holdout_id, "holdout")
+
+    def note(self, holdout_id: int, kind: str, ladder_id: int | None = None) -> None:
+        """Add a link about the holdout or one of its ladders, as the row stands now."""
+        if ladder_id is None:
+            row = self._conn.execute(select(holdouts).where(holdouts.c.id == holdout_id)).one()
+            content = _OF_HOLDOUT[kind](row._asdict())
+        else:
+            row = self._conn.execute(select(*_SETTINGS).where(ladders.c.id == ladder_id)).one()
+            content = _OF_LADDER[kind](row._asdict())
+        head = self.add(holdout_id, kind, content)
+        values = {"holdout_id": holdout_id, "position": head.length, "kind": kind}
+        values |= {"ladder_id": ladder_id, "hash": head.hash}
+        self._conn.execute(insert(events).values(values))
+
+    def add(self, holdout_id: int, kind: str, content: Content) -> Head:
+        """Move the end of a chain by one link; the caller keeps position and hash."""
+        end = self.end(holdout_id)
+        head = chain.extend(end.secret, end.head, kind, content)
+        values = {"holdout": holdout_id, "length": head.length, "head": head.hash}
+        self._conn.execute(_MOVE_END, values)
+        self._ends[holdout_id] = End(end.name, end.retired, end.secret, head)
+        return head
+
+
+def read_links(conn: Connection, holdout_id: int) -> tuple[Link, ...]:
+    """Read the chain of a holdout, each link with what it covers as it stands now."""
+    of_holdout = _texts_for_times(holdouts.c).where(holdouts.c.id == holdout_id)
+    holdout = conn.execute(of_holdout).one()._asdict()
+    of_ladders = _texts_for_times(_SETTINGS).where(ladders.c.holdout_id == holdout_id)
+    known = {row.id: row._asdict() for row in conn.execute(of_ladders)}
+    entries = _texts_for_times(submissions.c).where(submissions.c.ladder_id.in_(known))
+    found = [_event_link(row, holdout, known) for row in conn.execute(_events(holdout_id))]
+    found += [_submission_link(row._asdict(), known) for row in conn.execute(entries)]
+    return tuple(sorted(found, key=lambda link: link.position))
+
+
+# Not the incumbent's predictions: they may be large, and the digest tells their change.
+_SETTINGS = [column for column in ladders.c if column.name != "incumbent_predictions"]
+
+
+def _texts_for_times(columns: Any) -> Select[Any]:
+    # A time that was edited may not parse, and one row must not hide all the others.
+    return select(
+        *(
+            type_coerce(column, String).label(column.name)
+            if isinstance(column.type, DateTime)
+            else column
+            for column in columns
+        )
+    )
+
+
+def _events(holdout_id: int) -> Select[Any]:
+    return select(events).where(events.c.holdout_id == holdout_id)
+
+
+def _event_link(row: Any, holdout: Row, known: Mapping[int, Row]) -> Link:
+    ladder = known.get(row.ladder_id)
+    content = None
+    if row.kind in _OF_HOLDOUT:
+        content = _covered(_OF_HOLDOUT[row.kind], holdout)
+    elif row.kind in _OF_LADDER and ladder is not None:
+        content = _covered(_OF_LADDER[row.kind], ladder)
+    place = None if ladder is None else _place(ladder)
+    return Link(row.position, row.kind, place, None, row.hash, content)
+
+
+def _submission_link(row: Row, known: Mapping[int, Row]) -> Link:
+    content = _covered(chain.submission_content, row)
+    place = _place(known[row["ladder_id"]])
+    return Link(row["position"], "submission", place, row["number"], row["hash"], content)
+
+
+def _covered(read: Callable[[Row], Content], row: Row) -> Content | None:
+    try:
+        content = read(row)
+    except (AttributeError, TypeError, ValueError):
+        return None
+    return None if any(isinstance(one, bytes) for one in content) else content
+
+
+def _place(ladder: Row) -> str:
+    return f"{ladder['account']}/{ladder['name']}"

@@ -1,0 +1,344 @@
+"""What can be asked of a ledger and written to it, inside one transaction."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sqlalchemy import Connection, CursorResult, Row, bindparam, func, insert, select, update
+
+from ladderholdout.errors import HoldoutConflict, UnknownHoldout
+from ladderholdout.ledger.chain import EMPTY, Head, Link, heads, submission_content
+from ladderholdout.ledger.links import END_COLUMNS, Chains, End, end_of, read_links
+from ladderholdout.ledger.looks import LookRecord, read_looks, read_openings
+from ladderholdout.ledger.records import (
+    AuditEntry,
+    Entry,
+    HoldoutRecord,
+    LadderRecord,
+    LadderSettings,
+    Overlap,
+)
+from ladderholdout.ledger.rows import (
+    entry_record,
+    from_bytes,
+    holdout_record,
+    ladder_record,
+    now,
+    read_all,
+    select_entries,
+    select_holdouts,
+    select_ladders,
+    to_bytes,
+    utc,
+)
+from ladderholdout.ledger.tables import chains, holdouts, ladders, overlaps, submissions
+
+# What every submission asks for, made once: to make a statement takes longer than to run it.
+_LADDER = select_ladders().where(ladders.c.id == bindparam("ladder"))
+# All ladders of a holdout take turns, so that the ids of their submissions are in one order.
+# That the holdout's row still reads also tells a damaged file.
+_LOCKED_LADDER = (
+    _LADDER.add_columns(*END_COLUMNS)
+    .select_from(ladders.join(holdouts).join(chains))
+    .with_for_update()
+)
+_ADD_SUBMISSION = insert(submissions)
+_CHANGE_LADDER = update(ladders).where(ladders.c.id == bindparam("ladder"))
+# The columns of a submission that not every caller has something for.
+_OPTIONAL = {"batch": None, "search": None, "key": None, "repeat_of": None, "disagreement": None}
+
+
+class Transaction:
+    """What can be asked of a ledger and written to it; made by `Ledger` alone."""
+
+    def __init__(self, conn: Connection) -> None:
+        self._conn = conn
+        self._chains = Chains(conn)
+
+    # -- holdouts ---------------------------------------------------------------------
+
+    def holdouts(
+        self, *, name: str | None = None, fingerprint: str | None = None
+    ) -> tuple[HoldoutRecord, ...]:
+        """Return the registered holdouts, oldest first, of one name or fingerprint if given."""
+        query = select_holdouts().order_by(holdouts.c.id)
+        if name is not None:
+            query = query.where(holdouts.c.name == name)
+        if fingerprint is not None:
+            query = query.where(holdouts.c.fingerprint == fingerprint)
+        return read_all(self._conn.execute(query), holdout_record)
+
+    def holdout(self, holdout_id: int) -> HoldoutRecord:
+        """Return one holdout by its id."""
+        query = select_holdouts().where(holdouts.c.id == holdout_id)
+        for record in read_all(self._conn.execute(query), holdout_record):
+            return record
+        raise UnknownHoldout(f"The ledger holds no holdout number {holdout_id}.")
+
+    def row_hashes(self, holdout_id: int) -> NDArray[np.uint64]:
+        """Return the row hashes of a holdout in the order it was registered, shape (n,)."""
+        query = select(holdouts.c.row_hashes).where(holdouts.c.id == holdout_id)
+        return np.frombuffer(self._conn.execute(query).scalar_one(), dtype="<u8")
+
+    def add_holdout(
+        self,
+        name: str,
+        fingerprint: str,
+        content_digest: bytes,
+        secret: bytes,
+        row_hashes: NDArray[np.uint64],
+    ) -> int:
+        """Register a holdout and return its id."""
+        values = {
+            "name": name,
+            "fingerprint": fingerprint,
+            "content_digest": content_digest,
+            "secret": secret,
+            "n": len(row_hashes),
+            "row_hashes": row_hashes.astype("<u8").tobytes(),
+            "created": now(),
+        }
+        holdout_id = _key(self._conn.execute(insert(holdouts).values(values)))
+        self._chains.start(holdout_id)
+        return holdout_id
+
+    def set_vault(self, holdout_id: int, path: str | None, digest: str | None) -> None:
+        """Note where the holdout's rows lie, and their file's SHA-256."""
+        values = {"vault_path": path, "vault_digest": digest}
+        self._conn.execute(update(holdouts).where(holdouts.c.id == holdout_id).values(values))
+
+    def set_classes(self, holdout_id: int, classes: NDArray[Any]) -> HoldoutRecord:
+        """Fix the class labels of a holdout, sorted."""
+        values = {"classes": to_bytes(classes)}
+        self._conn.execute(update(holdouts).where(holdouts.c.id == holdout_id).values(values))
+        self._chains.note(holdout_id, "classes")
+        return self.holdout(holdout_id)
+
+    def retire(self, holdout_id: int) -> HoldoutRecord:
+        """Take no more submissions on a holdout, through any ladder; the first time stands."""
+        standing = (holdouts.c.id == holdout_id) & holdouts.c.retired.is_(None)
+        if self._conn.execute(update(holdouts).where(standing).values(retired=now())).rowcount:
+            self._chains.note(holdout_id, "retired")
+        return self.holdout(holdout_id)
+
+    # -- overlaps ---------------------------------------------------------------------
+
+    def overlaps(self, holdout_id: int) -> tuple[Overlap, ...]:
+        """Return where rows of this holdout were seen, largest count first."""
+        query = select(overlaps).where(overlaps.c.holdout_id == holdout_id)
+        rows = self._conn.execute(query.order_by(overlaps.c.rows.desc(), overlaps.c.id))
+        return tuple(Overlap(row.source, row.rows, utc(row.time)) for row in rows)
+
+    def note_overlap(self, holdout_id: int, source: str, rows: int) -> None:
+        """Keep the largest count of shared rows seen with a source."""
+        place = (overlaps.c.holdout_id == holdout_id) & (overlaps.c.source == source)
+        known = self._conn.execute(select(overlaps.c.rows).where(place)).scalar_one_or_none()
+        if known is None:
+            values = {"holdout_id": holdout_id, "source": source, "rows": rows, "time": now()}
+            self._conn.execute(insert(overlaps).values(values))
+        elif rows > known:
+            self._conn.execute(update(overlaps).where(place).values(rows=rows, time=now()))
+
+    # -- ladders ----------------------------------------------------------------------
+
+    def ladders(self, holdout_id: int) -> tuple[LadderRecord, ...]:
+        """Return the ladders on a holdout, oldest first."""
+        query = select_ladders().where(ladders.c.holdout_id == holdout_id).order_by(ladders.c.id)
+        return read_all(self._conn.execute(query), ladder_record)
+
+    def ladder(self, ladder_id: int, *, lock: bool = False) -> LadderRecord:
+        """Return a ladder; with `lock`, hold it and its holdout until the transaction ends."""
+        result = self._conn.execute(_LOCKED_LADDER if lock else _LADDER, {"ladder": ladder_id})
+        for record, end in read_all(result, _locked if lock else _unlocked):
+            if end is not None:
+                self._chains.hold(record.holdout_id, end)
+            return record
+        raise UnknownHoldout(f"The ledger holds no ladder number {ladder_id}.")
+
+    def add_ladder(
+        self, holdout_id: int, settings: LadderSettings, state: Mapping[str, Any]
+    ) -> LadderRecord:
+        """Start a ladder on a holdout."""
+        _refuse_retired(self._chains.end(holdout_id))
+        values = {
+            "holdout_id": holdout_id,
+            "account": settings.account,
+            "name": settings.name,
+            "metric": settings.metric,
+            "metric_settings": json.dumps(settings.metric_settings),
+            "mechanism": settings.mechanism,
+            "mechanism_settings": json.dumps(settings.mechanism_settings),
+            "budget": settings.budget,
+            "unit": settings.unit,
+            "created": now(),
+            "submissions": 0,
+            "state": json.dumps(state),
+            "version": 0,
+        }
+        ladder_id = _key(self._conn.execute(insert(ladders).values(values)))
+        self._chains.note(holdout_id, "ladder", ladder_id)
+        return self.ladder(ladder_id)
+
+    def mark_opened(self, ladder_id: int) -> LadderRecord:
+        """Note that the raw scores of a ladder were shown; the first time stands."""
+        unopened = (ladders.c.id == ladder_id) & ladders.c.opened.is_(None)
+        changed = self._conn.execute(update(ladders).where(unopened).values(opened=now())).rowcount
+        ladder = self.ladder(ladder_id)
+        if changed:
+            self._chains.note(ladder.holdout_id, "opened", ladder_id)
+        return ladder
+
+    def incumbent_predictions(self, ladder_id: int) -> NDArray[Any] | None:
+        """Return the canonical predictions behind the standing release."""
+        query = select(ladders.c.incumbent_predictions).where(ladders.c.id == ladder_id)
+        stored = self._conn.execute(query).scalar_one()
+        return None if stored is None else from_bytes(stored)
+
+    # -- submissions ------------------------------------------------------------------
+
+    def first(self, ladder_id: int, digest: str, key: str | None = None) -> Entry | None:
+        """Return the first submission under this key or of these predictions, if there was one."""
+        firsts = select_entries(ladder_id).where(submissions.c.repeat_of.is_(None))
+        asked = [] if key is None else [submissions.c.key == key]
+        for condition in (*asked, submissions.c.digest == digest):
+            row = self._conn.execute(firsts.where(condition)).first()
+            if row is not None:
+                return entry_record(row)
+        return None
+
+    def append(
+        self,
+        ladder: LadderRecord,
+        *,
+        entry: Mapping[str, Any],
+        evidence: Mapping[str, Any],
+        state: Mapping[str, Any] | None = None,
+        incumbent: NDArray[Any] | None = None,
+    ) -> int:
+        """Record one submission and the state it leaves; return its number.
+
+        Parameters
+        ----------
+        ladder : LadderRecord
+            As read under lock in this transaction.
+        entry : Mapping
+            The columns of the submission: digest, key, batch, search, repeat_of, raw_risk,
+            released_risk, improved, disagreement, context.
+        evidence : Mapping
+            What the rule's decision rested on, so that it can be replayed.
+        state : Mapping or None
+            The mechanism's new state; None for a repeat, which steps nothing.
+        incumbent : ndarray or None
+            The predictions of the new incumbent; None where it stays.
+
+        Raises
+        ------
+        HoldoutConflict
+            The holdout was retired.
+        """
+        _refuse_retired(self._chains.end(ladder.holdout_id))
+        number = ladder.submissions + 1
+        values = {
+            **_OPTIONAL,
+            **entry,
+            "ladder_id": ladder.id,
+            "number": number,
+            "time": now(),
+            "evidence": json.dumps(evidence),
+            "context": json.dumps(entry["context"]),
+        }
+        head = self._chains.add(ladder.holdout_id, "submission", submission_content(values))
+        values |= {"position": head.length, "hash": head.hash}
+        self._conn.execute(_ADD_SUBMISSION, values)
+        changes: dict[str, Any] = {"ladder": ladder.id, "submissions": number}
+        if state is not None:
+            changes["state"] = json.dumps(state)
+        if incumbent is not None:
+            changes["incumbent_predictions"] = to_bytes(incumbent)
+            changes["version"], changes["incumbent"] = ladder.version + 1, number
+        self._conn.execute(_CHANGE_LADDER, changes)
+        return number
+
+    def entries(
+        self,
+        ladder_id: int,
+        *,
+        after: int = 0,
+        limit: int | None = None,
+        search: str | None = None,
+    ) -> tuple[Entry, ...]:
+        """Return submissions in their order, without anything raw."""
+        query = select_entries(ladder_id).where(submissions.c.number > after)
+        if search is not None:
+            query = query.where(submissions.c.search == search)
+        query = query.order_by(submissions.c.number).limit(limit)
+        return read_all(self._conn.execute(query), entry_record)
+
+    def audit_entries(self, ladder_id: int, *, after: int = 0) -> tuple[AuditEntry, ...]:
+        """Return submissions with their raw risks: for audits and replays alone."""
+        query = select_entries(ladder_id, submissions.c.raw_risk, submissions.c.evidence)
+        query = query.where(submissions.c.number > after)
+        return read_all(self._conn.execute(query.order_by(submissions.c.number)), _audit_entry)
+
+    def looks(self, holdout_id: int) -> tuple[LookRecord, ...]:
+        """Return what was told of a holdout, look by look, over all its ladders."""
+        return read_looks(self._conn, holdout_id)
+
+    def openings(self, holdout_id: int) -> tuple[int, ...]:
+        """Return after which links of its chain an audit had shown raw scores of a holdout."""
+        return read_openings(self._conn, holdout_id)
+
+    def repeats(self, ladder_id: int) -> int:
+        """Count the submissions that repeated earlier predictions."""
+        query = select(func.count()).where(
+            submissions.c.ladder_id == ladder_id, submissions.c.repeat_of.is_not(None)
+        )
+        return int(self._conn.execute(query).scalar_one())
+
+    # -- the chain --------------------------------------------------------------------
+
+    def head(self, holdout_id: int) -> Head:
+        """Return where the chain of a holdout ends, as it was written last.
+
+        The text of it, ``length:hash``, is what is anchored outside of the ledger.
+        """
+        query = select(chains.c.length, chains.c.head).where(chains.c.holdout_id == holdout_id)
+        row = self._conn.execute(query).one_or_none()
+        return EMPTY if row is None else Head(row.length, row.head)
+
+    def head_at(self, holdout_id: int, length: int) -> Head | None:
+        """Recompute where that chain ended after so many links; None where it has fewer."""
+        found = heads(self.holdout(holdout_id).secret, self.links(holdout_id))
+        return next((head for head in found if head.length == length), None)
+
+    def links(self, holdout_id: int) -> tuple[Link, ...]:
+        """Return the chain of a holdout with what it covers: for `verify` alone."""
+        return read_links(self._conn, holdout_id)
+
+
+def _unlocked(row: Row[Any]) -> tuple[LadderRecord, End | None]:
+    return ladder_record(row), None
+
+
+def _locked(row: Row[Any]) -> tuple[LadderRecord, End | None]:
+    return ladder_record(row), end_of(row)
+
+
+def _audit_entry(row: Row[Any]) -> AuditEntry:
+    return AuditEntry(entry_record(row), float(row.raw_risk), json.loads(row.evidence))
+
+
+def _refuse_retired(end: End) -> None:
+    if end.retired is not None:
+        raise HoldoutConflict(
+            f"The holdout {end.name!r} was retired on {end.retired:%Y-%m-%d} and takes no more "
+            "submissions. Its status, history and audit stay; register fresh rows to go on."
+        )
+
+
+def _key(result: CursorResult[Any]) -> int:
+    return int(result.inserted_primary_key[0])  # type: ignore[index]  # Core inserts have one

@@ -1,0 +1,266 @@
+"""Whether a ledger still says what was written to it: its chain, its replay, its state."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from numpy.typing import NDArray
+
+from ladderholdout.errors import LedgerError
+from ladderholdout.ledger.chain import EMPTY, Head, Link, digest_of, extend
+from ladderholdout.ledger.records import AuditEntry, HoldoutRecord, LadderRecord
+from ladderholdout.ledger.replay import Replayed, replay, rules_of, state_to
+
+if TYPE_CHECKING:
+    from ladderholdout.ledger.transaction import Transaction
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """Something in the ledger that is not as it was written.
+
+    Attributes
+    ----------
+    what : str
+        In a sentence, without anything raw.
+    ladder : str or None
+        Account and name, as ``default/main``; None for what concerns the holdout.
+    number : int or None
+        The submission's.
+    """
+
+    what: str
+    ladder: str | None = None
+    number: int | None = None
+
+    def __str__(self) -> str:
+        return self.what
+
+
+@dataclass(frozen=True, slots=True)
+class LadderRecords:
+    """All that a ledger holds of one ladder; raw, so not shown."""
+
+    ladder: LadderRecord
+    entries: tuple[AuditEntry, ...] = field(repr=False)
+    incumbent: NDArray[Any] | None = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Verification:
+    """What became of the record of a holdout since it was written.
+
+    Attributes
+    ----------
+    holdout : str
+    submissions : int
+        Through all of its ladders.
+    head : Head
+        The end of the chain, to compare with what was anchored outside of the ledger.
+    findings : tuple of Finding
+        None where all is as it was written.
+    """
+
+    holdout: str
+    submissions: int
+    head: Head
+    findings: tuple[Finding, ...]
+
+
+def verify(tx: Transaction, holdout_id: int) -> Verification:
+    """Compare what stands in a ledger about a holdout with its chain and with its replay.
+
+    Parameters
+    ----------
+    tx : Transaction
+    holdout_id : int
+
+    Returns
+    -------
+    Verification
+        Whoever owns the file can rebuild the whole chain; that is found by comparing with
+        a `head` that was kept elsewhere.
+
+    Examples
+    --------
+    >>> from ladderholdout import LadderHoldout
+    >>> from ladderholdout.ledger import Ledger
+    >>> holdout = LadderHoldout([[0], [1]], [0, 1], scoring="accuracy", ledger="memory")
+    >>> release = holdout.submit([0, 0])
+    >>> with Ledger(holdout.ledger).read() as tx:
+    ...     verify(tx, 1).findings
+    ()
+    """
+    holdout, links, head = tx.holdout(holdout_id), tx.links(holdout_id), tx.head(holdout_id)
+    findings: list[Finding] = []
+    try:
+        ladders = tx.ladders(holdout_id)
+    except LedgerError:  # said by the chain, where it is a setting
+        ladders = ()
+        findings.append(Finding("a ladder of it was changed beyond reading"))
+    counts = {place_of(ladder): ladder.submissions for ladder in ladders}
+    findings += check_chain(holdout.secret, links, head, counts)
+    findings += check_notes(holdout, ladders, links)
+    # Of entries that were changed no replay is needed, and maybe none is possible.
+    changed = {one.ladder for one in findings}
+    for ladder in ladders:
+        if place_of(ladder) not in changed:
+            entries = tx.audit_entries(ladder.id)
+            incumbent = tx.incumbent_predictions(ladder.id)
+            findings += check_ladder(holdout, LadderRecords(ladder, entries, incumbent))
+    return Verification(holdout.name, sum(counts.values()), head, tuple(findings))
+
+
+def place_of(ladder: LadderRecord) -> str:
+    """Return account and name of a ladder, as a finding names it."""
+    return f"{ladder.settings.account}/{ladder.settings.name}"
+
+
+def check_chain(
+    secret: bytes, links: Sequence[Link], head: Head, counts: Mapping[str, int]
+) -> Iterator[Finding]:
+    """Find the links that were changed, removed, inserted or moved.
+
+    Parameters
+    ----------
+    secret : bytes
+        The holdout's.
+    links : sequence of Link
+        By position, as they stand now.
+    head : Head
+        The end of the chain that was written last.
+    counts : mapping of str to int
+        How many submissions each ladder says it has, by account and name.
+
+    Yields
+    ------
+    Finding
+    """
+    gone = list(_removed(links, counts))
+    yield from gone
+    within = [link for link in links if link.position <= head.length]
+    more = head.length - len(within) - len(gone)
+    if more > 0:
+        yield Finding(f"{more} more entries of the chain were removed")
+    yield from _mismatches(secret, links, head.length)
+    end = Head(within[-1].position, within[-1].hash) if within else EMPTY
+    if end != head and len(within) == head.length:
+        yield Finding("the end of the chain is not that of its last entry")
+
+
+def check_notes(
+    holdout: HoldoutRecord, ladders: Iterable[LadderRecord], links: Iterable[Link]
+) -> Iterator[Finding]:
+    """Find what stands in the ledger without the link that is written with it."""
+    noted = {(link.kind, link.ladder) for link in links}
+    there: dict[tuple[str, str | None], bool] = {
+        ("holdout", None): True,
+        ("classes", None): holdout.classes is not None,
+        ("retired", None): holdout.retired is not None,
+    }
+    for ladder in ladders:
+        place = place_of(ladder)
+        there |= {("ladder", place): True, ("opened", place): ladder.opened is not None}
+    for (kind, of_ladder), stands in there.items():
+        if stands and (kind, of_ladder) not in noted:
+            found = Link(0, kind, of_ladder, None, "", None)
+            yield Finding(f"{found} was inserted: it is no entry of the chain", of_ladder)
+
+
+def check_ladder(holdout: HoldoutRecord, found: LadderRecords) -> Iterator[Finding]:
+    """Replay a ladder, and compare with every release and with the state that stands.
+
+    Parameters
+    ----------
+    holdout : HoldoutRecord
+    found : LadderRecords
+
+    Yields
+    ------
+    Finding
+    """
+    ladder, place = found.ladder, place_of(found.ladder)
+    try:
+        replayed = list(replay(holdout, ladder, found.entries))
+    except Exception:  # anything can stand in a changed entry, and any text in its error
+        yield Finding(f"ladder {place} cannot be replayed", place)
+        return
+    for one in replayed:
+        if not one.agrees:
+            what = f"the release of submission {one.number} of ladder {place} is not its replay"
+            yield Finding(what, place, one.number)
+    if _standing(ladder) != _replayed_standing(holdout, found, replayed):
+        yield Finding(f"the state of ladder {place} is not that of its last submission", place)
+    if not _is_incumbent(holdout.secret, found):
+        yield Finding(f"the incumbent's predictions on ladder {place} were changed", place)
+
+
+def _removed(links: Iterable[Link], counts: Mapping[str, int]) -> Iterator[Finding]:
+    numbers: dict[str, set[int]] = {place: set() for place in counts}
+    for link in links:
+        if link.ladder in numbers and link.number is not None:
+            numbers[link.ladder].add(link.number)
+    for place, there in numbers.items():
+        for number in sorted(set(range(1, max(there | {counts[place]}) + 1)) - there):
+            yield Finding(f"submission {number} of ladder {place} was removed", place, number)
+
+
+def _mismatches(secret: bytes, links: Iterable[Link], length: int) -> Iterator[Finding]:
+    end = EMPTY
+    for link in links:
+        problem = _problem(secret, end, link, length)
+        if problem:
+            yield Finding(f"{link} {problem}", link.ladder, link.number)
+        # From the recorded hash: what comes after a change is judged by itself.
+        end = Head(link.position, link.hash)
+
+
+def _problem(secret: bytes, end: Head, link: Link, length: int) -> str:
+    if link.content is None:
+        return "was removed, or changed beyond reading"
+    if link.position > length or link.position == end.length:
+        return "was inserted: it is no entry of the chain"
+    same = extend(secret, end, link.kind, link.content).hash == link.hash
+    if link.position == end.length + 1:
+        return "" if same else "was changed or moved"
+    # Behind a gap: it is the next one with its place edited, or what came before it is gone
+    # and nothing can be said of it.
+    return "was changed or moved" if same else ""
+
+
+def _standing(ladder: LadderRecord) -> tuple[Any, ...]:
+    return (ladder.submissions, ladder.version, ladder.incumbent, _bits(ladder.state))
+
+
+def _replayed_standing(
+    holdout: HoldoutRecord, found: LadderRecords, replayed: Sequence[Replayed]
+) -> tuple[Any, ...]:
+    start = state_to(rules_of(found.ladder.settings).start(holdout.n))
+    improved = [
+        one.entry.number
+        for one in found.entries
+        if one.entry.improved and one.entry.repeat_of is None
+    ]
+    state = replayed[-1].state if replayed else start
+    return (len(replayed), len(improved), improved[-1] if improved else None, _bits(state))
+
+
+def _bits(state: Mapping[str, Any]) -> dict[str, str]:
+    """Show a state to the last bit."""
+    return {
+        name: value.hex() if isinstance(value, float) else repr(value)
+        for name, value in state.items()
+    }
+
+
+def _is_incumbent(secret: bytes, found: LadderRecords) -> bool:
+    if found.incumbent is None:
+        return found.ladder.incumbent is None
+    digest = digest_of(secret, found.incumbent)
+    return any(
+        one.entry.digest == digest
+        for one in found.entries
+        if one.entry.number == found.ladder.incumbent
+    )
