@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict
 from typing import Annotated, Any
 
 import typer
@@ -13,14 +14,16 @@ from rich.text import Text
 
 from ladderholdout.cli.common import (
     AccountOption,
+    JsonOption,
     LadderOption,
     LedgerOption,
     NameArgument,
     app,
     console,
+    print_json,
     said,
 )
-from ladderholdout.holdout import LadderHoldout, Submission
+from ladderholdout.holdout import LadderHoldout, Release, Status, Submission
 from ladderholdout.ledger import Ledger, resolve_url, shown
 from ladderholdout.ledger.replay import rules_of
 
@@ -33,6 +36,7 @@ _HOLDOUTS = {
     "mechanism": 80,
     "submissions": 0,
     "releases": 0,
+    "": 100,
 }
 _HISTORY = {
     "number": 0,
@@ -50,13 +54,16 @@ _ESTIMATOR = {"estimator", "parameters"}
 
 
 @app.command("list")
-def list_holdouts(ledger: LedgerOption = None) -> None:
+def list_holdouts(ledger: LedgerOption = None, as_json: JsonOption = False) -> None:
     """List the holdouts that the ledger knows, with their ladders."""
-    with said():
+    with said(as_json):
         url = resolve_url(ledger)
         out, found = console(), list(_ladders(url))
+        if as_json:
+            print_json({"ledger": shown(url), "ladders": found})
+            return
         if found:
-            out.print(_chosen(_HOLDOUTS, found, out.width))
+            out.print(_chosen(_HOLDOUTS, map(_listed, found), out.width))
         else:
             out.print("No holdout is registered yet.")
         out.print(f"ledger: {shown(url)}", soft_wrap=True)
@@ -68,11 +75,12 @@ def status(
     account: AccountOption = "default",
     ladder: LadderOption = "main",
     ledger: LedgerOption = None,
+    as_json: JsonOption = False,
 ) -> None:
     """Show where a ladder stands, and what else looked at its holdout."""
-    with said():
+    with said(as_json):
         found = LadderHoldout.open(name, account=account, ladder=ladder, ledger=ledger).status()
-        console().print(_table(["what", "stands"], found.lines(), header=False))
+        show(found, as_json)
 
 
 @app.command()
@@ -82,31 +90,53 @@ def history(
     ladder: LadderOption = "main",
     last: Annotated[int, typer.Option(min=1, help="Show at most so many, the latest.")] = 50,
     ledger: LedgerOption = None,
+    as_json: JsonOption = False,
 ) -> None:
     """Show the submissions as the analyst may see them: what was released, and when."""
-    with said():
+    with said(as_json):
         holdout = LadderHoldout.open(name, account=account, ladder=ladder, ledger=ledger)
         total = holdout.status().submissions
         out, latest = console(), holdout.history(after=max(0, total - last))
+        if as_json:
+            print_json({"submissions": total, "latest": latest})
+            return
         if latest:
             out.print(_chosen(_HISTORY, _entries(latest), out.width))
         out.print(f"{total} submissions in all")
 
 
-def _ladders(url: str) -> Iterator[dict[str, str | Text]]:
+def show(what: Status | Release, as_json: bool) -> None:
+    """Print what stands or what was released, one thing a line."""
+    if as_json:
+        print_json(asdict(what) | {"releases_left": what.releases_left})
+    else:
+        console().print(_table(["what", "stands"], what.lines(), header=False))
+
+
+def _ladders(url: str) -> Iterator[dict[str, Any]]:
     with Ledger(url).read() as tx:
         for holdout in tx.holdouts():
             for ladder in tx.ladders(holdout.id):
                 stated = ladder.settings
                 yield {
                     "holdout": holdout.name,
-                    "rows": str(holdout.n),
-                    "ladder": f"{stated.account}/{stated.name}",
+                    "rows": holdout.n,
+                    "account": stated.account,
+                    "ladder": stated.name,
                     "metric": stated.metric,
                     "mechanism": repr(rules_of(stated).mechanism),
-                    "submissions": str(ladder.submissions),
-                    "releases": str(ladder.state["releases"]),
+                    "submissions": ladder.submissions,
+                    "releases": ladder.state["releases"],
+                    "opened": ladder.opened,
+                    "retired": holdout.retired,
                 }
+
+
+def _listed(found: Mapping[str, Any]) -> dict[str, str | Text]:
+    marks = [mark for mark in ("opened", "retired") if found[mark]]
+    ladder = f"{found['account']}/{found['ladder']}"
+    told = {name: str(value) for name, value in found.items()}
+    return {**told, "ladder": ladder, "": ", ".join(marks)}
 
 
 def _entries(latest: Sequence[Submission]) -> Iterator[dict[str, str | Text]]:

@@ -1,0 +1,223 @@
+"""Commands that write: register, submit, retire; and backup and verify, which keep watch."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import numpy as np
+import typer
+
+from ladderholdout.cli.common import (
+    AccountOption,
+    JsonOption,
+    LadderOption,
+    LedgerOption,
+    NameArgument,
+    YesOption,
+    app,
+    console,
+    print_json,
+    said,
+)
+from ladderholdout.cli.looking import show
+from ladderholdout.cli.options import context_of, mechanism_of
+from ladderholdout.cli.tables import Form, labels_like, predictions_from, read_table, take
+from ladderholdout.holdout import LadderHoldout
+from ladderholdout.holdout.registration import find, named
+from ladderholdout.holdout.verifying import verify_holdout
+from ladderholdout.ledger import Finding, Ledger, Verification, backup, resolve_url, shown
+
+_MANY = 20
+
+FileArgument = Annotated[Path, typer.Argument(metavar="FILE", help="A .csv or .parquet file.")]
+
+
+@app.command()
+def register(
+    file: FileArgument,
+    target: Annotated[
+        list[str], typer.Option(help="The column with the labels; repeat it for several outputs.")
+    ],
+    scoring: Annotated[
+        str | None, typer.Option(help="A metric's name as in scikit-learn; for a new ladder.")
+    ] = None,
+    name: Annotated[
+        str | None, typer.Option(help="What to call it; by default part of its fingerprint.")
+    ] = None,
+    mechanism: Annotated[
+        str | None,
+        typer.Option(help='The rule that answers, as in Python: "Ladder(step=0.01)".'),
+    ] = None,
+    budget: Annotated[int | None, typer.Option(help="Releases allowed in all.")] = None,
+    account: AccountOption = "default",
+    ladder: LadderOption = "main",
+    sample_weight: Annotated[
+        str | None, typer.Option(metavar="COLUMN", help="The column with the rows' weights.")
+    ] = None,
+    classes: Annotated[
+        list[str] | None,
+        typer.Option("--class", help="Each class, where the file lacks some; repeat it."),
+    ] = None,
+    loss_range: Annotated[
+        tuple[float, float] | None,
+        typer.Option(metavar="LOW HIGH", help="For unbounded losses: they are clipped to it."),
+    ] = None,
+    overlap: Annotated[
+        str, typer.Option(help="On rows seen elsewhere: auto, warn, error or ignore.")
+    ] = "auto",
+    vault: Annotated[
+        Path | None, typer.Option(help="Folder of the private copy; by default by the ledger.")
+    ] = None,
+    ledger: LedgerOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Register a file's rows as a holdout, or start one more ladder on it."""
+    with said(as_json):
+        rule = None if mechanism is None else mechanism_of(mechanism)
+        frame = read_table(file)
+        labels = [take(frame, "--target", column) for column in target]
+        weights = None if sample_weight is None else take(frame, "--sample-weight", sample_weight)
+        apart = [*target, *([] if sample_weight is None else [sample_weight])]
+        y = labels[0] if len(labels) == 1 else frame[target]
+        holdout = LadderHoldout(
+            frame.drop(columns=apart),
+            y,
+            scoring=scoring,
+            name=name,
+            mechanism=rule,
+            budget=budget,
+            account=account,
+            ladder=ladder,
+            sample_weight=weights,
+            classes=labels_like(np.asarray(y), classes) if classes else None,
+            loss_range=loss_range,
+            overlap=overlap,
+            vault=vault,
+            ledger=ledger,
+        )
+        show(holdout.status(), as_json)
+
+
+@app.command()
+def submit(
+    name: NameArgument,
+    file: FileArgument,
+    account: AccountOption = "default",
+    ladder: LadderOption = "main",
+    context: Annotated[
+        list[str] | None,
+        typer.Option(metavar="KEY=VALUE", help="What to find beside it in the history."),
+    ] = None,
+    header: Annotated[
+        bool, typer.Option("--header/--no-header", help="Whether line 1 names the columns.")
+    ] = True,
+    ledger: LedgerOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Submit predictions for a holdout's rows, in their order, and print the release."""
+    with said(as_json):
+        told = context_of(context or [])
+        holdout = LadderHoldout.open(name, account=account, ladder=ladder, ledger=ledger)
+        with Ledger(holdout.ledger).read() as tx:
+            record, _ = find(tx, name, account, ladder)
+        form = Form(holdout.metric, record.n, record.classes)
+        release = holdout.submit(predictions_from(file, form, header=header), context=told)
+        show(release, as_json)
+
+
+@app.command()
+def retire(
+    name: NameArgument,
+    ledger: LedgerOption = None,
+    yes: YesOption = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Take no more submissions on a holdout, through any ladder, for good."""
+    with said(as_json):
+        store = Ledger(resolve_url(ledger))
+        with store.read() as tx:
+            record = named(tx, name)
+        if record.retired is None and not yes:
+            typer.echo(
+                f"{name!r} will take no more submissions, through any ladder, for good. Its "
+                "history, status and audit stay.",
+                err=True,
+            )
+            typer.confirm("Retire it?", abort=True, err=True)
+        with store.write() as tx:
+            record = tx.retire(record.id)
+        if as_json:
+            print_json({"holdout": name, "retired": record.retired})
+        else:
+            console().print(f"{name} is retired since {record.retired:%Y-%m-%d %H:%M} UTC")
+
+
+@app.command("backup")
+def back_up(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="A file that is not there yet.")],
+    ledger: LedgerOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Copy the ledger while it is in use. The rows lie in the vault, and are not copied."""
+    with said(as_json):
+        url = resolve_url(ledger)
+        written = backup(url, file)
+        if as_json:
+            print_json({"ledger": shown(url), "file": str(written)})
+        else:
+            console().print(f"written: {written}", soft_wrap=True)
+
+
+@app.command()
+def verify(
+    name: NameArgument,
+    mlflow: Annotated[
+        bool,
+        typer.Option("--mlflow", help="Compare with what exports have anchored in MLflow, too."),
+    ] = False,
+    tracking_uri: Annotated[str | None, typer.Option(help="MLflow's tracking server.")] = None,
+    audit_tracking_uri: Annotated[
+        str | None, typer.Option(help="That of the audit experiment, if it is another.")
+    ] = None,
+    ledger: LedgerOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Find what was changed in a holdout's record since it was written; 1 where something was.
+
+    Replays every ladder, recomputes the chain of hashes, and checks the vault's rows.
+    """
+    with said(as_json):
+        url = resolve_url(ledger)
+        found = verify_holdout(url, name)
+        findings, compared = list(found.findings), 0
+        if mlflow:
+            from ladderholdout.cli.anchors import compare
+
+            compared, changed = compare(url, name, tracking_uri, audit_tracking_uri)
+            findings += changed
+        _show_verification(found, findings, compared if mlflow else None, as_json)
+    raise typer.Exit(1 if findings else 0)
+
+
+def _show_verification(
+    found: Verification, findings: list[Finding], compared: int | None, as_json: bool
+) -> None:
+    if as_json:
+        said_of = {"holdout": found.holdout, "intact": not findings, "findings": findings}
+        print_json(
+            said_of | {"submissions": found.submissions, "head": found.head, "anchors": compared}
+        )
+        return
+    out = console()
+    for one in findings[:_MANY]:
+        out.print(f"FOUND: {one}", soft_wrap=True)
+    if len(findings) > _MANY:
+        out.print(f"... and {len(findings) - _MANY} more")
+    anchored = "" if compared is None else f", {compared} heads anchored in MLflow"
+    out.print(
+        f"{found.holdout}: {found.submissions} submissions, {found.head.length} links in the "
+        f"chain{anchored}: {'NOT as written' if findings else 'all as written'}",
+        soft_wrap=True,
+    )
+    out.print(f"head: {found.head}", soft_wrap=True)
