@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from numpy.typing import ArrayLike
 
+from ladderholdout.errors import LadderHoldoutError
 from ladderholdout.holdout import registration
+from ladderholdout.holdout.certifying import CertifiedHandle
 from ladderholdout.holdout.choices import (
     Wish,
     asked_for,
@@ -21,10 +23,18 @@ from ladderholdout.holdout.choices import (
     text,
 )
 from ladderholdout.holdout.context import describe_estimator, jsonable
-from ladderholdout.holdout.guard import Origin, make_guard
+from ladderholdout.holdout.guard import Origin, make_guard, same_ladder
 from ladderholdout.holdout.handle import SEARCH_POLICIES
 from ladderholdout.holdout.studies import StudyHandle
-from ladderholdout.holdout.views import Release, Status, Submission, status_of, submission_of
+from ladderholdout.holdout.tracking import TrackedHandle
+from ladderholdout.holdout.views import (
+    Release,
+    Status,
+    Submission,
+    html_table,
+    status_of,
+    submission_of,
+)
 from ladderholdout.ledger import Ledger, resolve_url, shown
 from ladderholdout.mechanisms import Mechanism
 from ladderholdout.mechanisms.arithmetic import whole
@@ -34,7 +44,7 @@ if TYPE_CHECKING:
     from ladderholdout.audit import Audit
 
 
-class LadderHoldout(StudyHandle):
+class LadderHoldout(StudyHandle, TrackedHandle, CertifiedHandle):
     """A holdout that can be looked at as often as you like.
 
     The first call with some rows registers them in the ledger; any later one, in whatever
@@ -244,8 +254,34 @@ class LadderHoldout(StudyHandle):
 
     def status(self) -> Status:
         """Return where the ladder stands, and what else looked at its holdout."""
+        certificate = self._certificate_or_why()
         with self._reading() as (tx, ladder):
-            return status_of(tx, ladder, self._metric, shown(self._url))
+            return status_of(tx, ladder, self._metric, certificate, shown(self._url))
+
+    def _repr_html_(self) -> str:
+        try:
+            return self.status()._repr_html_()
+        except LadderHoldoutError as error:  # a notebook shows a cell whatever happens
+            return html_table([(repr(self), str(error))])
+
+    def retire(self) -> Status:
+        """Take no more submissions on this holdout: through no ladder, for good.
+
+        Its history, status and audit stay, and its rows are known as used ever after.
+
+        Returns
+        -------
+        Status
+
+        Examples
+        --------
+        >>> holdout = LadderHoldout([[0], [1]], [0, 1], scoring="accuracy", ledger="memory")
+        >>> holdout.retire().retired is None
+        False
+        """
+        with Ledger(self._url).write() as tx:
+            tx.retire(same_ladder(tx.ladder(self._ladder_id), self._since).holdout_id)
+        return self.status()
 
     def history(self, *, after: int = 0, limit: int | None = None) -> tuple[Submission, ...]:
         """Return the submissions in their order, as the analyst may see them.
@@ -265,15 +301,31 @@ class LadderHoldout(StudyHandle):
             entries = tx.entries(ladder.id, after=after, limit=limit)
         return tuple(submission_of(entry, self._metric) for entry in entries)
 
-    def audit(self) -> Audit:
+    def audit(self, fresh: Any = None, model: Any = None, *, confidence: float = 0.95) -> Audit:
         """Open the raw scores, knowingly: the ladder is marked as opened from now on.
+
+        Parameters
+        ----------
+        fresh : tuple of (X, y) or (X, y, sample_weight), optional
+            Rows that steered nothing, to hold the released score against.
+        model : object or mapping, optional
+            Needed with `fresh`: the released model, fitted, or its predictions for the fresh
+            rows; or a mapping from numbers of submissions to such.
+        confidence : float, default=0.95
+            Of the intervals, and one minus the level of the tests.
 
         Returns
         -------
         Audit
-            Raw beside released, for every submission.
+            Raw beside released for every submission, and what that comes to.
+
+        Raises
+        ------
+        InvalidArgument, OverlapError
+            The fresh rows or the models are refused; nothing was opened.
+        LedgerError, VaultError
+            The record or the holdout's rows cannot be read.
         """
         from ladderholdout.audit import open_audit
 
-        _, ladder = self._records()
-        return open_audit(Ledger(self._url), ladder.id, self._metric)
+        return open_audit(self, fresh, model, confidence)

@@ -118,18 +118,24 @@ def find(
     tx: Transaction, name: str, account: str, ladder: str
 ) -> tuple[HoldoutRecord, LadderRecord]:
     """Return a holdout and its ladder by name."""
-    found = tx.holdouts(name=name)
-    if not found:
-        names = ", ".join(repr(known.name) for known in tx.holdouts()) or "none yet"
-        raise UnknownHoldout(f"The ledger knows no holdout {name!r}. It holds: {names}.")
-    known = _find_ladder(tx, found[0], account, ladder)
+    found = named(tx, name)
+    known = _find_ladder(tx, found, account, ladder)
     if known is not None:
-        return found[0], known
-    ladders = (known.settings for known in tx.ladders(found[0].id))
+        return found, known
+    ladders = (known.settings for known in tx.ladders(found.id))
     there = ", ".join(f"{known.account}/{known.name}" for known in ladders) or "none"
     raise UnknownHoldout(
         f"{name!r} has no ladder {ladder!r} of account {account!r}. Its ladders: {there}."
     )
+
+
+def named(tx: Transaction, name: str) -> HoldoutRecord:
+    """Return a holdout by name, or say which ones there are."""
+    found = tx.holdouts(name=name)
+    if not found:
+        names = ", ".join(repr(known.name) for known in tx.holdouts()) or "none yet"
+        raise UnknownHoldout(f"The ledger knows no holdout {name!r}. It holds: {names}.")
+    return found[0]
 
 
 def vault_folder(url: str, vault: str | os.PathLike[str] | bool | None) -> Path | None:
@@ -189,6 +195,8 @@ def _metric_for(wish: Wish, ladder: LadderRecord | None) -> Metric:
 def _classes(
     known: HoldoutRecord | None, metric: Metric, rows: Rows, stated: ArrayLike | None
 ) -> NDArray[Any] | None:
+    from ladderholdout.integrations.mlflow.quiet import without_autologging
+
     if stated is not None and not metric.is_classification:
         raise InvalidArgument("classes", f"left out for {metric.name}, a regression", "stated")
     # Predictions are kept as places in this list, so it is fixed once and for all.
@@ -199,7 +207,8 @@ def _classes(
             "classes= differs from the classes that this holdout was registered with. Leave it "
             "out to go on with those."
         )
-    metric.targets(rows.y, classes)  # refuses what the metric cannot score
+    with without_autologging():
+        metric.targets(rows.y, classes)  # refuses what the metric cannot score
     return classes
 
 
@@ -207,6 +216,7 @@ def _start_ladder(
     tx: Transaction, holdout: HoldoutRecord, settings: LadderSettings
 ) -> LadderRecord:
     others = tx.ladders(holdout.id)
+    started = tx.add_ladder(holdout.id, settings, state_to(rules_of(settings).start(holdout.n)))
     if others:
         looks = sum(ladder.submissions for ladder in others)
         _say(
@@ -214,7 +224,7 @@ def _start_ladder(
             f"{holdout.name!r}, which has {len(others)} already with {looks} submissions. They "
             "count together: a new account or ladder does not make a used holdout fresh."
         )
-    return tx.add_ladder(holdout.id, settings, state_to(rules_of(settings).start(holdout.n)))
+    return started
 
 
 def _register(

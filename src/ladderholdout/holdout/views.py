@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from datetime import datetime
+from html import escape
 from typing import Any
 
 from ladderholdout.ledger import Entry, LadderRecord, Overlap, Transaction
 from ladderholdout.ledger.replay import rules_of
 from ladderholdout.metrics import Metric
+
+_LATEST = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +33,9 @@ class Release:
         that they got first.
     releases_left : int or None
         What is left of the ladder's budget; None without one.
+    opened : bool
+        Whether an audit had shown raw scores of the ladder before: then the submission is
+        on record, and can not be certified.
 
     Examples
     --------
@@ -42,6 +48,23 @@ class Release:
     submission: int
     repeat: bool
     releases_left: int | None
+    opened: bool = field(default=False, repr=False)
+
+    def lines(self) -> list[tuple[str, str]]:
+        """Return the release as (what, value) pairs, for printing."""
+        came = "improved" if self.improved else "not improved"
+        found = [
+            ("standing score", f"{self.score:.6g}"),
+            ("submission", f"{self.submission}, {'a repeat' if self.repeat else came}"),
+        ]
+        if self.releases_left is not None:
+            found.append(("releases left", str(self.releases_left)))
+        if self.opened:
+            found.append(("opened", "raw scores were shown before: it can not be certified"))
+        return found
+
+    def _repr_html_(self) -> str:
+        return html_table(self.lines())
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +106,60 @@ class Submission:
 
 
 @dataclass(frozen=True, slots=True)
+class ScoreCertificate:
+    """A confidence interval for the true score of the incumbent, however it was searched for.
+
+    Attributes
+    ----------
+    score : float or None
+        The standing release, in the metric's own sign and units; None before the first.
+    low, high : float or None
+        Ends of the interval for the true score; None where there is no certificate.
+    confidence : float
+        At least this is the chance that all certificates of this holdout hold together.
+    submission : int or None
+        The incumbent's number.
+    bound : str
+        The inequality behind the interval.
+    log_count : float or None
+        L: the level was divided by exp(L), in nats. It grows with what the search was told.
+    assumptions : tuple of str
+        What must be true; where it is not, the certificate is void.
+    missing : str or None
+        Why there is none.
+    """
+
+    score: float | None
+    low: float | None
+    high: float | None
+    confidence: float
+    submission: int | None
+    bound: str = ""
+    log_count: float | None = None
+    assumptions: tuple[str, ...] = ()
+    missing: str | None = None
+
+    def line(self) -> str:
+        """Say it in a line."""
+        if self.missing is not None:
+            return f"none: {self.missing}"
+        share = f"{100 * self.confidence:.4g} %"
+        return f"true score in {self.low:.4g} to {self.high:.4g} ({share}, {self.bound})"
+
+    def __str__(self) -> str:
+        if self.missing is not None:
+            return f"No certificate: {self.missing}."
+        said = [
+            f"The true score of submission {self.submission} lies in {self.low:.6g} to "
+            f"{self.high:.6g} with a confidence of {self.confidence:g}, however it was searched "
+            f"for. Released: {self.score:.6g}; bound: {self.bound}; price of what the search was "
+            f"told: {self.log_count:.1f} nats.",
+            "It is void unless all of this is true:",
+        ]
+        return "\n".join([*said, *(f"- {one}" for one in self.assumptions)])
+
+
+@dataclass(frozen=True, slots=True)
 class Status:
     """Where a ladder stands, and what else looked at its holdout.
 
@@ -106,6 +183,12 @@ class Status:
         Other places where rows of this holdout were seen.
     opened : datetime or None
         When an audit showed the raw scores.
+    retired : datetime or None
+        Since when the holdout takes no submissions.
+    latest : tuple of Submission
+        The last three looks through this ladder, oldest first.
+    certificate : ScoreCertificate
+        What may be believed of the standing score, with 95 %.
     ledger : str
         Where the record lies.
     """
@@ -126,6 +209,9 @@ class Status:
     ladders: tuple[tuple[str, str, int], ...]
     overlaps: tuple[Overlap, ...]
     opened: datetime | None
+    retired: datetime | None
+    latest: tuple[Submission, ...]
+    certificate: ScoreCertificate
     ledger: str
 
     @property
@@ -140,28 +226,59 @@ class Status:
             standing += f" (submission {self.incumbent})"
         releases = str(self.releases)
         if self.budget is not None:
+            left = f", {self.releases_left} left"
             releases += f" of {self.budget}"
-            if not self.releases_left:
-                releases += ": used up, the standing release stays"
+            releases += left if self.releases_left else ": used up, the standing release stays"
         found = [
             ("holdout", f"{self.name} ({self.n} rows, fingerprint {self.fingerprint[:12]})"),
             ("ladder", f"{self.ladder} of account {self.account}"),
             ("metric", self.metric),
             ("mechanism", self.mechanism),
             ("standing score", standing),
+            *([] if self.score is None else [("certificate", self.certificate.line())]),
             ("submissions", f"{self.submissions} ({self.repeats} repeats)"),
             ("releases", releases),
         ]
+        if self.latest:
+            found.append(("last looks", _looks(self.latest)))
         if len(self.ladders) > 1:
             others = ", ".join(f"{a}/{name}: {count}" for a, name, count in self.ladders)
             found.append(("all ladders on it", others))
         found += [("overlap", f"{o.rows} rows with {o.source}") for o in self.overlaps]
         if self.opened is not None:
             found.append(("opened", f"raw scores were shown on {self.opened:%Y-%m-%d %H:%M} UTC"))
+        if self.retired is not None:
+            said = f"on {self.retired:%Y-%m-%d %H:%M} UTC: it takes no more submissions"
+            found.append(("retired", said))
         return [*found, ("ledger", self.ledger)]
 
     def __str__(self) -> str:
         return "\n".join(f"{what:<18}{value}" for what, value in self.lines())
+
+    def _repr_html_(self) -> str:
+        return html_table(self.lines())
+
+
+def html_table(lines: Iterable[tuple[str, str]]) -> str:
+    """Return (what, value) pairs as a table for notebooks, with every text escaped."""
+    rows = (
+        f'<tr><th style="text-align:left">{escape(what)}</th>'
+        f'<td style="text-align:left">{escape(value)}</td></tr>'
+        for what, value in lines
+    )
+    return f"<table>{''.join(rows)}</table>"
+
+
+def _looks(latest: tuple[Submission, ...]) -> str:
+    """Say in a line what came of the last looks, and when the last one was."""
+    came = ", ".join(f"{one.number} {_outcome(one)}" for one in latest)
+    return f"{came} ({latest[-1].time:%Y-%m-%d %H:%M} UTC)"
+
+
+def _outcome(one: Submission) -> str:
+    if one.repeat_of is not None:
+        return f"repeats {one.repeat_of}"
+    return "improved" if one.improved else "not improved"
 
 
 def releases_left(ladder: LadderRecord, releases: int) -> int | None:
@@ -170,7 +287,13 @@ def releases_left(ladder: LadderRecord, releases: int) -> int | None:
     return None if budget is None else max(0, budget - releases)
 
 
-def status_of(tx: Transaction, ladder: LadderRecord, metric: Metric, ledger: str) -> Status:
+def status_of(
+    tx: Transaction,
+    ladder: LadderRecord,
+    metric: Metric,
+    certificate: ScoreCertificate,
+    ledger: str,
+) -> Status:
     """Read where a ladder stands."""
     holdout = tx.holdout(ladder.holdout_id)
     return Status(
@@ -193,6 +316,12 @@ def status_of(tx: Transaction, ladder: LadderRecord, metric: Metric, ledger: str
         ),
         overlaps=tx.overlaps(holdout.id),
         opened=ladder.opened,
+        retired=holdout.retired,
+        latest=tuple(
+            submission_of(entry, metric)
+            for entry in tx.entries(ladder.id, after=ladder.submissions - _LATEST)
+        ),
+        certificate=certificate,
         ledger=ledger,
     )
 

@@ -1,0 +1,163 @@
+"""How wide certificates are: beside the published bounds, and after real climbs.
+
+    python benchmarks/certificates.py [--searches 10]
+
+First the table of the bounds, for 5,000 rows and 1,000 submissions. Then climbs on labels
+that nobody can know: each row has one of five classes, all alike, and a prediction names the
+class that it rules out, so that its true risk is .200 whatever it is. A climb changes some of
+the rows and keeps what improves; "anew" draws every candidate independently. Each line is the
+mean over the searches of the upper 95% limit of the last incumbent:
+
+- naive: an exact interval that forgets the search. It ought to be above .200.
+- counted: what DESIGN.md counts, ln(t(t+1)) + ln((J+1)(J+2)) + ln C(s, J) + ln C(n+1, J).
+- coded: the codes of `ladderholdout.certificates`, which charge early and small steps less.
+- one bit: the same decisions, had the values not been told. The last one is asked for, and
+  is paid for by the next certificate.
+
+The last part is how long one interval takes to compute. All numbers but these depend on the
+seeds alone.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import time
+from dataclasses import dataclass
+
+import numpy as np
+
+from ladderholdout.certificates import (
+    LadderTranscript,
+    Transcript,
+    certify,
+    compare,
+    exact_lower,
+    exact_upper,
+)
+from ladderholdout.mechanisms import Mechanism, PairedTestLadder, ParameterFreeLadder
+from ladderholdout.metrics import Evaluation
+
+ROWS, LOOKS, CLASSES, CONFIDENCE = 5000, 1000, 5, 0.95
+RULES = {"parameter-free": ParameterFreeLadder(), "paired test, .01": PairedTestLadder(alpha=0.01)}
+CHANGED = (2, 10, 50, 100, 500, None)
+# Improvements that thin out, and falls that shrink: 8 releases among 999 looks.
+THINNING = (1, 2, 5, 12, 30, 80, 200, 500)
+WHOLE_PERCENTS = (50, 24, 16, 12, 10, 8, 6, 5)
+COUNTS = (2500, 1200, 800, 600, 500, 400, 300, 270)
+
+
+@dataclass(frozen=True, slots=True)
+class Climb:
+    """What one search was told: the looks that improved, and their errors."""
+
+    improved: tuple[int, ...]
+    errors: tuple[int, ...]
+
+    def before_last(self, values: bool) -> Transcript:
+        """Return what was known when the last incumbent was chosen."""
+        looks = self.improved[-1] - 1
+        told = self.errors[:-1] if values else ()
+        ladder = LadderTranscript(looks, self.improved[:-1], told, ROWS + 1)
+        return Transcript(looks, 1, (ladder,) if looks else ())
+
+    def counted(self) -> float:
+        t, releases = self.improved[-1], len(self.improved) - 1
+        named = math.log(t * (t + 1)) + math.log((releases + 1) * (releases + 2))
+        chosen = math.comb(t - 1, releases) * math.comb(ROWS + 1, releases)
+        return named + math.log(chosen)
+
+    def limits(self) -> tuple[float, ...]:
+        """Return released risk and upper limits: naive, counted, coded, one bit."""
+        errors, log_level = self.errors[-1], math.log((1 - CONFIDENCE) / 2)
+        coded, one_bit = (self.before_last(values).log_count() for values in (True, False))
+        prices = (0.0, self.counted(), coded, one_bit)
+        return errors / ROWS, *(exact_upper(errors, ROWS, log_level - price) for price in prices)
+
+
+def climb(mechanism: Mechanism, changed: int | None, seed: int) -> Climb:
+    rng = np.random.default_rng(seed)
+    labels = rng.integers(0, CLASSES, ROWS)
+    best = rng.integers(0, CLASSES, ROWS)
+    state = mechanism.start(ROWS)
+    improved, errors = [], []
+    for look in range(1, LOOKS + 1):
+        candidate = best if look == 1 else neighbour(best, changed, rng)
+        state, outcome = mechanism.advance(state, Evaluation.from_losses(candidate == labels), rng)
+        if outcome.improved:
+            best = candidate
+            improved.append(look)
+            errors.append(round(outcome.risk * ROWS))
+    return Climb(tuple(improved), tuple(errors))
+
+
+def neighbour(best: np.ndarray, changed: int | None, rng: np.random.Generator) -> np.ndarray:
+    if changed is None:
+        return rng.integers(0, CLASSES, ROWS)
+    rows = rng.choice(ROWS, changed, replace=False)
+    candidate = best.copy()
+    candidate[rows] = (candidate[rows] + rng.integers(1, CLASSES, changed)) % CLASSES
+    return candidate
+
+
+def show_bounds() -> None:
+    print(f"Upper half-widths, n = {ROWS}, k = {LOOKS}, J = 8, risk .05, confidence {CONFIDENCE}")
+    print(f"{'':32}{'width':>8}{'ratio':>8}{'L':>8}  source")
+    for row in compare(ROWS, LOOKS, 8, 0.05, confidence=CONFIDENCE):
+        count = "" if row.log_count is None else f"{row.log_count:.1f}"
+        width = f"{row.width:.3f}" if row.width < 1 else "vacuous"
+        print(f"{row.name:32}{width:>8}{row.ratio:>8.1f}{count:>8}  {row.source}")
+    for name, values, n_values, step in (
+        ("thinning out, one bit", (), 1, 0.0),
+        ("thinning out, step 0.01", WHOLE_PERCENTS, 101, 0.01),
+        ("thinning out, step 1/n", COUNTS, ROWS + 1, 0.0),
+    ):
+        ladder = LadderTranscript(LOOKS - 1, THINNING, values, n_values)
+        transcript = Transcript(LOOKS - 1, 1, (ladder,))
+        certificate = certify(0.05, ROWS, transcript, confidence=CONFIDENCE, rounding=step)
+        width, fresh = certificate.high - 0.05, compare(ROWS, LOOKS, 8, 0.05)[0].width
+        print(f"{name:32}{width:>8.3f}{width / fresh:>8.1f}{certificate.log_count:>8.1f}")
+
+
+def show_climbs(searches: int) -> None:
+    print(f"Upper {CONFIDENCE:.0%} limits of a true risk of .200, {searches} searches each")
+    heads = ("releases", "released", "naive", "counted", "coded", "one bit")
+    print(f"{'':18}{'changes':>8}" + "".join(f"{head:>10}" for head in heads))
+    for name, mechanism in RULES.items():
+        for changed in CHANGED:
+            climbs = [climb(mechanism, changed, seed) for seed in range(searches)]
+            releases = np.mean([len(one.improved) for one in climbs])
+            means = np.mean([one.limits() for one in climbs], axis=0)
+            shown = "".join(f"{mean:>10.3f}" for mean in means)
+            print(f"{name:18}{changed or 'anew':>8}{releases:>10.1f}{shown}")
+
+
+def show_times(repetitions: int = 200) -> None:
+    print("Milliseconds for one exact interval")
+    for n, errors, log_level in (
+        (5000, 250, math.log(0.025)),
+        (5000, 250, -690.0),
+        (10**7, 5 * 10**5, math.log(0.025)),
+        (10**7, 5 * 10**5, -690.0),
+    ):
+        started = time.perf_counter()
+        for _ in range(repetitions):
+            exact_lower(errors, n, log_level)
+            exact_upper(errors, n, log_level)
+        each = (time.perf_counter() - started) / repetitions * 1e3
+        print(f"n = {n:>8}, level {math.exp(log_level):<8.2g}{each:>8.2f}")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="How wide certificates are.")
+    parser.add_argument("--searches", type=int, default=10)
+    searches = parser.parse_args().searches
+    show_bounds()
+    print()
+    show_climbs(searches)
+    print()
+    show_times()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,74 @@
+"""Certificates: what may be believed after any adaptive search. Pure functions.
+
+Risks here are means of losses in [0, 1]; other ranges are scaled before.
+
+>>> from ladderholdout.certificates import Transcript, certify
+>>> certificate = certify(0.05, 5000, Transcript(before=0, place=144, ladders=()))
+>>> round(certificate.low, 3), round(certificate.high, 3)
+(0.037, 0.066)
+"""
+
+from __future__ import annotations
+
+from ladderholdout.certificates.codes import (
+    LadderTranscript,
+    falls_length,
+    flags_length,
+    mixed,
+    place_length,
+    steady_length,
+)
+from ladderholdout.certificates.comparison import Comparison, compare, worst_log_count
+from ladderholdout.certificates.history import Grid, Look, grid_of, transcript_before
+from ladderholdout.certificates.intervals import (
+    bounded_lower,
+    bounded_upper,
+    exact_lower,
+    exact_upper,
+    kl_lower,
+    kl_upper,
+)
+from ladderholdout.certificates.published import (
+    blum_hardt,
+    hardt,
+    lower_bound,
+    sample_splitting,
+    zheng,
+)
+from ladderholdout.certificates.reserve import bayesian_bootstrap, reserve_log_count
+from ladderholdout.certificates.transcript import Certificate, Transcript, certify
+from ladderholdout.certificates.weighted import weighted_lower, weighted_upper
+
+__all__ = [
+    "Certificate",
+    "Comparison",
+    "Grid",
+    "LadderTranscript",
+    "Look",
+    "Transcript",
+    "bayesian_bootstrap",
+    "blum_hardt",
+    "bounded_lower",
+    "bounded_upper",
+    "certify",
+    "compare",
+    "exact_lower",
+    "exact_upper",
+    "falls_length",
+    "flags_length",
+    "grid_of",
+    "hardt",
+    "kl_lower",
+    "kl_upper",
+    "lower_bound",
+    "mixed",
+    "place_length",
+    "reserve_log_count",
+    "sample_splitting",
+    "steady_length",
+    "transcript_before",
+    "weighted_lower",
+    "weighted_upper",
+    "worst_log_count",
+    "zheng",
+]

@@ -1,0 +1,263 @@
+"""How much a transcript of releases told, in nats: code lengths fixed before the search.
+
+A certificate pays for every model that the analyst could have submitted in this place, and
+there is one for each transcript. Chances are handed out to transcripts by rules which are
+fixed in advance and whose sum is at most 1; minus the logarithm of a chance is what its
+transcript costs. Any such rule is valid, and a mixture of several costs at most the
+logarithm of their number. docs/guide/certificates.md has the proofs.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import betaln, digamma
+
+from ladderholdout.errors import InvalidArgument
+from ladderholdout.mechanisms.arithmetic import whole
+
+# Improvements thin out like rate / t: the mean number of them in e-fold time.
+THINNING_RATES = (1.0, 2.0, 4.0, 8.0)
+# Falls of the value are sums of so many geometric ones.
+FALL_SHAPES = (1, 2, 4, 8)
+
+
+@dataclass(frozen=True, slots=True)
+class LadderTranscript:
+    """What one ladder had told before a batch began.
+
+    Parameters
+    ----------
+    looks : int
+        Submissions whose answer was open: neither repeats, nor those after the budget was
+        used up.
+    improved : tuple of int or None
+        Which of them improved, counted from 1 and increasing; None for a mechanism that
+        tells every submission its own risk, where the values say it.
+    values : tuple of int
+        The values that were told, in order, as numbers of the grid in 0 to n_values - 1.
+        A ladder tells one for each improvement; a one-bit ladder those that were asked for.
+    n_values : int
+        Number of values that could have been told.
+    falling : bool, default=True
+        Whether each value must be smaller than the one before.
+    first_improves : bool, default=True
+        Whether the first submission improves whatever it is: then it tells nothing by that.
+
+    Raises
+    ------
+    InvalidArgument
+        If the parts contradict each other.
+
+    Examples
+    --------
+    >>> ladder = LadderTranscript(looks=100, improved=(1, 7), values=(30, 22), n_values=101)
+    >>> round(ladder.length(), 2)
+    16.41
+    """
+
+    looks: int
+    improved: tuple[int, ...] | None
+    values: tuple[int, ...]
+    n_values: int
+    falling: bool = True
+    first_improves: bool = True
+
+    def __post_init__(self) -> None:
+        """Validate that the parts fit together."""
+        if self.looks != 0:
+            whole("looks", self.looks)
+        whole("n_values", self.n_values)
+        if self.improved is not None:
+            _check_increasing("improved", (0, *self.improved, self.looks + 1))
+            if self.first_improves and self.looks and self.improved[:1] != (1,):
+                raise InvalidArgument("improved", "with 1 where the first look improves", "not")
+        if any(not 0 <= value < self.n_values for value in self.values):
+            raise InvalidArgument("values", f"numbers in 0 to {self.n_values - 1}", "not")
+        if self.falling:
+            _check_increasing("values", (-1, *reversed(self.values)), "falling")
+
+    def length(self) -> float:
+        """Return the code length of all that this ladder told, in nats.
+
+        Returns
+        -------
+        float
+            Of the improvements and of the values.
+        """
+        flags = 0.0 if self.improved is None else self._flags()
+        count = len(self.values)
+        return flags + (_falling(self) if self.falling else count * math.log(self.n_values))
+
+    def _flags(self) -> float:
+        assert self.improved is not None
+        certain = 1 if self.first_improves and self.looks else 0
+        return flags_length([i - certain for i in self.improved[certain:]], self.looks - certain)
+
+
+def _check_increasing(argument: str, numbers: Iterable[int], order: str = "increasing") -> None:
+    if any(not before < after for before, after in pairwise(numbers)):
+        raise InvalidArgument(argument, f"strictly {order} and within the range", "not")
+
+
+def place_length(place: int) -> float:
+    """Return the code length of a number that is not bounded in advance.
+
+    The chance of t is 1/(1 + ln t) - 1/(1 + ln(t + 1)); the sum over all t is 1.
+
+    Parameters
+    ----------
+    place : int
+        A number from 1.
+
+    Returns
+    -------
+    float
+        About ln t + 2 ln(1 + ln t) nats.
+
+    Raises
+    ------
+    InvalidArgument
+        If it is no whole number from 1.
+
+    Examples
+    --------
+    >>> [round(place_length(place), 2) for place in (1, 2, 100, 10_000)]
+    [0.89, 2.17, 8.06, 13.86]
+    """
+    place = whole("place", place)
+    here, there = math.log1p(math.log(place)), math.log1p(math.log(place + 1))
+    return here + there - math.log(math.log1p(1.0 / place))
+
+
+def flags_length(improved: Sequence[int], looks: int) -> float:
+    """Return the code length of which looks improved.
+
+    A mixture of two views, half the chance to each: a steady rate that is not known
+    (Krichevsky & Trofimov 1981), and rates that fall like c / (t + c).
+
+    Parameters
+    ----------
+    improved : sequence of int
+        Numbers in 1 to looks, increasing.
+    looks : int
+        How many looks there were.
+
+    Returns
+    -------
+    float
+        In nats.
+
+    Examples
+    --------
+    >>> round(flags_length([1, 3, 9, 30, 90, 270], 1000), 2)
+    25.66
+    """
+    steady = steady_length(len(improved), looks)
+    logs = float(np.log(np.asarray(improved, dtype=np.float64)).sum())
+    thinning = mixed([_thinning(rate, logs, len(improved), looks) for rate in THINNING_RATES])
+    return mixed([steady, thinning])
+
+
+def steady_length(count: int, looks: int) -> float:
+    """Return the code length of ``count`` improvements among ``looks``, wherever they are.
+
+    Krichevsky & Trofimov 1981: the mean chance of the sequence over all rates, weighted by
+    Beta(1/2, 1/2).
+
+    Parameters
+    ----------
+    count : int
+        Number of improvements.
+    looks : int
+        Number of looks, at least as many.
+
+    Returns
+    -------
+    float
+        In nats: ln C(looks, count) and about ln(pi sqrt(count looks)).
+
+    Examples
+    --------
+    >>> round(steady_length(7, 999), 2)
+    45.39
+    """
+    return float(betaln(0.5, 0.5) - betaln(count + 0.5, looks - count + 0.5))
+
+
+def mixed(lengths: Sequence[float]) -> float:
+    """Return the code length of an equal mixture of codes.
+
+    Parameters
+    ----------
+    lengths : sequence of float
+        Code lengths of one message, in nats.
+
+    Returns
+    -------
+    float
+        At most the shortest and the logarithm of their number.
+
+    Examples
+    --------
+    >>> round(mixed([3.0, 100.0]), 4), mixed([3.0, 3.0])
+    (3.6931, 3.0)
+    """
+    shortest = min(lengths)
+    total = sum(math.exp(shortest - length) for length in lengths)
+    return shortest - math.log(total / len(lengths))
+
+
+def _thinning(rate: float, logs: float, count: int, looks: int) -> float:
+    """Code length under independent improvements, at look t with chance rate/(t + rate)."""
+    # The product of t/(t + rate) over all looks, and rate/t more for each that improved.
+    kept = math.lgamma(looks + 1.0) + math.lgamma(1.0 + rate) - math.lgamma(looks + 1.0 + rate)
+    return logs - count * math.log(rate) - kept
+
+
+def _falling(ladder: LadderTranscript) -> float:
+    """Code length of falling values: the first one uniform, then the falls."""
+    if not ladder.values:
+        return 0.0
+    return math.log(ladder.n_values) + falls_length(ladder.values)
+
+
+def falls_length(values: Sequence[int]) -> float:
+    """Return the code length of how falling values go on after the first.
+
+    A mixture of five views of a fall d >= 1: of any order of magnitude alike (a chance in
+    proportion to 1/d), or negative binomial with a scale that is not known (averaged by
+    Beta(1/2, 1/2)) and one of four shapes.
+
+    Parameters
+    ----------
+    values : sequence of int
+        Numbers of the grid, falling.
+
+    Returns
+    -------
+    float
+        In nats.
+
+    Examples
+    --------
+    >>> round(falls_length([1000, 950, 930, 925]), 2)
+    15.23
+    """
+    before = np.asarray(values[:-1], dtype=np.float64)
+    falls = before - np.asarray(values[1:], dtype=np.float64)
+    # The harmonic number of v is the sum of 1/d over all the falls that are possible.
+    orders = np.log(falls * (digamma(before + 1.0) + np.euler_gamma)).sum()
+    return mixed([float(orders), *(_scaled_falls(falls, shape) for shape in FALL_SHAPES)])
+
+
+def _scaled_falls(falls: NDArray[np.float64], shape: int) -> float:
+    # C(d + shape - 2, shape - 1) = 1 / ((d + shape - 1) B(d, shape)).
+    ways = -(np.log(falls + shape - 1.0) + betaln(falls, float(shape))).sum()
+    total = betaln(shape * falls.size + 0.5, falls.sum() - falls.size + 0.5)
+    return float(betaln(0.5, 0.5) - total - ways)

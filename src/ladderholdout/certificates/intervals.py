@@ -1,0 +1,246 @@
+"""Confidence limits for a mean of losses at levels far below the smallest float.
+
+A level comes as its natural logarithm. Limits are rounded outward.
+"""
+
+from __future__ import annotations
+
+import math
+
+from ladderholdout.certificates.tails import exact_logit, kl_logit, risk_at
+from ladderholdout.errors import InvalidArgument
+from ladderholdout.mechanisms.arithmetic import whole
+
+# Tails are right to fewer than this many units of the logarithm; the level is lowered by as
+# much, so that rounding noise never narrows an interval.
+NOISE = 1e-11
+# Counts of errors are whole; a mean times n is so only up to rounding noise.
+NEARLY_WHOLE = 1e-9
+
+
+def exact_upper(errors: int, n: int, log_level: float) -> float:
+    """Return the exact upper confidence limit of a binomial proportion.
+
+    Clopper & Pearson 1934: the p at which as few as ``errors`` errors have the probability
+    of the level.
+
+    Parameters
+    ----------
+    errors : int
+        Number of errors, in 0 to n.
+    n : int
+        Number of examples, at least 1.
+    log_level : float
+        Natural logarithm of the one-sided level, negative; it may lie far below -745, where
+        the level itself is no float any more.
+
+    Returns
+    -------
+    float
+        In [0, 1]; 1 where all are errors. Rounded outward.
+
+    Raises
+    ------
+    InvalidArgument
+        If an argument is refused.
+
+    Examples
+    --------
+    >>> round(exact_upper(50, 1000, math.log(0.025)), 6)
+    0.06539
+    >>> round(exact_upper(50, 1000, -1000.0), 6)
+    0.710804
+    """
+    errors, n, log_level = _counted(errors, n, log_level)
+    return math.nextafter(risk_at(exact_logit(errors, n, log_level)), 1.0)
+
+
+def exact_lower(errors: int, n: int, log_level: float) -> float:
+    """Return the exact lower confidence limit of a binomial proportion.
+
+    Parameters
+    ----------
+    errors : int
+        Number of errors, in 0 to n.
+    n : int
+        Number of examples, at least 1.
+    log_level : float
+        Natural logarithm of the one-sided level, negative.
+
+    Returns
+    -------
+    float
+        In [0, 1]; 0 where nothing is an error. Rounded outward.
+
+    Raises
+    ------
+    InvalidArgument
+        If an argument is refused.
+
+    Examples
+    --------
+    >>> round(exact_lower(50, 1000, math.log(0.025)), 6)
+    0.037335
+    """
+    errors, n, log_level = _counted(errors, n, log_level)
+    return math.nextafter(risk_at(-exact_logit(n - errors, n, log_level)), 0.0)
+
+
+def kl_upper(mean: float, n: float, log_level: float) -> float:
+    """Return the Chernoff upper confidence limit of a mean of losses in [0, 1].
+
+    Hoeffding 1963, Theorem 1: the p above the mean with n kl(mean, p) = -log_level, where
+    kl is the relative entropy of two coins.
+
+    Parameters
+    ----------
+    mean : float
+        Observed mean, in [0, 1].
+    n : float
+        Number of examples, positive; for a weighted mean the sum of the weights over the
+        largest of them.
+    log_level : float
+        Natural logarithm of the one-sided level, negative.
+
+    Returns
+    -------
+    float
+        In [0, 1]. Rounded outward.
+
+    Raises
+    ------
+    InvalidArgument
+        If an argument is refused.
+
+    Examples
+    --------
+    >>> round(kl_upper(0.05, 1000, math.log(0.025)), 6)
+    0.070956
+    """
+    mean, n, log_level = _averaged(mean, n, log_level)
+    return math.nextafter(risk_at(kl_logit(mean, 1.0 - mean, n, log_level)), 1.0)
+
+
+def kl_lower(mean: float, n: float, log_level: float) -> float:
+    """Return the Chernoff lower confidence limit of a mean of losses in [0, 1].
+
+    Parameters
+    ----------
+    mean : float
+        Observed mean, in [0, 1].
+    n : float
+        Number of examples, or as in `kl_upper`.
+    log_level : float
+        Natural logarithm of the one-sided level, negative.
+
+    Returns
+    -------
+    float
+        In [0, 1]. Rounded outward.
+
+    Raises
+    ------
+    InvalidArgument
+        If an argument is refused.
+
+    Examples
+    --------
+    >>> round(kl_lower(0.05, 1000, math.log(0.025)), 6)
+    0.033454
+    """
+    mean, n, log_level = _averaged(mean, n, log_level)
+    return math.nextafter(risk_at(-kl_logit(1.0 - mean, mean, n, log_level)), 0.0)
+
+
+def bounded_upper(mean: float, n: int, log_level: float) -> float:
+    """Return an upper confidence limit of a mean of n losses in [0, 1].
+
+    The smaller of `kl_upper` and of Bentkus 2004, Theorem 1.2: a tail of such a mean is at
+    most e times the tail of a binomial with the same mean, rounded up to a whole count.
+    Both bound one and the same probability, so taking the better costs nothing.
+
+    Parameters
+    ----------
+    mean : float
+        Observed mean, in [0, 1].
+    n : int
+        Number of examples.
+    log_level : float
+        Natural logarithm of the one-sided level, negative.
+
+    Returns
+    -------
+    float
+        In [0, 1]. Rounded outward.
+
+    Raises
+    ------
+    InvalidArgument
+        If an argument is refused.
+
+    Examples
+    --------
+    >>> round(bounded_upper(0.05, 1000, -20.0), 5), round(kl_upper(0.05, 1000, -20.0), 5)
+    (0.10359, 0.10575)
+    """
+    chernoff = kl_upper(mean, whole("n", n), log_level)
+    return min(chernoff, exact_upper(_count_above(mean * n), n, log_level - 1.0))
+
+
+def bounded_lower(mean: float, n: int, log_level: float) -> float:
+    """Return a lower confidence limit of a mean of n losses in [0, 1].
+
+    Parameters
+    ----------
+    mean : float
+        Observed mean, in [0, 1].
+    n : int
+        Number of examples.
+    log_level : float
+        Natural logarithm of the one-sided level, negative.
+
+    Returns
+    -------
+    float
+        In [0, 1]; the larger of both limits that `bounded_upper` names. Rounded outward.
+
+    Raises
+    ------
+    InvalidArgument
+        If an argument is refused.
+
+    Examples
+    --------
+    >>> round(bounded_lower(0.05, 1000, -20.0), 5)
+    0.01858
+    """
+    chernoff = kl_lower(mean, whole("n", n), log_level)
+    return max(chernoff, exact_lower(n - _count_above((1.0 - mean) * n), n, log_level - 1.0))
+
+
+def _count_above(count: float) -> int:
+    return max(math.ceil(count - NEARLY_WHOLE), 0)
+
+
+def _counted(errors: int, n: int, log_level: float) -> tuple[int, int, float]:
+    n = whole("n", n)
+    if errors != 0:
+        errors = whole("errors", errors)
+    if errors > n:
+        raise InvalidArgument("errors", f"a whole number of at most n = {n}", "larger")
+    return errors, n, _lowered(log_level)
+
+
+def _averaged(mean: float, n: float, log_level: float) -> tuple[float, float, float]:
+    if not 0.0 <= mean <= 1.0:
+        # The value stays out of the message: it may be a risk.
+        raise InvalidArgument("mean", "a number in [0, 1]", "not")
+    if not 0.0 < n < math.inf:
+        raise InvalidArgument("n", "a positive finite number", repr(n))
+    return float(mean), float(n), _lowered(log_level)
+
+
+def _lowered(log_level: float) -> float:
+    if not -math.inf < log_level < 0.0:
+        raise InvalidArgument("log_level", "a negative finite number", repr(log_level))
+    return log_level - NOISE * (1.0 - log_level)

@@ -1,0 +1,211 @@
+"""The bounds of the papers, with every constant written out.
+
+All are half-widths at a stated failure probability, for losses in [0, 1]; one of 1 or more
+says nothing. Logarithms are natural: where a paper counts bits, 2 to that power is taken.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from scipy.optimize import brentq
+
+from ladderholdout.certificates.intervals import exact_upper
+from ladderholdout.errors import InvalidArgument
+from ladderholdout.mechanisms.arithmetic import whole, within
+
+# Steps between which the best one is looked for.
+STEPS = np.geomspace(1e-4, 1.0, 2001)
+
+
+def blum_hardt(n: int, k: int, beta: float = 0.05, step: float | None = None) -> float:
+    """Return the leaderboard error of `Ladder` by Blum & Hardt 2015, Theorem 3.1.
+
+    With probability 1 - beta the released risk is within this of the least true risk among
+    the first k submissions: step + epsilon, where
+    exp(-2 epsilon^2 n + (1/step + 2) ln(4k/step) + 1) = beta.
+
+    Parameters
+    ----------
+    n, k : int
+        Numbers of examples and of submissions.
+    beta : float, default=0.05
+        Failure probability, in (0, 1).
+    step : float or None, default=None
+        The ladder's step in (0, 1]; None takes the one with the smallest error.
+
+    Returns
+    -------
+    float
+        Half-width.
+
+    Raises
+    ------
+    InvalidArgument
+        If an argument is refused.
+
+    Examples
+    --------
+    >>> round(blum_hardt(5000, 1000), 3), round(blum_hardt(5000, 1000, step=0.01), 3)
+    (0.205, 0.373)
+    """
+    n, k, beta = _checked(n, k, beta)
+    steps = STEPS if step is None else np.array([within("step", step, 1.0)])
+    nats = (1.0 / steps + 2.0) * np.log(4.0 * k / steps) + 1.0 - math.log(beta)
+    return float((steps + np.sqrt(nats / (2.0 * n))).min())
+
+
+def zheng(n: int, k: int, accounts: int = 1, beta: float = 0.05) -> float:
+    """Return the leaderboard error of `SimplifiedLadder` by Zheng, Section 4.
+
+    At the best step, which is also the half-width:
+    exp(-step^2 n / 2 + (M/step + 1) ln(2k) + 1) = beta.
+
+    Parameters
+    ----------
+    n, k : int
+        Numbers of examples and of submissions.
+    accounts : int, default=1
+        M, the number of accounts of one analyst.
+    beta : float, default=0.05
+        Failure probability, in (0, 1).
+
+    Returns
+    -------
+    float
+        Half-width and step; 1 where no step in (0, 1] reaches beta.
+
+    Raises
+    ------
+    InvalidArgument
+        If an argument is refused.
+
+    Examples
+    --------
+    >>> round(zheng(5000, 1000), 3), round(zheng(5000, 1000, accounts=5), 3)
+    (0.156, 0.254)
+    """
+    n, k, beta = _checked(n, k, beta)
+    accounts = whole("accounts", accounts)
+
+    def missing(step: float) -> float:
+        told = (accounts / step + 1.0) * math.log(2.0 * k) + 1.0
+        return step * step * n / 2.0 - told + math.log(beta)
+
+    if missing(1.0) <= 0.0:
+        return 1.0
+    return float(brentq(missing, 1e-9, 1.0))
+
+
+def hardt(n: int, k: int, beta: float = 0.05) -> float:
+    """Return the leaderboard error of `ShakyLadder` by Hardt 2017, Theorem 2.7.
+
+    From the lemmas, at the settings of Equation (2): 18 epsilon sqrt(B) + lambda + 2 L with
+    L = lambda/4 (Lemma 2.5) and B = 4/lambda (Lemma 2.6). The paper hides constants in
+    O(delta) and O(k delta/epsilon) (Lemmas 2.1 and 2.3); they are taken as 1, in favour of
+    the bound, and its conditions on epsilon and delta as met.
+
+    Parameters
+    ----------
+    n, k : int
+        Numbers of examples and of submissions.
+    beta : float, default=0.05
+        Failure probability, in (0, 1).
+
+    Returns
+    -------
+    float
+        Half-width.
+
+    Raises
+    ------
+    InvalidArgument
+        If an argument is refused.
+
+    Examples
+    --------
+    >>> round(hardt(5000, 1000), 2), round(hardt(10_000_000, 1000), 2)
+    (3.52, 0.18)
+    """
+    n, k, beta = _checked(n, k, beta)
+    root = math.sqrt(math.log(k * n / beta))
+    epsilon = (math.log(k / beta) * root / n) ** 0.6
+    margin = 4.0 * math.log(4.0 * k / beta) * root / (epsilon * n)
+    return float(18.0 * epsilon * math.sqrt(4.0 / margin) + 1.5 * margin)
+
+
+def lower_bound(n: int, k: int) -> float:
+    """Return an error that no leaderboard avoids: Blum & Hardt 2015, Theorem 3.3.
+
+    The paper states the order sqrt(log(k)/n). This is Le Cam's two-point bound with its
+    constants: k coins are fair, or one of them, nobody knows which, shows errors with a
+    chance of 1/2 - epsilon only. With (1 + 4 epsilon^2)^n = k + 1 the two cannot be told
+    apart better than by 3 chances in 4, so every estimate of the least risk is off by
+    epsilon/2 or more with a chance of at least 1/4, in one of the two.
+
+    Parameters
+    ----------
+    n, k : int
+        Numbers of examples and of models, which are fixed in advance.
+
+    Returns
+    -------
+    float
+        epsilon/2; at most 1/4.
+
+    Raises
+    ------
+    InvalidArgument
+        If an argument is refused.
+
+    Examples
+    --------
+    >>> round(lower_bound(5000, 1000), 4)
+    0.0093
+    """
+    n, k = whole("n", n), whole("k", k)
+    return min(0.5 * math.sqrt(math.expm1(math.log1p(k) / n)), 0.5) / 2.0
+
+
+def sample_splitting(n: int, k: int, risk: float, beta: float = 0.05) -> float:
+    """Return the upper half-width when each submission has rows of its own.
+
+    Exact binomial intervals on n // k rows, one for each of k submissions, at once.
+
+    Parameters
+    ----------
+    n, k : int
+        Numbers of examples and of submissions.
+    risk : float
+        Empirical risk, in [0, 1].
+    beta : float, default=0.05
+        Failure probability, in (0, 1), of both sides and of all submissions together.
+
+    Returns
+    -------
+    float
+        Half-width; 1 where there are fewer rows than submissions.
+
+    Raises
+    ------
+    InvalidArgument
+        If an argument is refused.
+
+    Examples
+    --------
+    >>> round(sample_splitting(5000, 8, 0.05), 3), round(sample_splitting(5000, 1000, 0.05), 3)
+    (0.028, 0.83)
+    """
+    n, k, beta = _checked(n, k, beta)
+    if not 0.0 <= risk <= 1.0:
+        raise InvalidArgument("risk", "a number in [0, 1]", "not")
+    rows = n // k
+    if rows == 0:
+        return 1.0
+    return exact_upper(round(risk * rows), rows, math.log(beta / (2.0 * k))) - risk
+
+
+def _checked(n: int, k: int, beta: float) -> tuple[int, int, float]:
+    beta = within("beta", beta, math.nextafter(1.0, 0.0))
+    return whole("n", n), whole("k", k), beta

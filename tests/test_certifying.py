@@ -1,0 +1,221 @@
+"""Attacks the certificates of ladders: what is counted, what has none, and what they hide."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from sklearn.dummy import DummyClassifier
+from sklearn.model_selection import GridSearchCV
+from sklearn.tree import DecisionTreeClassifier
+
+from ladderholdout import InvalidArgument, LadderHoldout, Metric
+from ladderholdout.certificates import LadderTranscript, Transcript, certify
+from ladderholdout.mechanisms import (
+    FullDisclosure,
+    Ladder,
+    LadderBoot,
+    Mechanism,
+    ParameterFreeLadder,
+    ShakyLadder,
+    SimplifiedLadder,
+)
+
+N = 1000
+X = np.random.default_rng(0).random((N, 2))
+y = np.random.default_rng(1).integers(0, 2, N)
+
+
+def opened(ledger: Path | str, **settings: Any) -> LadderHoldout:
+    asked = {"scoring": "accuracy", "mechanism": ParameterFreeLadder()} | settings
+    return LadderHoldout(X, y, ledger=ledger, name="coins", **asked)
+
+
+def wrong(errors: int, start: int = 0) -> Any:
+    """Return predictions with so many errors, from this row on."""
+    flip = np.zeros(N, dtype=int)
+    flip[start : start + errors] = 1
+    return np.abs(y - flip)
+
+
+@pytest.fixture
+def ledger(tmp_path: Path) -> Path:
+    return tmp_path / "ledger.db"
+
+
+def test_what_was_told_before_the_incumbent_is_counted(ledger: Path) -> None:
+    holdout = opened(ledger)
+    for errors in (300, 310, 200, 205, 300, 120, 130):
+        holdout.submit(wrong(errors))  # the second 300 is a repeat: no look
+    found = holdout.certificate(0.9)
+    # Submission 6, the fifth look, was told 120 errors; four looks came before it.
+    told = LadderTranscript(looks=4, improved=(1, 3), values=(300, 200), n_values=N + 1)
+    transcript = Transcript(before=4, place=1, ladders=(told,))
+    by_hand = certify(0.12, N, transcript, confidence=0.9, rounding=1 / N)
+    assert found.submission == 6 and found.score == pytest.approx(0.88)
+    assert found.log_count == pytest.approx(by_hand.log_count)
+    assert found.low == pytest.approx(1 - by_hand.high)
+    assert found.high == pytest.approx(1 - by_hand.low)
+    assert found.bound == "exact binomial" and found.missing is None
+    assert found.low < 0.88 < found.high
+
+
+def test_all_ladders_of_a_holdout_count_together(ledger: Path) -> None:
+    ada = opened(ledger, account="Ada")
+    with pytest.warns(UserWarning, match="account"):
+        ben = opened(ledger, account="Ben", mechanism=Ladder(step=0.05))
+    for errors in (300, 200):
+        ben.submit(wrong(errors))
+    ada.submit(wrong(250))
+    told = LadderTranscript(looks=2, improved=(1, 2), values=(6, 4), n_values=21)
+    by_hand = certify(0.25, N, Transcript(2, 1, (told,)), rounding=1 / N)
+    assert ada.certificate().log_count == pytest.approx(by_hand.log_count)
+    alone = opened("memory")
+    alone.submit(wrong(250))
+    assert alone.certificate().low > ada.certificate().low
+    # What comes after the incumbent does not touch its certificate.
+    before = ada.certificate()
+    ben.submit(wrong(10))
+    assert ada.certificate() == before
+
+
+def test_a_grid_is_one_batch_and_a_climb_is_none(ledger: Path) -> None:
+    rows = np.random.default_rng(2).random((80, 2))
+    labels = (rows[:, 0] > 0.5).astype(int)
+    holdout = opened(ledger)
+    search = GridSearchCV(
+        DecisionTreeClassifier(random_state=0),
+        {"max_depth": [1, 2, 3, 4], "min_samples_leaf": [1, 2, 3]},
+        scoring=holdout,
+        cv=holdout.split(),
+        refit=holdout.select,
+    )
+    search.fit(rows, labels)
+    status, found = holdout.status(), holdout.certificate()
+    assert status.incumbent is not None
+    repeats = [one.repeat_of is not None for one in holdout.history()]
+    place = status.incumbent - sum(repeats[: status.incumbent])
+    by_hand = Transcript(before=0, place=place, ladders=()).log_count()
+    assert found.log_count == pytest.approx(by_hand)
+    assert "batch" in " ".join(found.assumptions) or place == 1
+
+
+@pytest.mark.parametrize(
+    ("mechanism", "why"),
+    [(LadderBoot(alpha=0.05, n_bootstrap=20), "LadderBoot"), (FullDisclosure(), None),
+     (SimplifiedLadder(step=0.01), None), (ShakyLadder(step=0.02, noise=0.01), None)],
+    ids=lambda value: getattr(value, "name", ""),
+)  # fmt: skip
+def test_who_has_a_certificate(ledger: Path, mechanism: Mechanism, why: str | None) -> None:
+    holdout = opened(ledger, mechanism=mechanism)
+    for errors in (300, 200, 100):
+        holdout.submit(wrong(errors))
+    found = holdout.certificate()
+    if why is not None:
+        assert found.low is None and found.high is None
+        assert found.missing is not None and why in found.missing and why in str(found)
+        return
+    assert found.low is not None and found.high is not None and found.score is not None
+    assert 0.0 <= found.low <= found.score <= found.high <= 1.0
+    # One who tells everything pays for everything, and so does noise without a grid.
+    in_full = mechanism.discloses or isinstance(mechanism, ShakyLadder)
+    assert in_full or found.log_count < 2 * np.log(N)
+    assert not mechanism.discloses or found.log_count > 2 * np.log(N)
+
+
+def test_an_audit_of_any_ladder_ends_the_certificates_of_its_holdout(ledger: Path) -> None:
+    holdout = opened(ledger)
+    holdout.submit(wrong(300))
+    before = holdout.certificate()
+    with pytest.warns(UserWarning, match="account"):
+        other = opened(ledger, account="auditor")
+    other.submit(wrong(400))
+    other.audit()
+    assert holdout.certificate() == before, "what stood before the opening stands"
+    holdout.submit(wrong(100))
+    found = holdout.certificate()
+    assert found.low is None and "audit" in str(found.missing)
+
+
+def test_units_signs_and_ranges(ledger: Path, tmp_path: Path) -> None:
+    targets = np.linspace(0, 10, N)
+    holdout = LadderHoldout(
+        X, targets, scoring="neg_mean_absolute_error", loss_range=(0, 10), ledger=ledger
+    )
+    holdout.submit(targets + 0.5)
+    found = holdout.certificate()
+    assert found.low < found.score < found.high < 0  # type: ignore[operator]
+    assert found.bound == "Chernoff and Bentkus"
+    squares = LadderHoldout(
+        X, targets, scoring="neg_root_mean_squared_error", loss_range=(0, 100),
+        ledger=tmp_path / "other.db",
+    )  # fmt: skip
+    squares.submit(targets + 2.0)
+    found = squares.certificate()
+    assert found.low < found.score == pytest.approx(-2.0)  # type: ignore[operator]
+    assert found.score < found.high <= 0  # type: ignore[operator]
+
+
+def test_a_range_of_a_metric_of_ones_own_that_does_not_begin_at_zero(ledger: Path) -> None:
+    def gain(targets: Any, predictions: Any) -> Any:
+        return np.where(targets == predictions, -1.0, 1.0)
+
+    metric = Metric("neg_gain", "labels", loss=gain, loss_range=(-1, 1))
+    holdout = opened(ledger, scoring=metric)
+    for errors in (300, 200):
+        holdout.submit(wrong(errors))
+    found = holdout.certificate()
+    assert found.score == pytest.approx(0.6)
+    assert 0.4 < found.low < 0.6 < found.high < 0.8  # type: ignore[operator]
+    by_name = LadderHoldout.open("coins", ledger=ledger).certificate()
+    assert by_name.low is None and "scoring=" in str(by_name.missing)
+
+
+def test_what_has_no_certificate_says_why(ledger: Path, tmp_path: Path) -> None:
+    holdout = opened(ledger)
+    assert "nothing stands" in str(holdout.certificate())
+    area = opened(tmp_path / "auc.db", scoring="roc_auc", mechanism=Ladder(step=0.01))
+    area.submit(np.random.default_rng(0).random(N))
+    assert "no mean of losses" in str(area.certificate())
+    loose = LadderHoldout(X, y * 3.5, scoring="neg_mean_squared_error", ledger=tmp_path / "mse.db")
+    loose.submit(np.zeros(N))
+    assert "loss_range" in str(loose.certificate())
+    for confidence in (0.0, 1.0, -1, 2, float("nan"), "0.9", None):
+        with pytest.raises(InvalidArgument, match="confidence"):
+            holdout.certificate(confidence)  # type: ignore[arg-type]
+
+
+def test_weights_are_taken_in(ledger: Path) -> None:
+    weights = np.where(np.arange(N) < 500, 1.0, 4.0)
+    holdout = opened(ledger, sample_weight=weights)
+    holdout.submit(wrong(100))
+    found = holdout.certificate()
+    assert "weighted" in found.bound and any("weights" in one for one in found.assumptions)
+    equal = opened("memory", sample_weight=np.full(N, 2.0))
+    equal.submit(wrong(40))
+    plain = opened("memory")
+    plain.submit(wrong(40))
+    wide, narrow = equal.certificate(), plain.certificate()
+    assert wide.low <= narrow.low <= narrow.high <= wide.high  # type: ignore[operator]
+
+
+def test_a_certificate_is_made_of_releases_alone(ledger: Path, tmp_path: Path) -> None:
+    # Two searches with the same releases and other raw scores: the same certificate.
+    one, other = opened(ledger), opened(tmp_path / "other.db")
+    for holdout, second in ((one, 299), (other, 305)):
+        holdout.submit(wrong(300))
+        holdout.submit(wrong(second, start=2))
+    assert [a.improved for a in one.history()] == [True, False]
+    assert one.history()[1].score == other.history()[1].score
+    assert one.certificate() == other.certificate()
+
+
+def test_it_can_be_had_by_name_and_says_what_it_is(ledger: Path) -> None:
+    holdout = opened(ledger)
+    holdout.evaluate(DummyClassifier(strategy="constant", constant=1).fit(X, y))
+    found = LadderHoldout.open("coins", ledger=ledger).certificate()
+    assert found == holdout.certificate()
+    assert "void unless" in str(found) and "submission 1" in str(found)
+    assert f"{found.low:.4g} to" in found.line()
