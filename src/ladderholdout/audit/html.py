@@ -1,0 +1,187 @@
+"""One HTML file that holds all of it: no network, no scripts, figures inside."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from ladderholdout.audit import drawing
+from ladderholdout.audit.findings import Audit
+from ladderholdout.audit.records import AuditedSubmission, Record
+from ladderholdout.audit.text import facts_of, mark_of
+from ladderholdout.errors import InvalidArgument, LadderHoldoutError
+from ladderholdout.holdout.facade import LadderHoldout
+from ladderholdout.holdout.views import Submission
+
+LONGEST_TABLE = 1000
+"""Rows of a report's table: browsers lay out no more without a pause."""
+
+
+class _Column(NamedTuple):
+    name: str
+    text: bool = False
+
+
+class _Row(NamedTuple):
+    cells: list[str]
+    release: bool
+
+
+_SEEN = (
+    _Column("number"),
+    _Column("time (UTC)", text=True),
+    _Column("released"),
+    _Column("", text=True),
+    _Column("distance"),
+    _Column("batch", text=True),
+    _Column("from", text=True),
+)
+_OPENED = (*_SEEN[:2], _Column("raw"), _SEEN[2], _Column("fresh"), _Column("p"), *_SEEN[3:])
+
+
+def record_of(holdout: LadderHoldout) -> Record:
+    """Return what may be shown of a ladder without opening it.
+
+    Parameters
+    ----------
+    holdout : LadderHoldout
+
+    Returns
+    -------
+    Record
+    """
+    return Record(holdout.status(), holdout.history())
+
+
+def write_report(shown: Audit | Record, path: str | os.PathLike[str]) -> Path:
+    """Write a report into one HTML file that needs nothing else.
+
+    Parameters
+    ----------
+    shown : Audit or Record
+        Of a `Record` (see `record_of`) the report holds nothing raw.
+    path : path
+        A file there is replaced.
+
+    Returns
+    -------
+    Path
+        Of the file.
+
+    Raises
+    ------
+    InvalidArgument
+        The file cannot be written.
+    LadderHoldoutError
+        Jinja2 or matplotlib is missing.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from ladderholdout import LadderHoldout
+    >>> holdout = LadderHoldout([[0], [1], [2]], [0, 1, 0], scoring="accuracy", ledger="memory")
+    >>> release = holdout.submit([0, 1, 1])
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     file = write_report(record_of(holdout), Path(folder, "report.html"))
+    ...     "<svg" in file.read_text(encoding="utf-8")
+    True
+    """
+    if not isinstance(shown, Audit | Record):
+        allowed = "an Audit, or the Record of a holdout that stays closed"
+        raise InvalidArgument("shown", allowed, f"a {type(shown).__name__}")
+    page, file = _page(shown), Path(path)
+    try:
+        file.write_text(page, encoding="utf-8")
+    except OSError as fault:
+        allowed = "a file that can be written"
+        raise InvalidArgument("path", allowed, f"{file}: {fault.strerror}") from None
+    return file
+
+
+def _page(shown: Audit | Record) -> str:
+    try:
+        from jinja2 import Environment, PackageLoader, StrictUndefined
+        from markupsafe import Markup
+    except ImportError:
+        raise LadderHoldoutError(
+            "The report needs Jinja2: pip install 'ladderholdout[report]'."
+        ) from None
+    environment = Environment(
+        loader=PackageLoader("ladderholdout.audit"), autoescape=True, undefined=StrictUndefined
+    )
+    # Matplotlib has escaped the texts inside its pictures.
+    figures = [
+        {"title": one.title, "caption": one.caption, "svg": Markup(one.svg)}
+        for one in drawing.figures_of(shown)
+    ]
+    template = environment.get_template("report.html.j2")
+    return template.render(_content(shown), figures=figures, colours=drawing.COLOURS)
+
+
+def _content(shown: Audit | Record) -> dict[str, Any]:
+    status, opened = shown.status, isinstance(shown, Audit)
+    rows = list(_rows(shown))
+    return {
+        "title": f"{status.name}: {'audit' if opened else 'what was released'}",
+        "subtitle": f"ladderholdout, {datetime.now(UTC):%Y-%m-%d %H:%M} UTC",
+        **_words(shown),
+        "columns": _OPENED if opened else _SEEN,
+        "rows": rows[-LONGEST_TABLE:],
+        "left_out": max(0, len(rows) - LONGEST_TABLE),
+    }
+
+
+def _words(shown: Audit | Record) -> dict[str, Any]:
+    if isinstance(shown, Audit):
+        verdict = shown.verdict
+        return {
+            "headline": verdict.headline,
+            "sentences": verdict.sentences,
+            "facts": facts_of(shown),
+        }
+    score = shown.status.score
+    headline = "Nothing was released yet." if score is None else f"Standing score: {score:.6g}"
+    sentence = "No raw score stands in this report. An audit would show them, knowingly."
+    return {"headline": headline, "sentences": [sentence], "facts": shown.status.lines()}
+
+
+def _rows(shown: Audit | Record) -> Iterator[_Row]:
+    if isinstance(shown, Audit):
+        for one in shown.submissions:
+            yield _opened_row(one)
+        return
+    for said in shown.history:
+        release = said.improved and said.repeat_of is None
+        mark = f"repeat of {said.repeat_of}" if said.repeat_of else "improved" * release
+        number, *rest = _seen(said)
+        yield _Row([number, rest[0], rest[1], mark, *rest[2:]], release)
+
+
+def _opened_row(one: AuditedSubmission) -> _Row:
+    number, time, released, *rest = _seen(one.submission)
+    cells = [number, time, f"{one.raw:.6g}", released, _shown(one.fresh), _shown(one.p_value, 2)]
+    return _Row([*cells, mark_of(one), *rest], one.is_release)
+
+
+def _seen(said: Submission) -> list[str]:
+    return [
+        str(said.number),
+        f"{said.time:%Y-%m-%d %H:%M}",
+        f"{said.score:.6g}",
+        _shown(said.disagreement, 3),
+        (said.batch or "")[:8],
+        _origin(said.context),
+    ]
+
+
+def _shown(value: float | None, digits: int = 6) -> str:
+    return "" if value is None else f"{value:.{digits}g}"
+
+
+def _origin(context: Mapping[str, Any]) -> str:
+    # The parameters stand in the history: a pipeline has a hundred.
+    told = [f"{k}={v}" for k, v in context.items() if k not in ("estimator", "parameters")]
+    return " ".join([str(context.get("estimator", "by hand")), *told])

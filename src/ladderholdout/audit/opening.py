@@ -1,0 +1,217 @@
+"""From the ledger to a frozen `Audit`: the only place that reads raw scores to show them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from ladderholdout.audit.constant import best_constant, everywhere
+from ladderholdout.audit.findings import Audit
+from ladderholdout.audit.fresh import Fresh, evaluated, tested
+from ladderholdout.audit.intervals import paired
+from ladderholdout.audit.records import AuditedSubmission, HoldoutTest, LadderUse
+from ladderholdout.audit.statistics import holm, improvement_p, plain, spread_of_labels
+from ladderholdout.errors import InvalidArgument, LadderHoldoutError, VaultError
+from ladderholdout.holdout.certifying import CertifiedHandle
+from ladderholdout.holdout.guard import Guard, bare, same_ladder
+from ladderholdout.holdout.views import status_of, submission_of
+from ladderholdout.ledger import AuditEntry, LadderRecord, Ledger, Transaction, shown
+from ladderholdout.metrics import METRICS, Metric
+
+NEAR = 0.01
+"""A share of the rows, or a difference of probabilities, that is hardly one."""
+
+
+def open_audit(
+    holdout: CertifiedHandle, fresh: Any = None, model: Any = None, confidence: float = 0.95
+) -> Audit:
+    """Mark a ladder as opened, read its raw scores, and say what they come to.
+
+    Parameters
+    ----------
+    holdout : LadderHoldout
+    fresh : tuple of (X, y) or (X, y, sample_weight), optional
+        Rows that steered nothing.
+    model : object or mapping, optional
+        With `fresh`: the released model, fitted, or its predictions for the fresh rows; or
+        a mapping from numbers of submissions to such, with the incumbent among them.
+    confidence : float, default=0.95
+        Of the intervals, and one minus the level of the tests; in (0, 1).
+
+    Returns
+    -------
+    Audit
+
+    Raises
+    ------
+    InvalidArgument
+        An argument is refused; nothing was opened.
+    OverlapError
+        Half of the fresh rows or more are rows of the holdout; nothing was opened.
+    LedgerError, VaultError
+        The record, or for fresh rows the holdout's rows, cannot be read.
+    """
+    if isinstance(confidence, bool) or not 0 < confidence < 1:
+        raise InvalidArgument("confidence", "a number in (0, 1)", repr(confidence))
+    from ladderholdout.integrations.mlflow.quiet import without_autologging
+
+    try:
+        with without_autologging():
+            return _open(holdout, fresh, model, float(confidence))
+    except LadderHoldoutError as error:
+        raise bare(error) from None
+
+
+def _open(holdout: CertifiedHandle, fresh: Any, model: Any, confidence: float) -> Audit:
+    rows = _fresh(holdout, fresh, model)
+    guard = _guard(holdout)
+    certificate = holdout._certificate_or_why()
+    # The one that can compute, where the handle's came from the ledger alone.
+    metric = holdout.metric if guard is None else guard.metric
+    with Ledger(holdout.ledger).write() as tx:
+        same_ladder(tx.ladder(holdout._ladder_id), holdout._since)
+        # Marked before anything is read: whoever saw raw scores is known to have seen them.
+        ladder = tx.mark_opened(holdout._ladder_id)
+        status = status_of(tx, ladder, metric, certificate, shown(holdout.ledger))
+        entries = tx.audit_entries(ladder.id)
+        ladders = tuple(_uses(tx, ladder.holdout_id))
+        stored = tx.incumbent_predictions(ladder.id)
+    scores = {} if rows is None else {n: metric.to_score(e.risk) for n, e in rows.models.items()}
+    spreads = _spread_of(metric, guard)
+    submissions = tuple(_audited(entries, ladder, metric, spreads, status.n, scores))
+    audit = Audit(status, submissions, ladders, confidence, None, None)
+    if guard is None or stored is None:
+        return audit
+    rng = np.random.default_rng(0)  # the same audit gives the same intervals
+    targets, weights = guard.targets, guard.weights
+    on_holdout = metric.evaluate(targets, stored, weights)
+    constant = best_constant(metric, targets, weights, guard.holdout.classes)
+    if constant is not None:
+        flat = metric.evaluate(targets, everywhere(constant, len(targets)), weights)
+        compared = sum(one.submissions - one.repeats for one in ladders)
+        gain = paired(metric, on_holdout, flat, 1 - (1 - confidence) / compared, rng)
+        audit = replace(audit, on_holdout=HoldoutTest(metric.to_score(flat.risk), gain, compared))
+    if rows is not None:
+        (incumbent,) = (one for one in submissions if one.number == ladder.incumbent)
+        found = tested(rows, submissions, incumbent, on_holdout, constant, confidence, rng)
+        audit = replace(audit, fresh=found)
+    return audit
+
+
+def _fresh(holdout: CertifiedHandle, fresh: Any, model: Any) -> Fresh | None:
+    if fresh is None:
+        if model is not None:
+            raise InvalidArgument("fresh", "given with model=", "missing", "Give fresh=(X, y).")
+        return None
+    with holdout._reading() as (tx, ladder):
+        entries = tx.entries(ladder.id)
+    guard = holdout._guard()
+    return evaluated(guard, fresh, model, entries, ladder.incumbent, holdout._overlap)
+
+
+def _guard(holdout: CertifiedHandle) -> Guard | None:
+    """Return the holdout with its rows; None where they are not at hand.
+
+    Nor are they of use where a metric of the user's own was not stated again.
+    """
+    try:
+        return holdout._guard()
+    except (VaultError, InvalidArgument):
+        return None
+
+
+def _uses(tx: Transaction, holdout_id: int) -> Iterator[LadderUse]:
+    for one in tx.ladders(holdout_id):
+        yield LadderUse(
+            one.settings.account,
+            one.settings.name,
+            one.settings.metric,
+            one.submissions,
+            tx.repeats(one.id),
+            one.state["releases"],
+            one.opened,
+        )
+
+
+def _audited(
+    entries: Sequence[AuditEntry],
+    ladder: LadderRecord,
+    metric: Metric,
+    spreads: Callable[[AuditEntry, float], float | None],
+    n: int,
+    fresh: Mapping[int, float],
+) -> Iterator[AuditedSubmission]:
+    compared = dict(_compared(entries))
+    p_values = {
+        k: _p_value(gain, spreads(entries[k], gain), n) for k, (gain, _) in compared.items()
+    }
+    # What cannot be tested was tried all the same, and counts in the correction.
+    corrected = holm([1.0 if p is None else p for p in p_values.values()])
+    corrections = dict(zip(p_values, corrected, strict=True))
+    near, standing = _near(entries, metric), None
+    for k, one in enumerate(entries):
+        said, raw = submission_of(one.entry, metric), metric.to_score(one.raw_risk)
+        standing = said.score if standing is None or _is_release(one) else standing
+        p_value = p_values.get(k)
+        yield AuditedSubmission(
+            submission=said,
+            raw=raw,
+            standing=standing,
+            gain=plain(raw - metric.to_score(compared[k][1])) if k in compared else None,
+            p_value=p_value,
+            corrected=None if p_value is None else corrections[k],
+            near_duplicate=k in near,
+            after_opening=ladder.opened is not None and said.time > ladder.opened,
+            fresh=fresh.get(said.repeat_of or said.number),
+        )
+
+
+def _is_release(one: AuditEntry) -> bool:
+    return one.entry.improved and one.entry.repeat_of is None
+
+
+def _compared(entries: Iterable[AuditEntry]) -> Iterator[tuple[int, tuple[float, float]]]:
+    """Yield the places of new predictions, with their gain in risk over which risk."""
+    incumbent: float | None = None
+    for k, one in enumerate(entries):
+        if incumbent is not None and one.entry.repeat_of is None:
+            yield k, (incumbent - one.raw_risk, incumbent)
+        if _is_release(one):
+            incumbent = one.raw_risk
+
+
+def _p_value(gain: float, spread: float | None, n: int) -> float | None:
+    return None if spread is None else improvement_p(gain, spread, n)
+
+
+def _spread_of(metric: Metric, guard: Guard | None) -> Callable[[AuditEntry, float], float | None]:
+    """Return what finds the standard error of a submission's gain in the ledger, if anything."""
+    # Whether the rows have weights is known from the rows alone.
+    of_labels = (
+        guard is not None and guard.weights is None and metric.loss is METRICS["accuracy"].loss
+    )
+
+    def spread(one: AuditEntry, gain: float) -> float | None:
+        recorded: float | None = one.evidence.get("spread")
+        differs = one.entry.disagreement
+        if recorded is not None or not of_labels or guard is None or differs is None:
+            return recorded
+        return spread_of_labels(differs, gain, guard.holdout.n)
+
+    return spread
+
+
+def _near(entries: Sequence[AuditEntry], metric: Metric) -> set[int]:
+    differs = {
+        k: one.entry.disagreement
+        for k, one in enumerate(entries)
+        if one.entry.repeat_of is None and one.entry.disagreement is not None
+    }
+    if not differs:
+        return set()
+    by_share = metric.response in ("labels", "probabilities")
+    limit = NEAR * (1.0 if by_share else float(np.median(list(differs.values()))))
+    return {k for k, distance in differs.items() if distance <= limit}

@@ -1,0 +1,314 @@
+"""Pictures of a ladder: each function draws one on an axes and returns it.
+
+`scores` and `disagreement` draw what the analyst may see of a `Record`, and raw scores as
+well of an `Audit`; the others need an audit. Colours differ in lightness as well as in hue,
+and each comes with a marker or a line style of its own. Legends stand above the axes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ladderholdout.audit.findings import Audit
+from ladderholdout.audit.records import Record
+from ladderholdout.errors import InvalidArgument, LadderHoldoutError
+from ladderholdout.holdout.views import Submission
+from ladderholdout.metrics import METRICS
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+RELEASED, RAW, FRESH, QUIET = "#08306b", "#c97b00", "#007a62", "#6b7280"
+"""Colours of what was released, what is raw, what fresh rows say, and of help lines."""
+
+_DISTANCES = {"labels": "share of rows", "probabilities": "mean probability"}
+
+
+def scores(
+    shown: Audit | Record,
+    *,
+    ax: Axes | None = None,
+    band: Sequence[tuple[int, float, float]] | None = None,
+) -> Axes:
+    """Draw the released score over the submissions, and of an audit the raw ones.
+
+    Parameters
+    ----------
+    shown : Audit or Record
+    ax : matplotlib.axes.Axes, optional
+        By default that of a new figure.
+    band : sequence of (number, low, high), optional
+        A confidence band, each step from the submission of that number on; by default the
+        certificate of the incumbent, where there is one.
+
+    Returns
+    -------
+    matplotlib.axes.Axes
+
+    Examples
+    --------
+    >>> from ladderholdout import LadderHoldout
+    >>> from matplotlib.figure import Figure
+    >>> holdout = LadderHoldout([[0], [1], [2]], [0, 1, 0], scoring="accuracy", ledger="memory")
+    >>> for guess in ([0, 0, 1], [0, 1, 1], [0, 1, 0]):
+    ...     release = holdout.submit(guess)
+    >>> scores(holdout.audit(), ax=Figure().subplots()).get_xlabel()
+    'submission (number)'
+    """
+    ax = _axes(ax)
+    last = _last(shown)
+    if band is None:
+        band = _certified(shown)
+    if band:
+        _draw_band(ax, band, last)
+    if isinstance(shown, Audit):
+        distinct = shown.distinct
+        numbers = [one.number for one in distinct]
+        _points(ax, numbers, [one.raw for one in distinct], "raw")
+        known = [(one.number, one.fresh) for one in distinct if one.fresh is not None]
+        _points(ax, [n for n, _ in known], [score for _, score in known], "fresh")
+    _draw_ladder(ax, shown, last)
+    _mark_opening(ax, shown)
+    return _finished(ax, "submission (number)", _score_label(shown, "score"))
+
+
+def optimism(audit: Audit, *, ax: Axes | None = None) -> Axes:
+    """Draw by how much a search on raw scores would have believed more than was released.
+
+    Parameters
+    ----------
+    audit : Audit
+        Where it knows fresh scores, the error of both against them is drawn as well.
+    ax : matplotlib.axes.Axes, optional
+
+    Returns
+    -------
+    matplotlib.axes.Axes
+    """
+    ax = _axes(ax)
+    distinct = audit.distinct
+    numbers = [one.number for one in distinct]
+    raw = np.array([one.raw for one in distinct])
+    best = np.maximum.accumulate(raw)
+    standing = np.array([one.standing for one in distinct])
+    fresh = np.array([np.nan if one.fresh is None else one.fresh for one in distinct])
+    ax.axhline(0, color=QUIET, lw=0.8)
+    ax.plot(
+        numbers, best - standing, drawstyle="steps-post", color=RAW, label="best raw - released"
+    )
+    # What stood behind each at that time; nan where its model was not given.
+    before = np.append(-np.inf, best)[: len(raw)]
+    picked = fresh[_last_true(raw > before)]
+    if not np.isnan(picked).all():
+        ax.plot(numbers, best - picked, drawstyle="steps-post", color=FRESH, ls="--",
+                label="best raw - fresh")  # fmt: skip
+    behind = fresh[_last_true(np.array([one.is_release for one in distinct], dtype=bool))]
+    if not np.isnan(behind).all():
+        ax.plot(numbers, standing - behind, drawstyle="steps-post", color=RELEASED, ls=":", lw=2,
+                label="released - fresh")  # fmt: skip
+    _mark_opening(ax, audit)
+    return _finished(ax, "submission (number)", _score_label(audit, "difference"))
+
+
+def raw_against_fresh(audit: Audit, *, ax: Axes | None = None) -> Axes:
+    """Draw the raw and the released scores against those on fresh rows.
+
+    Parameters
+    ----------
+    audit : Audit
+        With fresh scores of some models.
+    ax : matplotlib.axes.Axes, optional
+
+    Returns
+    -------
+    matplotlib.axes.Axes
+
+    Raises
+    ------
+    InvalidArgument
+        The audit knows no fresh score.
+    """
+    if audit.fresh is None:
+        raise InvalidArgument("audit", "one with fresh rows", "one without", "See fresh=.")
+    ax = _axes(ax)
+    known = [(one, one.fresh) for one in audit.distinct if one.fresh is not None]
+    releases = [(one, fresh) for one, fresh in known if one.is_release]
+    _points(ax, [fresh for _, fresh in known], [one.raw for one, _ in known], "raw")
+    _points(ax, [fresh for _, fresh in releases], [one.standing for one, _ in releases], "release")
+    span, released = audit.fresh.released, float(audit.status.score or 0.0)
+    ax.plot([span.low, span.high], [released] * 2, color=RELEASED, lw=1.2,
+            label=f"{100 * span.confidence:.4g} % interval, fresh")  # fmt: skip
+    shown = [fresh for _, fresh in known] + [one.raw for one, _ in known] + [span.low, span.high]
+    ends = [min(shown), max(shown)]
+    ax.plot(ends, ends, color=QUIET, lw=0.8, ls="--", label="equal")
+    fresh_label = f"score on {audit.fresh.n} fresh rows ({audit.metric})"
+    return _finished(ax, fresh_label, _score_label(audit, "score on the holdout"))
+
+
+def disagreement(shown: Audit | Record, *, ax: Axes | None = None) -> Axes:
+    """Draw how far each submission lay from the incumbent, and which came in batches.
+
+    Parameters
+    ----------
+    shown : Audit or Record
+    ax : matplotlib.axes.Axes, optional
+
+    Returns
+    -------
+    matplotlib.axes.Axes
+    """
+    ax = _axes(ax)
+    for place, (first, last) in enumerate(_batches(shown.history)):
+        # Two shades, so that neighbouring batches are told apart; one of them is explained.
+        ax.axvspan(first - 0.5, last + 0.5, color=QUIET, alpha=(0.12, 0.24)[place % 2], lw=0,
+                   label=None if place else "batch")  # fmt: skip
+    groups: dict[str, list[Submission]] = {"release": [], "repeat": [], "other": []}
+    for one in shown.history:
+        if one.disagreement is not None:
+            groups[_kind(one)].append(one)
+    for kind, members in groups.items():
+        heights = [float(one.disagreement or 0.0) for one in members]
+        _points(ax, [one.number for one in members], heights, kind)
+    _mark_opening(ax, shown)
+    return _finished(ax, "submission (number)", _distance_label(shown))
+
+
+def gains(audit: Audit, *, ax: Axes | None = None) -> Axes:
+    """Draw the raw gain over the incumbent against the distance from it.
+
+    A gain is worth little where models differ much: for the accuracy the curve is one
+    standard error of the difference, which `ParameterFreeLadder` asks for.
+
+    Parameters
+    ----------
+    audit : Audit
+    ax : matplotlib.axes.Axes, optional
+
+    Returns
+    -------
+    matplotlib.axes.Axes
+    """
+    ax = _axes(ax)
+    known = [
+        (float(one.submission.disagreement), one.gain, one.is_release)
+        for one in audit.distinct
+        if one.gain is not None and one.submission.disagreement is not None
+    ]
+    for release, kind in ((False, "other"), (True, "release")):
+        chosen = [(x, y) for x, y, is_release in known if is_release is release]
+        _points(ax, [x for x, _ in chosen], [y for _, y in chosen], kind)
+    ax.axhline(0, color=QUIET, lw=0.8)
+    if known and audit.metric == "accuracy":
+        reach = np.linspace(0, max(x for x, _, _ in known), 100)
+        ax.plot(reach, np.sqrt(reach / audit.status.n), color=QUIET, ls="--",
+                label="one standard error")  # fmt: skip
+    return _finished(ax, _distance_label(audit), _score_label(audit, "raw gain"))
+
+
+_MARKS: dict[str, dict[str, Any]] = {
+    "raw": {"marker": "o", "mfc": "none", "color": RAW, "ms": 4, "label": "raw"},
+    "fresh": {"marker": "^", "color": FRESH, "ms": 4.5, "label": "on fresh rows"},
+    "release": {"marker": "D", "color": RELEASED, "ms": 5, "label": "release"},
+    "repeat": {"marker": "x", "color": QUIET, "ms": 4.5, "label": "repeat"},
+    "other": {"marker": "o", "mfc": "none", "color": RAW, "ms": 4, "label": "no release"},
+}
+
+
+def _axes(ax: Axes | None) -> Axes:
+    if ax is not None:
+        return ax
+    try:
+        import matplotlib.pyplot as plt
+    except ImportError:
+        raise LadderHoldoutError(
+            "Pictures need matplotlib: pip install 'ladderholdout[report]'."
+        ) from None
+    return plt.subplots(layout="constrained")[1]
+
+
+def _points(ax: Axes, x: Sequence[float], y: Sequence[float], kind: str) -> None:
+    if len(x):
+        ax.plot(x, y, ls="none", **_MARKS[kind])
+
+
+def _draw_ladder(ax: Axes, shown: Audit | Record, last: int) -> None:
+    """Draw the standing release as a step line with a mark at each release."""
+    releases = [one for one in shown.history if _kind(one) == "release"]
+    if not releases:
+        return
+    numbers, values = [one.number for one in releases], [one.score for one in releases]
+    ax.plot([*numbers, last], [*values, values[-1]], drawstyle="steps-post", color=RELEASED,
+            lw=1.5, label="released")  # fmt: skip
+    _points(ax, numbers, values, "release")
+
+
+def _certified(shown: Audit | Record) -> list[tuple[int, float, float]]:
+    found = shown.status.certificate
+    if found.low is None or found.high is None or found.submission is None:
+        return []
+    return [(found.submission, found.low, found.high)]
+
+
+def _draw_band(ax: Axes, band: Sequence[tuple[int, float, float]], last: int) -> None:
+    numbers, low, high = zip(*[*band, (max(last, band[-1][0]), *band[-1][1:])], strict=True)
+    ax.fill_between(numbers, low, high, step="post", color=RELEASED, alpha=0.15, lw=0,
+                    label="certificate")  # fmt: skip
+
+
+def _mark_opening(ax: Axes, shown: Audit | Record) -> None:
+    opened = shown.status.opened
+    later = [one.number for one in shown.history if opened is not None and one.time > opened]
+    if later:
+        ax.axvline(later[0] - 0.5, color=QUIET, ls="-.", lw=1, label="raw scores opened")
+
+
+def _finished(ax: Axes, x: str, y: str) -> Axes:
+    """Name the axes, and put the legend where no data is: above them."""
+    ax.set_xlabel(x)
+    ax.set_ylabel(y)
+    ax.grid(color=QUIET, alpha=0.25, lw=0.6)
+    ax.spines[["top", "right"]].set_visible(False)
+    if ax.get_legend_handles_labels()[0]:
+        ax.legend(
+            loc="lower left", bbox_to_anchor=(0.0, 1.0), ncols=2, frameon=False, fontsize="small"
+        )
+    return ax
+
+
+def _kind(one: Submission) -> str:
+    if one.repeat_of is not None:
+        return "repeat"
+    return "release" if one.improved else "other"
+
+
+def _last(shown: Audit | Record) -> int:
+    return shown.history[-1].number if shown.history else 0
+
+
+def _last_true(marks: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """Return for each place the latest place up to it that is marked; 0 before the first."""
+    return np.maximum.accumulate(np.where(marks, np.arange(len(marks)), 0))
+
+
+def _batches(history: Sequence[Submission]) -> list[tuple[int, int]]:
+    """Return the first and last numbers of the runs of submissions of one batch."""
+    runs: list[tuple[str | None, int, int]] = []
+    for one in history:
+        if runs and runs[-1][0] == one.batch:
+            runs[-1] = (one.batch, runs[-1][1], one.number)
+        else:
+            runs.append((one.batch, one.number, one.number))
+    return [(first, last) for batch, first, last in runs if batch is not None]
+
+
+def _score_label(shown: Audit | Record, what: str) -> str:
+    return f"{what} ({shown.status.metric})"
+
+
+def _distance_label(shown: Audit | Record) -> str:
+    known = METRICS.get(shown.status.metric)
+    unit = _DISTANCES.get(known.response if known else "", "mean difference")
+    return f"distance ({unit})"
