@@ -11,7 +11,8 @@ The tree::
         ├── OverlapError              half of the holdout or more was seen elsewhere
         ├── LedgerError               the ledger could not be read or written
         │   └── LedgerBusy            it stayed locked for longer than the timeout
-        └── VaultError                the holdout's rows are missing, changed or not private
+        ├── VaultError                the holdout's rows are missing, changed or not private
+        └── TrackingError             MLflow cannot be reached or refuses; the ledger is whole
     BaseException
     └── SearchStopped                 any of the above, raised inside a search
 
@@ -21,7 +22,9 @@ The tree::
         ├── OverlapWarning            some rows of the holdout were seen elsewhere
         ├── NotConsultedWarning       the search never looks at the holdout
         ├── NoImprovementWarning      no candidate of this search improved the standing release
-        └── BudgetWarning             the releases of this ladder are used up
+        ├── BudgetWarning             the releases of this ladder are used up
+        ├── OpenedWarning             raw scores were shown before; no certificate for this one
+        └── TrackingWarning           not all of the ledger is in MLflow yet
 
 No message ever holds a raw score, a label, or a class name of the holdout: an error
 text is a way out as good as any other.
@@ -92,6 +95,10 @@ class VaultError(LadderHoldoutError):
     """The private file with the holdout's rows is missing, changed or not private."""
 
 
+class TrackingError(LadderHoldoutError):
+    """MLflow cannot be reached or refuses a request; the ledger holds everything."""
+
+
 class SearchStopped(BaseException):
     """The guard could not answer inside a search, so the search ends here.
 
@@ -123,3 +130,11 @@ class NoImprovementWarning(LadderHoldoutWarning):
 
 class BudgetWarning(LadderHoldoutWarning):
     """The releases of this ladder are used up; the standing one stays."""
+
+
+class OpenedWarning(LadderHoldoutWarning):
+    """An audit has shown raw scores of this ladder: what comes now can not be certified."""
+
+
+class TrackingWarning(LadderHoldoutWarning):
+    """Not all of the ledger is in MLflow yet."""

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import hmac
 import math
 import sys
 import warnings
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from datetime import datetime
 from typing import Any
 
@@ -15,9 +14,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ladderholdout import fingerprint as fp
-from ladderholdout.errors import BudgetWarning, HoldoutConflict, LadderHoldoutError
+from ladderholdout.errors import BudgetWarning, HoldoutConflict, LadderHoldoutError, OpenedWarning
 from ladderholdout.holdout.views import Release, releases_left
-from ladderholdout.ledger import Entry, HoldoutRecord, LadderRecord, Ledger, Transaction
+from ladderholdout.ledger import (
+    Entry,
+    HoldoutRecord,
+    LadderRecord,
+    Ledger,
+    Transaction,
+    digest_of,
+)
 from ladderholdout.ledger.replay import rules_of, state_from, state_to
 from ladderholdout.mechanisms.base import State
 from ladderholdout.mechanisms.rules import LadderRules, fresh_rng, unit_of
@@ -70,25 +76,38 @@ class Guard:
             The order of the caller's rows; None for the order of `rows`.
         """
         from ladderholdout.integrations import rounds
+        from ladderholdout.integrations.mlflow.quiet import without_autologging
 
         if origin.batch is None:
             # From within a fit, perhaps: what is scored next may depend on the answer.
             rounds.loosen()
         aligned = self.metric.canonical(predictions, self.holdout.n, self.holdout.classes)
-        aligned = np.ascontiguousarray(aligned[self.order if order is None else order])
-        evaluation = self.metric.evaluate(self.targets, aligned, self.weights)
+        aligned = aligned.take(self.order if order is None else order, axis=0)
         digest = digest_of(self.holdout.secret, aligned)
-        with self.ledger.write() as tx:
-            ladder = same_ladder(tx.ladder(self.ladder_id, lock=True), self.since)
-            first = tx.first(ladder.id, digest, origin.key)
-            if first is not None:
-                return self._repeat(tx, ladder, aligned, first, digest, evaluation, origin)
-            release, spent = self._step(tx, ladder, aligned, digest, evaluation, origin)
+        # A rule may measure once more, with other weights, so it steps under this as well.
+        with without_autologging():
+            evaluation = self.metric.evaluate(self.targets, aligned, self.weights)
+            with self.ledger.write() as tx:
+                ladder = same_ladder(tx.ladder(self.ladder_id, lock=True), self.since)
+                first = tx.first(ladder.id, digest, origin.key)
+                if first is not None:
+                    return self._repeat(tx, ladder, aligned, first, digest, evaluation, origin)
+                release, spent = self._step(tx, ladder, aligned, digest, evaluation, origin)
+        if release.improved:
+            # It is in the ledger by now: the next submission need not read it back.
+            self._incumbent = ladder.version + 1, aligned, evaluation
         if spent:
             warnings.warn(
                 f"The {self.rules.budget} releases of this ladder are used up: the standing "
                 "score stays, whatever is submitted from now on.",
                 BudgetWarning,
+                stacklevel=4,
+            )
+        if release.opened:
+            warnings.warn(
+                "An audit has shown raw scores of this ladder: the submission is recorded, but "
+                "can not be certified.",
+                OpenedWarning,
                 stacklevel=4,
             )
         return release
@@ -127,13 +146,14 @@ class Guard:
                 "disagreement": disagreement(predictions, incumbent),
                 "context": origin.context,
             },
-            evidence={"risk": outcome.evidence.risk, "spread": outcome.evidence.spread},
+            evidence=asdict(outcome.evidence),
             state=state_to(state),
             incumbent=predictions if outcome.improved else None,
         )
         left = releases_left(ladder, state.releases)
         score = self.metric.to_score(outcome.risk)
-        release = Release(score, outcome.improved, number, False, left)
+        opened = ladder.opened is not None
+        release = Release(score, outcome.improved, number, False, left, opened)
         return release, left == 0 and state.releases > standing.releases
 
     def _repeat(
@@ -164,7 +184,8 @@ class Guard:
         )
         left = releases_left(ladder, ladder.state["releases"])
         score = self.metric.to_score(first.risk)
-        return Release(score, first.improved, first.number, True, left)
+        opened = ladder.opened is not None and first.time > ladder.opened
+        return Release(score, first.improved, first.number, True, left, opened)
 
     def _standing(self, tx: Transaction, ladder: LadderRecord) -> tuple[State, NDArray[Any] | None]:
         if ladder.version == 0:
@@ -188,8 +209,12 @@ def make_guard(
     hashes: NDArray[np.uint64],
 ) -> Guard:
     """Bring a ladder, its metric and its rows together."""
+    from ladderholdout.integrations.mlflow.quiet import without_autologging
+
     order = content_order(fp.content_hashes(hashes, rows.y, rows.sample_weight))
     weights = None if rows.sample_weight is None else rows.sample_weight[order]
+    with without_autologging():
+        targets = metric.targets(rows.y, holdout.classes)[order]
     return Guard(
         ledger,
         holdout,
@@ -199,7 +224,7 @@ def make_guard(
         rules_of(ladder.settings),
         rows,
         order,
-        metric.targets(rows.y, holdout.classes)[order],
+        targets,
         weights,
         np.sort(hashes),
     )
@@ -208,16 +233,6 @@ def make_guard(
 def content_order(contents: NDArray[np.uint64]) -> NDArray[np.intp]:
     """Return the order that sorts rows by content, whatever order they came in."""
     return np.argsort(contents, kind="stable")
-
-
-def digest_of(secret: bytes, predictions: NDArray[Any]) -> str:
-    """Return the HMAC-SHA256 of canonical predictions, 64 hex characters.
-
-    Keyed, since the history shows it: predictions lie in the order of the content, which
-    depends on the labels, and whoever could try orders until a digest fits would read them.
-    """
-    head = f"{predictions.dtype.str}{predictions.shape}".encode()
-    return hmac.digest(secret, head + predictions.tobytes(), "sha256").hex()
 
 
 def same_ladder(ladder: LadderRecord, since: datetime) -> LadderRecord:
@@ -252,7 +267,19 @@ def disagreement(predictions: NDArray[Any], incumbent: NDArray[Any] | None) -> f
     if incumbent is None or incumbent.shape != predictions.shape:
         return None
     if predictions.dtype.kind == "f":
-        # Sorted: summed in the order of the content, which the labels decide, the last digit
-        # would tell about them.
-        return float(np.sort(np.abs(predictions - incumbent), axis=None).mean())
+        return _mean_in_any_order(np.abs(predictions - incumbent))
     return float((predictions != incumbent).mean())
+
+
+def _mean_in_any_order(values: NDArray[np.float64]) -> float:
+    """Return the mean of numbers that are not negative, whatever order they come in.
+
+    Summed in the order of the content, which the labels decide, the last digit would tell
+    about them. As whole numbers of so many bits that no sum is rounded, it does not.
+    """
+    largest = float(values.max())
+    if largest == 0:
+        return 0.0
+    bits = 62 - values.size.bit_length() - math.frexp(largest)[1]
+    total = int(np.ldexp(values, bits).astype(np.int64).sum())
+    return math.ldexp(total / values.size, -bits)

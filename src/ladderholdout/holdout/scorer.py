@@ -128,9 +128,12 @@ class SearchHandle(Handle):
             raise bare(error) from None
 
     def _evaluate(self, estimator: Any, origin: Origin) -> Release:
+        from ladderholdout.integrations.mlflow.quiet import without_autologging
+
         try:
             guard = self._guard()
-            predictions = self._metric.respond(estimator, guard.rows.X, guard.holdout.classes)
+            with without_autologging():
+                predictions = self._metric.respond(estimator, guard.rows.X, guard.holdout.classes)
             return guard.submit(predictions, origin)
         except LadderHoldoutError as error:
             raise bare(error) from None

@@ -1,0 +1,13 @@
+"""MLflow: what was released in the analyst's run, raw beside it in an audit experiment.
+
+MLflow loads our plugin while it is itself half imported, so nothing here imports it before
+a function is called.
+"""
+
+from __future__ import annotations
+
+from ladderholdout.integrations.mlflow.export import Anchor, Exported, anchors, attach, export
+from ladderholdout.integrations.mlflow.service import Places, places
+from ladderholdout.integrations.mlflow.tracker import Tracking
+
+__all__ = ["Anchor", "Exported", "Places", "Tracking", "anchors", "attach", "export", "places"]

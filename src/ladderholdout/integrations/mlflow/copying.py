@@ -1,0 +1,144 @@
+"""One MLflow run and what it holds of a ladder, brought up to date again and again."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from ladderholdout.errors import HoldoutConflict
+from ladderholdout.holdout.tracking import Point, TrackedHandle, standing
+from ladderholdout.integrations.mlflow import names
+from ladderholdout.integrations.mlflow.service import require, told
+from ladderholdout.ledger import Head
+
+if TYPE_CHECKING:
+    from mlflow import MlflowClient
+    from mlflow.entities import Metric
+
+_BATCH = 400
+"""Submissions in a request: MLflow takes a thousand values at most, tags included."""
+
+
+@dataclass(slots=True)
+class Copy:
+    """A run of MLflow that holds a ladder's series, from its first submission on.
+
+    Parameters
+    ----------
+    holdout : TrackedHandle
+    uri : str
+    client : MlflowClient
+    run_id : str
+    kind : str
+        The analyst's run, or the audit's, which alone holds raw scores.
+
+    Attributes
+    ----------
+    last : int
+        The last submission that the run is known to hold; 0 before a look, and where a
+        request failed: it may have arrived all the same.
+    """
+
+    holdout: TrackedHandle
+    uri: str
+    client: MlflowClient
+    run_id: str
+    kind: str
+    last: int = field(default=0, init=False)
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """The metrics of the run."""
+        raw = (names.RAW_KEY,) if self.kind == names.AUDIT else ()
+        return (names.RELEASED_KEY, *raw)
+
+    def bring(self) -> int:
+        """Send what the ledger holds and the run does not; return how many submissions.
+
+        Raises
+        ------
+        TrackingError
+            MLflow does not answer, or refuses.
+        HoldoutConflict
+            The run holds another series than the ledger.
+        LedgerError
+            The ledger cannot be read.
+        """
+        seen = standing(self.holdout, after=self.last, raw=self.kind == names.AUDIT)
+        if not seen.points:
+            return 0
+        require(self.uri)
+        with told(self.uri):
+            held = self._held() if self.last == 0 else {}
+            self.last = 0
+            sent = sum(
+                self._log(held, seen.points[start : start + _BATCH], seen.head)
+                for start in range(0, len(seen.points), _BATCH)
+            )
+        self.last = seen.points[-1].number
+        return sent
+
+    def end(self, status: str = "FINISHED") -> None:
+        """Set the run's status; `MlflowClient.set_terminated` would print its address as well."""
+        with told(self.uri):
+            self.client.update_run(self.run_id, status=status)
+
+    def _held(self) -> dict[str, dict[int, float]]:
+        """Return what the run holds, by key and step: no tag of its own can say it as well."""
+        return {
+            key: {one.step: one.value for one in self.client.get_metric_history(self.run_id, key)}
+            for key in self.keys
+        }
+
+    def _lacks(self, held: Mapping[str, Mapping[int, float]], point: Point) -> bool:
+        values = _values(point, self.keys)
+        found = {key: steps[point.number] for key, steps in held.items() if point.number in steps}
+        # Some databases round the last digits.
+        if not all(math.isclose(values[key], value) for key, value in found.items()):
+            raise HoldoutConflict(
+                f"The MLflow run {self.run_id} holds another value for submission "
+                f"{point.number} than the ledger. Was one of them changed? "
+                "ladder-holdout verify NAME tells whether the ledger was."
+            )
+        return len(found) < len(values)
+
+    def _log(
+        self, held: Mapping[str, Mapping[int, float]], points: Sequence[Point], head: Head
+    ) -> int:
+        """Send what the run lacks of some points, and how far it goes now."""
+        from mlflow.entities import RunTag
+
+        missing = [point for point in points if self._lacks(held, point)]
+        # Not by the client's own log_batch: it hangs every metric, raw ones too, on the model
+        # that is active in the thread or the environment, for the analyst to see.
+        self.client._tracking_client.store.log_batch(
+            self.run_id,
+            metrics=[one for point in missing for one in _metrics(point, self.keys)],
+            params=[],
+            tags=[RunTag(*tag) for tag in _progress(points[-1], head).items()],
+        )
+        return len(missing)
+
+
+def _values(point: Point, keys: Sequence[str]) -> dict[str, float]:
+    values = {names.RELEASED_KEY: point.released}
+    if names.RAW_KEY in keys:
+        assert point.raw is not None
+        values[names.RAW_KEY] = point.raw
+    return values
+
+
+def _metrics(point: Point, keys: Sequence[str]) -> Iterator[Metric]:
+    from mlflow.entities import Metric
+
+    # The ledger's own time: sent twice, it is the same row, which SQL stores keep once.
+    moment = round(point.time.timestamp() * 1000)
+    for key, value in _values(point, keys).items():
+        yield Metric(key, value, moment, point.number)
+
+
+def _progress(point: Point, head: Head) -> dict[str, str]:
+    """Return the tags that say how far a run's copy goes, and how far the chain went then."""
+    return {names.ENTRIES: str(point.number), names.HEAD: f"{head.length} {head.hash}"}

@@ -1,0 +1,227 @@
+"""Bringing MLflow up to date on demand, and what its runs say about the ledger."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from ladderholdout.errors import LadderHoldoutError
+from ladderholdout.holdout.choices import choice
+from ladderholdout.holdout.guard import bare
+from ladderholdout.holdout.tracking import RAW_POLICIES
+from ladderholdout.integrations.mlflow import names
+from ladderholdout.integrations.mlflow.claims import stated
+from ladderholdout.integrations.mlflow.runs import Wish, analyst_run, audit_run, known_runs
+from ladderholdout.integrations.mlflow.service import Places, hushed, places, told
+from ladderholdout.ledger import Head
+
+if TYPE_CHECKING:
+    from mlflow.entities import Run
+
+    from ladderholdout.holdout.tracking import TrackedHandle
+
+# The tags of a run that was brought up to date: its last submission, and the chain's end.
+_ANCHOR = re.compile(r"(\d+) (\d+) ([0-9a-f]{64})")
+
+
+@dataclass(frozen=True, slots=True)
+class Exported:
+    """What an export did to one run.
+
+    Attributes
+    ----------
+    kind : {"analyst", "audit"}
+    run_id : str
+    sent : int
+        Submissions that the run lacked.
+    entries : int
+        The number of the last submission that it holds now.
+    """
+
+    kind: str
+    run_id: str
+    sent: int
+    entries: int
+
+
+@dataclass(frozen=True, slots=True)
+class Anchor:
+    """What a run's tags say about the ledger, kept where the ledger's owner is not alone.
+
+    Attributes
+    ----------
+    kind : {"analyst", "audit"}
+    run_id : str
+    entries : int
+        Up to which submission the run was brought up to date.
+    head : Head
+        Where the chain of the holdout ended then.
+    """
+
+    kind: str
+    run_id: str
+    entries: int
+    head: Head
+
+
+def export(
+    holdout: TrackedHandle,
+    *,
+    run_id: str | None = None,
+    experiment: str | None = None,
+    tracking_uri: str | None = None,
+    audit_tracking_uri: str | None = None,
+    raw: str | None = None,
+) -> tuple[Exported, ...]:
+    """Bring both runs of a ladder up to date; done twice, the second time adds nothing.
+
+    Parameters
+    ----------
+    holdout : LadderHoldout
+    run_id : str, optional
+        The analyst's run; by default the newest one that is tied to the ladder, and a new
+        one where there is none.
+    experiment : str, optional
+        Where a new run goes, by default the experiment called like the holdout.
+    tracking_uri, audit_tracking_uri : str, optional
+        As for `LadderHoldout.track`.
+    raw : {"live", "sealed"}, optional
+        Whether raw scores go into the audit experiment before an audit; by default what was
+        said when the analyst's run was tracked, else ``"live"``.
+
+    Returns
+    -------
+    tuple of Exported
+        The analyst's run, and the audit's unless it is sealed.
+
+    Raises
+    ------
+    TrackingError
+        MLflow does not answer or refuses.
+    HoldoutConflict
+        A run holds another series than the ledger.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from ladderholdout import LadderHoldout
+    >>> holdout = LadderHoldout([[0], [1], [2], [3]], [0, 1, 0, 1], scoring="accuracy",
+    ...                         ledger="memory", name="tiny")
+    >>> holdout.submit([0, 1, 1, 1]).score
+    0.75
+    >>> folder = tempfile.TemporaryDirectory()
+    >>> uri = f"sqlite:///{folder.name}/mlflow.db"
+    >>> [(one.kind, one.sent, one.entries) for one in export(holdout, tracking_uri=uri)]
+    [('analyst', 1, 1), ('audit', 1, 1)]
+    >>> [(one.kind, one.sent, one.entries) for one in export(holdout, tracking_uri=uri)]
+    [('analyst', 0, 1), ('audit', 0, 1)]
+    >>> folder.cleanup()
+    """
+    stated(run_id, experiment)
+    if raw is not None:
+        choice("raw", raw, RAW_POLICIES)
+    where = places(tracking_uri, audit_tracking_uri)
+    try:
+        with hushed():
+            wish = _settled(holdout, where.analyst, run_id, experiment, raw)
+            return tuple(_exported(holdout, where, wish))
+    except LadderHoldoutError as error:
+        raise bare(error) from None  # its frames hold what was to be sent
+
+
+def _exported(holdout: TrackedHandle, where: Places, wish: Wish) -> Iterator[Exported]:
+    yield _analyst(holdout, where.analyst, wish)
+    if not wish.sealed or holdout._records()[1].opened is not None:
+        copy = audit_run(holdout, where.audit)
+        yield Exported(names.AUDIT, copy.run_id, copy.bring(), copy.last)
+
+
+def _settled(
+    holdout: TrackedHandle, uri: str, run_id: str | None, experiment: str | None, raw: str | None
+) -> Wish:
+    known = known_runs(holdout, uri, names.ANALYST)
+    if known and raw is None:
+        raw = known[-1].data.tags.get(names.RAW)
+    if known and run_id is None:
+        run_id = str(known[-1].info.run_id)
+    return Wish(run_id, experiment, None, sealed=raw == "sealed")
+
+
+def _analyst(holdout: TrackedHandle, uri: str, wish: Wish) -> Exported:
+    copy = analyst_run(holdout, uri, wish)
+    done = Exported(names.ANALYST, copy.run_id, copy.bring(), copy.last)
+    if wish.run_id is None:
+        copy.end()
+    return done
+
+
+def anchors(
+    holdout: TrackedHandle,
+    *,
+    tracking_uri: str | None = None,
+    audit_tracking_uri: str | None = None,
+) -> tuple[Anchor, ...]:
+    """Return what MLflow's runs say about the ledger, oldest first, the analyst's before.
+
+    Parameters
+    ----------
+    holdout : LadderHoldout
+    tracking_uri, audit_tracking_uri : str, optional
+        As for `LadderHoldout.track`.
+
+    Returns
+    -------
+    tuple of Anchor
+        Of every run that is tied to the ladder and was brought up to date at least once.
+
+    Raises
+    ------
+    TrackingError
+        MLflow does not answer or refuses.
+    """
+    where = places(tracking_uri, audit_tracking_uri)
+    with hushed():
+        return tuple(
+            Anchor(kind, run.info.run_id, int(found[1]), Head(int(found[2]), found[3]))
+            for kind, uri in ((names.ANALYST, where.analyst), (names.AUDIT, where.audit))
+            for run in known_runs(holdout, uri, kind)
+            if (found := _ANCHOR.fullmatch(_said(run)))
+        )
+
+
+def _said(run: Run) -> str:
+    return " ".join(run.data.tags.get(name, "") for name in (names.ENTRIES, names.HEAD))
+
+
+def attach(
+    holdout: TrackedHandle, path: str | os.PathLike[str], *, audit_tracking_uri: str | None = None
+) -> str:
+    """Attach a file to the ladder's audit run as an artifact.
+
+    Parameters
+    ----------
+    holdout : LadderHoldout
+    path : path
+        Of the file.
+    audit_tracking_uri : str, optional
+        As for `LadderHoldout.track`.
+
+    Returns
+    -------
+    str
+        The id of the audit run.
+
+    Raises
+    ------
+    TrackingError
+        MLflow does not answer or refuses.
+    """
+    uri = places(None, audit_tracking_uri).audit
+    with hushed():
+        copy = audit_run(holdout, uri)
+        with told(uri):
+            copy.client.log_artifact(copy.run_id, os.fspath(path))
+    return copy.run_id

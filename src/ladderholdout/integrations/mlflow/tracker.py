@@ -1,0 +1,203 @@
+"""The thread that copies a ladder into MLflow while people search."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import threading
+import time
+import warnings
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Self
+
+from ladderholdout.errors import LadderHoldoutError, TrackingWarning
+from ladderholdout.integrations.mlflow import names
+from ladderholdout.integrations.mlflow.claims import claim, remedy
+from ladderholdout.integrations.mlflow.runs import analyst_run, audit_run
+from ladderholdout.integrations.mlflow.service import Places, hushed, reachable
+
+if TYPE_CHECKING:
+    from ladderholdout.holdout.tracking import TrackedHandle
+    from ladderholdout.integrations.mlflow.copying import Copy
+
+_PERIOD, _AFTER_FAULT = 0.5, 5.0
+"""Seconds between two looks at the ledger."""
+
+PATIENCE = 30.0
+"""Seconds that closing waits at most: MLflow itself would try for minutes."""
+
+
+class Tracking:
+    """A ladder's copy in MLflow while it is written; made by `LadderHoldout.track`.
+
+    Used as a context manager it is closed with its block; else close it.
+
+    Parameters
+    ----------
+    holdout : TrackedHandle
+    places : Places
+        The tracking servers.
+    run_id, experiment : str or None
+        The analyst's run, or where a new one goes.
+    sealed : bool
+        Whether raw scores stay in the ledger before an audit.
+    """
+
+    def __init__(
+        self,
+        holdout: TrackedHandle,
+        places: Places,
+        run_id: str | None,
+        experiment: str | None,
+        *,
+        sealed: bool,
+    ) -> None:
+        self._holdout, self._places = holdout, places
+        self._wish = claim(holdout, places, run_id, experiment, sealed)
+        self._copies: dict[str, Copy] = {}
+        self._status = "FINISHED"
+        self._turn = threading.Condition()
+        self._asked, self._done, self._closing = 1, 0, False  # it looks at once
+        self._fault: str | None = "Nothing was sent yet."
+        self._process = os.getpid()
+        # A daemon: a request that hangs must not keep the interpreter from ending.
+        self._thread = threading.Thread(target=self._work, name="ladderholdout-mlflow", daemon=True)
+        self._thread.start()
+        atexit.register(self.close)
+
+    @property
+    def run_id(self) -> str | None:
+        """The analyst's run; None as long as the server has not given it."""
+        return self._id(names.ANALYST)
+
+    @property
+    def audit_run_id(self) -> str | None:
+        """The ladder's audit run; None as long as there is none."""
+        return self._id(names.AUDIT)
+
+    @property
+    def sent(self) -> int:
+        """The number of the last submission that the analyst's run is known to hold."""
+        copy = self._copies.get(names.ANALYST)
+        return 0 if copy is None else copy.last
+
+    def flush(self, timeout: float = PATIENCE) -> bool:
+        """Send what has been submitted so far.
+
+        Parameters
+        ----------
+        timeout : float, default=30
+            Seconds to wait at most.
+
+        Returns
+        -------
+        bool
+            Whether MLflow holds all of it.
+        """
+        with self._turn:
+            if self._closing:
+                return self._fault is None
+            self._asked += 1
+            asked = self._asked
+            self._turn.notify_all()
+            answered = self._turn.wait_for(lambda: self._done >= asked, timeout)
+            return answered and self._fault is None
+
+    def close(self, timeout: float = PATIENCE) -> None:
+        """Send what is left and stop; what could not be sent is told in one warning.
+
+        Parameters
+        ----------
+        timeout : float, default=30
+            Seconds to wait at most.
+        """
+        self._close(timeout)
+
+    def _close(self, timeout: float) -> None:
+        if self._closing or os.getpid() != self._process:
+            return
+        atexit.unregister(self.close)
+        with self._turn:
+            self._closing = True
+            self._turn.notify_all()
+        self._wait(timeout)
+        fault = "MLflow does not answer in time." if self._thread.is_alive() else self._fault
+        if fault is not None:
+            warnings.warn(
+                f"Not all submissions are in MLflow. {fault} The ledger holds them all: "
+                f"{remedy(self._holdout, self._places, self._wish, self.run_id)} brings MLflow "
+                "up to date.",
+                TrackingWarning,
+                stacklevel=3,
+            )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: Any) -> None:
+        if kind is not None:
+            self._status = "KILLED" if kind is KeyboardInterrupt else "FAILED"
+        self._close(PATIENCE)
+
+    def __repr__(self) -> str:
+        state = "closed" if self._closing else "open"
+        return f"Tracking(run_id={self.run_id!r}, sent={self.sent}, {state})"
+
+    def _wait(self, timeout: float) -> None:
+        """Wait for the thread, unless it waits itself for a server that is gone."""
+        end, places = time.monotonic() + timeout, {self._places.analyst, self._places.audit}
+        while self._thread.is_alive() and (left := end - time.monotonic()) > 0:
+            self._thread.join(min(_PERIOD, left))
+            if self._thread.is_alive() and not all(map(reachable, places)):
+                return
+
+    def _id(self, kind: str) -> str | None:
+        copy = self._copies.get(kind)
+        return None if copy is None else copy.run_id
+
+    # -- the thread -------------------------------------------------------------------
+
+    def _work(self) -> None:
+        with hushed():
+            while not self._round():
+                pass
+
+    def _round(self) -> bool:
+        """Wait for a reason to look, look, and tell whether it was the last time."""
+        with self._turn:
+            period = _PERIOD if self._fault is None else _AFTER_FAULT
+            self._turn.wait_for(lambda: self._closing or self._asked > self._done, period)
+            asked, closing = self._asked, self._closing
+        # One server may be down and the other not.
+        faults = list(filter(None, (fault_of(self._analyst, closing), fault_of(self._audit))))
+        with self._turn:
+            self._fault, self._done = " ".join(faults) or None, asked
+            self._turn.notify_all()
+        return closing
+
+    def _analyst(self, closing: bool) -> None:
+        if names.ANALYST not in self._copies:
+            copy = analyst_run(self._holdout, self._places.analyst, self._wish)
+            self._copies[names.ANALYST] = copy
+        self._copies[names.ANALYST].bring()
+        if closing and self._wish.run_id is None:
+            # The run is ours, so it is for us to end it.
+            self._copies[names.ANALYST].end(self._status)
+
+    def _audit(self) -> None:
+        if self._wish.sealed and self._holdout._records()[1].opened is None:
+            return
+        if names.AUDIT not in self._copies:
+            self._copies[names.AUDIT] = audit_run(self._holdout, self._places.audit)
+        self._copies[names.AUDIT].bring()
+
+
+def fault_of(step: Callable[..., None], *given: Any) -> str | None:
+    """Take a step and say what went wrong, without a word of what was sent."""
+    try:
+        step(*given)
+    except LadderHoldoutError as error:
+        return str(error)
+    except Exception as error:
+        return f"The copy in MLflow fails ({type(error).__name__})."
+    return None
