@@ -18,6 +18,7 @@ from ladderholdout.mechanisms import (
     FullDisclosure,
     Ladder,
     Mechanism,
+    OneBitLadder,
     PairedTestLadder,
     ParameterFreeLadder,
     RoundedDisclosure,
@@ -34,6 +35,7 @@ EVERY: tuple[Mechanism, ...] = (
     SimplifiedLadder(step=0.01),
     ParameterFreeLadder(),
     PairedTestLadder(alpha=0.3),
+    OneBitLadder(alpha=0.3),
     SHAKY,
 )
 TABLES = ("holdouts", "ladders", "submissions", "overlaps")

@@ -479,15 +479,16 @@ def test_every_release_follows_from_the_ledger(
     holdout = LadderHoldout(
         X, y, mechanism=mechanism, budget=budget, name="replayed", ledger="memory", **scores
     )
-    told = [holdout.submit(one) for one in submissions(scores, y, scale)]
-    assert [one.repeat for one in told] == [False] * 25 + [True] * 4
+    releases = [holdout.submit(one) for one in submissions(scores, y, scale)]
+    assert [one.repeat for one in releases] == [False] * 25 + [True] * 4
     assert_replays(holdout)
-    for release, again in zip(told, replayed(holdout), strict=True):
-        assert holdout.metric.to_score(again.recomputed[0]) == release.score
-    releases = holdout.status().releases
+    for release, again in zip(releases, replayed(holdout), strict=True):
+        told = holdout.metric.to_score(again.recomputed[0])
+        assert release.score == (told if mechanism.tells_values else None)
+    count = holdout.status().releases
     # Something happened: a replay of one single release would be easy. The noise of
     # ShakyLadder is 30 times smaller than what is gained here.
-    assert releases == budget if budget else releases >= 2
+    assert count == budget if budget else count >= 2
 
 
 def test_a_replay_needs_neither_the_vault_nor_this_process(tmp_path: Path) -> None:

@@ -21,6 +21,7 @@ from ladderholdout.mechanisms import (
     FullDisclosure,
     Ladder,
     Mechanism,
+    OneBitLadder,
     Outcome,
     PairedTestLadder,
     ParameterFreeLadder,
@@ -42,6 +43,7 @@ EVERY: tuple[Mechanism, ...] = (
     SimplifiedLadder(step=0.1),
     ParameterFreeLadder(),
     PairedTestLadder(alpha=0.15),
+    OneBitLadder(alpha=0.15),
     ShakyLadder(step=0.05, noise=0.02),
 )
 CLIMBING = tuple(m for m in EVERY if not m.discloses and not isinstance(m, ShakyLadder))

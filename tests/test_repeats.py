@@ -77,9 +77,14 @@ def submit_all(ledger: str, given: list[Any]) -> list[Release]:
     return [holdout.submit(one) for one in given]
 
 
+def bits_of(score: float | None) -> str | None:
+    return None if score is None else score.hex()
+
+
 def assert_repeats(again: Release, first: Release) -> None:
-    assert again.score.hex() == first.score.hex()
+    assert bits_of(again.score) == bits_of(first.score)
     assert (again.improved, again.submission) == (first.improved, first.submission)
+    assert again.improvements == first.improvements
     assert (first.repeat, again.repeat) == (False, True)
 
 

@@ -18,6 +18,7 @@ from ladderholdout.mechanisms import (
     Ladder,
     LadderRules,
     Mechanism,
+    OneBitLadder,
     Outcome,
     PairedTestLadder,
     ParameterFreeLadder,
@@ -38,6 +39,7 @@ SCALE_FREE: tuple[Mechanism, ...] = (
     SimplifiedLadder(step=0.01),
     ParameterFreeLadder(),
     PairedTestLadder(alpha=0.15),
+    OneBitLadder(alpha=0.15),
 )
 MECHANISMS = (*SCALE_FREE, ShakyLadder(step=0.05, noise=0.02))
 

@@ -99,6 +99,93 @@ def guided(standing: float, margin: float, guide: float) -> float:
     return min(penalised(standing, margin), _guide(guide))
 
 
+def counted(improvements: int, improved: bool) -> float:
+    """Tell how many submissions improved so far, where nothing else is told of them.
+
+    Parameters
+    ----------
+    improvements : int
+        How many improved up to this one.
+    improved : bool
+        Whether this one did.
+
+    Returns
+    -------
+    float
+        The k-th that improved is told k, one that did not half less than the last that did:
+        the incumbent has the largest number of all, and no tie hides it.
+
+    Examples
+    --------
+    >>> counted(3, True), counted(3, False), counted(4, True)
+    (3.0, 2.5, 4.0)
+    """
+    return improvements if improved else improvements - 0.5
+
+
+def told_of_one_bit(
+    policy: str, improvements: int, improved: bool, guide: float | None = None
+) -> float:
+    """Say what a search is told of a submission to a ladder that tells no values.
+
+    Parameters
+    ----------
+    policy : {"auto", "guide"}
+        With "guide" each submission is told its own guide. "auto" is "guide" where there is
+        one, else what `counted` tells. The others need a standing score.
+    improvements : int
+        How many submissions improved up to this one.
+    improved : bool
+        Whether this one did.
+    guide : float or None, default=None
+        A training-side score of the same model.
+
+    Returns
+    -------
+    float
+        The score to hand to the search.
+
+    Raises
+    ------
+    InvalidArgument
+        If the policy is unknown, needs a standing score or lacks its guide.
+
+    Examples
+    --------
+    >>> told_of_one_bit("auto", 2, True), told_of_one_bit("auto", 2, True, guide=0.6)
+    (2.0, 0.6)
+    """
+    check_policy(policy, tells_values=False)
+    if policy == "auto" and guide is None:
+        return counted(improvements, improved)
+    return told("guide", 0.0, improved, 0.0, 1.0, guide)
+
+
+def check_policy(policy: str, *, tells_values: bool) -> None:
+    """Refuse a policy that is unknown, or needs a standing score where none is told.
+
+    Parameters
+    ----------
+    policy : str
+    tells_values : bool
+        Whether the ladder tells its standing score.
+
+    Raises
+    ------
+    InvalidArgument
+        If it is refused.
+    """
+    if policy not in POLICIES:
+        raise InvalidArgument("feedback", f"one of {', '.join(POLICIES)}", repr(policy))
+    if not tells_values and policy not in ("auto", "guide"):
+        raise InvalidArgument(
+            "feedback",
+            "auto or guide, for a ladder that tells no values",
+            repr(policy),
+            "The others are made from a standing score.",
+        )
+
+
 def told(
     policy: str,
     release_score: float,
@@ -142,8 +229,7 @@ def told(
     >>> told("auto", 0.9, True, 0.9, 0.1), told("auto", 0.9, True, 0.9, 0.1, guide=0.6)
     (0.9, 0.6)
     """
-    if policy not in POLICIES:
-        raise InvalidArgument("feedback", f"one of {', '.join(POLICIES)}", repr(policy))
+    check_policy(policy, tells_values=True)
     if policy == "auto":
         policy = "penalised" if guide is None else "guide"
     if policy in ("guide", "guided") and guide is None:

@@ -14,7 +14,7 @@ from ladderholdout.audit.records import AuditedSubmission, Record
 from ladderholdout.audit.text import facts_of, mark_of
 from ladderholdout.errors import InvalidArgument, LadderHoldoutError
 from ladderholdout.holdout.facade import LadderHoldout
-from ladderholdout.holdout.views import Submission
+from ladderholdout.holdout.views import Status, Submission
 
 LONGEST_TABLE = 1000
 """Rows of a report's table: browsers lay out no more without a pause."""
@@ -142,10 +142,17 @@ def _words(shown: Audit | Record) -> dict[str, Any]:
             "sentences": verdict.sentences,
             "facts": facts_of(shown),
         }
-    score = shown.status.score
-    headline = "Nothing was released yet." if score is None else f"Standing score: {score:.6g}"
+    headline = _headline(shown.status)
     sentence = "No raw score stands in this report. An audit would show them, knowingly."
     return {"headline": headline, "sentences": [sentence], "facts": shown.status.lines()}
+
+
+def _headline(status: Status) -> str:
+    if status.score is not None:
+        return f"Standing score: {status.score:.6g}"
+    if status.incumbent is None:
+        return "Nothing was released yet."
+    return f"Submission {status.incumbent} stands; its score was not asked for."
 
 
 def _rows(shown: Audit | Record) -> Iterator[_Row]:
@@ -170,7 +177,7 @@ def _seen(said: Submission) -> list[str]:
     return [
         str(said.number),
         f"{said.time:%Y-%m-%d %H:%M}",
-        f"{said.score:.6g}",
+        _shown(said.score),
         _shown(said.disagreement, 3),
         (said.batch or "")[:8],
         _origin(said.context),

@@ -15,9 +15,9 @@ from ladderholdout.audit.intervals import paired
 from ladderholdout.audit.records import AuditedSubmission, HoldoutTest, LadderUse
 from ladderholdout.audit.statistics import holm, improvement_p, plain, spread_of_labels
 from ladderholdout.errors import InvalidArgument, LadderHoldoutError, VaultError
-from ladderholdout.holdout.certifying import CertifiedHandle
+from ladderholdout.holdout.certifying import NO_CERTIFICATE, CertifiedHandle, certificate_of
 from ladderholdout.holdout.guard import Guard, bare, same_ladder
-from ladderholdout.holdout.views import status_of, submission_of
+from ladderholdout.holdout.views import ScoreCertificate, status_of, submission_of
 from ladderholdout.ledger import AuditEntry, LadderRecord, Ledger, Transaction, shown
 from ladderholdout.metrics import METRICS, Metric
 
@@ -68,13 +68,13 @@ def open_audit(
 def _open(holdout: CertifiedHandle, fresh: Any, model: Any, confidence: float) -> Audit:
     rows = _fresh(holdout, fresh, model)
     guard = _guard(holdout)
-    certificate = holdout._certificate_or_why()
     # The one that can compute, where the handle's came from the ledger alone.
     metric = holdout.metric if guard is None else guard.metric
     with Ledger(holdout.ledger).write() as tx:
         same_ladder(tx.ladder(holdout._ladder_id), holdout._since)
         # Marked before anything is read: whoever saw raw scores is known to have seen them.
         ladder = tx.mark_opened(holdout._ladder_id)
+        certificate = _certificate(tx, ladder, guard)
         status = status_of(tx, ladder, metric, certificate, shown(holdout.ledger))
         entries = tx.audit_entries(ladder.id)
         ladders = tuple(_uses(tx, ladder.holdout_id))
@@ -123,6 +123,13 @@ def _guard(holdout: CertifiedHandle) -> Guard | None:
         return None
 
 
+def _certificate(tx: Transaction, ladder: LadderRecord, guard: Guard | None) -> ScoreCertificate:
+    """Return what may be believed of the score that the audit shows, whoever asked for it."""
+    if guard is None:
+        return NO_CERTIFICATE
+    return certificate_of(tx, ladder, guard.metric, guard.weights, NO_CERTIFICATE.confidence)
+
+
 def _uses(tx: Transaction, holdout_id: int) -> Iterator[LadderUse]:
     for one in tx.ladders(holdout_id):
         yield LadderUse(
@@ -155,6 +162,7 @@ def _audited(
     for k, one in enumerate(entries):
         said, raw = submission_of(one.entry, metric), metric.to_score(one.raw_risk)
         standing = said.score if standing is None or _is_release(one) else standing
+        assert standing is not None  # nothing is hidden in the entries of an audit
         p_value = p_values.get(k)
         yield AuditedSubmission(
             submission=said,

@@ -239,9 +239,12 @@ def _draw_ladder(ax: Axes, shown: Audit | Record, last: int) -> None:
     releases = [one for one in shown.history if _kind(one) == "release"]
     if not releases:
         return
-    numbers, values = [one.number for one in releases], [one.score for one in releases]
-    ax.plot([*numbers, last], [*values, values[-1]], drawstyle="steps-post", color=RELEASED,
-            lw=1.5, label="released")  # fmt: skip
+    known = [(one.number, one.score) for one in releases if one.score is not None]
+    numbers, values = [number for number, _ in known], [score for _, score in known]
+    # Between values that were not asked for there is no line to draw.
+    if len(known) == len(releases):
+        ax.plot([*numbers, last], [*values, values[-1]], drawstyle="steps-post",
+                color=RELEASED, lw=1.5, label="released")  # fmt: skip
     _points(ax, numbers, values, "release")
 
 

@@ -147,7 +147,7 @@ def _entries(latest: Sequence[Submission]) -> Iterator[dict[str, str | Text]]:
         yield {
             "number": str(one.number),
             "time (UTC)": f"{one.time:%Y-%m-%d %H:%M}",
-            "released": f"{one.score:.6g}",
+            "released": "" if one.score is None else f"{one.score:.6g}",
             "": f"repeats {one.repeat_of}" if one.repeat_of else mark,
             "differs": "" if one.disagreement is None else f"{one.disagreement:.3g}",
             "batch": (one.batch or "")[:8],

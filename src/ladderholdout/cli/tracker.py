@@ -1,4 +1,4 @@
-"""Commands that write: register, submit, retire; and backup and verify, which keep watch."""
+"""Commands that write: register, submit, reveal, retire; backup and verify keep watch."""
 
 from __future__ import annotations
 
@@ -124,6 +124,21 @@ def submit(
         form = Form(holdout.metric, record.n, record.classes)
         release = holdout.submit(predictions_from(file, form, header=header), context=told)
         show(release, as_json)
+
+
+@app.command()
+def reveal(
+    name: NameArgument,
+    account: AccountOption = "default",
+    ladder: LadderOption = "main",
+    ledger: LedgerOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Show the standing score of a ladder that does not tell it; later certificates pay for it."""
+    with said(as_json):
+        holdout = LadderHoldout.open(name, account=account, ladder=ladder, ledger=ledger)
+        holdout.reveal()
+        show(holdout.status(), as_json)
 
 
 @app.command()

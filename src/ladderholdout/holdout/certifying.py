@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence, Set
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,14 +12,17 @@ from numpy.typing import NDArray
 from ladderholdout.certificates import Grid, Look, certify, grid_of, transcript_before
 from ladderholdout.errors import InvalidArgument, VaultError
 from ladderholdout.holdout.choices import stored_metric
+from ladderholdout.holdout.guard import same_ladder
 from ladderholdout.holdout.handle import Handle
+from ladderholdout.holdout.telling import NOT_ASKED, score_of
 from ladderholdout.holdout.views import ScoreCertificate
-from ladderholdout.ledger import LadderRecord, LadderSettings, LookRecord, Transaction
+from ladderholdout.ledger import LadderRecord, LadderSettings, Ledger, LookRecord, Transaction
 from ladderholdout.ledger.replay import rules_of
 from ladderholdout.mechanisms import (
     FullDisclosure,
     Ladder,
     Mechanism,
+    OneBitLadder,
     PairedTestLadder,
     ParameterFreeLadder,
     RoundedDisclosure,
@@ -35,12 +38,23 @@ from ladderholdout.metrics.losses import zero_one
 _COUNTED = (
     FullDisclosure,
     Ladder,
+    OneBitLadder,
     PairedTestLadder,
     ParameterFreeLadder,
     RoundedDisclosure,
     ShakyLadder,
     SimplifiedLadder,
 )
+
+NO_CERTIFICATE = ScoreCertificate(
+    None,
+    None,
+    None,
+    0.95,
+    None,
+    missing="the holdout's rows, or a metric of your own, are not at hand",
+)
+"""Of a handle that cannot compute one."""
 
 
 class CertifiedHandle(Handle):
@@ -51,6 +65,7 @@ class CertifiedHandle(Handle):
 
         It is worked out from what was released, never from a raw score, so that to look at it
         costs nothing; with the given confidence all certificates of a holdout hold at once.
+        A ladder that tells no values has one when its standing score was asked for (`reveal`).
 
         Parameters
         ----------
@@ -85,13 +100,45 @@ class CertifiedHandle(Handle):
         with self._reading() as (tx, ladder):
             return certificate_of(tx, ladder, self._metric, weights, confidence)
 
+    def reveal(self) -> float | None:
+        """Show the standing score of a ladder that does not tell it, and put that on record.
+
+        That somebody asked is durable in the ledger before the score is seen: certificates of
+        later incumbents pay for what it told, that of this one does not. Asked again, the
+        same score costs nothing more; nor does it where the ladder tells its values anyway.
+
+        Returns
+        -------
+        float or None
+            In the metric's own sign and units; None where nothing stands yet.
+
+        Raises
+        ------
+        LedgerError
+            The ledger cannot be written; nothing was shown.
+
+        Examples
+        --------
+        >>> from ladderholdout import LadderHoldout
+        >>> from ladderholdout.mechanisms import OneBitLadder
+        >>> holdout = LadderHoldout([[0], [1], [2], [3]], [0, 1, 0, 1], scoring="accuracy",
+        ...                         mechanism=OneBitLadder(alpha=0.05), ledger="memory")
+        >>> holdout.submit([0, 1, 1, 1])
+        Release(score=None, improved=True, submission=1, repeat=False, releases_left=None)
+        >>> holdout.reveal()
+        0.75
+        """
+        with Ledger(self._url).write() as tx:
+            ladder = same_ladder(tx.ladder(self._ladder_id, lock=True), self._since)
+            tx.ask(ladder)
+        return self._metric.to_score(ladder.state["standing"]) if ladder.version else None
+
     def _certificate_or_why(self) -> ScoreCertificate:
         """Return the certificate for the status, which is shown whatever the vault holds."""
         try:
             return self.certificate()
         except (VaultError, InvalidArgument):
-            missing = "the holdout's rows, or a metric of your own, are not at hand"
-            return ScoreCertificate(None, None, None, 0.95, None, missing=missing)
+            return NO_CERTIFICATE
 
 
 def certificate_of(
@@ -130,28 +177,37 @@ def certificate_of(
     place = next((i for i, look in enumerate(looks) if (look.ladder_id, look.number) == own), None)
     if place is None:
         return ScoreCertificate(None, None, None, confidence, None, missing="nothing stands yet")
-    tellers = _tellers(tx, ladder, looks[: place + 1], weighted=weights is not None)
+    score = score_of(tx.standing(ladder), metric)
+    asked = {look for look, at in tx.asked(ladder.holdout_id).items() if at < looks[place].position}
+    tellers = _tellers(tx, ladder, looks[: place + 1], asked, weighted=weights is not None)
     missing = _missing(tx, ladder, metric, looks[place], tellers)
+    if score is None and missing is None:
+        missing = f"the standing score was {NOT_ASKED}"
     if missing is not None:
-        score = metric.to_score(ladder.state["standing"])
         return ScoreCertificate(score, None, None, confidence, ladder.incumbent, missing=missing)
     return _certified(ladder, metric, weights, confidence, looks[: place + 1], tellers)
 
 
 @dataclass(frozen=True, slots=True)
 class _Teller:
-    """A ladder as what it tells is counted: `least` is the smallest risk of its metric."""
+    """A ladder as what it tells is counted.
+
+    `least` is the smallest risk of its metric, `asked` has the looks whose value was asked
+    for, of a ladder that does not tell it, by the time that counts.
+    """
 
     settings: LadderSettings
     rule: Mechanism
     n: int
     least: float
     grid: Grid | None
+    asked: Set[tuple[int, int]]
 
     def look(self, record: LookRecord) -> Look:
         assert self.grid is not None
         value = None
-        if record.improved or self.grid.discloses:
+        told = self.rule.tells_values or (record.ladder_id, record.number) in self.asked
+        if told and (record.improved or self.grid.discloses):
             value = self._number(record.risk) if self.grid.falling else 0
         return Look(record.ladder_id, record.improved, value, record.batch)
 
@@ -162,15 +218,22 @@ class _Teller:
 
 
 def _tellers(
-    tx: Transaction, ladder: LadderRecord, looks: Sequence[LookRecord], *, weighted: bool
+    tx: Transaction,
+    ladder: LadderRecord,
+    looks: Sequence[LookRecord],
+    asked: Set[tuple[int, int]],
+    *,
+    weighted: bool,
 ) -> dict[int, _Teller]:
     """Return the ladders of these looks."""
-    n, asked = tx.holdout(ladder.holdout_id).n, {look.ladder_id for look in looks}
+    n, used = tx.holdout(ladder.holdout_id).n, {look.ladder_id for look in looks}
     ladders = tx.ladders(ladder.holdout_id)
-    return {one.id: _teller(one.settings, n, weighted) for one in ladders if one.id in asked}
+    return {one.id: _teller(one.settings, n, asked, weighted) for one in ladders if one.id in used}
 
 
-def _teller(settings: LadderSettings, n: int, weighted: bool) -> _Teller:
+def _teller(
+    settings: LadderSettings, n: int, asked: Set[tuple[int, int]], weighted: bool
+) -> _Teller:
     metric, rule = stored_metric(settings), rules_of(settings).mechanism
     least = metric.loss_range[0] if metric.loss_range else 0.0
     grid = None
@@ -180,7 +243,7 @@ def _teller(settings: LadderSettings, n: int, weighted: bool) -> _Teller:
         # Without weights a mean of losses of 0 and 1 is a count of errors.
         counts = metric.loss is zero_one and not weighted
         grid = grid_of(rule, n, binary=counts, budget=settings.budget)
-    return _Teller(settings, rule, n, least, grid)
+    return _Teller(settings, rule, n, least, grid, asked)
 
 
 def _adaptive(rule: Mechanism, n: int, budget: int | None) -> Grid | None:

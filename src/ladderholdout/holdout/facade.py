@@ -77,7 +77,8 @@ class LadderHoldout(StudyHandle, TrackedHandle, CertifiedHandle):
     loss_range : tuple of (0, float), optional
         For unbounded losses: they are clipped to it.
     feedback : {"auto", "penalised", "incumbent"}, default="auto"
-        What a search is told of a model that did not improve (see `feedback`).
+        What a search is told of a model that did not improve (see `feedback`). A ladder that
+        tells no values takes "auto" alone, and tells how many improved.
     overlap : {"auto", "warn", "error", "ignore"}, default="auto"
         What to do about rows that were seen elsewhere: by default warn, and refuse from
         half of the holdout on.

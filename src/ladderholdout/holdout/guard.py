@@ -151,9 +151,11 @@ class Guard:
             incumbent=predictions if outcome.improved else None,
         )
         left = releases_left(ladder, state.releases)
-        score = self.metric.to_score(outcome.risk)
         opened = ladder.opened is not None
-        release = Release(score, outcome.improved, number, False, left, opened)
+        release = Release(
+            self._told(outcome.risk), outcome.improved, number, False, left, opened,
+            ladder.version + outcome.improved,
+        )  # fmt: skip
         return release, left == 0 and state.releases > standing.releases
 
     def _repeat(
@@ -167,6 +169,7 @@ class Guard:
         origin: Origin,
     ) -> Release:
         _, incumbent = self._standing(tx, ladder)
+        assert first.risk is not None
         tx.append(
             ladder,
             entry={
@@ -183,9 +186,14 @@ class Guard:
             evidence={},
         )
         left = releases_left(ladder, ladder.state["releases"])
-        score = self.metric.to_score(first.risk)
         opened = ladder.opened is not None and first.time > ladder.opened
-        return Release(score, first.improved, first.number, True, left, opened)
+        return Release(
+            self._told(first.risk), first.improved, first.number, True, left, opened,
+            tx.improvements(ladder.id, first.number),
+        )  # fmt: skip
+
+    def _told(self, risk: float) -> float | None:
+        return self.metric.to_score(risk) if self.rules.mechanism.tells_values else None
 
     def _standing(self, tx: Transaction, ladder: LadderRecord) -> tuple[State, NDArray[Any] | None]:
         if ladder.version == 0:

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from ladderholdout import fingerprint as fp
 from ladderholdout import vault as vaults
 from ladderholdout.errors import HoldoutConflict, LedgerError, VaultError
+from ladderholdout.feedback import check_policy
 from ladderholdout.holdout.guard import Guard, make_guard, same_ladder
 from ladderholdout.ledger import (
     HoldoutRecord,
@@ -59,6 +60,7 @@ class Handle:
     def _hold(
         self, url: str, record: LadderRecord, metric: Metric, feedback: str, overlap: str
     ) -> None:
+        check_policy(feedback, tells_values=rules_of(record.settings).mechanism.tells_values)
         self._url, self._ladder_id, self._holdout_id = url, record.id, record.holdout_id
         # When it was started: a replaced ledger has other ladders under the same numbers.
         self._since = record.created

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from ladderholdout.errors import InvalidArgument
-from ladderholdout.feedback import POLICIES
+from ladderholdout.feedback import POLICIES, check_policy
 from ladderholdout.holdout.choices import choice
 from ladderholdout.holdout.scorer import SearchHandle
 from ladderholdout.mechanisms.arithmetic import whole
@@ -81,7 +81,7 @@ class StudyHandle(SearchHandle):
         """
         from ladderholdout.integrations.optuna import Objective
 
-        choice("feedback", feedback, POLICIES)
+        feedback = self._policy(feedback)
         return Objective(self, build, inner=inner, train=train, feedback=feedback, guarded=guarded)
 
     def ask_tell(self, study: Any, *, feedback: str = "auto", guarded: int = 0) -> AskTell:
@@ -100,7 +100,12 @@ class StudyHandle(SearchHandle):
         """
         from ladderholdout.integrations.optuna import AskTell
 
-        return AskTell(self, study, choice("feedback", feedback, POLICIES), guarded)
+        return AskTell(self, study, self._policy(feedback), guarded)
+
+    def _policy(self, feedback: str) -> str:
+        choice("feedback", feedback, POLICIES)
+        check_policy(feedback, tells_values=self.rules.mechanism.tells_values)
+        return feedback
 
     def gate(self, build: Callable[[Any], Any], *, patience: int = 3, stop: bool = False) -> Gate:
         """Return a study callback that asks the holdout only when the study's best improves.

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 from ladderholdout.errors import LadderHoldoutError
 from ladderholdout.holdout.choices import choice
 from ladderholdout.holdout.handle import Handle
+from ladderholdout.holdout.telling import score_of
 from ladderholdout.ledger import AuditEntry, Entry, Head, HoldoutRecord, LadderRecord
 from ladderholdout.metrics import Metric
 
@@ -41,15 +42,19 @@ class Point:
         The submission's, on the axis of steps.
     time : datetime
         In UTC.
-    released : float
-        The score that was standing after it.
+    improved : bool
+        Whether it improved that score.
+    released : float or None
+        The score that was standing after it; None where the ladder tells no values and this
+        one was not asked for.
     raw : float or None
         The empirical score, for an auditor's eyes; None where it was not asked for.
     """
 
     number: int
     time: datetime
-    released: float
+    improved: bool
+    released: float | None
     raw: float | None = field(default=None, repr=False)
 
 
@@ -153,9 +158,9 @@ def standing(holdout: TrackedHandle, *, after: int, raw: bool) -> Standing:
 
 def _point(one: Entry | AuditEntry, metric: Metric) -> Point:
     if isinstance(one, Entry):
-        return Point(one.number, one.time, metric.to_score(one.risk))
+        return Point(one.number, one.time, one.improved, score_of(one.risk, metric))
     entry, raw = one.entry, metric.to_score(one.raw_risk)
-    return Point(entry.number, entry.time, metric.to_score(entry.risk), raw)
+    return Point(entry.number, entry.time, entry.improved, score_of(entry.risk, metric), raw)
 
 
 def open_ladders() -> Iterator[tuple[HoldoutRecord, LadderRecord]]:

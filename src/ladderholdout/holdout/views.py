@@ -8,6 +8,7 @@ from datetime import datetime
 from html import escape
 from typing import Any
 
+from ladderholdout.holdout.telling import NOT_ASKED, score_of
 from ladderholdout.ledger import Entry, LadderRecord, Overlap, Transaction
 from ladderholdout.ledger.replay import rules_of
 from ladderholdout.metrics import Metric
@@ -21,8 +22,9 @@ class Release:
 
     Attributes
     ----------
-    score : float
-        The score now standing, in the metric's own sign and units.
+    score : float or None
+        The score now standing, in the metric's own sign and units; None where the ladder
+        tells no values (`OneBitLadder`): `LadderHoldout.reveal` shows it.
     improved : bool
         Whether this submission improved it.
     submission : int
@@ -36,6 +38,8 @@ class Release:
     opened : bool
         Whether an audit had shown raw scores of the ladder before: then the submission is
         on record, and can not be certified.
+    improvements : int
+        How many submissions had improved the ladder, up to this one's first appearance.
 
     Examples
     --------
@@ -43,18 +47,19 @@ class Release:
     Release(score=0.91, improved=True, submission=1, repeat=False, releases_left=None)
     """
 
-    score: float
+    score: float | None
     improved: bool
     submission: int
     repeat: bool
     releases_left: int | None
     opened: bool = field(default=False, repr=False)
+    improvements: int = field(default=0, repr=False, compare=False)
 
     def lines(self) -> list[tuple[str, str]]:
         """Return the release as (what, value) pairs, for printing."""
         came = "improved" if self.improved else "not improved"
         found = [
-            ("standing score", f"{self.score:.6g}"),
+            ("standing score", NOT_ASKED if self.score is None else f"{self.score:.6g}"),
             ("submission", f"{self.submission}, {'a repeat' if self.repeat else came}"),
         ]
         if self.releases_left is not None:
@@ -81,8 +86,9 @@ class Submission:
         Shared by submissions that were all chosen before any feedback on any of them.
     digest : str
         Equal for equal predictions, and for nothing else. Keyed with the holdout's secret.
-    score : float
-        The score that was standing after it.
+    score : float or None
+        The score that was standing after it; None where the ladder tells no values and this
+        one was not asked for.
     improved : bool
     repeat_of : int or None
         The submission that had the same predictions first.
@@ -98,7 +104,7 @@ class Submission:
     account: str
     batch: str | None
     digest: str
-    score: float
+    score: float | None
     improved: bool
     repeat_of: int | None
     disagreement: float | None
@@ -112,7 +118,8 @@ class ScoreCertificate:
     Attributes
     ----------
     score : float or None
-        The standing release, in the metric's own sign and units; None before the first.
+        The standing release, in the metric's own sign and units; None before the first, and
+        where the ladder does not tell it and it was not asked for.
     low, high : float or None
         Ends of the interval for the true score; None where there is no certificate.
     confidence : float
@@ -174,7 +181,8 @@ class Status:
     budget : int or None
         Releases allowed in all.
     score : float or None
-        The standing release; None before the first.
+        The standing release; None before the first, and where the ladder does not tell it
+        and it was not asked for.
     incumbent : int or None
         The submission behind it.
     ladders : tuple of (account, ladder, submissions)
@@ -221,9 +229,9 @@ class Status:
 
     def lines(self) -> list[tuple[str, str]]:
         """Return the status as (what, value) pairs, for printing."""
-        standing = "none yet" if self.score is None else f"{self.score:.6g}"
+        standing = "none yet" if self.incumbent is None else f"(submission {self.incumbent})"
         if self.incumbent is not None:
-            standing += f" (submission {self.incumbent})"
+            standing = f"{NOT_ASKED if self.score is None else f'{self.score:.6g}'} {standing}"
         releases = str(self.releases)
         if self.budget is not None:
             left = f", {self.releases_left} left"
@@ -308,7 +316,7 @@ def status_of(
         repeats=tx.repeats(ladder.id),
         releases=ladder.state["releases"],
         budget=ladder.settings.budget,
-        score=metric.to_score(ladder.state["standing"]) if ladder.version else None,
+        score=score_of(tx.standing(ladder), metric),
         incumbent=ladder.incumbent,
         ladders=tuple(
             (one.settings.account, one.settings.name, one.submissions)
@@ -334,7 +342,7 @@ def submission_of(entry: Entry, metric: Metric) -> Submission:
         account=entry.account,
         batch=entry.batch,
         digest=entry.digest,
-        score=metric.to_score(entry.risk),
+        score=score_of(entry.risk, metric),
         improved=entry.improved,
         repeat_of=entry.repeat_of,
         disagreement=entry.disagreement,

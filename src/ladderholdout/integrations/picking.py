@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ladderholdout.errors import InvalidArgument, NoImprovementWarning
+from ladderholdout.feedback import counted
 from ladderholdout.holdout.context import describe_parameters
 from ladderholdout.integrations import rounds
 from ladderholdout.ledger import Entry, Ledger
@@ -35,7 +36,7 @@ def select(holdout: SearchHandle, cv_results: Mapping[str, Any]) -> int:
     improvers = [entry for entries in found.values() for entry in entries if entry.improved]
     if improvers:
         last = max(improvers, key=_first)
-        score = holdout.metric.to_score(last.risk)
+        score = _told_of(holdout, last)
         # Two functions may read the same in the ledger, and a candidate that names few
         # parameters fits the entries of others: what each was told decides first.
         return max(
@@ -59,6 +60,15 @@ def select(holdout: SearchHandle, cv_results: Mapping[str, Any]) -> int:
 
 def _first(entry: Entry) -> int:
     return entry.repeat_of or entry.number
+
+
+def _told_of(holdout: SearchHandle, improver: Entry) -> float:
+    """Return what its search was told of a submission that improved."""
+    if holdout.rules.mechanism.tells_values:
+        assert improver.risk is not None
+        return holdout.metric.to_score(improver.risk)
+    with Ledger(holdout.ledger).read() as tx:
+        return counted(tx.improvements(holdout._ladder_id, _first(improver)), True)
 
 
 def _nearest(found: Mapping[int, list[Entry]]) -> int:

@@ -20,7 +20,7 @@ from ladderholdout.errors import (
     NotConsultedWarning,
     SearchStopped,
 )
-from ladderholdout.feedback import told
+from ladderholdout.feedback import told, told_of_one_bit
 from ladderholdout.holdout.choices import count_rows
 from ladderholdout.holdout.context import describe_estimator
 from ladderholdout.holdout.guard import Origin, same_ladder
@@ -182,6 +182,8 @@ def _guarded(holdout: SearchHandle, estimator: Any) -> float:
     origin = Origin(batch=batch, search=search, context=said)
     release = holdout._evaluate(estimator, origin)
     guard = holdout._guard()
+    if release.score is None:
+        return told_of_one_bit(holdout._feedback, release.improvements, release.improved)
     if guard.rules.mechanism.discloses:
         return release.score
     margin = guard.step_at(release.score)

@@ -3,8 +3,8 @@
 There is one chain for each holdout, through all of its ladders: what may be claimed of one
 ladder depends on the looks through the others, and a ladder that was deleted with all of its
 entries must be missed. Its links are the registration, the class labels once they are fixed,
-the start of every ladder with its settings, every submission, every opening of raw scores
-and the retirement.
+the start of every ladder with its settings, every submission, every asking for a
+score that is told on demand alone, every opening of raw scores and the retirement.
 
 The hashes are keyed with the holdout's secret. They cover raw risks, and their last one is
 shown and anchored in other places: without a key, raw risks could be tried until one fits.
@@ -63,7 +63,7 @@ class Link:
     ----------
     position : int
         In the chain, from 1.
-    kind : {"holdout", "classes", "ladder", "submission", "opened", "retired"}
+    kind : {"holdout", "classes", "ladder", "submission", "asked", "opened", "retired"}
     ladder : str or None
         Account and name, as ``default/main``; None for what concerns the holdout.
     number : int or None
@@ -88,6 +88,7 @@ class Link:
             "classes": "the list of classes",
             "ladder": f"the settings{of_ladder}",
             "submission": f"submission {self.number}{of_ladder}",
+            "asked": f"the asking for the standing score{of_ladder}",
             "opened": f"the opening{of_ladder}",
             "retired": "the retirement",
         }.get(self.kind, "an entry of no known kind")
@@ -174,6 +175,11 @@ def submission_content(row: Mapping[str, Any]) -> Content:
         *(_real(row[name]) for name in ("raw_risk", "released_risk", "disagreement")),
         moment(row["time"]),
     )
+
+
+def asked_content(row: Mapping[str, Any]) -> Content:
+    """Return what the asking for a standing score covers: the place in the chain says which."""
+    return (row["id"],)
 
 
 def opened_content(row: Mapping[str, Any]) -> Content:

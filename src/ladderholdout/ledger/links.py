@@ -31,7 +31,11 @@ _OF_HOLDOUT = {
     "classes": chain.classes_content,
     "retired": chain.retired_content,
 }
-_OF_LADDER = {"ladder": chain.ladder_content, "opened": chain.opened_content}
+_OF_LADDER = {
+    "ladder": chain.ladder_content,
+    "asked": chain.asked_content,
+    "opened": chain.opened_content,
+}
 
 
 @dataclass(frozen=True, slots=True)

@@ -111,7 +111,10 @@ class LadderRecord:
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One submission as the analyst may see it; `risk` is the released one."""
+    """One submission as the analyst may see it.
+
+    `risk` is the released one; None where the ladder tells no values and it was not asked for.
+    """
 
     number: int
     time: datetime
@@ -119,7 +122,7 @@ class Entry:
     batch: str | None
     search: str | None
     digest: str
-    risk: float
+    risk: float | None
     improved: bool
     repeat_of: int | None
     disagreement: float | None

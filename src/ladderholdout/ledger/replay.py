@@ -22,7 +22,7 @@ class Replayed:
     """One submission beside what its replay gives; `agrees` compares them to the bit."""
 
     number: int
-    recorded: tuple[float, bool]
+    recorded: tuple[float | None, bool]
     recomputed: tuple[float, bool]
     state: Mapping[str, Any]
 

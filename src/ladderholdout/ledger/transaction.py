@@ -13,7 +13,6 @@ from sqlalchemy import Connection, CursorResult, Row, bindparam, func, insert, s
 from ladderholdout.errors import HoldoutConflict, UnknownHoldout
 from ladderholdout.ledger.chain import EMPTY, Head, Link, heads, submission_content
 from ladderholdout.ledger.links import END_COLUMNS, Chains, End, end_of, read_links
-from ladderholdout.ledger.looks import LookRecord, read_looks, read_openings
 from ladderholdout.ledger.records import (
     AuditEntry,
     Entry,
@@ -36,6 +35,7 @@ from ladderholdout.ledger.rows import (
     utc,
 )
 from ladderholdout.ledger.tables import chains, holdouts, ladders, overlaps, submissions
+from ladderholdout.ledger.telling import Telling
 
 # What every submission asks for, made once: to make a statement takes longer than to run it.
 _LADDER = select_ladders().where(ladders.c.id == bindparam("ladder"))
@@ -52,12 +52,11 @@ _CHANGE_LADDER = update(ladders).where(ladders.c.id == bindparam("ladder"))
 _OPTIONAL = {"batch": None, "search": None, "key": None, "repeat_of": None, "disagreement": None}
 
 
-class Transaction:
+class Transaction(Telling):
     """What can be asked of a ledger and written to it; made by `Ledger` alone."""
 
     def __init__(self, conn: Connection) -> None:
-        self._conn = conn
-        self._chains = Chains(conn)
+        super().__init__(conn, Chains(conn))
 
     # -- holdouts ---------------------------------------------------------------------
 
@@ -201,7 +200,10 @@ class Transaction:
     # -- submissions ------------------------------------------------------------------
 
     def first(self, ladder_id: int, digest: str, key: str | None = None) -> Entry | None:
-        """Return the first submission under this key or of these predictions, if there was one."""
+        """Return the first submission under this key or of these predictions, if there was one.
+
+        For the guard, which hides what the ladder does not tell.
+        """
         firsts = select_entries(ladder_id).where(submissions.c.repeat_of.is_(None))
         asked = [] if key is None else [submissions.c.key == key]
         for condition in (*asked, submissions.c.digest == digest):
@@ -271,26 +273,20 @@ class Transaction:
         limit: int | None = None,
         search: str | None = None,
     ) -> tuple[Entry, ...]:
-        """Return submissions in their order, without anything raw."""
+        """Return submissions in their order, without anything raw or not asked for."""
         query = select_entries(ladder_id).where(submissions.c.number > after)
         if search is not None:
             query = query.where(submissions.c.search == search)
         query = query.order_by(submissions.c.number).limit(limit)
-        return read_all(self._conn.execute(query), entry_record)
+        return self.as_told(
+            self.ladder(ladder_id), read_all(self._conn.execute(query), entry_record)
+        )
 
     def audit_entries(self, ladder_id: int, *, after: int = 0) -> tuple[AuditEntry, ...]:
         """Return submissions with their raw risks: for audits and replays alone."""
         query = select_entries(ladder_id, submissions.c.raw_risk, submissions.c.evidence)
         query = query.where(submissions.c.number > after)
         return read_all(self._conn.execute(query.order_by(submissions.c.number)), _audit_entry)
-
-    def looks(self, holdout_id: int) -> tuple[LookRecord, ...]:
-        """Return what was told of a holdout, look by look, over all its ladders."""
-        return read_looks(self._conn, holdout_id)
-
-    def openings(self, holdout_id: int) -> tuple[int, ...]:
-        """Return after which links of its chain an audit had shown raw scores of a holdout."""
-        return read_openings(self._conn, holdout_id)
 
     def repeats(self, ladder_id: int) -> int:
         """Count the submissions that repeated earlier predictions."""

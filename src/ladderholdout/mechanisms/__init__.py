@@ -22,6 +22,7 @@ from ladderholdout.mechanisms.ladder import (
     ParameterFreeLadder,
     SimplifiedLadder,
 )
+from ladderholdout.mechanisms.onebit import OneBitLadder
 from ladderholdout.mechanisms.rules import LadderRules, fresh_rng, unit_of
 from ladderholdout.mechanisms.shaky import ShakyLadder
 from ladderholdout.metrics import Evaluation
@@ -33,6 +34,7 @@ __all__ = [
     "Ladder",
     "LadderRules",
     "Mechanism",
+    "OneBitLadder",
     "Outcome",
     "PairedTestLadder",
     "ParameterFreeLadder",
@@ -55,6 +57,7 @@ MECHANISMS: dict[str, type[Mechanism]] = {
         SimplifiedLadder,
         ParameterFreeLadder,
         PairedTestLadder,
+        OneBitLadder,
         ShakyLadder,
     )
 }

@@ -134,6 +134,9 @@ class Mechanism(ABC):
         Whether `measure` needs per-example losses.
     needs_bounded_risk : bool
         Whether the rule means nothing unless the range of the risk is known.
+    tells_values : bool
+        Whether a submission is told the standing risk; else only whether it improved it, and
+        the risk is shown when somebody asks for it.
 
     Examples
     --------
@@ -152,6 +155,7 @@ class Mechanism(ABC):
     discloses: ClassVar[bool] = False
     needs_losses: ClassVar[bool] = False
     needs_bounded_risk: ClassVar[bool] = False
+    tells_values: ClassVar[bool] = True
 
     @property
     def name(self) -> str:

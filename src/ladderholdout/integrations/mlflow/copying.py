@@ -36,6 +36,8 @@ class Copy:
 
     Attributes
     ----------
+    keys : tuple of str
+        The metrics of the run.
     last : int
         The last submission that the run is known to hold; 0 before a look, and where a
         request failed: it may have arrived all the same.
@@ -46,13 +48,14 @@ class Copy:
     client: MlflowClient
     run_id: str
     kind: str
+    keys: tuple[str, ...] = field(init=False)
     last: int = field(default=0, init=False)
 
-    @property
-    def keys(self) -> tuple[str, ...]:
-        """The metrics of the run."""
+    def __post_init__(self) -> None:
+        """Settle the metrics: of a ladder that tells no values also what it does tell."""
         raw = (names.RAW_KEY,) if self.kind == names.AUDIT else ()
-        return (names.RELEASED_KEY, *raw)
+        bit = () if self.holdout.rules.mechanism.tells_values else (names.IMPROVED_KEY,)
+        self.keys = (names.RELEASED_KEY, *raw, *bit)
 
     def bring(self) -> int:
         """Send what the ledger holds and the run does not; return how many submissions.
@@ -96,7 +99,7 @@ class Copy:
         values = _values(point, self.keys)
         found = {key: steps[point.number] for key, steps in held.items() if point.number in steps}
         # Some databases round the last digits.
-        if not all(math.isclose(values[key], value) for key, value in found.items()):
+        if not all(math.isclose(values.get(key, math.nan), value) for key, value in found.items()):
             raise HoldoutConflict(
                 f"The MLflow run {self.run_id} holds another value for submission "
                 f"{point.number} than the ledger. Was one of them changed? "
@@ -123,11 +126,13 @@ class Copy:
 
 
 def _values(point: Point, keys: Sequence[str]) -> dict[str, float]:
-    values = {names.RELEASED_KEY: point.released}
-    if names.RAW_KEY in keys:
-        assert point.raw is not None
-        values[names.RAW_KEY] = point.raw
-    return values
+    values = {
+        names.RELEASED_KEY: point.released,
+        names.RAW_KEY: point.raw,
+        names.IMPROVED_KEY: float(point.improved),
+    }
+    # What was not asked for is not sent; it comes when it is, with the next export.
+    return {key: value for key in keys if (value := values[key]) is not None}
 
 
 def _metrics(point: Point, keys: Sequence[str]) -> Iterator[Metric]:

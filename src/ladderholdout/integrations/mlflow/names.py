@@ -25,6 +25,7 @@ AUDIT = "audit"
 
 RELEASED_KEY = "ladder_released"
 RAW_KEY = "ladder_raw"
+IMPROVED_KEY = "ladder_improved"
 
 _PACKAGES = ("ladderholdout", "numpy", "scikit-learn", "mlflow")
 _LONGEST = 500

@@ -245,7 +245,11 @@ def _look_at_pruner(holdout: StudyHandle, trial: Trial, release: Release) -> Non
     frozen = trial.study._storage.get_trial(trial._trial_id)
     reported = {abs(value) for value in frozen.intermediate_values.values()}
     # One score of the training side may well be equal to one that was released.
-    if abs(release.score) in reported and reported <= _released(holdout):
+    if (
+        release.score is not None
+        and abs(release.score) in reported
+        and reported <= _released(holdout)
+    ):
         warnings.warn(
             "A pruner is fed with ladder output here. The standing score is flat between "
             "releases and the same for all trials, so a pruner sees nothing in it: report "
@@ -257,4 +261,5 @@ def _look_at_pruner(holdout: StudyHandle, trial: Trial, release: Release) -> Non
 
 def _released(holdout: StudyHandle) -> set[float]:
     with holdout._reading() as (tx, ladder):
-        return {abs(holdout.metric.to_score(one.risk)) for one in tx.entries(ladder.id)}
+        told = (one.risk for one in tx.entries(ladder.id))
+        return {abs(holdout.metric.to_score(risk)) for risk in told if risk is not None}

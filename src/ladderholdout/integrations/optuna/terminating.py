@@ -41,17 +41,23 @@ class ErrorEvaluator:
         Returns
         -------
         float
-            In the units of the score; 0.0 while nothing stands.
+            In the units of the score; 0.0 while nothing stands, and where neither the
+            standing score nor the range of the losses is known.
         """
         with self._holdout._reading() as (tx, ladder):
             if ladder.incumbent is None:
                 return 0.0
             first = max(ladder.incumbent, ladder.submissions - _LATEST)
             entries = tx.entries(ladder.id, after=first)
-            n = tx.holdout(ladder.holdout_id).n
+            n, standing = tx.holdout(ladder.holdout_id).n, tx.standing(ladder)
         differ = [entry.disagreement for entry in entries if entry.disagreement is not None]
-        standing = ladder.state["standing"]
-        return smallest_step(self._holdout.rules, self._holdout.metric, n, standing, differ)
+        rules = self._holdout.rules
+        if standing is None:
+            if rules.unit is None:
+                return 0.0
+            # Not told. In the middle of the range the variance is largest, whatever stands.
+            standing = rules.unit / 2
+        return smallest_step(rules, self._holdout.metric, n, standing, differ)
 
 
 def smallest_step(

@@ -22,7 +22,7 @@ from ladderholdout.errors import (
     LadderHoldoutWarning,
     SearchStopped,
 )
-from ladderholdout.feedback import told
+from ladderholdout.feedback import told, told_of_one_bit
 from ladderholdout.holdout.context import describe_estimator
 from ladderholdout.holdout.guard import Origin, same_ladder
 from ladderholdout.holdout.views import Release
@@ -108,7 +108,8 @@ def evaluate(holdout: SearchHandle, estimator: Any, trial: Trial, origin: Origin
 def _note(trial: Trial, release: Release) -> None:
     trial.set_user_attr(SUBMISSION, release.submission)
     trial.set_user_attr(IMPROVED, release.improved)
-    trial.set_user_attr(RELEASED, release.score)
+    if release.score is not None:
+        trial.set_user_attr(RELEASED, release.score)
 
 
 @contextmanager
@@ -164,14 +165,12 @@ def values_of(
     guarded: int,
 ) -> float | tuple[float, ...]:
     """Return what the study is told, in the sign of its directions."""
-    value = told(
-        feedback,
-        release.score,
-        release.improved,
-        release.score,
-        holdout._guard().step_at(release.score),
-        candidate.guide,
-    )
+    guide = candidate.guide
+    if release.score is None:
+        value = told_of_one_bit(feedback, release.improvements, release.improved, guide)
+    else:
+        margin = holdout._guard().step_at(release.score)
+        value = told(feedback, release.score, release.improved, release.score, margin, guide)
     value = told_in(study, value, guarded)
     values = [*candidate.others[:guarded], value, *candidate.others[guarded:]]
     return float(values[0]) if len(values) == 1 else tuple(map(float, values))

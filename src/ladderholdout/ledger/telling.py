@@ -1,0 +1,98 @@
+"""What of a ladder was told: a release to all, or a value to those who asked for it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from sqlalchemy import Connection, func, select
+
+from ladderholdout.ledger.links import Chains
+from ladderholdout.ledger.looks import (
+    LookRecord,
+    asked_looks,
+    read_askings,
+    read_looks,
+    read_openings,
+)
+from ladderholdout.ledger.records import Entry, LadderRecord
+from ladderholdout.ledger.replay import rules_of
+from ladderholdout.ledger.tables import submissions
+
+
+class Telling:
+    """The part of a transaction that knows what may be shown, and what was."""
+
+    def __init__(self, conn: Connection, chains: Chains) -> None:
+        self._conn, self._chains = conn, chains
+
+    def looks(self, holdout_id: int) -> tuple[LookRecord, ...]:
+        """Return the looks at a holdout in their order, over all its ladders."""
+        return read_looks(self._conn, holdout_id)
+
+    def openings(self, holdout_id: int) -> tuple[int, ...]:
+        """Return after which links of its chain an audit had shown raw scores of a holdout."""
+        return read_openings(self._conn, holdout_id)
+
+    def asked(self, holdout_id: int) -> dict[tuple[int, int], int]:
+        """Return which values of ladders that tell none were asked for, and when.
+
+        Returns
+        -------
+        dict of (ladder id, number of the submission) to position in the holdout's chain
+        """
+        askings = read_askings(self._conn, holdout_id)
+        return asked_looks(self.looks(holdout_id), askings) if askings else {}
+
+    def ask(self, ladder: LadderRecord) -> None:
+        """Note that the standing score of a ladder is shown; the first time stands.
+
+        Parameters
+        ----------
+        ladder : LadderRecord
+            As read under lock in this transaction.
+        """
+        if ladder.incumbent is not None and self.standing(ladder) is None:
+            self._chains.note(ladder.holdout_id, "asked", ladder.id)
+
+    def standing(self, ladder: LadderRecord) -> float | None:
+        """Return the standing risk as the analyst may see it.
+
+        None before the first release, and where it is not told and was not asked for.
+        """
+        if ladder.incumbent is None:
+            return None
+        if _tells(ladder) or (ladder.id, ladder.incumbent) in self.asked(ladder.holdout_id):
+            return float(ladder.state["standing"])
+        return None
+
+    def as_told(self, ladder: LadderRecord, entries: Sequence[Entry]) -> tuple[Entry, ...]:
+        """Take the released risks from entries where nobody was told them.
+
+        The values of a ladder fall, so that one which was shown belongs to one incumbent.
+        """
+        if _tells(ladder):
+            return tuple(entries)
+        asked = self.asked(ladder.holdout_id)
+        looks = self.looks(ladder.holdout_id) if asked else ()
+        told = {
+            look.risk
+            for look in looks
+            if look.ladder_id == ladder.id and (ladder.id, look.number) in asked
+        }
+        return tuple(one if one.risk in told else replace(one, risk=None) for one in entries)
+
+    def improvements(self, ladder_id: int, number: int) -> int:
+        """Count the submissions that had improved a ladder up to this one, repeats left out."""
+        query = select(func.count()).where(
+            submissions.c.ladder_id == ladder_id,
+            submissions.c.number <= number,
+            submissions.c.improved,
+            submissions.c.repeat_of.is_(None),
+        )
+        return int(self._conn.execute(query).scalar_one())
+
+
+def _tells(ladder: LadderRecord) -> bool:
+    """Tell whether all values of a ladder are known: told as they came, or opened by an audit."""
+    return rules_of(ladder.settings).mechanism.tells_values or ladder.opened is not None
