@@ -120,7 +120,7 @@ def counted(improvements: int, improved: bool) -> float:
     >>> counted(3, True), counted(3, False), counted(4, True)
     (3.0, 2.5, 4.0)
     """
-    return improvements if improved else improvements - 0.5
+    return float(improvements) if improved else improvements - 0.5
 
 
 def told_of_one_bit(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from sqlalchemy import Connection, select
 
@@ -30,7 +30,7 @@ class LookRecord:
     position: int
     batch: str | None
     improved: bool
-    risk: float
+    risk: float = field(repr=False)
 
 
 def read_looks(conn: Connection, holdout_id: int) -> tuple[LookRecord, ...]:

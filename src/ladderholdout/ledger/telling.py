@@ -66,21 +66,14 @@ class Telling:
             return float(ladder.state["standing"])
         return None
 
-    def as_told(self, ladder: LadderRecord, entries: Sequence[Entry]) -> tuple[Entry, ...]:
-        """Take the released risks from entries where nobody was told them.
-
-        The values of a ladder fall, so that one which was shown belongs to one incumbent.
-        """
+    def shown_risks(self, ladder: LadderRecord) -> frozenset[float] | None:
+        """Return the released risks of a ladder that were asked for; None where all are told."""
         if _tells(ladder):
-            return tuple(entries)
+            return None
         asked = self.asked(ladder.holdout_id)
         looks = self.looks(ladder.holdout_id) if asked else ()
-        told = {
-            look.risk
-            for look in looks
-            if look.ladder_id == ladder.id and (ladder.id, look.number) in asked
-        }
-        return tuple(one if one.risk in told else replace(one, risk=None) for one in entries)
+        own = (one for one in looks if one.ladder_id == ladder.id)
+        return frozenset(one.risk for one in own if (ladder.id, one.number) in asked)
 
     def improvements(self, ladder_id: int, number: int) -> int:
         """Count the submissions that had improved a ladder up to this one, repeats left out."""
@@ -91,6 +84,16 @@ class Telling:
             submissions.c.repeat_of.is_(None),
         )
         return int(self._conn.execute(query).scalar_one())
+
+
+def as_told(entries: Sequence[Entry], shown: frozenset[float] | None) -> tuple[Entry, ...]:
+    """Take the released risks from entries where they are not among those that were shown.
+
+    The values of a ladder fall, so that one which was shown belongs to one incumbent.
+    """
+    if shown is None:
+        return tuple(entries)
+    return tuple(one if one.risk in shown else replace(one, risk=None) for one in entries)
 
 
 def _tells(ladder: LadderRecord) -> bool:

@@ -35,7 +35,7 @@ from ladderholdout.ledger.rows import (
     utc,
 )
 from ladderholdout.ledger.tables import chains, holdouts, ladders, overlaps, submissions
-from ladderholdout.ledger.telling import Telling
+from ladderholdout.ledger.telling import Telling, as_told
 
 # What every submission asks for, made once: to make a statement takes longer than to run it.
 _LADDER = select_ladders().where(ladders.c.id == bindparam("ladder"))
@@ -278,9 +278,9 @@ class Transaction(Telling):
         if search is not None:
             query = query.where(submissions.c.search == search)
         query = query.order_by(submissions.c.number).limit(limit)
-        return self.as_told(
-            self.ladder(ladder_id), read_all(self._conn.execute(query), entry_record)
-        )
+        # First what may be shown: should reading it fail, no frame holds what may not.
+        shown = self.shown_risks(self.ladder(ladder_id))
+        return as_told(read_all(self._conn.execute(query), entry_record), shown)
 
     def audit_entries(self, ladder_id: int, *, after: int = 0) -> tuple[AuditEntry, ...]:
         """Return submissions with their raw risks: for audits and replays alone."""
