@@ -19,6 +19,8 @@ from mlflow import MlflowClient
 from numpy.typing import NDArray
 from scipy import stats
 from sklearn.model_selection import GridSearchCV
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import FunctionTransformer
 from sklearn.tree import DecisionTreeClassifier
 from typer.testing import CliRunner
 
@@ -321,6 +323,20 @@ def test_a_grid_is_told_counts_and_picks_the_incumbent(ledger: Path, jobs: int) 
     assert again.best_params_ == search.best_params_
 
 
+def test_what_each_was_told_says_which_of_two_that_read_the_same_is_the_incumbent(
+    ledger: Path,
+) -> None:
+    rows = np.random.default_rng(3).random((300, 2))
+    search = GridSearchCV(
+        make_pipeline(FunctionTransformer(), DecisionTreeClassifier(random_state=0)),
+        {"functiontransformer__func": [lambda X: X * 0, lambda X: X]},
+        scoring=(holdout := learnable(ledger)), cv=holdout.split(), refit=holdout.select,
+    )  # fmt: skip
+    search.fit(rows, (rows[:, 0] > 0.5).astype(int))
+    assert search.cv_results_["mean_test_score"].tolist() == [1.0, 2.0]
+    assert search.best_index_ == 1
+
+
 def test_policies_that_need_a_standing_score_are_refused(ledger: Path) -> None:
     for policy in ("penalised", "incumbent"):
         with pytest.raises(InvalidArgument, match="auto or guide"):
@@ -354,14 +370,15 @@ def test_a_study_is_told_its_guides_or_counts(ledger: Path, direction: str) -> N
 
 
 def test_the_error_evaluator_knows_nothing_of_what_stands() -> None:
-    values = []
-    for errors in (450, 50):
-        holdout = opened("memory")
-        holdout.submit(wrong(errors))
-        holdout.submit(wrong(errors + 10))
+    values, after = [], []
+    for skill in (0.1, 0.9):
+        holdout = opened("memory", scoring="neg_brier_score")
+        holdout.submit(0.5 + skill * (Y - 0.5))
         values.append(holdout.error_evaluator().evaluate([], None))
         holdout.reveal()
+        after.append(holdout.error_evaluator().evaluate([], None))
     assert values[0] == values[1] > 0.0
+    assert after[0] != after[1], "what was asked for may be used"
 
 
 # An audit opens it all
@@ -391,13 +408,13 @@ def test_a_picture_shows_what_was_asked_for_alone(ledger: Path) -> None:
     for errors in (300, 200, 210):
         holdout.submit(wrong(errors))
 
-    def heights() -> set[float]:
+    def drawn() -> list[tuple[float, float]]:
         lines = plots.scores(record_of(holdout), ax=Figure().subplots()).get_lines()
-        return {float(value) for line in lines for value in line.get_ydata()}
+        return [tuple(point) for line in lines for point in line.get_xydata()]
 
-    assert heights() == set()
+    assert drawn() == []
     holdout.reveal()
-    assert heights() == {0.8}
+    assert drawn() == [(2.0, 0.8)], "a point, and no line from what was not asked for"
 
 
 # Everything that an analyst has in hand is searched for the values

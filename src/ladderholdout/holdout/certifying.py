@@ -10,9 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ladderholdout.certificates import Grid, Look, certify, grid_of, transcript_before
-from ladderholdout.errors import InvalidArgument, LadderHoldoutError, VaultError
+from ladderholdout.errors import InvalidArgument, VaultError
 from ladderholdout.holdout.choices import stored_metric
-from ladderholdout.holdout.guard import bare, same_ladder
+from ladderholdout.holdout.guard import same_ladder
 from ladderholdout.holdout.handle import Handle
 from ladderholdout.holdout.telling import NOT_ASKED, score_of
 from ladderholdout.holdout.views import ScoreCertificate
@@ -128,12 +128,9 @@ class CertifiedHandle(Handle):
         >>> holdout.reveal()
         0.75
         """
-        try:
-            with Ledger(self._url).write() as tx:
-                ladder = same_ladder(tx.ladder(self._ladder_id, lock=True), self._since)
-                tx.ask(ladder)
-        except LadderHoldoutError as error:
-            raise bare(error) from None
+        with Ledger(self._url).write() as tx:
+            ladder = same_ladder(tx.ladder(self._ladder_id, lock=True), self._since)
+            tx.ask(ladder)
         return self._metric.to_score(ladder.state["standing"]) if ladder.version else None
 
     def _certificate_or_why(self) -> ScoreCertificate:

@@ -28,3 +28,25 @@ def score_of(risk: float | None, metric: Metric) -> float | None:
     (0.75, None)
     """
     return None if risk is None else metric.to_score(risk)
+
+
+def score_line(score: float | None) -> str:
+    """Say a standing score, or how to see it.
+
+    Examples
+    --------
+    >>> score_line(0.91234567)
+    '0.912346'
+    """
+    return NOT_ASKED if score is None else f"{score:.6g}"
+
+
+def standing_line(score: float | None, incumbent: int | None) -> str:
+    """Say which submission stands, with its score where that is told.
+
+    Examples
+    --------
+    >>> standing_line(0.75, 3), standing_line(None, None)
+    ('0.75 (submission 3)', 'none yet')
+    """
+    return "none yet" if incumbent is None else f"{score_line(score)} (submission {incumbent})"

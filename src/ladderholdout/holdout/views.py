@@ -8,7 +8,7 @@ from datetime import datetime
 from html import escape
 from typing import Any
 
-from ladderholdout.holdout.telling import NOT_ASKED, score_of
+from ladderholdout.holdout.telling import score_line, score_of, standing_line
 from ladderholdout.ledger import Entry, LadderRecord, Overlap, Transaction
 from ladderholdout.ledger.replay import rules_of
 from ladderholdout.metrics import Metric
@@ -59,7 +59,7 @@ class Release:
         """Return the release as (what, value) pairs, for printing."""
         came = "improved" if self.improved else "not improved"
         found = [
-            ("standing score", NOT_ASKED if self.score is None else f"{self.score:.6g}"),
+            ("standing score", score_line(self.score)),
             ("submission", f"{self.submission}, {'a repeat' if self.repeat else came}"),
         ]
         if self.releases_left is not None:
@@ -229,9 +229,6 @@ class Status:
 
     def lines(self) -> list[tuple[str, str]]:
         """Return the status as (what, value) pairs, for printing."""
-        standing = "none yet" if self.incumbent is None else f"(submission {self.incumbent})"
-        if self.incumbent is not None:
-            standing = f"{NOT_ASKED if self.score is None else f'{self.score:.6g}'} {standing}"
         releases = str(self.releases)
         if self.budget is not None:
             left = f", {self.releases_left} left"
@@ -242,8 +239,8 @@ class Status:
             ("ladder", f"{self.ladder} of account {self.account}"),
             ("metric", self.metric),
             ("mechanism", self.mechanism),
-            ("standing score", standing),
-            *([] if self.score is None else [("certificate", self.certificate.line())]),
+            ("standing score", standing_line(self.score, self.incumbent)),
+            *([] if self.incumbent is None else [("certificate", self.certificate.line())]),
             ("submissions", f"{self.submissions} ({self.repeats} repeats)"),
             ("releases", releases),
         ]

@@ -135,8 +135,7 @@ class Mechanism(ABC):
     needs_bounded_risk : bool
         Whether the rule means nothing unless the range of the risk is known.
     tells_values : bool
-        Whether a submission is told the standing risk; else only whether it improved it, and
-        the risk is shown when somebody asks for it.
+        Whether the standing risk is told to all; else it is shown to those who ask for it.
 
     Examples
     --------
