@@ -165,7 +165,7 @@ def test_a_hash_is_no_way_to_try_raw_risks(tmp_path: Path) -> None:
 def other(column: Any, value: Any) -> str:
     """Return a value for a column that differs, as SQL."""
     if value is None:
-        return "'7'" if column.type.python_type is str else "7"
+        return {str: "'7'", bytes: "x'07'"}.get(column.type.python_type, "7")
     if isinstance(value, bytes):
         return f"x'{bytes([value[0] ^ 1, *value[1:]]).hex()}'"
     if isinstance(value, float):

@@ -10,10 +10,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ladderholdout.certificates import Grid, Look, certify, grid_of, transcript_before
-from ladderholdout.errors import InvalidArgument, VaultError
+from ladderholdout.errors import InvalidArgument, LadderHoldoutError, VaultError
+from ladderholdout.holdout.certificate import ScoreCertificate
 from ladderholdout.holdout.choices import stored_metric
+from ladderholdout.holdout.guard import bare
 from ladderholdout.holdout.handle import Handle
-from ladderholdout.holdout.views import ScoreCertificate
+from ladderholdout.holdout.reserving import certify_on_reserve, check_confidence
 from ladderholdout.ledger import LadderRecord, LadderSettings, LookRecord, Transaction
 from ladderholdout.ledger.replay import rules_of
 from ladderholdout.mechanisms import (
@@ -45,6 +47,51 @@ _COUNTED = (
 
 class CertifiedHandle(Handle):
     """A handle that says what may be believed."""
+
+    def certify(self, confidence: float = 0.95) -> ScoreCertificate:
+        """Spend one look at the reserve on the incumbent: an interval from untouched rows.
+
+        The reserve is shared by all ladders and accounts of the holdout, and so is the count of
+        looks at it: each pays for what the earlier ones showed. Asking again about the same
+        incumbent, with any confidence, is answered from the ledger and costs nothing.
+
+        Parameters
+        ----------
+        confidence : float, default=0.95
+            In (0, 1): the chance that all looks at this reserve hold at once.
+
+        Returns
+        -------
+        ScoreCertificate
+            Its score is that on the reserve, rounded. Exact for means of bounded losses; for
+            other metrics a Bayesian bootstrap, marked as approximate. The look is durable in
+            the ledger before you see it.
+
+        Raises
+        ------
+        InvalidArgument
+            The confidence is refused.
+        HoldoutConflict
+            The holdout was registered without a reserve, or was retired.
+        LedgerError, VaultError
+            The record or the rows cannot be read; nothing was shown.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from ladderholdout import LadderHoldout
+        >>> X, y = np.arange(1000).reshape(-1, 1), np.arange(1000) % 2
+        >>> holdout = LadderHoldout(X, y, scoring="accuracy", ledger="memory", reserve=0.3)
+        >>> holdout.submit(np.where(np.arange(1000) < 2000, y, 1 - y)).score
+        1.0
+        >>> found = holdout.certify()
+        >>> found.look, found.score, round(found.low, 3)
+        (1, 1.0, 0.985)
+        """
+        try:
+            return certify_on_reserve(self._guard(), confidence)
+        except LadderHoldoutError as error:
+            raise bare(error) from None
 
     def certificate(self, confidence: float = 0.95) -> ScoreCertificate:
         """Return an interval for the true score of the incumbent, however it was searched for.
@@ -81,7 +128,7 @@ class CertifiedHandle(Handle):
         >>> round(found.low, 3), round(found.high, 3)
         (0.872, 0.923)
         """
-        weights = self._guard().weights
+        weights = self._guard().part.weights
         with self._reading() as (tx, ladder):
             return certificate_of(tx, ladder, self._metric, weights, confidence)
 
@@ -123,8 +170,7 @@ def certificate_of(
     InvalidArgument
         If the confidence is refused.
     """
-    if not (isinstance(confidence, int | float) and 0.0 < confidence < 1.0):
-        raise InvalidArgument("confidence", "a number in (0, 1)", repr(confidence))
+    check_confidence(confidence)
     looks = tx.looks(ladder.holdout_id)
     own = (ladder.id, ladder.incumbent)
     place = next((i for i, look in enumerate(looks) if (look.ladder_id, look.number) == own), None)
@@ -165,7 +211,7 @@ def _tellers(
     tx: Transaction, ladder: LadderRecord, looks: Sequence[LookRecord], *, weighted: bool
 ) -> dict[int, _Teller]:
     """Return the ladders of these looks."""
-    n, asked = tx.holdout(ladder.holdout_id).n, {look.ladder_id for look in looks}
+    n, asked = tx.holdout(ladder.holdout_id).n_ladder, {look.ladder_id for look in looks}
     ladders = tx.ladders(ladder.holdout_id)
     return {one.id: _teller(one.settings, n, weighted) for one in ladders if one.id in asked}
 
