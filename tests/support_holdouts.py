@@ -36,7 +36,7 @@ EVERY: tuple[Mechanism, ...] = (
     PairedTestLadder(alpha=0.3),
     SHAKY,
 )
-TABLES = ("holdouts", "ladders", "submissions", "overlaps")
+TABLES = ("holdouts", "ladders", "submissions", "overlaps", "reserve_looks")
 
 
 def coins(n: int = 60, seed: int = 0) -> tuple[NDArray[np.float64], NDArray[np.int64]]:

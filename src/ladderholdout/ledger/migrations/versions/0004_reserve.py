@@ -39,7 +39,5 @@ def downgrade() -> None:
     if op.get_bind().execute(kept).scalar():
         raise LedgerError("A ledger with a reserve in it cannot go back to schema 0003.")
     op.drop_table("reserve_looks")
-    with op.batch_alter_table("submissions") as batch:
-        batch.drop_column("reserve_digest")
-    with op.batch_alter_table("holdouts") as batch:
-        batch.drop_column("reserve")
+    op.drop_column("submissions", "reserve_digest")
+    op.drop_column("holdouts", "reserve")
