@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from ladderholdout.errors import InvalidArgument
+
 
 @dataclass(frozen=True, slots=True)
 class ScoreCertificate:
@@ -61,3 +63,9 @@ class ScoreCertificate:
             "It is void unless all of this is true:",
         ]
         return "\n".join([*said, *(f"- {one}" for one in self.assumptions)])
+
+
+def check_confidence(confidence: object) -> None:
+    """Refuse what is no confidence."""
+    if not (isinstance(confidence, int | float) and 0.0 < confidence < 1.0):
+        raise InvalidArgument("confidence", "a number in (0, 1)", repr(confidence))

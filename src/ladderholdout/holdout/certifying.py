@@ -10,12 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ladderholdout.certificates import Grid, Look, certify, grid_of, transcript_before
-from ladderholdout.errors import InvalidArgument, LadderHoldoutError, VaultError
-from ladderholdout.holdout.certificate import ScoreCertificate
+from ladderholdout.errors import InvalidArgument, VaultError
+from ladderholdout.holdout.certificate import ScoreCertificate, check_confidence
 from ladderholdout.holdout.choices import stored_metric
-from ladderholdout.holdout.guard import bare
 from ladderholdout.holdout.handle import Handle
-from ladderholdout.holdout.reserving import certify_on_reserve, check_confidence
 from ladderholdout.ledger import LadderRecord, LadderSettings, LookRecord, Transaction
 from ladderholdout.ledger.replay import rules_of
 from ladderholdout.mechanisms import (
@@ -47,51 +45,6 @@ _COUNTED = (
 
 class CertifiedHandle(Handle):
     """A handle that says what may be believed."""
-
-    def certify(self, confidence: float = 0.95) -> ScoreCertificate:
-        """Spend one look at the reserve on the incumbent: an interval from untouched rows.
-
-        The reserve is shared by all ladders and accounts of the holdout, and so is the count of
-        looks at it: each pays for what the earlier ones showed. Asking again about the same
-        incumbent, with any confidence, is answered from the ledger and costs nothing.
-
-        Parameters
-        ----------
-        confidence : float, default=0.95
-            In (0, 1): the chance that all looks at this reserve hold at once.
-
-        Returns
-        -------
-        ScoreCertificate
-            Its score is that on the reserve, rounded. Exact for means of bounded losses; for
-            other metrics a Bayesian bootstrap, marked as approximate. The look is durable in
-            the ledger before you see it.
-
-        Raises
-        ------
-        InvalidArgument
-            The confidence is refused.
-        HoldoutConflict
-            The holdout was registered without a reserve, or was retired.
-        LedgerError, VaultError
-            The record or the rows cannot be read; nothing was shown.
-
-        Examples
-        --------
-        >>> import numpy as np
-        >>> from ladderholdout import LadderHoldout
-        >>> X, y = np.arange(1000).reshape(-1, 1), np.arange(1000) % 2
-        >>> holdout = LadderHoldout(X, y, scoring="accuracy", ledger="memory", reserve=0.3)
-        >>> holdout.submit(np.where(np.arange(1000) < 2000, y, 1 - y)).score
-        1.0
-        >>> found = holdout.certify()
-        >>> found.look, found.score, round(found.low, 3)
-        (1, 1.0, 0.985)
-        """
-        try:
-            return certify_on_reserve(self._guard(), confidence)
-        except LadderHoldoutError as error:
-            raise bare(error) from None
 
     def certificate(self, confidence: float = 0.95) -> ScoreCertificate:
         """Return an interval for the true score of the incumbent, however it was searched for.

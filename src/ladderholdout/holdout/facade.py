@@ -26,6 +26,7 @@ from ladderholdout.holdout.choices import (
 from ladderholdout.holdout.context import describe_estimator, jsonable
 from ladderholdout.holdout.guard import Origin, make_guard, same_ladder
 from ladderholdout.holdout.handle import SEARCH_POLICIES
+from ladderholdout.holdout.reserving import ReserveHandle
 from ladderholdout.holdout.studies import StudyHandle
 from ladderholdout.holdout.tracking import TrackedHandle
 from ladderholdout.holdout.views import (
@@ -45,7 +46,7 @@ if TYPE_CHECKING:
     from ladderholdout.audit import Audit
 
 
-class LadderHoldout(StudyHandle, TrackedHandle, CertifiedHandle):
+class LadderHoldout(StudyHandle, TrackedHandle, CertifiedHandle, ReserveHandle):
     """A holdout that can be looked at as often as you like.
 
     The first call with some rows registers them in the ledger; any later one, in whatever

@@ -17,9 +17,10 @@ from ladderholdout.certificates import (
     reserve_log_count,
 )
 from ladderholdout.certificates.reserve import DRAWN_LEVEL
-from ladderholdout.errors import HoldoutConflict, InvalidArgument
-from ladderholdout.holdout.certificate import ScoreCertificate
-from ladderholdout.holdout.guard import Guard, same_ladder
+from ladderholdout.errors import HoldoutConflict, InvalidArgument, LadderHoldoutError
+from ladderholdout.holdout.certificate import ScoreCertificate, check_confidence
+from ladderholdout.holdout.guard import Guard, bare, same_ladder
+from ladderholdout.holdout.handle import Handle
 from ladderholdout.holdout.parts import Part
 from ladderholdout.ledger import LadderRecord, ReserveEvidence, ReserveLook, Transaction
 from ladderholdout.mechanisms.rules import fresh_rng
@@ -41,14 +42,56 @@ class _Asked:
         return next((look for look in self.looks if look.about == self.about), None)
 
 
-def check_confidence(confidence: object) -> None:
-    """Refuse what is no confidence."""
-    if not (isinstance(confidence, int | float) and 0.0 < confidence < 1.0):
-        raise InvalidArgument("confidence", "a number in (0, 1)", repr(confidence))
+class ReserveHandle(Handle):
+    """A handle that can look at the reserve."""
+
+    def certify(self, confidence: float = 0.95) -> ScoreCertificate:
+        """Spend one look at the reserve on the incumbent: an interval from untouched rows.
+
+        The reserve is shared by all ladders and accounts of the holdout, and so is the count of
+        looks at it: each pays for what the earlier ones showed. Asking again about the same
+        incumbent, with any confidence, is answered from the ledger and costs nothing.
+
+        Parameters
+        ----------
+        confidence : float, default=0.95
+            In (0, 1): the chance that all looks at this reserve hold at once.
+
+        Returns
+        -------
+        ScoreCertificate
+            Its score is that on the reserve, rounded. Exact for means of bounded losses; for
+            other metrics a Bayesian bootstrap, marked as approximate. The look is durable in
+            the ledger before you see it.
+
+        Raises
+        ------
+        InvalidArgument
+            The confidence is refused.
+        HoldoutConflict
+            The holdout was registered without a reserve, or was retired.
+        LedgerError, VaultError
+            The record or the rows cannot be read; nothing was shown.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from ladderholdout import LadderHoldout
+        >>> X, y = np.arange(1000).reshape(-1, 1), np.arange(1000) % 2
+        >>> holdout = LadderHoldout(X, y, scoring="accuracy", ledger="memory", reserve=0.3)
+        >>> holdout.submit(y).score
+        1.0
+        >>> found = holdout.certify()
+        >>> found.look, found.score, round(found.low, 3)
+        (1, 1.0, 0.985)
+        """
+        try:
+            return _certify(self._guard(), confidence)
+        except LadderHoldoutError as error:
+            raise bare(error) from None
 
 
-def certify_on_reserve(guard: Guard, confidence: float) -> ScoreCertificate:
-    """Certify the incumbent of a ladder by the reserve; see `LadderHoldout.certify`."""
+def _certify(guard: Guard, confidence: float) -> ScoreCertificate:
     check_confidence(confidence)
     if guard.reserve is None:
         raise HoldoutConflict(
