@@ -281,6 +281,34 @@ def test_looks_of_several_accounts_at_once_are_one_row(ledger: Path) -> None:
     assert findings(ledger) == []
 
 
+@pytest.mark.parametrize("meanwhile", ["certified", "improved"])
+def test_what_happens_while_the_reserve_is_measured_is_noticed(
+    ledger: Path, meanwhile: str
+) -> None:
+    """Measuring holds no lock: by then the incumbent is looked at, or another one."""
+    todo: list[Any] = []
+
+    def loss(targets: Any, predictions: Any) -> Any:
+        if todo and len(targets) == 60:
+            todo.pop()()
+        return zero_one(targets, predictions)
+
+    holdout = opened(
+        ledger, scoring=Metric("own", "labels", loss=loss, loss_range=(0, 1), offset=1.0)
+    )
+    reserve = kept(holdout)
+    holdout.submit(both(reserve, 40, 30))
+    again = LadderHoldout.open("coins", scoring=holdout.metric, ledger=ledger)
+    if meanwhile == "certified":
+        todo.append(again.certify)
+        assert holdout.certify().score == 0.5
+    else:
+        todo.append(lambda: again.submit(both(reserve, 0, 6)))
+        assert holdout.certify().score == pytest.approx(0.9)
+    assert not todo and holdout.status().reserve_looks == 1
+    assert findings(ledger) == []
+
+
 # Metrics
 
 
