@@ -36,7 +36,7 @@ class Release:
         What is left of the ladder's budget; None without one.
     opened : bool
         Whether an audit had shown raw scores of the ladder before: then the submission is
-        on record, and can not be certified.
+        on record, and can be certified by a reserve alone.
 
     Examples
     --------
@@ -61,7 +61,7 @@ class Release:
         if self.releases_left is not None:
             found.append(("releases left", str(self.releases_left)))
         if self.opened:
-            found.append(("opened", "raw scores were shown before: it can not be certified"))
+            found.append(("opened", "raw scores were shown before: only a reserve can certify it"))
         return found
 
     def _repr_html_(self) -> str:
