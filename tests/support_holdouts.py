@@ -44,7 +44,7 @@ EVERY: tuple[Mechanism, ...] = (
     BayesBootLadder(odds=2.0, n_posterior=200),
     BayesBootLadderBoot(odds=2.0, n_posterior=200, n_bootstrap=50),
 )
-TABLES = ("holdouts", "ladders", "submissions", "overlaps")
+TABLES = ("holdouts", "ladders", "submissions", "overlaps", "reserve_looks")
 
 
 def coins(n: int = 60, seed: int = 0) -> tuple[NDArray[np.float64], NDArray[np.int64]]:

@@ -433,6 +433,7 @@ def test_a_vault_that_cannot_be_written_registers_nothing(ledger: Path, tmp_path
         "ladders": 0,
         "submissions": 0,
         "overlaps": 0,
+        "reserve_looks": 0,
         "vault": 0,
     }
 

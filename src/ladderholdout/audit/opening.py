@@ -81,13 +81,14 @@ def _open(holdout: CertifiedHandle, fresh: Any, model: Any, confidence: float) -
         stored = tx.incumbent_predictions(ladder.id)
     scores = {} if rows is None else {n: metric.to_score(e.risk) for n, e in rows.models.items()}
     spreads = _spread_of(metric, guard)
-    submissions = tuple(_audited(entries, ladder, metric, spreads, status.n, scores))
+    submissions = tuple(_audited(entries, ladder, metric, spreads, status.n_ladder, scores))
     audit = Audit(status, submissions, ladders, confidence, None, None)
     if guard is None or stored is None:
         return audit
     rng = np.random.default_rng(0)  # the same audit gives the same intervals
-    targets, weights = guard.targets, guard.weights
-    on_holdout = metric.evaluate(targets, stored, weights)
+    # What the ladders measured: an audit shows nothing of the reserve.
+    targets, weights = guard.part.targets, guard.part.weights
+    on_holdout = guard.part.evaluate(metric, stored)
     constant = best_constant(metric, targets, weights, guard.holdout.classes)
     if constant is not None:
         flat = metric.evaluate(targets, everywhere(constant, len(targets)), weights)
@@ -191,7 +192,7 @@ def _spread_of(metric: Metric, guard: Guard | None) -> Callable[[AuditEntry, flo
     """Return what finds the standard error of a submission's gain in the ledger, if anything."""
     # Whether the rows have weights is known from the rows alone.
     of_labels = (
-        guard is not None and guard.weights is None and metric.loss is METRICS["accuracy"].loss
+        guard is not None and guard.part.weights is None and metric.loss is METRICS["accuracy"].loss
     )
 
     def spread(one: AuditEntry, gain: float) -> float | None:
@@ -199,7 +200,7 @@ def _spread_of(metric: Metric, guard: Guard | None) -> Callable[[AuditEntry, flo
         differs = one.entry.disagreement
         if recorded is not None or not of_labels or guard is None or differs is None:
             return recorded
-        return spread_of_labels(differs, gain, guard.holdout.n)
+        return spread_of_labels(differs, gain, guard.holdout.n_ladder)
 
     return spread
 

@@ -1,4 +1,4 @@
-"""Commands that write: register, submit, retire; and backup and verify, which keep watch."""
+"""Commands that write: register, submit, certify, retire; and backup and verify, which watch."""
 
 from __future__ import annotations
 
@@ -63,6 +63,10 @@ def register(
         tuple[float, float] | None,
         typer.Option(metavar="LOW HIGH", help="For unbounded losses: they are clipped to it."),
     ] = None,
+    reserve: Annotated[
+        float | None,
+        typer.Option(metavar="SHARE", help="Share of the rows that no ladder measures."),
+    ] = None,
     overlap: Annotated[
         str, typer.Option(help="On rows seen elsewhere: auto, warn, error or ignore.")
     ] = "auto",
@@ -94,6 +98,7 @@ def register(
             loss_range=loss_range,
             overlap=overlap,
             vault=vault,
+            reserve=reserve,
             ledger=ledger,
         )
         show(holdout.status(), as_json)
@@ -124,6 +129,27 @@ def submit(
         form = Form(holdout.metric, record.n, record.classes)
         release = holdout.submit(predictions_from(file, form, header=header), context=told)
         show(release, as_json)
+
+
+@app.command()
+def certify(
+    name: NameArgument,
+    account: AccountOption = "default",
+    ladder: LadderOption = "main",
+    confidence: Annotated[
+        float, typer.Option(help="Chance that all looks at the reserve hold.")
+    ] = 0.95,
+    ledger: LedgerOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Spend one look at the reserve on the incumbent; about the same one it is spent once."""
+    with said(as_json):
+        holdout = LadderHoldout.open(name, account=account, ladder=ladder, ledger=ledger)
+        found = holdout.certify(confidence)
+        if as_json:
+            print_json(found)
+        else:
+            console().print(str(found), soft_wrap=True)
 
 
 @app.command()

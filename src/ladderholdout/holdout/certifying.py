@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 
 from ladderholdout.certificates import Grid, Look, certify, grid_of, transcript_before
 from ladderholdout.errors import InvalidArgument, VaultError
+from ladderholdout.holdout.certificate import ScoreCertificate, check_confidence
 from ladderholdout.holdout.choices import stored_metric
 from ladderholdout.holdout.handle import Handle
-from ladderholdout.holdout.views import ScoreCertificate
 from ladderholdout.ledger import LadderRecord, LadderSettings, LookRecord, Transaction
 from ladderholdout.ledger.replay import rules_of
 from ladderholdout.mechanisms import (
@@ -81,7 +81,7 @@ class CertifiedHandle(Handle):
         >>> round(found.low, 3), round(found.high, 3)
         (0.872, 0.923)
         """
-        weights = self._guard().weights
+        weights = self._guard().part.weights
         with self._reading() as (tx, ladder):
             return certificate_of(tx, ladder, self._metric, weights, confidence)
 
@@ -123,8 +123,7 @@ def certificate_of(
     InvalidArgument
         If the confidence is refused.
     """
-    if not (isinstance(confidence, int | float) and 0.0 < confidence < 1.0):
-        raise InvalidArgument("confidence", "a number in (0, 1)", repr(confidence))
+    check_confidence(confidence)
     looks = tx.looks(ladder.holdout_id)
     own = (ladder.id, ladder.incumbent)
     place = next((i for i, look in enumerate(looks) if (look.ladder_id, look.number) == own), None)
@@ -165,7 +164,7 @@ def _tellers(
     tx: Transaction, ladder: LadderRecord, looks: Sequence[LookRecord], *, weighted: bool
 ) -> dict[int, _Teller]:
     """Return the ladders of these looks."""
-    n, asked = tx.holdout(ladder.holdout_id).n, {look.ladder_id for look in looks}
+    n, asked = tx.holdout(ladder.holdout_id).n_ladder, {look.ladder_id for look in looks}
     ladders = tx.ladders(ladder.holdout_id)
     return {one.id: _teller(one.settings, n, weighted) for one in ladders if one.id in asked}
 

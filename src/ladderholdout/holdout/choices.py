@@ -37,6 +37,7 @@ class Wish:
     classes: ArrayLike | None
     overlap: str
     vault: str | os.PathLike[str] | bool | None
+    reserve: float | None
 
 
 def text(argument: str, value: object) -> str:

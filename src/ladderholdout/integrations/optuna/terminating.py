@@ -48,7 +48,7 @@ class ErrorEvaluator:
                 return 0.0
             first = max(ladder.incumbent, ladder.submissions - _LATEST)
             entries = tx.entries(ladder.id, after=first)
-            n = tx.holdout(ladder.holdout_id).n
+            n = tx.holdout(ladder.holdout_id).n_ladder
         differ = [entry.disagreement for entry in entries if entry.disagreement is not None]
         standing = ladder.state["standing"]
         return smallest_step(self._holdout.rules, self._holdout.metric, n, standing, differ)
