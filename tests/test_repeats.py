@@ -17,8 +17,10 @@ from ladderholdout import LadderHoldout, Release
 from ladderholdout.ledger import Ledger
 from ladderholdout.mechanisms import (
     MECHANISMS,
+    GaussianLadder,
     Mechanism,
     ParameterFreeLadder,
+    ShakyLadder,
 )
 from tests.support_holdouts import (
     EVERY,
