@@ -2,12 +2,51 @@
 
 from __future__ import annotations
 
+import os
+import re
 from pathlib import Path
 
 import pytest
 
+ROOT = Path(__file__).parent
+
 # Alembic runs these files inside a migration; imported by pytest, env.py finds no context.
 collect_ignore_glob = ["src/ladderholdout/ledger/migrations/*"]
+
+# What imports PyTorch, which `make test` does not install.
+DEEP = {ROOT / "tests" / "deep"} | {
+    ROOT / "src" / "ladderholdout" / "integrations" / f"{tool}.py"
+    for tool in ("keras", "lightning", "skorch", "torch")
+}
+# Keras and Lightning on the PyTorch and NumPy of today; not of this library's making.
+DEEP_WARNINGS = (
+    "ignore:__array__ implementation doesn't accept a copy keyword:DeprecationWarning",
+    "ignore:`isinstance\\(treespec, LeafSpec\\)` is deprecated:FutureWarning",
+    "ignore:The '\\w+_dataloader' does not have many workers:UserWarning",
+)
+os.environ.setdefault("KERAS_BACKEND", "torch")
+# Models in tests are small, and on a busy machine threads of BLAS and OpenMP only wait for
+# each other: minutes for seconds.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Leave the deep files alone unless they are asked for; then a missing package fails."""
+    asked = re.search(r"(?<!not )\bdeep\b", config.option.markexpr) or not config.option.markexpr
+    return True if _is_deep(collection_path) and not asked else None
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark the examples in the docstrings of the deep files, which cannot say so themselves."""
+    for item in items:
+        if _is_deep(item.path):
+            item.add_marker(pytest.mark.deep)
+            for warning in DEEP_WARNINGS:
+                item.add_marker(pytest.mark.filterwarnings(warning))
+
+
+def _is_deep(path: Path) -> bool:
+    return path in DEEP or path.parent in DEEP
 
 
 @pytest.fixture(autouse=True)

@@ -15,8 +15,12 @@ from ladderholdout import LadderHoldout
 from ladderholdout.ledger import AuditEntry, HoldoutRecord, LadderRecord, Ledger
 from ladderholdout.ledger.replay import Replayed, replay
 from ladderholdout.mechanisms import (
+    BayesBootLadder,
+    BayesBootLadderBoot,
     FullDisclosure,
+    GaussianLadder,
     Ladder,
+    LadderBoot,
     Mechanism,
     OneBitLadder,
     PairedTestLadder,
@@ -37,8 +41,12 @@ EVERY: tuple[Mechanism, ...] = (
     PairedTestLadder(alpha=0.3),
     OneBitLadder(alpha=0.3),
     SHAKY,
+    GaussianLadder(step=0.02, noise=0.005),
+    LadderBoot(alpha=0.3, n_bootstrap=50),
+    BayesBootLadder(odds=2.0, n_posterior=200),
+    BayesBootLadderBoot(odds=2.0, n_posterior=200, n_bootstrap=50),
 )
-TABLES = ("holdouts", "ladders", "submissions", "overlaps")
+TABLES = ("holdouts", "ladders", "submissions", "overlaps", "reserve_looks")
 
 
 def coins(n: int = 60, seed: int = 0) -> tuple[NDArray[np.float64], NDArray[np.int64]]:

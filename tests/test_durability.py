@@ -253,6 +253,7 @@ def test_a_registration_killed_anywhere_can_be_made_again(tmp_path: Path) -> Non
         found = counts(Path(place))
         # A crash may leave a copy of the rows behind, as private as the vault itself.
         assert found.pop("vault") in (1, 2)
+        assert found.pop("reserve_looks") == 0
         assert found == {"holdouts": 1, "ladders": 1, "submissions": 1, "overlaps": 0}
     assert elsewhere(submit_truth, places) == [(1, 1.0, True, True)] * len(places)
 
@@ -341,6 +342,7 @@ def test_processes_that_register_at_once_share_one_ladder(tmp_path: Path) -> Non
             "ladders": 1,
             "submissions": 20,
             "overlaps": 0,
+            "reserve_looks": 0,
             "vault": 1,
         }
         assert_one_order(LadderHoldout.open("coins", ledger=ledger), told)

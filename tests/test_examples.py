@@ -20,7 +20,7 @@ EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
 def run(script: Path, *words: str) -> str:
     """Run a script in a fresh interpreter; LADDERHOLDOUT_LEDGER is the test's own."""
     command = [sys.executable, "-W", "error", str(script), *words]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 0, done.stderr
     assert "Traceback" not in done.stderr
     return done.stdout
@@ -104,10 +104,73 @@ def test_a_metric_of_ones_own_goes_through_a_search_and_a_reopening() -> None:
     assert "submission=8, repeat=False" in shown
 
 
+def test_the_audit_tells_a_signal_from_noise(tmp_path: Path) -> None:
+    picture = tmp_path / "audit.png"
+    shown = run(ROOT / "examples" / "audit.py", "--picture", str(picture))
+    assert "real labels: Something was found. The released score holds." in shown
+    assert "shuffled labels: Nothing was found." in shown
+    assert picture.read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.slow
+def test_a_study_shows_its_finalists_only() -> None:
+    shown = run(ROOT / "examples" / "optuna_study.py")
+    assert "200 trials, and 0 submissions before the end" in shown
+    finalists = re.findall(r"^ *(\d+) +(0\.\d+) +(0\.\d+) +(0\.\d+)( +improved)?$", shown, re.M)
+    assert len(finalists) == 3
+    guides = [float(guide) for _, guide, *_ in finalists]
+    assert guides == sorted(guides, reverse=True) and guides[-1] > 0.9
+    winner = re.search(r"The ledger says trial (\d+)", shown)
+    assert winner and winner[1] in [number for number, *_, mark in finalists if mark]
+
+
+@pytest.mark.slow
+def test_the_benchmark_of_feedback_compares_policies() -> None:
+    words = ["--quick", "--problems", "smooth", "--samplers", "TPE", "--jobs", "2"]
+    shown = run(ROOT / "benchmarks" / "feedback.py", *words)
+    rows = {line.strip()[:47].strip() for line in shown.splitlines()}
+    assert {
+        "unguarded",
+        "incumbent; all, parameter-free",
+        "guide; finalists 3, parameter-free",
+    } <= rows
+    assert "smooth, 25 trials" in shown
+
+
+def test_a_tracked_search_is_in_mlflow_whole_and_raw_for_auditors_alone(
+    default_ledger: Path,
+) -> None:
+    shown = run(ROOT / "examples" / "mlflow_search.py")
+    assert "30 submissions are on record, 30 in MLflow" in shown
+    assert "the analyst's run holds 30 x ladder_released\n" in shown
+    assert "the audit run holds 30 x ladder_raw, 30 x ladder_released\n" in shown
+    assert "an export adds 0 submissions" in shown
+    assert str(default_ledger.with_name("mlflow.db")) in shown
+
+
+@pytest.mark.parametrize("name", ["early_stopping_lightgbm.py", "early_stopping_xgboost.py"])
+def test_early_stopping_keeps_the_ledgers_best_round_and_repeats_when_run_again(
+    name: str, default_ledger: Path
+) -> None:
+    first, second = run(ROOT / "examples" / name), run(ROOT / "examples" / name)
+    looks = int(re.search(r"^submissions +(\d+)", first, re.MULTILINE)[1])
+    again = re.search(r"^submissions +(\d+) \((\d+) repeats\)", second, re.MULTILINE)
+    assert int(again[1]) == 2 * looks and int(again[2]) >= looks
+    seen = row(first, "looks" if "xgboost" in name else "stopped after")[0]
+    kept = row(first, "by the ladder" if "xgboost" in name else "the ledger's best")
+    if "lightgbm" in name:
+        assert kept[0] == kept[1] < seen < 500
+        assert row(first, "on fresh rows")[0] > 0.9
+    else:
+        assert kept[0] == seen < 500
+        assert kept[1] < seen / 2  # so few of the scores are shown
+
+
 @pytest.mark.parametrize("script", EXAMPLES, ids=lambda script: script.stem)
 def test_every_example_is_run_here(script: Path) -> None:
-    """A new example needs a test of what it shows."""
-    assert f'"{script.name}"' in Path(__file__).read_text()
+    """A new example needs a test of what it shows; those that need PyTorch have it in deep/."""
+    tests = (Path(__file__), *(Path(__file__).parent / "deep").glob("test_*.py"))
+    assert any(f'"{script.name}"' in test.read_text() for test in tests)
 
 
 def test_importing_the_package_imports_nothing_heavy() -> None:

@@ -8,6 +8,7 @@ import pickle
 import re
 import warnings
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -196,7 +197,16 @@ def test_what_stands_is_known_without_the_rows(ledger: Path) -> None:
     holdout.submit(guesses(0, 1, N)[0])
     for file in vault(ledger):
         file.unlink()
-    assert elsewhere(look, holdout) == look(holdout)
+    seen, here = elsewhere(look, holdout), look(holdout)
+    assert [without_certificate(one) for one in seen] == [without_certificate(one) for one in here]
+
+
+def without_certificate(view: Any) -> Any:
+    """Leave out what rests on the weights of the rows; who has no rows is told why it lacks."""
+    if not isinstance(view, Status):
+        return view
+    assert view.certificate.low is not None or "not at hand" in str(view.certificate)
+    return replace(view, certificate=None)
 
 
 # Opening by name
@@ -269,7 +279,8 @@ def test_a_metric_of_ones_own_needs_its_function_to_look(ledger: Path) -> None:
     told = holdout.submit(np.full(N, 0.5))
     assert told.score == 0.5
     seen, refusal = elsewhere(look_and_evaluate, str(ledger))
-    assert seen == (holdout.status(), holdout.history())
+    assert without_certificate(seen[0]) == without_certificate(holdout.status())
+    assert seen[1] == holdout.history()
     assert "scoring must be given again for a metric of your own" in refusal
     assert "LadderHoldout.open(name, scoring=metric)" in refusal
     assert holdout.status().submissions == 1
@@ -318,7 +329,8 @@ def test_rows_that_may_not_be_copied_travel_with_the_handle(ledger: Path) -> Non
     # Nobody else can look; anybody can see what stands.
     with pytest.raises(VaultError, match=r"No copy of the rows of 'coins' is kept \(vault=False\)"):
         elsewhere(open_and_submit, str(ledger), "main")
-    assert elsewhere(status_of, str(ledger)) == holdout.status()
+    seen = elsewhere(status_of, str(ledger))
+    assert without_certificate(seen) == without_certificate(holdout.status())
     # Going on without saying it again keeps no copy either.
     assert opened(ledger).submit(guesses(0, 1, N)[0]).repeat
     assert vault(ledger) == []
@@ -421,6 +433,7 @@ def test_a_vault_that_cannot_be_written_registers_nothing(ledger: Path, tmp_path
         "ladders": 0,
         "submissions": 0,
         "overlaps": 0,
+        "reserve_looks": 0,
         "vault": 0,
     }
 

@@ -234,6 +234,7 @@ def test_a_second_ladder_does_not_start_afresh_unseen(ledger: Path, what: dict[s
         "ladders": 2,
         "submissions": 4,
         "overlaps": 0,
+        "reserve_looks": 0,
         "vault": 1,
     }
     assert second != first

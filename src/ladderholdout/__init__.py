@@ -17,7 +17,7 @@ from ladderholdout.errors import (
     LadderHoldoutWarning,
     SearchStopped,
 )
-from ladderholdout.holdout import LadderHoldout, Release, Status
+from ladderholdout.holdout import LadderHoldout, LadderStopping, Release, Status
 from ladderholdout.metrics import Metric
 
 __version__ = version("ladderholdout")
@@ -27,6 +27,7 @@ __all__ = [
     "LadderHoldout",
     "LadderHoldoutError",
     "LadderHoldoutWarning",
+    "LadderStopping",
     "Metric",
     "Release",
     "SearchStopped",

@@ -133,7 +133,7 @@ class BudgetWarning(LadderHoldoutWarning):
 
 
 class OpenedWarning(LadderHoldoutWarning):
-    """An audit has shown raw scores of this ladder: what comes now can not be certified."""
+    """An audit has shown raw scores of this ladder: only a reserve certifies what comes now."""
 
 
 class TrackingWarning(LadderHoldoutWarning):

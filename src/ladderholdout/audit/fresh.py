@@ -18,7 +18,7 @@ from ladderholdout.errors import InvalidArgument, InvalidSubmission
 from ladderholdout.holdout.choices import rows_of
 from ladderholdout.holdout.guard import Guard
 from ladderholdout.holdout.registration import judge_overlap
-from ladderholdout.ledger import Entry, digest_of
+from ladderholdout.ledger import Entry, digests_of
 from ladderholdout.metrics import Evaluation
 from ladderholdout.vault import Rows
 
@@ -188,7 +188,7 @@ def _submitted(guard: Guard, model: Any, number: int, digests: Mapping[int, str]
     metric, holdout = guard.metric, guard.holdout
     answer = metric.respond(model, guard.rows.X, holdout.classes)
     aligned = metric.canonical(answer, holdout.n, holdout.classes)[guard.order]
-    digest = digest_of(holdout.secret, np.ascontiguousarray(aligned))
+    digest, _ = digests_of(holdout.secret, np.ascontiguousarray(aligned), holdout.reserve)
     if digest == digests[number]:
         return True
     for other, known in digests.items():

@@ -15,9 +15,10 @@ from ladderholdout.audit.intervals import paired
 from ladderholdout.audit.records import AuditedSubmission, HoldoutTest, LadderUse
 from ladderholdout.audit.statistics import holm, improvement_p, plain, spread_of_labels
 from ladderholdout.errors import InvalidArgument, LadderHoldoutError, VaultError
+from ladderholdout.holdout.certificate import ScoreCertificate
 from ladderholdout.holdout.certifying import NO_CERTIFICATE, CertifiedHandle, certificate_of
 from ladderholdout.holdout.guard import Guard, bare, same_ladder
-from ladderholdout.holdout.views import ScoreCertificate, status_of, submission_of
+from ladderholdout.holdout.views import status_of, submission_of
 from ladderholdout.ledger import AuditEntry, LadderRecord, Ledger, Transaction, shown
 from ladderholdout.metrics import METRICS, Metric
 
@@ -81,13 +82,14 @@ def _open(holdout: CertifiedHandle, fresh: Any, model: Any, confidence: float) -
         stored = tx.incumbent_predictions(ladder.id)
     scores = {} if rows is None else {n: metric.to_score(e.risk) for n, e in rows.models.items()}
     spreads = _spread_of(metric, guard)
-    submissions = tuple(_audited(entries, ladder, metric, spreads, status.n, scores))
+    submissions = tuple(_audited(entries, ladder, metric, spreads, status.n_ladder, scores))
     audit = Audit(status, submissions, ladders, confidence, None, None)
     if guard is None or stored is None:
         return audit
     rng = np.random.default_rng(0)  # the same audit gives the same intervals
-    targets, weights = guard.targets, guard.weights
-    on_holdout = metric.evaluate(targets, stored, weights)
+    # What the ladders measured: an audit shows nothing of the reserve.
+    targets, weights = guard.part.targets, guard.part.weights
+    on_holdout = guard.part.evaluate(metric, stored)
     constant = best_constant(metric, targets, weights, guard.holdout.classes)
     if constant is not None:
         flat = metric.evaluate(targets, everywhere(constant, len(targets)), weights)
@@ -127,7 +129,7 @@ def _certificate(tx: Transaction, ladder: LadderRecord, guard: Guard | None) -> 
     """Return what may be believed of the score that the audit shows, whoever asked for it."""
     if guard is None:
         return NO_CERTIFICATE
-    return certificate_of(tx, ladder, guard.metric, guard.weights, NO_CERTIFICATE.confidence)
+    return certificate_of(tx, ladder, guard.metric, guard.part.weights, NO_CERTIFICATE.confidence)
 
 
 def _uses(tx: Transaction, holdout_id: int) -> Iterator[LadderUse]:
@@ -199,7 +201,7 @@ def _spread_of(metric: Metric, guard: Guard | None) -> Callable[[AuditEntry, flo
     """Return what finds the standard error of a submission's gain in the ledger, if anything."""
     # Whether the rows have weights is known from the rows alone.
     of_labels = (
-        guard is not None and guard.weights is None and metric.loss is METRICS["accuracy"].loss
+        guard is not None and guard.part.weights is None and metric.loss is METRICS["accuracy"].loss
     )
 
     def spread(one: AuditEntry, gain: float) -> float | None:
@@ -207,7 +209,7 @@ def _spread_of(metric: Metric, guard: Guard | None) -> Callable[[AuditEntry, flo
         differs = one.entry.disagreement
         if recorded is not None or not of_labels or guard is None or differs is None:
             return recorded
-        return spread_of_labels(differs, gain, guard.holdout.n)
+        return spread_of_labels(differs, gain, guard.holdout.n_ladder)
 
     return spread
 

@@ -203,7 +203,7 @@ def gains(audit: Audit, *, ax: Axes | None = None) -> Axes:
     ax.axhline(0, color=QUIET, lw=0.8)
     if known and audit.metric == "accuracy":
         reach = np.linspace(0, max(x for x, _, _ in known), 100)
-        ax.plot(reach, np.sqrt(reach / audit.status.n), color=QUIET, ls="--",
+        ax.plot(reach, np.sqrt(reach / audit.status.n_ladder), color=QUIET, ls="--",
                 label="one standard error")  # fmt: skip
     return _finished(ax, _distance_label(audit), _score_label(audit, "raw gain"))
 

@@ -39,6 +39,7 @@ def facts_of(audit: Audit) -> list[tuple[str, str]]:
     status = audit.status
     found = [
         ("holdout", f"{status.name} ({status.n} rows)"),
+        *status.reserve_lines(),
         ("ladder", f"{status.ladder} of account {status.account}"),
         ("metric", status.metric),
         ("mechanism", status.mechanism),

@@ -35,7 +35,14 @@ from ladderholdout.certificates.published import (
     sample_splitting,
     zheng,
 )
-from ladderholdout.certificates.reserve import bayesian_bootstrap, reserve_log_count
+from ladderholdout.certificates.reserve import (
+    ReserveGrid,
+    bayesian_bootstrap,
+    drawn_interval,
+    reserve_assumptions,
+    reserve_interval,
+    reserve_log_count,
+)
 from ladderholdout.certificates.transcript import Certificate, Transcript, certify
 from ladderholdout.certificates.weighted import weighted_lower, weighted_upper
 
@@ -45,6 +52,7 @@ __all__ = [
     "Grid",
     "LadderTranscript",
     "Look",
+    "ReserveGrid",
     "Transcript",
     "bayesian_bootstrap",
     "blum_hardt",
@@ -52,6 +60,7 @@ __all__ = [
     "bounded_upper",
     "certify",
     "compare",
+    "drawn_interval",
     "exact_lower",
     "exact_upper",
     "falls_length",
@@ -63,6 +72,8 @@ __all__ = [
     "lower_bound",
     "mixed",
     "place_length",
+    "reserve_assumptions",
+    "reserve_interval",
     "reserve_log_count",
     "sample_splitting",
     "steady_length",

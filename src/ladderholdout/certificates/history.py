@@ -91,8 +91,9 @@ def grid_of(
     Returns
     -------
     Grid or None
-        None where releases are not rounded and the risks are not counts of errors: the
-        number of values has no bound then.
+        None where releases are not rounded and the risks are not counts of errors, or where
+        a submission that does not improve is told a new number all the same: what is told
+        can not be counted then.
 
     Examples
     --------
@@ -103,7 +104,7 @@ def grid_of(
     True
     """
     step = mechanism.resolution(whole("n", n))
-    if step == 0.0 and not binary:
+    if mechanism.redraws or (step == 0.0 and not binary):
         return None
     return Grid(
         n + 1 if step == 0.0 else math.floor(1.0 / step + 0.5) + 1,

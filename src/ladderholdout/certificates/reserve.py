@@ -4,16 +4,86 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import dataclass
+from decimal import ROUND_CEILING, ROUND_FLOOR, ROUND_HALF_UP, Context
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from scipy.special import ndtri_exp
 
+from ladderholdout.certificates.transcript import FEATURES, RANGE, ROWS, WEIGHTS, widened
 from ladderholdout.errors import InvalidArgument
-from ladderholdout.mechanisms.arithmetic import whole
+from ladderholdout.mechanisms.arithmetic import HALFWAY, whole
+
+RESERVE_LABELS = (
+    "The search knew nothing of the labels of the reserve's rows but what looks at them showed."
+)
+APPROXIMATE = "The interval is approximate: no proof stands behind it for a finite n."
 
 # A quantile of simulated draws is read where this many of them lie beyond it.
 DRAWS_BEYOND = 20
+# The level of each side at which an approximate interval is drawn, shown and recorded; other
+# levels follow from it, so that asking for many confidences tells nothing more.
+DRAWN_LEVEL = math.log(0.025)
+# What is shown of a risk without a range.
+DIGITS = 4
+# Decimal exponents of floats, the smallest denormal included.
+_EXPONENTS = 308 + 324 + 1
+
+
+@dataclass(frozen=True, slots=True)
+class ReserveGrid:
+    """The numbers that a look at the reserve can show: finitely many, since each is paid for.
+
+    Parameters
+    ----------
+    n : int
+        Rows of the reserve.
+    limits : tuple of (float, float) or None
+        Range of the risk: n + 1 numbers at equal distances, so that shares of errors are shown
+        as they are. None without one: numbers of four significant digits.
+    drawn : bool, default=False
+        Whether a look shows the ends of an interval, too.
+
+    Examples
+    --------
+    >>> grid = ReserveGrid(300, (0.0, 1.0))
+    >>> round(grid.nearest(0.1234), 4), round(grid.log_values, 3)
+    (0.1233, 5.71)
+    >>> ReserveGrid(300, None).below(12.3456), ReserveGrid(300, None).above(12.3456)
+    (12.34, 12.35)
+    """
+
+    n: int
+    limits: tuple[float, float] | None
+    drawn: bool = False
+
+    def nearest(self, risk: float) -> float:
+        """Return the number nearest to a risk, halves towards the larger one."""
+        return self._rounded(risk, ROUND_HALF_UP)
+
+    def below(self, risk: float) -> float:
+        """Return the next number that is not larger."""
+        return self._rounded(risk, ROUND_FLOOR)
+
+    def above(self, risk: float) -> float:
+        """Return the next number that is not smaller."""
+        return self._rounded(risk, ROUND_CEILING)
+
+    @property
+    def log_values(self) -> float:
+        """Logarithm of the number of things that a look can tell: that there is no value, too."""
+        one = self.n + 1 if self.limits else 2 * 9 * 10 ** (DIGITS - 1) * _EXPONENTS + 3
+        return math.log(one ** (3 if self.drawn else 1) + 1)
+
+    def _rounded(self, risk: float, way: str) -> float:
+        if self.limits is None:
+            return float(Context(prec=DIGITS, rounding=way).create_decimal_from_float(risk))
+        low, high = self.limits
+        place = (risk - low) / (high - low) * self.n
+        ways = {ROUND_FLOOR: math.floor, ROUND_CEILING: math.ceil}
+        number = ways.get(way, lambda at: math.floor(at + 0.5 + HALFWAY))(place)
+        return low + (high - low) * (min(max(number, 0), self.n) / self.n)
 
 
 def reserve_log_count(look: int, n_values: int) -> float:
@@ -43,6 +113,87 @@ def reserve_log_count(look: int, n_values: int) -> float:
     """
     look, n_values = whole("look", look), whole("n_values", n_values)
     return math.log(look * (look + 1)) + (look - 1) * math.log(n_values)
+
+
+def reserve_interval(
+    risk: float,
+    n: int,
+    log_count: float,
+    *,
+    confidence: float = 0.95,
+    binary: bool = True,
+    weights: ArrayLike | None = None,
+) -> tuple[str, float, float]:
+    """Return an interval from a look at rows that steered no search.
+
+    Parameters
+    ----------
+    risk : float
+        As the look showed it, of a loss in [0, 1]: rounded to a multiple of 1/n.
+    n : int
+        Rows of the reserve.
+    log_count : float
+        What `reserve_log_count` says; where earlier looks could show different numbers of
+        values, the sum of their logarithms for the second term.
+    confidence : float, default=0.95
+        For both sides, and for all looks together.
+    binary : bool, default=True
+        Whether each loss is 0 or 1; if not, it lies in between.
+    weights : array-like of shape (n,) or None, default=None
+        Weights of the reserve's rows.
+
+    Returns
+    -------
+    tuple of (str, float, float)
+        The bound's name and the ends of the interval.
+
+    Examples
+    --------
+    >>> bound, low, high = reserve_interval(0.2, 300, reserve_log_count(1, 301))
+    >>> bound, round(low, 3), round(high, 3)
+    ('exact binomial', 0.151, 0.257)
+    """
+    half = (0.5 + HALFWAY) / n
+    low, high = max(risk - half, 0.0), min(risk + half, 1.0)
+    log_level = math.log1p(-confidence) - log_count - math.log(2.0)
+    return widened(low, high, n, log_level, binary, weights)
+
+
+def drawn_interval(
+    low: float, risk: float, high: float, log_count: float, confidence: float = 0.95
+) -> tuple[str, float, float]:
+    """Return an approximate interval from one that was drawn at `DRAWN_LEVEL`.
+
+    Its distances from the risk grow like those of a normal distribution.
+
+    Parameters
+    ----------
+    low, risk, high : float
+        As the look showed them.
+    log_count, confidence : float
+        As for `reserve_interval`.
+
+    Returns
+    -------
+    tuple of (str, float, float)
+        The bound's name and the ends of the interval, not clipped to any range.
+
+    Examples
+    --------
+    >>> drawn_interval(0.08, 0.1, 0.12, log_count=0.0)
+    ('Bayesian bootstrap, approximate', 0.08, 0.12)
+    """
+    log_level = math.log1p(-confidence) - log_count - math.log(2.0)
+    factor = float(ndtri_exp(log_level) / ndtri_exp(DRAWN_LEVEL))
+    ends = risk - factor * (risk - low), risk + factor * (high - risk)
+    low, high = (float(f"{end:.12g}") for end in ends)
+    return "Bayesian bootstrap, approximate", low, high
+
+
+def reserve_assumptions(*, exact: bool, binary: bool, weighted: bool) -> tuple[str, ...]:
+    """Name what an interval from the reserve rests on."""
+    named = [ROWS, RESERVE_LABELS, WEIGHTS if weighted else FEATURES]
+    return tuple(named + ([RANGE] * (not binary) if exact else [APPROXIMATE]))
 
 
 def bayesian_bootstrap(

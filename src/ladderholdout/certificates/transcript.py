@@ -184,15 +184,33 @@ def certify(
         half += noise * (place_length(transcript.before + transcript.place) - log_wrong)
     low, high = (min(max(end, 0.0), 1.0) for end in (risk - half, risk + half))
     log_level = log_wrong - log_count - math.log(2.0)
-    bound, low, high = _interval(low, high, n, log_level, binary, weights)
+    bound, low, high = widened(low, high, n, log_level, binary, weights)
     named = _assumptions(transcript.place > 1, binary, weights is not None)
     return Certificate(float(risk), low, high, float(confidence), bound, log_count, named)
 
 
-def _interval(
+def widened(
     low: float, high: float, n: int, log_level: float, binary: bool, weights: ArrayLike | None
 ) -> tuple[str, float, float]:
-    """Widen a range of empirical risks to one of true risks, at a level for each side."""
+    """Widen a range of empirical risks to one of true risks, at a level for each side.
+
+    Parameters
+    ----------
+    low, high : float
+        Ends of the range, in [0, 1].
+    n : int
+        Number of examples.
+    log_level : float
+        Natural logarithm of the level of each side.
+    binary : bool
+        Whether each loss is 0 or 1.
+    weights : array-like of shape (n,) or None
+
+    Returns
+    -------
+    tuple of (str, float, float)
+        The bound's name and the ends.
+    """
     if weights is not None:
         weights = checked_weights(weights, n, "weights")
         ends = weighted_lower(low, weights, log_level), weighted_upper(high, weights, log_level)

@@ -1,4 +1,4 @@
-"""Commands that write: register, submit, reveal, retire; backup and verify keep watch."""
+"""Commands that write: register, submit, certify, reveal, retire; backup and verify watch."""
 
 from __future__ import annotations
 
@@ -63,6 +63,10 @@ def register(
         tuple[float, float] | None,
         typer.Option(metavar="LOW HIGH", help="For unbounded losses: they are clipped to it."),
     ] = None,
+    reserve: Annotated[
+        float | None,
+        typer.Option(metavar="SHARE", help="Share of the rows that no ladder measures."),
+    ] = None,
     overlap: Annotated[
         str, typer.Option(help="On rows seen elsewhere: auto, warn, error or ignore.")
     ] = "auto",
@@ -94,6 +98,7 @@ def register(
             loss_range=loss_range,
             overlap=overlap,
             vault=vault,
+            reserve=reserve,
             ledger=ledger,
         )
         show(holdout.status(), as_json)
@@ -139,6 +144,27 @@ def reveal(
         holdout = LadderHoldout.open(name, account=account, ladder=ladder, ledger=ledger)
         holdout.reveal()
         show(holdout.status(), as_json)
+
+
+@app.command()
+def certify(
+    name: NameArgument,
+    account: AccountOption = "default",
+    ladder: LadderOption = "main",
+    confidence: Annotated[
+        float, typer.Option(help="Chance that all looks at the reserve hold.")
+    ] = 0.95,
+    ledger: LedgerOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Spend one look at the reserve on the incumbent; about the same one it is spent once."""
+    with said(as_json):
+        holdout = LadderHoldout.open(name, account=account, ladder=ladder, ledger=ledger)
+        found = holdout.certify(confidence)
+        if as_json:
+            print_json(found)
+        else:
+            console().print(str(found), soft_wrap=True)
 
 
 @app.command()

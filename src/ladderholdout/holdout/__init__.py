@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ladderholdout.holdout.facade import LadderHoldout
+from ladderholdout.holdout.stopping import LadderStopping
 from ladderholdout.holdout.views import Release, Status, Submission
 
-__all__ = ["LadderHoldout", "Release", "Status", "Submission"]
+__all__ = ["LadderHoldout", "LadderStopping", "Release", "Status", "Submission"]

@@ -11,11 +11,11 @@ from numpy.typing import NDArray
 
 from ladderholdout.certificates import Grid, Look, certify, grid_of, transcript_before
 from ladderholdout.errors import InvalidArgument, VaultError
+from ladderholdout.holdout.certificate import ScoreCertificate, check_confidence
 from ladderholdout.holdout.choices import stored_metric
 from ladderholdout.holdout.guard import same_ladder
 from ladderholdout.holdout.handle import Handle
 from ladderholdout.holdout.telling import NOT_ASKED, score_of
-from ladderholdout.holdout.views import ScoreCertificate
 from ladderholdout.ledger import LadderRecord, LadderSettings, Ledger, LookRecord, Transaction
 from ladderholdout.ledger.replay import rules_of
 from ladderholdout.mechanisms import (
@@ -96,7 +96,7 @@ class CertifiedHandle(Handle):
         >>> round(found.low, 3), round(found.high, 3)
         (0.872, 0.923)
         """
-        weights = self._guard().weights
+        weights = self._guard().part.weights
         with self._reading() as (tx, ladder):
             return certificate_of(tx, ladder, self._metric, weights, confidence)
 
@@ -170,8 +170,7 @@ def certificate_of(
     InvalidArgument
         If the confidence is refused.
     """
-    if not (isinstance(confidence, int | float) and 0.0 < confidence < 1.0):
-        raise InvalidArgument("confidence", "a number in (0, 1)", repr(confidence))
+    check_confidence(confidence)
     looks = tx.looks(ladder.holdout_id)
     own = (ladder.id, ladder.incumbent)
     place = next((i for i, look in enumerate(looks) if (look.ladder_id, look.number) == own), None)
@@ -226,7 +225,7 @@ def _tellers(
     weighted: bool,
 ) -> dict[int, _Teller]:
     """Return the ladders of these looks."""
-    n, used = tx.holdout(ladder.holdout_id).n, {look.ladder_id for look in looks}
+    n, used = tx.holdout(ladder.holdout_id).n_ladder, {look.ladder_id for look in looks}
     ladders = tx.ladders(ladder.holdout_id)
     return {one.id: _teller(one.settings, n, asked, weighted) for one in ladders if one.id in used}
 

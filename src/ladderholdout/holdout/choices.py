@@ -37,6 +37,7 @@ class Wish:
     classes: ArrayLike | None
     overlap: str
     vault: str | os.PathLike[str] | bool | None
+    reserve: float | None
 
 
 def text(argument: str, value: object) -> str:
@@ -177,7 +178,7 @@ def settings_for(wish: Wish, metric: Metric, n: int) -> LadderSettings:
             "mechanism",
             f"one that works for {metric.name}, which is no mean of per-example losses",
             mechanism.name,
-            "Take Ladder(step) or SimplifiedLadder(step).",
+            "Take Ladder(step), SimplifiedLadder(step) or BayesBootLadder(odds, step=step).",
         )
     if mechanism.needs_bounded_risk and not metric.bounded:
         raise InvalidArgument(
@@ -185,6 +186,13 @@ def settings_for(wish: Wish, metric: Metric, n: int) -> LadderSettings:
             f"one that works without a known range of the loss ({metric.name} has none)",
             mechanism.name,
             "State loss_range=(0, largest), or take ParameterFreeLadder() or Ladder(step).",
+        )
+    if mechanism.needs_guide:
+        raise InvalidArgument(
+            "mechanism",
+            "one that goes by the holdout alone",
+            f"{mechanism.name}, which compares it with the training rows",
+            "Take it for simulations, and ShakyLadder(step, noise) here.",
         )
     rules = LadderRules(mechanism, wish.budget, unit_of_metric(metric))
     asked = asked_for(metric, mechanism, rules.budget)

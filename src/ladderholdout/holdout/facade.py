@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike
 
 from ladderholdout.errors import LadderHoldoutError
 from ladderholdout.holdout import registration
+from ladderholdout.holdout.apart import share
 from ladderholdout.holdout.certifying import CertifiedHandle
 from ladderholdout.holdout.choices import (
     Wish,
@@ -25,6 +26,7 @@ from ladderholdout.holdout.choices import (
 from ladderholdout.holdout.context import describe_estimator, jsonable
 from ladderholdout.holdout.guard import Origin, make_guard, same_ladder
 from ladderholdout.holdout.handle import SEARCH_POLICIES
+from ladderholdout.holdout.reserving import ReserveHandle
 from ladderholdout.holdout.studies import StudyHandle
 from ladderholdout.holdout.tracking import TrackedHandle
 from ladderholdout.holdout.views import (
@@ -44,7 +46,7 @@ if TYPE_CHECKING:
     from ladderholdout.audit import Audit
 
 
-class LadderHoldout(StudyHandle, TrackedHandle, CertifiedHandle):
+class LadderHoldout(StudyHandle, TrackedHandle, CertifiedHandle, ReserveHandle):
     """A holdout that can be looked at as often as you like.
 
     The first call with some rows registers them in the ledger; any later one, in whatever
@@ -88,6 +90,10 @@ class LadderHoldout(StudyHandle, TrackedHandle, CertifiedHandle):
     vault : path, bool or None
         Folder of the private copy of the rows, by default beside the ledger; False keeps
         no copy, and the rows travel with the handle.
+    reserve : float, optional
+        Share of the rows, in (0, 1), that no ladder measures: a secret draw among them, kept
+        for `certify`. Stated when the holdout is registered, and its own for good; predictions
+        are submitted for all rows as ever.
 
     Raises
     ------
@@ -129,6 +135,7 @@ class LadderHoldout(StudyHandle, TrackedHandle, CertifiedHandle):
         overlap: str = "auto",
         ledger: str | os.PathLike[str] | None = None,
         vault: str | os.PathLike[str] | bool | None = None,
+        reserve: float | None = None,
     ) -> None:
         wish = Wish(
             name=None if name is None else text("name", name),
@@ -140,6 +147,7 @@ class LadderHoldout(StudyHandle, TrackedHandle, CertifiedHandle):
             classes=classes,
             overlap=choice("overlap", overlap, registration.OVERLAP_POLICIES),
             vault=None if vault is None else folder(vault),
+            reserve=None if reserve is None else share(reserve),
         )
         feedback = choice("feedback", feedback, SEARCH_POLICIES)
         rows = rows_of(X, y, sample_weight)

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from ladderholdout import fingerprint as fp
 from ladderholdout.errors import BudgetWarning, HoldoutConflict, LadderHoldoutError, OpenedWarning
+from ladderholdout.holdout.parts import Part, parts_of
 from ladderholdout.holdout.views import Release, releases_left
 from ladderholdout.ledger import (
     Entry,
@@ -22,7 +23,7 @@ from ladderholdout.ledger import (
     LadderRecord,
     Ledger,
     Transaction,
-    digest_of,
+    digests_of,
 )
 from ladderholdout.ledger.replay import rules_of, state_from, state_to
 from ladderholdout.mechanisms.base import State
@@ -46,7 +47,8 @@ class Guard:
     """A ladder as one process holds it: the rules, the labels, the incumbent.
 
     Predictions are kept in the order of the content of the rows, not in anybody's row
-    order, so that shuffled rows continue the same ladder.
+    order, so that shuffled rows continue the same ladder. The ladder measures its `part` of
+    them; those for the reserve are kept for the incumbent, and looked at by `certify` alone.
     """
 
     ledger: Ledger
@@ -57,8 +59,8 @@ class Guard:
     rules: LadderRules
     rows: Rows
     order: NDArray[np.intp]
-    targets: NDArray[Any]
-    weights: NDArray[np.float64] | None
+    part: Part
+    reserve: Part | None
     hashes: NDArray[np.uint64]
     _incumbent: tuple[int, NDArray[Any], Evaluation] | None = None
 
@@ -83,16 +85,16 @@ class Guard:
             rounds.loosen()
         aligned = self.metric.canonical(predictions, self.holdout.n, self.holdout.classes)
         aligned = aligned.take(self.order if order is None else order, axis=0)
-        digest = digest_of(self.holdout.secret, aligned)
+        digests = digests_of(self.holdout.secret, aligned, self.holdout.reserve)
         # A rule may measure once more, with other weights, so it steps under this as well.
         with without_autologging():
-            evaluation = self.metric.evaluate(self.targets, aligned, self.weights)
+            evaluation = self.part.evaluate(self.metric, aligned)
             with self.ledger.write() as tx:
                 ladder = same_ladder(tx.ladder(self.ladder_id, lock=True), self.since)
-                first = tx.first(ladder.id, digest, origin.key)
+                first = tx.first(ladder.id, digests[0], origin.key)
                 if first is not None:
-                    return self._repeat(tx, ladder, aligned, first, digest, evaluation, origin)
-                release, spent = self._step(tx, ladder, aligned, digest, evaluation, origin)
+                    return self._repeat(tx, ladder, aligned, first, digests, evaluation, origin)
+                release, spent = self._step(tx, ladder, aligned, digests, evaluation, origin)
         if release.improved:
             # It is in the ledger by now: the next submission need not read it back.
             self._incumbent = ladder.version + 1, aligned, evaluation
@@ -106,7 +108,7 @@ class Guard:
         if release.opened:
             warnings.warn(
                 "An audit has shown raw scores of this ladder: the submission is recorded, but "
-                "can not be certified.",
+                + ("certified by the reserve alone." if self.reserve else "can not be certified."),
                 OpenedWarning,
                 stacklevel=4,
             )
@@ -114,7 +116,7 @@ class Guard:
 
     def step_at(self, score: float) -> float:
         """Return the score by which one grid step of risk lies below a standing one."""
-        risk, n = self.metric.to_risk(score), self.holdout.n
+        risk, n = self.metric.to_risk(score), self.holdout.n_ladder
         step = (self.rules.mechanism.resolution(n) or 1 / n) * (
             self.rules.unit or unit_of(math.inf, risk)
         )
@@ -126,7 +128,7 @@ class Guard:
         tx: Transaction,
         ladder: LadderRecord,
         predictions: NDArray[Any],
-        digest: str,
+        digests: tuple[str, str | None],
         evaluation: Evaluation,
         origin: Origin,
     ) -> tuple[Release, bool]:
@@ -136,14 +138,15 @@ class Guard:
         number = tx.append(
             ladder,
             entry={
-                "digest": digest,
+                "digest": digests[0],
+                "reserve_digest": digests[1],
                 "key": origin.key,
                 "batch": origin.batch,
                 "search": origin.search,
                 "raw_risk": evaluation.risk,
                 "released_risk": outcome.risk,
                 "improved": outcome.improved,
-                "disagreement": disagreement(predictions, incumbent),
+                "disagreement": self._differs(predictions, incumbent),
                 "context": origin.context,
             },
             evidence=asdict(outcome.evidence),
@@ -164,7 +167,7 @@ class Guard:
         ladder: LadderRecord,
         predictions: NDArray[Any],
         first: Entry,
-        digest: str,
+        digests: tuple[str, str | None],
         evaluation: Evaluation,
         origin: Origin,
     ) -> Release:
@@ -173,14 +176,15 @@ class Guard:
         tx.append(
             ladder,
             entry={
-                "digest": digest,
+                "digest": digests[0],
+                "reserve_digest": digests[1],
                 "batch": origin.batch,
                 "search": origin.search,
                 "repeat_of": first.number,
                 "raw_risk": evaluation.risk,
                 "released_risk": first.risk,
                 "improved": first.improved,
-                "disagreement": disagreement(predictions, incumbent),
+                "disagreement": self._differs(predictions, incumbent),
                 "context": origin.context,
             },
             evidence={},
@@ -197,15 +201,20 @@ class Guard:
 
     def _standing(self, tx: Transaction, ladder: LadderRecord) -> tuple[State, NDArray[Any] | None]:
         if ladder.version == 0:
-            return state_from(ladder.state, self.holdout.n, None), None
+            return state_from(ladder.state, self.holdout.n_ladder, None), None
         # The incumbent's predictions are read again only when another process replaced them.
         if self._incumbent is None or self._incumbent[0] != ladder.version:
             stored = tx.incumbent_predictions(ladder.id)
             assert stored is not None
-            evaluation = self.metric.evaluate(self.targets, stored, self.weights)
+            evaluation = self.part.evaluate(self.metric, stored)
             self._incumbent = ladder.version, stored, evaluation
         _, predictions, evaluation = self._incumbent
-        return state_from(ladder.state, self.holdout.n, evaluation), predictions
+        return state_from(ladder.state, self.holdout.n_ladder, evaluation), predictions
+
+    def _differs(self, predictions: NDArray[Any], incumbent: NDArray[Any] | None) -> float | None:
+        """Return the disagreement on what the ladder measures."""
+        theirs = None if incumbent is None else self.part.of(incumbent)
+        return disagreement(self.part.of(predictions), theirs)
 
 
 def make_guard(
@@ -223,6 +232,7 @@ def make_guard(
     weights = None if rows.sample_weight is None else rows.sample_weight[order]
     with without_autologging():
         targets = metric.targets(rows.y, holdout.classes)[order]
+    part, reserve = parts_of(targets, weights, holdout.reserve)
     return Guard(
         ledger,
         holdout,
@@ -232,8 +242,8 @@ def make_guard(
         rules_of(ladder.settings),
         rows,
         order,
-        targets,
-        weights,
+        part,
+        reserve,
         np.sort(hashes),
     )
 

@@ -25,6 +25,7 @@ from ladderholdout.errors import (
     UnknownHoldout,
     VaultError,
 )
+from ladderholdout.holdout.apart import check_parts, reserve_of, set_reserve
 from ladderholdout.holdout.choices import Wish, asked_for, going_on, settings_for
 from ladderholdout.ledger import (
     HoldoutRecord,
@@ -74,13 +75,17 @@ def open_rows(ledger: Ledger, rows: Rows, wish: Wish) -> Opened:
             agree(known, ladder, asked_for(metric, wish.mechanism, wish.budget))
         classes = _classes(known, metric, rows, wish.classes)
         metric = metric.for_classes(classes)
-        settings = None if ladder else settings_for(wish, metric, len(hashes))
+        n_reserve = reserve_of(known, wish.reserve, len(hashes))
+        settings = None if ladder else settings_for(wish, metric, len(hashes) - n_reserve)
         if known is None:
             known = _register(tx, hashes, contents, wish)
+            if n_reserve:
+                known = set_reserve(tx, known, contents, n_reserve)
         foreign = _recognise(tx, known, hashes, wish.name)
         if classes is not None and known.classes is None:
             known = tx.set_classes(known.id, classes)
         if settings is not None:
+            check_parts(metric, rows, classes, known, contents)
             ladder = _start_ladder(tx, known, settings)
         folder = vault_folder(ledger.url, wish.vault)
         if wish.vault is None and before is not None:
@@ -216,7 +221,9 @@ def _start_ladder(
     tx: Transaction, holdout: HoldoutRecord, settings: LadderSettings
 ) -> LadderRecord:
     others = tx.ladders(holdout.id)
-    started = tx.add_ladder(holdout.id, settings, state_to(rules_of(settings).start(holdout.n)))
+    started = tx.add_ladder(
+        holdout.id, settings, state_to(rules_of(settings).start(holdout.n_ladder))
+    )
     if others:
         looks = sum(ladder.submissions for ladder in others)
         _say(

@@ -8,6 +8,7 @@ from datetime import datetime
 from html import escape
 from typing import Any
 
+from ladderholdout.holdout.certificate import ScoreCertificate
 from ladderholdout.holdout.telling import score_line, score_of, standing_line
 from ladderholdout.ledger import Entry, LadderRecord, Overlap, Transaction
 from ladderholdout.ledger.replay import rules_of
@@ -37,7 +38,7 @@ class Release:
         What is left of the ladder's budget; None without one.
     opened : bool
         Whether an audit had shown raw scores of the ladder before: then the submission is
-        on record, and can not be certified.
+        on record, and can be certified by a reserve alone.
     improvements : int
         How many submissions had improved the ladder, up to this one's first appearance.
 
@@ -65,7 +66,7 @@ class Release:
         if self.releases_left is not None:
             found.append(("releases left", str(self.releases_left)))
         if self.opened:
-            found.append(("opened", "raw scores were shown before: it can not be certified"))
+            found.append(("opened", "raw scores were shown before: only a reserve can certify it"))
         return found
 
     def _repr_html_(self) -> str:
@@ -112,61 +113,6 @@ class Submission:
 
 
 @dataclass(frozen=True, slots=True)
-class ScoreCertificate:
-    """A confidence interval for the true score of the incumbent, however it was searched for.
-
-    Attributes
-    ----------
-    score : float or None
-        The standing release, in the metric's own sign and units; None before the first, and
-        where the ladder does not tell it and it was not asked for.
-    low, high : float or None
-        Ends of the interval for the true score; None where there is no certificate.
-    confidence : float
-        At least this is the chance that all certificates of this holdout hold together.
-    submission : int or None
-        The incumbent's number.
-    bound : str
-        The inequality behind the interval.
-    log_count : float or None
-        L: the level was divided by exp(L), in nats. It grows with what the search was told.
-    assumptions : tuple of str
-        What must be true; where it is not, the certificate is void.
-    missing : str or None
-        Why there is none.
-    """
-
-    score: float | None
-    low: float | None
-    high: float | None
-    confidence: float
-    submission: int | None
-    bound: str = ""
-    log_count: float | None = None
-    assumptions: tuple[str, ...] = ()
-    missing: str | None = None
-
-    def line(self) -> str:
-        """Say it in a line."""
-        if self.missing is not None:
-            return f"none: {self.missing}"
-        share = f"{100 * self.confidence:.4g} %"
-        return f"true score in {self.low:.4g} to {self.high:.4g} ({share}, {self.bound})"
-
-    def __str__(self) -> str:
-        if self.missing is not None:
-            return f"No certificate: {self.missing}."
-        said = [
-            f"The true score of submission {self.submission} lies in {self.low:.6g} to "
-            f"{self.high:.6g} with a confidence of {self.confidence:g}, however it was searched "
-            f"for. Released: {self.score:.6g}; bound: {self.bound}; price of what the search was "
-            f"told: {self.log_count:.1f} nats.",
-            "It is void unless all of this is true:",
-        ]
-        return "\n".join([*said, *(f"- {one}" for one in self.assumptions)])
-
-
-@dataclass(frozen=True, slots=True)
 class Status:
     """Where a ladder stands, and what else looked at its holdout.
 
@@ -174,7 +120,7 @@ class Status:
     ----------
     name, fingerprint : str
     n : int
-        Rows of the holdout.
+        Rows of the holdout, with those of its reserve.
     account, ladder, metric, mechanism : str
     submissions, repeats, releases : int
         Repeats are among the submissions.
@@ -199,6 +145,10 @@ class Status:
         What may be believed of the standing score, with 95 %.
     ledger : str
         Where the record lies.
+    reserve : int
+        Rows among the n that no ladder measures; 0 without a reserve.
+    reserve_looks : int
+        Looks at them by `certify`, through all ladders.
     """
 
     name: str
@@ -221,6 +171,13 @@ class Status:
     latest: tuple[Submission, ...]
     certificate: ScoreCertificate
     ledger: str
+    reserve: int
+    reserve_looks: int
+
+    @property
+    def n_ladder(self) -> int:
+        """Rows that the ladders measure."""
+        return self.n - self.reserve
 
     @property
     def releases_left(self) -> int | None:
@@ -249,6 +206,7 @@ class Status:
         if len(self.ladders) > 1:
             others = ", ".join(f"{a}/{name}: {count}" for a, name, count in self.ladders)
             found.append(("all ladders on it", others))
+        found += self.reserve_lines()
         found += [("overlap", f"{o.rows} rows with {o.source}") for o in self.overlaps]
         if self.opened is not None:
             found.append(("opened", f"raw scores were shown on {self.opened:%Y-%m-%d %H:%M} UTC"))
@@ -256,6 +214,13 @@ class Status:
             said = f"on {self.retired:%Y-%m-%d %H:%M} UTC: it takes no more submissions"
             found.append(("retired", said))
         return [*found, ("ledger", self.ledger)]
+
+    def reserve_lines(self) -> list[tuple[str, str]]:
+        """Return what is to be said of the reserve, if there is one."""
+        if not self.reserve:
+            return []
+        looks = f"{self.reserve_looks} look{'' if self.reserve_looks == 1 else 's'}"
+        return [("reserve", f"{self.reserve} rows, {looks}")]
 
     def __str__(self) -> str:
         return "\n".join(f"{what:<18}{value}" for what, value in self.lines())
@@ -328,6 +293,8 @@ def status_of(
         ),
         certificate=certificate,
         ledger=ledger,
+        reserve=holdout.n_reserve,
+        reserve_looks=len(tx.reserve_looks(holdout.id)),
     )
 
 

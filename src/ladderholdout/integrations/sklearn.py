@@ -163,6 +163,7 @@ def score(
 ) -> float:
     """Score an estimator by the scorer rule; see `LadderHoldout.__call__`."""
     try:
+        _refuse_in_mid_fit(estimator)
         if count_rows(X) == 0 or _is_holdout(holdout, X):
             return _guarded(holdout, estimator)
     except SearchStopped:
@@ -175,12 +176,33 @@ def score(
     return holdout.metric.score_of(estimator, X, y, sample_weight)
 
 
+def _refuse_in_mid_fit(estimator: Any) -> None:
+    """Refuse the early stopping of HistGradientBoosting, which scores rows that it has binned.
+
+    They pass for rows of a holdout of small whole numbers, and are none.
+    """
+    if getattr(estimator, "_in_fit", False):
+        raise InvalidArgument(
+            "scoring",
+            "left to scikit-learn for its own early stopping",
+            "this holdout, while the estimator is being fitted",
+            "Early stopping by the ladder: ladderholdout.integrations.staged.ladder_stopping"
+            "(holdout, patience=10).fit(estimator, X, y).",
+        )
+
+
 def _guarded(holdout: SearchHandle, estimator: Any) -> float:
     found, said = rounds.current(), describe_estimator(estimator)
     search = None if found is None else found.search
     batch = None if found is None or _asks(estimator) else found.batch
     origin = Origin(batch=batch, search=search, context=said)
-    release = holdout._evaluate(estimator, origin)
+    trial = rounds.trial()
+    if trial is None:
+        release = holdout._evaluate(estimator, origin)
+    else:
+        from ladderholdout.integrations.optuna.trials import evaluate
+
+        release = evaluate(holdout, estimator, trial, origin)
     guard = holdout._guard()
     if release.score is None:
         return told_of_one_bit(holdout._feedback, release.improvements, release.improved)

@@ -6,7 +6,7 @@ every release from it; `verify` finds what was changed in it.
 
 from __future__ import annotations
 
-from ladderholdout.ledger.chain import Head, digest_of
+from ladderholdout.ledger.chain import Head, digests_of
 from ladderholdout.ledger.looks import LookRecord
 from ladderholdout.ledger.place import default_path, file_of, is_memory, resolve_url, shown
 from ladderholdout.ledger.records import (
@@ -17,6 +17,7 @@ from ladderholdout.ledger.records import (
     LadderSettings,
     Overlap,
 )
+from ladderholdout.ledger.reserve import ReserveEvidence, ReserveLook
 from ladderholdout.ledger.store import Ledger, backup, holdout_names
 from ladderholdout.ledger.transaction import Transaction
 from ladderholdout.ledger.verification import Finding, Verification, verify
@@ -32,11 +33,13 @@ __all__ = [
     "Ledger",
     "LookRecord",
     "Overlap",
+    "ReserveEvidence",
+    "ReserveLook",
     "Transaction",
     "Verification",
     "backup",
     "default_path",
-    "digest_of",
+    "digests_of",
     "file_of",
     "holdout_names",
     "is_memory",

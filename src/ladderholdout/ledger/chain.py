@@ -2,9 +2,10 @@
 
 There is one chain for each holdout, through all of its ladders: what may be claimed of one
 ladder depends on the looks through the others, and a ladder that was deleted with all of its
-entries must be missed. Its links are the registration, the class labels once they are fixed,
-the start of every ladder with its settings, every submission, every asking for a
-score that is told on demand alone, every opening of raw scores and the retirement.
+entries must be missed. Its links are the registration, which rows are the reserve, the class
+labels once they are fixed, the start of every ladder with its settings, every submission,
+every look at the reserve, every asking for a score that is told on demand alone, every opening
+of raw scores and the retirement.
 
 The hashes are keyed with the holdout's secret. They cover raw risks, and their last one is
 shown and anchored in other places: without a key, raw risks could be tried until one fits.
@@ -20,6 +21,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, TypeAlias
 
+import numpy as np
 from numpy.typing import NDArray
 
 Content: TypeAlias = tuple[Any, ...]
@@ -63,11 +65,12 @@ class Link:
     ----------
     position : int
         In the chain, from 1.
-    kind : {"holdout", "classes", "ladder", "submission", "asked", "opened", "retired"}
+    kind : str
+        One of holdout, reserve, classes, ladder, submission, look, asked, opened, retired.
     ladder : str or None
         Account and name, as ``default/main``; None for what concerns the holdout.
     number : int or None
-        The submission's.
+        The submission's, or that of the look at the reserve.
     hash : str
         As it was written.
     content : tuple or None
@@ -85,6 +88,8 @@ class Link:
         of_ladder = f" of ladder {self.ladder}" if self.ladder else " of a ladder that is gone"
         return {
             "holdout": "the registration",
+            "reserve": "the choice of the reserve",
+            "look": f"look {self.number} at the reserve",
             "classes": "the list of classes",
             "ladder": f"the settings{of_ladder}",
             "submission": f"submission {self.number}{of_ladder}",
@@ -156,6 +161,11 @@ def classes_content(row: Mapping[str, Any]) -> Content:
     return (row["id"], hashlib.sha256(row["classes"]).hexdigest())
 
 
+def reserve_content(row: Mapping[str, Any]) -> Content:
+    """Return what the choice of a reserve covers: which rows it is."""
+    return (row["id"], hashlib.sha256(row["reserve"]).hexdigest())
+
+
 def ladder_content(row: Mapping[str, Any]) -> Content:
     """Return what the start of a ladder covers: all of its settings."""
     return (
@@ -173,6 +183,17 @@ def submission_content(row: Mapping[str, Any]) -> Content:
         *(row[name] for name in ("repeat_of", "evidence", "context")),
         bool(row["improved"]),
         *(_real(row[name]) for name in ("raw_risk", "released_risk", "disagreement")),
+        moment(row["time"]),
+        # Left out where there is none: so it was before there were reserves.
+        *filter(None, [row.get("reserve_digest")]),
+    )
+
+
+def look_content(row: Mapping[str, Any]) -> Content:
+    """Return what a look at the reserve covers: every column."""
+    return (
+        *(row[name] for name in ("holdout_id", "number", "ladder_id", "submission", "evidence")),
+        *(_real(row[name]) for name in ("low", "risk", "high", "log_values")),
         moment(row["time"]),
     )
 
@@ -200,6 +221,19 @@ def digest_of(secret: bytes, predictions: NDArray[Any]) -> str:
     """
     head = f"{predictions.dtype.str}{predictions.shape}".encode()
     return hmac.digest(secret, head + predictions.tobytes(), "sha256").hex()
+
+
+def digests_of(
+    secret: bytes, predictions: NDArray[Any], reserve: NDArray[np.bool_] | None
+) -> tuple[str, str | None]:
+    """Return the digests of what ladders measure, and of the reserve's predictions.
+
+    The first decides what is a repeat. With one digest over all rows, a rule with noise could
+    be asked again and again about what it measures, by changing what it does not.
+    """
+    if reserve is None:
+        return digest_of(secret, predictions), None
+    return digest_of(secret, predictions[~reserve]), digest_of(secret, predictions[reserve])
 
 
 def moment(time: datetime | str) -> str:

@@ -21,13 +21,21 @@ from sqlalchemy import (
 
 from ladderholdout.ledger import chain
 from ladderholdout.ledger.chain import Content, Head, Link
-from ladderholdout.ledger.tables import chains, events, holdouts, ladders, submissions
+from ladderholdout.ledger.tables import (
+    chains,
+    events,
+    holdouts,
+    ladders,
+    reserve_looks,
+    submissions,
+)
 
 Row: TypeAlias = Mapping[str, Any]
 
 # What the link of each kind covers, by the row that it is read from.
 _OF_HOLDOUT = {
     "holdout": chain.holdout_content,
+    "reserve": chain.reserve_content,
     "classes": chain.classes_content,
     "retired": chain.retired_content,
 }
@@ -123,6 +131,8 @@ def read_links(conn: Connection, holdout_id: int) -> tuple[Link, ...]:
     entries = _texts_for_times(submissions.c).where(submissions.c.ladder_id.in_(known))
     found = [_event_link(row, holdout, known) for row in conn.execute(_events(holdout_id))]
     found += [_submission_link(row._asdict(), known) for row in conn.execute(entries)]
+    looks = _texts_for_times(reserve_looks.c).where(reserve_looks.c.holdout_id == holdout_id)
+    found += [_look_link(row._asdict()) for row in conn.execute(looks)]
     return tuple(sorted(found, key=lambda link: link.position))
 
 
@@ -161,6 +171,11 @@ def _submission_link(row: Row, known: Mapping[int, Row]) -> Link:
     content = _covered(chain.submission_content, row)
     place = _place(known[row["ladder_id"]])
     return Link(row["position"], "submission", place, row["number"], row["hash"], content)
+
+
+def _look_link(row: Row) -> Link:
+    content = _covered(chain.look_content, row)
+    return Link(row["position"], "look", None, row["number"], row["hash"], content)
 
 
 def _covered(read: Callable[[Row], Content], row: Row) -> Content | None:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
+import numpy as np
 from numpy.typing import NDArray
 
 
@@ -34,6 +35,8 @@ class HoldoutRecord:
     created : datetime
     retired : datetime or None
         Since when it takes no submissions.
+    reserve : ndarray of bool, shape (n,), or None
+        Which rows no ladder measures, in the order of the content.
     """
 
     id: int
@@ -47,6 +50,17 @@ class HoldoutRecord:
     vault_digest: str | None
     created: datetime
     retired: datetime | None
+    reserve: NDArray[np.bool_] | None = field(repr=False, compare=False)
+
+    @property
+    def n_reserve(self) -> int:
+        """Number of rows that no ladder measures."""
+        return 0 if self.reserve is None else int(self.reserve.sum())
+
+    @property
+    def n_ladder(self) -> int:
+        """Number of rows that the ladders measure."""
+        return self.n - self.n_reserve
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,6 +150,7 @@ class AuditEntry:
     entry: Entry
     raw_risk: float
     evidence: Mapping[str, Any]
+    reserve_digest: str | None
 
 
 @dataclass(frozen=True, slots=True)

@@ -66,7 +66,7 @@ def replay(
     Replayed
     """
     rules = rules_of(ladder.settings)
-    state = rules.start(holdout.n)
+    state = rules.start(holdout.n_ladder)
     told: dict[int, tuple[float, bool]] = {}
     for entry in entries:
         number = entry.entry.number

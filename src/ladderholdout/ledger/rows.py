@@ -18,7 +18,7 @@ from ladderholdout.ledger.tables import holdouts, ladders, submissions
 
 Record = TypeVar("Record")
 
-_NOT_OF_ENTRIES = ("raw_risk", "evidence", "position", "hash")
+_NOT_OF_ENTRIES = ("raw_risk", "evidence", "reserve_digest", "position", "hash")
 
 
 def now() -> datetime:
@@ -45,6 +45,11 @@ def from_bytes(stored: bytes) -> NDArray[Any]:
     return np.asarray(np.load(io.BytesIO(stored), allow_pickle=False))
 
 
+def booleans(stored: bytes, n: int) -> NDArray[np.bool_]:
+    """Read n booleans that `numpy.packbits` wrote."""
+    return np.unpackbits(np.frombuffer(stored, dtype=np.uint8), count=n).astype(bool)
+
+
 def read_all(result: Result[Any], make: Callable[[Row[Any]], Record]) -> tuple[Record, ...]:
     """Read rows as records, or say that they are not as this library writes them."""
     try:
@@ -65,7 +70,8 @@ def holdout_record(row: Row[Any]) -> HoldoutRecord:
     """Return a row as a record."""
     classes = None if row.classes is None else from_bytes(row.classes)
     times = {"created": utc(row.created), "retired": row.retired and utc(row.retired)}
-    return HoldoutRecord(**{**row._mapping, **times, "classes": classes})
+    reserve = None if row.reserve is None else booleans(row.reserve, row.n)
+    return HoldoutRecord(**{**row._mapping, **times, "classes": classes, "reserve": reserve})
 
 
 def select_ladders() -> Select[Any]:

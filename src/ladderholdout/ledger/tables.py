@@ -18,7 +18,7 @@ from sqlalchemy import (
     UniqueConstraint,
 )
 
-SCHEMA = "0003"
+SCHEMA = "0004"
 """The Alembic revision that this version of the library reads and writes."""
 
 metadata = MetaData()
@@ -41,6 +41,8 @@ holdouts = Table(
     Column("created", DateTime(timezone=True), nullable=False),
     # Since when no submission is taken any more.
     Column("retired", DateTime(timezone=True)),
+    # Which rows no ladder measures, a bit for each, in the order of the content.
+    Column("reserve", LargeBinary),
 )
 
 ladders = Table(
@@ -77,7 +79,9 @@ submissions = Table(
     Column("ladder_id", ForeignKey("ladders.id"), nullable=False),
     Column("number", Integer, nullable=False),
     Column("time", DateTime(timezone=True), nullable=False),
+    # Of the predictions for the rows that ladders measure, and of those for the reserve.
     Column("digest", String(64), nullable=False),
+    Column("reserve_digest", String(64)),
     Column("batch", String(32)),
     Column("search", String(32)),
     # What names a submission before its predictions are known (a trial of a study): asked
@@ -128,5 +132,25 @@ events = Table(
     Column("position", Integer, primary_key=True, autoincrement=False),
     Column("kind", String(20), nullable=False),
     Column("ladder_id", ForeignKey("ladders.id")),
+    Column("hash", String(64), nullable=False),
+)
+
+# Looks at the reserve: each at the incumbent of a ladder, and shown once it stands here.
+reserve_looks = Table(
+    "reserve_looks",
+    metadata,
+    Column("holdout_id", ForeignKey("holdouts.id"), primary_key=True),
+    Column("number", Integer, primary_key=True, autoincrement=False),
+    Column("ladder_id", ForeignKey("ladders.id"), nullable=False),
+    Column("submission", Integer, nullable=False),
+    Column("time", DateTime(timezone=True), nullable=False),
+    # What can be shown, and what was measured, which is raw; then what was shown.
+    Column("evidence", Text, nullable=False),
+    Column("low", Float),
+    Column("risk", Float),
+    Column("high", Float),
+    # Logarithm of the number of values that it could have shown.
+    Column("log_values", Float, nullable=False),
+    Column("position", Integer, nullable=False),
     Column("hash", String(64), nullable=False),
 )

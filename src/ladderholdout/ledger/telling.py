@@ -23,8 +23,8 @@ from ladderholdout.ledger.tables import submissions
 class Telling:
     """The part of a transaction that knows what may be shown, and what was."""
 
-    def __init__(self, conn: Connection, chains: Chains) -> None:
-        self._conn, self._chains = conn, chains
+    _conn: Connection
+    _chains: Chains
 
     def looks(self, holdout_id: int) -> tuple[LookRecord, ...]:
         """Return the looks at a holdout in their order, over all its ladders."""

@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sqlalchemy import Connection, CursorResult, Row, bindparam, func, insert, select, update
+from sqlalchemy import CursorResult, Row, bindparam, func, insert, select, update
 
-from ladderholdout.errors import HoldoutConflict, UnknownHoldout
+from ladderholdout.errors import UnknownHoldout
 from ladderholdout.ledger.chain import EMPTY, Head, Link, heads, submission_content
-from ladderholdout.ledger.links import END_COLUMNS, Chains, End, end_of, read_links
+from ladderholdout.ledger.links import END_COLUMNS, End, end_of, read_links
 from ladderholdout.ledger.records import (
     AuditEntry,
     Entry,
@@ -21,6 +21,7 @@ from ladderholdout.ledger.records import (
     LadderSettings,
     Overlap,
 )
+from ladderholdout.ledger.reserve import ReserveAccess, refuse_retired
 from ladderholdout.ledger.rows import (
     entry_record,
     from_bytes,
@@ -49,14 +50,11 @@ _LOCKED_LADDER = (
 _ADD_SUBMISSION = insert(submissions)
 _CHANGE_LADDER = update(ladders).where(ladders.c.id == bindparam("ladder"))
 # The columns of a submission that not every caller has something for.
-_OPTIONAL = {"batch": None, "search": None, "key": None, "repeat_of": None, "disagreement": None}
+_OPTIONAL = dict.fromkeys(("batch", "search", "key", "repeat_of", "disagreement", "reserve_digest"))
 
 
-class Transaction(Telling):
+class Transaction(Telling, ReserveAccess):
     """What can be asked of a ledger and written to it; made by `Ledger` alone."""
-
-    def __init__(self, conn: Connection) -> None:
-        super().__init__(conn, Chains(conn))
 
     # -- holdouts ---------------------------------------------------------------------
 
@@ -162,7 +160,7 @@ class Transaction(Telling):
         self, holdout_id: int, settings: LadderSettings, state: Mapping[str, Any]
     ) -> LadderRecord:
         """Start a ladder on a holdout."""
-        _refuse_retired(self._chains.end(holdout_id))
+        refuse_retired(self._chains.end(holdout_id))
         values = {
             "holdout_id": holdout_id,
             "account": settings.account,
@@ -228,8 +226,8 @@ class Transaction(Telling):
         ladder : LadderRecord
             As read under lock in this transaction.
         entry : Mapping
-            The columns of the submission: digest, key, batch, search, repeat_of, raw_risk,
-            released_risk, improved, disagreement, context.
+            The columns of the submission: digest, reserve_digest, key, batch, search,
+            repeat_of, raw_risk, released_risk, improved, disagreement, context.
         evidence : Mapping
             What the rule's decision rested on, so that it can be replayed.
         state : Mapping or None
@@ -242,7 +240,7 @@ class Transaction(Telling):
         HoldoutConflict
             The holdout was retired.
         """
-        _refuse_retired(self._chains.end(ladder.holdout_id))
+        refuse_retired(self._chains.end(ladder.holdout_id))
         number = ladder.submissions + 1
         values = {
             **_OPTIONAL,
@@ -284,8 +282,8 @@ class Transaction(Telling):
 
     def audit_entries(self, ladder_id: int, *, after: int = 0) -> tuple[AuditEntry, ...]:
         """Return submissions with their raw risks: for audits and replays alone."""
-        query = select_entries(ladder_id, submissions.c.raw_risk, submissions.c.evidence)
-        query = query.where(submissions.c.number > after)
+        raw = (submissions.c.raw_risk, submissions.c.evidence, submissions.c.reserve_digest)
+        query = select_entries(ladder_id, *raw).where(submissions.c.number > after)
         return read_all(self._conn.execute(query.order_by(submissions.c.number)), _audit_entry)
 
     def repeats(self, ladder_id: int) -> int:
@@ -325,15 +323,8 @@ def _locked(row: Row[Any]) -> tuple[LadderRecord, End | None]:
 
 
 def _audit_entry(row: Row[Any]) -> AuditEntry:
-    return AuditEntry(entry_record(row), float(row.raw_risk), json.loads(row.evidence))
-
-
-def _refuse_retired(end: End) -> None:
-    if end.retired is not None:
-        raise HoldoutConflict(
-            f"The holdout {end.name!r} was retired on {end.retired:%Y-%m-%d} and takes no more "
-            "submissions. Its status, history and audit stay; register fresh rows to go on."
-        )
+    entry, evidence = entry_record(row), json.loads(row.evidence)
+    return AuditEntry(entry, float(row.raw_risk), evidence, row.reserve_digest)
 
 
 def _key(result: CursorResult[Any]) -> int:

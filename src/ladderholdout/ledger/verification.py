@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from numpy.typing import NDArray
 
 from ladderholdout.errors import LedgerError
-from ladderholdout.ledger.chain import EMPTY, Head, Link, digest_of, extend
+from ladderholdout.ledger.chain import EMPTY, Head, Link, digests_of, extend
 from ladderholdout.ledger.records import AuditEntry, HoldoutRecord, LadderRecord
 from ladderholdout.ledger.replay import Replayed, replay, rules_of, state_to
 
@@ -28,7 +28,7 @@ class Finding:
     ladder : str or None
         Account and name, as ``default/main``; None for what concerns the holdout.
     number : int or None
-        The submission's.
+        The submission's; without a ladder, that of the look at the reserve.
     """
 
     what: str
@@ -103,6 +103,7 @@ def verify(tx: Transaction, holdout_id: int) -> Verification:
     counts = {place_of(ladder): ladder.submissions for ladder in ladders}
     findings += check_chain(holdout.secret, links, head, counts)
     findings += check_notes(holdout, ladders, links)
+    findings += check_looks(findings, tx.reserve_replays(holdout_id))
     # Of entries that were changed no replay is needed, and maybe none is possible.
     changed = {one.ladder for one in findings}
     for ladder in ladders:
@@ -157,6 +158,7 @@ def check_notes(
     noted = {(link.kind, link.ladder) for link in links}
     there: dict[tuple[str, str | None], bool] = {
         ("holdout", None): True,
+        ("reserve", None): holdout.reserve is not None,
         ("classes", None): holdout.classes is not None,
         ("retired", None): holdout.retired is not None,
     }
@@ -167,6 +169,30 @@ def check_notes(
         if stands and (kind, of_ladder) not in noted:
             found = Link(0, kind, of_ladder, None, "", None)
             yield Finding(f"{found} was inserted: it is no entry of the chain", of_ladder)
+
+
+def check_looks(
+    findings: Iterable[Finding], replayed: Iterable[tuple[int, bool]]
+) -> tuple[Finding, ...]:
+    """Find looks at the reserve that show something else than their replay.
+
+    Parameters
+    ----------
+    findings : iterable of Finding
+        What was found by now: a look that was changed is not named twice.
+    replayed : iterable of (int, bool)
+        Number of each look, and whether its replay shows the same.
+
+    Returns
+    -------
+    tuple of Finding
+    """
+    changed = {one.number for one in findings if one.ladder is None}
+    return tuple(
+        Finding(f"what look {number} at the reserve showed is not its replay", None, number)
+        for number, agrees in replayed
+        if not agrees and number not in changed
+    )
 
 
 def check_ladder(holdout: HoldoutRecord, found: LadderRecords) -> Iterator[Finding]:
@@ -193,7 +219,7 @@ def check_ladder(holdout: HoldoutRecord, found: LadderRecords) -> Iterator[Findi
             yield Finding(what, place, one.number)
     if _standing(ladder) != _replayed_standing(holdout, found, replayed):
         yield Finding(f"the state of ladder {place} is not that of its last submission", place)
-    if not _is_incumbent(holdout.secret, found):
+    if not _is_incumbent(holdout, found):
         yield Finding(f"the incumbent's predictions on ladder {place} were changed", place)
 
 
@@ -237,7 +263,7 @@ def _standing(ladder: LadderRecord) -> tuple[Any, ...]:
 def _replayed_standing(
     holdout: HoldoutRecord, found: LadderRecords, replayed: Sequence[Replayed]
 ) -> tuple[Any, ...]:
-    start = state_to(rules_of(found.ladder.settings).start(holdout.n))
+    start = state_to(rules_of(found.ladder.settings).start(holdout.n_ladder))
     improved = [
         one.entry.number
         for one in found.entries
@@ -255,12 +281,14 @@ def _bits(state: Mapping[str, Any]) -> dict[str, str]:
     }
 
 
-def _is_incumbent(secret: bytes, found: LadderRecords) -> bool:
+def _is_incumbent(holdout: HoldoutRecord, found: LadderRecords) -> bool:
     if found.incumbent is None:
         return found.ladder.incumbent is None
-    digest = digest_of(secret, found.incumbent)
+    if len(found.incumbent) != holdout.n:
+        return False
+    digests = digests_of(holdout.secret, found.incumbent, holdout.reserve)
     return any(
-        one.entry.digest == digest
+        (one.entry.digest, one.reserve_digest) == digests
         for one in found.entries
         if one.entry.number == found.ladder.incumbent
     )

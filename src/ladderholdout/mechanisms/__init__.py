@@ -14,8 +14,12 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ladderholdout.errors import InvalidArgument
+from ladderholdout.mechanisms.adaptive import AdaptiveEstimator
 from ladderholdout.mechanisms.base import Evidence, Mechanism, Outcome, State
+from ladderholdout.mechanisms.bayes import BayesBootLadder, BayesBootLadderBoot
+from ladderholdout.mechanisms.bootstrap import LadderBoot
 from ladderholdout.mechanisms.disclosure import FullDisclosure, RoundedDisclosure
+from ladderholdout.mechanisms.gaussian import GaussianLadder
 from ladderholdout.mechanisms.ladder import (
     Ladder,
     PairedTestLadder,
@@ -25,13 +29,19 @@ from ladderholdout.mechanisms.ladder import (
 from ladderholdout.mechanisms.onebit import OneBitLadder
 from ladderholdout.mechanisms.rules import LadderRules, fresh_rng, unit_of
 from ladderholdout.mechanisms.shaky import ShakyLadder
+from ladderholdout.mechanisms.thresholdout import Thresholdout
 from ladderholdout.metrics import Evaluation
 
 __all__ = [
     "MECHANISMS",
+    "AdaptiveEstimator",
+    "BayesBootLadder",
+    "BayesBootLadderBoot",
     "Evidence",
     "FullDisclosure",
+    "GaussianLadder",
     "Ladder",
+    "LadderBoot",
     "LadderRules",
     "Mechanism",
     "OneBitLadder",
@@ -42,6 +52,7 @@ __all__ = [
     "ShakyLadder",
     "SimplifiedLadder",
     "State",
+    "Thresholdout",
     "fresh_rng",
     "mechanism_from",
     "run",
@@ -59,6 +70,11 @@ MECHANISMS: dict[str, type[Mechanism]] = {
         PairedTestLadder,
         OneBitLadder,
         ShakyLadder,
+        GaussianLadder,
+        LadderBoot,
+        BayesBootLadder,
+        BayesBootLadderBoot,
+        Thresholdout,
     )
 }
 

@@ -9,112 +9,17 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any, ClassVar
 
 import numpy as np
 
 from ladderholdout.errors import InvalidArgument
 from ladderholdout.mechanisms.arithmetic import whole
+from ladderholdout.mechanisms.records import Evidence, Outcome, State
 from ladderholdout.metrics import Evaluation
 
-
-@dataclass(frozen=True, slots=True)
-class State:
-    """What a ladder remembers between two submissions.
-
-    Parameters
-    ----------
-    n : int
-        Number of examples in the holdout.
-    standing : float
-        The released risk that stands now; infinite before the first release.
-    incumbent : Evaluation or None, default=None
-        The submission behind the standing release. Not compared and not shown: a replay
-        from the ledger does without it.
-    noise : float or None, default=None
-        Threshold noise of `ShakyLadder`, None before it is drawn. Secret, so not shown.
-    releases : int, default=0
-        How many releases were given.
-
-    Examples
-    --------
-    >>> State(n=100, standing=0.25, noise=0.01, releases=3)
-    State(n=100, standing=0.25, releases=3)
-    """
-
-    n: int
-    standing: float
-    incumbent: Evaluation | None = field(default=None, compare=False, repr=False)
-    noise: float | None = field(default=None, repr=False)
-    releases: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class Evidence:
-    """All that a rule needs to know of one submission; the ledger records it.
-
-    Parameters
-    ----------
-    risk : float
-        The empirical risk. Raw, so not shown.
-    spread : float or None, default=None
-        Standard error of the mean difference from the incumbent's losses, for the rules
-        that use it; None where there is no incumbent. Raw, so not shown.
-
-    Examples
-    --------
-    >>> Evidence(risk=0.25, spread=0.01)
-    Evidence()
-    """
-
-    risk: float = field(repr=False)
-    spread: float | None = field(default=None, repr=False)
-
-    def per(self, unit: float) -> Evidence:
-        """Express the evidence in another unit of risk.
-
-        Parameters
-        ----------
-        unit : float
-            The size of the new unit in the present one.
-
-        Returns
-        -------
-        Evidence
-            The same evidence, divided by the unit.
-
-        Examples
-        --------
-        >>> Evidence(risk=25.0, spread=1.0).per(100.0) == Evidence(risk=0.25, spread=0.01)
-        True
-        """
-        spread = None if self.spread is None else self.spread / unit
-        return replace(self, risk=self.risk / unit, spread=spread)
-
-
-@dataclass(frozen=True, slots=True)
-class Outcome:
-    """What one step comes to.
-
-    Parameters
-    ----------
-    risk : float
-        The released risk.
-    improved : bool
-        Whether this submission is the incumbent now.
-    evidence : Evidence
-        What the decision rests on. Raw, so not shown.
-
-    Examples
-    --------
-    >>> Outcome(risk=0.25, improved=True, evidence=Evidence(0.2501))
-    Outcome(risk=0.25, improved=True)
-    """
-
-    risk: float
-    improved: bool
-    evidence: Evidence = field(repr=False)
+__all__ = ["Evidence", "Mechanism", "Outcome", "State", "check_fits", "kept", "released"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,8 +35,12 @@ class Mechanism(ABC):
     ----------
     discloses : bool
         Whether every submission is told its own risk.
+    redraws : bool
+        Whether a submission that does not improve is told a new number all the same.
     needs_losses : bool
         Whether `measure` needs per-example losses.
+    needs_guide : bool
+        Whether `measure` needs the risk on the training rows.
     needs_bounded_risk : bool
         Whether the rule means nothing unless the range of the risk is known.
     tells_values : bool
@@ -152,7 +61,9 @@ class Mechanism(ABC):
     """
 
     discloses: ClassVar[bool] = False
+    redraws: ClassVar[bool] = False
     needs_losses: ClassVar[bool] = False
+    needs_guide: ClassVar[bool] = False
     needs_bounded_risk: ClassVar[bool] = False
     tells_values: ClassVar[bool] = True
 
@@ -270,6 +181,23 @@ class Mechanism(ABC):
             The step of the grid; 0.0 where releases are not rounded, as here.
         """
         return 0.0
+
+    def margin(self, n: int, variance: float) -> float:
+        """Return by how much a risk has to be smaller than the standing one to be released.
+
+        Parameters
+        ----------
+        n : int
+            Number of examples in the holdout.
+        variance : float
+            Of the difference of two losses on one example.
+
+        Returns
+        -------
+        float
+            Here one step of the grid, whatever the variance.
+        """
+        return self.resolution(n)
 
     def settings(self) -> dict[str, Any]:
         """Return the settings as a dictionary that JSON can hold.

@@ -115,7 +115,7 @@ class ParameterFreeLadder(Mechanism):
 
     def measure(self, state: State, evaluation: Evaluation, rng: np.random.Generator) -> Evidence:
         """Measure the risk, and the standard error of its difference from the incumbent's."""
-        return _compared(self.name, state, evaluation)
+        return compared(self.name, state, evaluation)
 
     def decide(
         self, state: State, evidence: Evidence, rng: np.random.Generator
@@ -126,6 +126,10 @@ class ParameterFreeLadder(Mechanism):
     def resolution(self, n: int) -> float:
         """Return 1/n."""
         return 1.0 / n
+
+    def margin(self, n: int, variance: float) -> float:
+        """Return one standard error of the mean difference, and never less than 1/n."""
+        return max(1.0 / n, math.sqrt(variance / n))
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,20 +168,27 @@ class PairedTestLadder(Mechanism):
 
     def measure(self, state: State, evaluation: Evaluation, rng: np.random.Generator) -> Evidence:
         """Measure the risk, and the standard error of its difference from the incumbent's."""
-        return _compared(self.name, state, evaluation)
+        return compared(self.name, state, evaluation)
 
     def decide(
         self, state: State, evidence: Evidence, rng: np.random.Generator
     ) -> tuple[State, Outcome]:
         """Release if the test rejects; `Mechanism.decide` says what the parts are."""
-        # By symmetry the upper quantile. On one example it is nan, but then the spread is
-        # infinite, and no threshold is worked out.
-        critical = -float(stdtrit(state.n - 1, self.alpha))
+        # On one example it is nan, but then the spread is infinite, and no threshold is
+        # worked out.
+        critical = self._critical(state.n)
         return _climbed(state, evidence, _threshold(state, evidence, critical), 1.0 / state.n)
 
     def resolution(self, n: int) -> float:
         """Return 1/n."""
         return 1.0 / n
+
+    def margin(self, n: int, variance: float) -> float:
+        """Return the critical difference of the test, and never less than 1/n."""
+        return math.inf if n == 1 else max(1.0 / n, self._critical(n) * math.sqrt(variance / n))
+
+    def _critical(self, n: int) -> float:
+        return -float(stdtrit(n - 1, self.alpha))  # by symmetry the upper quantile
 
 
 def _climbed(
@@ -206,7 +217,28 @@ def _threshold(state: State, evidence: Evidence, factor: float) -> float:
     return state.standing - factor * evidence.spread
 
 
-def _compared(mechanism: str, state: State, evaluation: Evaluation) -> Evidence:
+def compared(mechanism: str, state: State, evaluation: Evaluation) -> Evidence:
+    """Measure the risk, and the standard error of its difference from the incumbent's.
+
+    Parameters
+    ----------
+    mechanism : str
+        Who asks, for the refusal.
+    state : State
+        Holds the incumbent.
+    evaluation : Evaluation
+        The submission.
+
+    Returns
+    -------
+    Evidence
+        Without a spread if there is no incumbent; an infinite one on one example.
+
+    Raises
+    ------
+    InvalidArgument
+        If one of the two has no losses.
+    """
     losses = _losses(mechanism, evaluation)
     if state.incumbent is None:
         return Evidence(evaluation.risk)
@@ -222,6 +254,6 @@ def _losses(mechanism: str, evaluation: Evaluation) -> NDArray[np.float64]:
             "mechanism",
             "one that needs the risk alone, for a metric that is no mean of per-example losses",
             mechanism,
-            "Ladder, SimplifiedLadder and ShakyLadder work for any metric.",
+            "Ladder, ShakyLadder, BayesBootLadder and more work for any metric.",
         )
     return evaluation.losses

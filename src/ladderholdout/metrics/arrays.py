@@ -106,8 +106,8 @@ def number_array(values: Any, argument: str, allowed: str, remedy: str = "") -> 
     if is_text(array):
         raise refusal(argument, allowed, described(array), remedy)
     numbers = np.array(array, dtype=np.float64, order="C")
-    bad = np.isnan(numbers).sum(), np.isinf(numbers).sum()
-    if any(bad):
+    if not np.isfinite(numbers).all():
+        bad = np.isnan(numbers).sum(), np.isinf(numbers).sum()
         came = f"{described(array)} with {bad[0]} nan and {bad[1]} infinite"
         raise refusal(argument, allowed, came, "Replace or drop them before.")
     numbers += 0.0  # turns -0.0 into 0.0

@@ -102,7 +102,8 @@ def canonical_probabilities(predictions: Any, n: int, classes: Array) -> FloatAr
     _check_length(table, n, allowed, remedy)
     _check_unit_interval(table)
     if table.ndim == 1 and width == 2:
-        table = np.column_stack([1 - table, table])
+        second = np.clip(table, 0.0, 1.0)
+        return np.column_stack([1 - second, second])
     if table.shape != (n, width):
         raise InvalidSubmission("predictions", allowed, described(table), remedy)
     return _normal_rows(_by_column_names(predictions, table, classes))

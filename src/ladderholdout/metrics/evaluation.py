@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -25,6 +25,16 @@ def checked_weights(weights: ArrayLike, n: int, argument: str) -> FloatArray:
     if not (array.min() >= 0 and 0 < array.sum() < np.inf):
         raise InvalidArgument(argument, allowed, "something else")
     return array
+
+
+def checked_matrix(weights: ArrayLike, n: int) -> FloatArray:
+    """Return ``weights`` as float64 of shape (b, n), non-negative and finite."""
+    matrix = np.asarray(weights, dtype=np.float64)
+    if matrix.ndim != 2 or matrix.shape[1] != n:
+        raise InvalidArgument("weights", f"of shape (b, {n})", f"of shape {matrix.shape}")
+    if matrix.size and not (matrix.min() >= 0 and matrix.max() < np.inf):
+        raise InvalidArgument("weights", "finite non-negative numbers", "something else")
+    return matrix
 
 
 def read_only(array: Array) -> Array:
@@ -49,6 +59,11 @@ class Evaluation:
     losses : ndarray of shape (n,) or None
         Per-example losses, float64, for metrics that are means of them; their mean is
         ``risk`` exactly.
+    guide : float or None
+        The risk on the training rows, for mechanisms that compare the two.
+    needs_whole_weights : bool
+        Whether the metric is one of ranks or of extremes, which fractions of a row do not
+        change as a draw of other rows would: it is resampled with whole rows.
 
     Examples
     --------
@@ -68,6 +83,10 @@ class Evaluation:
     _own: FloatArray | None = field(default=None, repr=False)
     # The risk under a weighting, for metrics that are no mean of losses.
     _function: Callable[[FloatArray], float] | None = field(default=None, repr=False)
+    # The same under many weightings at once, nan where there is none.
+    _many: Callable[[FloatArray], FloatArray] | None = field(default=None, repr=False)
+    guide: float | None = field(default=None, repr=False)
+    needs_whole_weights: bool = field(default=False, repr=False)
 
     @classmethod
     def from_losses(cls, losses: ArrayLike) -> Evaluation:
@@ -129,6 +148,69 @@ class Evaluation:
             raise InvalidArgument("weights", "positive where the holdout's are", "zero there")
         return float((array * self.losses).sum()) / total
 
+    def risks_under(self, weights: ArrayLike) -> FloatArray:
+        """Return the risk under each of many weightings: `risk_under`, in bulk.
+
+        The last digits may differ from `risk_under` and between machines.
+
+        Parameters
+        ----------
+        weights : array-like of shape (b, n)
+            A weighting in each row, as `risk_under` takes it. A few arrays of this size are
+            held in memory meanwhile.
+
+        Returns
+        -------
+        ndarray of shape (b,)
+            nan where the metric has no value.
+
+        Raises
+        ------
+        InvalidArgument
+            If the weights are negative, not finite, or not b times n.
+
+        Examples
+        --------
+        >>> evaluation = Evaluation.from_losses([0, 1, 0, 0])
+        >>> evaluation.risks_under([[1, 2, 1, 0], [1, 1, 1, 1]]).tolist()
+        [0.5, 0.25]
+        """
+        matrix = checked_matrix(weights, self.n)
+        if self.losses is None:
+            if self._many is not None:
+                return self._many(matrix)
+            return np.array([self._risk_under(row) for row in matrix], dtype=np.float64)
+        totals = matrix.sum(axis=1) if self._own is None else matrix @ self._own
+        risks = np.full(len(totals), np.nan)
+        np.divide(matrix @ self.losses, totals, out=risks, where=totals > 0)
+        return risks
+
+    def guided(self, risk: float) -> Evaluation:
+        """Return the same submission with its risk on the training rows beside it.
+
+        Parameters
+        ----------
+        risk : float
+            Finite, in the same unit.
+
+        Returns
+        -------
+        Evaluation
+
+        Raises
+        ------
+        InvalidArgument
+            If the risk is not finite.
+
+        Examples
+        --------
+        >>> Evaluation.from_losses([0, 1]).guided(0.25).guide
+        0.25
+        """
+        if not np.isfinite(risk):
+            raise InvalidArgument("risk", "a finite number", risk)
+        return replace(self, guide=float(risk))
+
     def scaled(self, factor: float) -> Evaluation:
         """Return the same submission with risk and losses times ``factor``.
 
@@ -155,14 +237,17 @@ class Evaluation:
             raise InvalidArgument("factor", "a positive finite number", factor)
         if factor == 1:
             return self
+        guide = None if self.guide is None else self.guide * factor
         if self.losses is not None:
-            losses = self.losses * factor
-            return Evaluation(self.n, float(losses.mean()), read_only(losses), self._own)
-        return Evaluation(
-            self.n,
-            self.risk * factor,
-            None,
+            losses = read_only(self.losses * factor)
+            return replace(self, risk=float(losses.mean()), losses=losses, guide=guide)
+        many = self._many
+        return replace(
+            self,
+            risk=self.risk * factor,
             _function=lambda weights: factor * self._risk_under(weights),
+            _many=None if many is None else lambda weights: factor * many(weights),
+            guide=guide,
         )
 
     def _risk_under(self, weights: FloatArray) -> float:

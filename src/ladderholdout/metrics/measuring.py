@@ -8,11 +8,18 @@ import threading
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
+from functools import cache
 from typing import Any
 
 import numpy as np
 
 from ladderholdout.errors import InvalidArgument, InvalidSubmission, LadderHoldoutError
+from ladderholdout.metrics.batched import (
+    Many,
+    needs_whole_weights,
+    one_by_one,
+    weighted_many,
+)
 from ladderholdout.metrics.evaluation import (
     Array,
     Evaluation,
@@ -53,7 +60,7 @@ def measure(
         if not math.isfinite(evaluation.risk):
             raise _undefined(metric, "the mean of its losses overflows")
         return evaluation
-    return _of_score(metric, _scorer(metric, targets, predictions), len(targets), own)
+    return _of_score(metric, targets, predictions, own)
 
 
 def _losses(metric: MetricSettings, targets: Array, predictions: Array) -> FloatArray:
@@ -113,12 +120,35 @@ def _scorer(
     return weighted
 
 
-def _of_score(
+def _many(
     metric: MetricSettings,
+    targets: Array,
+    predictions: Array,
     scorer: Callable[[FloatArray | None], float],
-    n: int,
-    own: FloatArray | None,
+) -> Many:
+    """Return the score as a function of many weightings, nan where there is none."""
+    score = metric.score
+    if isinstance(score, WeightedScore):
+        # Few submissions are ever weighed, so nothing is prepared before one is.
+        prepared = cache(lambda: weighted_many(score.prepare, targets, predictions, scorer))
+        return lambda weights: np.asarray(_call(metric, lambda: prepared()(weights)))
+
+    def single(weights: FloatArray) -> float:
+        try:
+            return float(_call(metric, lambda: scorer(weights)))
+        except InvalidSubmission:
+            return math.nan
+
+    return one_by_one(single)
+
+
+def _of_score(
+    metric: MetricSettings, targets: Array, predictions: Array, own: FloatArray | None
 ) -> Evaluation:
+    n = len(targets)
+    scorer = _scorer(metric, targets, predictions)
+    many = _many(metric, targets, predictions, scorer)
+
     def risk_of(weights: FloatArray | None) -> float:
         risk = metric.offset - _call(metric, lambda: scorer(weights))
         return float(_within_range(metric, np.asarray(risk)))
@@ -127,7 +157,24 @@ def _of_score(
         combined = weights if own is None else checked_weights(weights * own, n, "weights")
         return risk_of(combined)
 
-    return Evaluation(n, risk_of(own), None, _function=reweighted)
+    def many_reweighted(weights: FloatArray) -> FloatArray:
+        combined = weights if own is None else weights * own
+        live = combined.sum(axis=1) > 0
+        risks = np.full(len(weights), np.nan)
+        risks[live] = metric.offset - many(combined[live])
+        defined = np.isfinite(risks)
+        if defined.any():
+            risks[defined] = _within_range(metric, risks[defined])
+        return risks
+
+    return Evaluation(
+        n,
+        risk_of(own),
+        None,
+        _function=reweighted,
+        _many=many_reweighted,
+        needs_whole_weights=needs_whole_weights(getattr(metric.score, "prepare", None)),
+    )
 
 
 def _call(metric: MetricSettings, run: Callable[[], Any]) -> Any:

@@ -49,7 +49,7 @@ class ErrorEvaluator:
                 return 0.0
             first = max(ladder.incumbent, ladder.submissions - _LATEST)
             entries = tx.entries(ladder.id, after=first)
-            n, standing = tx.holdout(ladder.holdout_id).n, tx.standing(ladder)
+            n, standing = tx.holdout(ladder.holdout_id).n_ladder, tx.standing(ladder)
         differ = [entry.disagreement for entry in entries if entry.disagreement is not None]
         rules = self._holdout.rules
         if standing is None:

@@ -1,0 +1,331 @@
+"""Early stopping that sees only the ladder: each round of training is a submission."""
+
+from __future__ import annotations
+
+import threading
+import warnings
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from ladderholdout.errors import BudgetWarning, InvalidArgument
+from ladderholdout.holdout.context import jsonable
+from ladderholdout.holdout.fits import Fit, Loud
+from ladderholdout.holdout.guard import Guard, Origin
+from ladderholdout.holdout.outputs import Link, answer
+from ladderholdout.holdout.scorer import SearchHandle
+from ladderholdout.holdout.views import Release
+from ladderholdout.mechanisms.arithmetic import whole
+
+
+class LadderStopping:
+    """Stop training when no release of the ladder has come for some rounds.
+
+    Each round of boosting or epoch of training is a submission. Training stops when none of
+    the last `patience` improved the standing release, and the best round by the ledger is the
+    one to keep. The rounds of a fit are one batch, for what is released can only stop them;
+    use it for nothing else while a model trains.
+
+    The ladder is shared with whatever else asks the holdout: in a search, a fit that never
+    beats the incumbent is stopped after ``max(patience, min_rounds)`` rounds. Where that is
+    too early, state `min_rounds`, or give the fits a ladder of their own
+    (``LadderHoldout(..., ladder="fit")``), at the price of more releases to pay for in the
+    certificate.
+
+    Adapters do the rest for a library: see ``ladder_stopping`` in the modules of
+    `ladderholdout.integrations`.
+
+    Parameters
+    ----------
+    holdout : LadderHoldout
+    patience : int, default=10
+        Rounds without an improvement after which training stops.
+    min_rounds : int, default=1
+        Training goes on for so many rounds in any case.
+    context : mapping, optional
+        Anything JSON can hold that you want to find beside every round in the history. A
+        round's number and the id of its fit stand there anyway.
+
+    Raises
+    ------
+    InvalidArgument
+        An argument is refused.
+
+    Examples
+    --------
+    >>> from ladderholdout import LadderHoldout
+    >>> y = [0, 1, 0, 1, 0, 1, 0, 1]
+    >>> holdout = LadderHoldout([[i] for i in range(8)], y, scoring="accuracy", ledger="memory")
+    >>> stopping = LadderStopping(holdout, patience=2).start()
+    >>> rounds = [[0] * 8, y, [1] * 8, [0, 0, 0, 0, 1, 1, 1, 1], y]
+    >>> [stopping.update(predictions) for predictions in rounds[:4]]
+    [False, False, False, True]
+    >>> stopping.best_round, stopping.rounds
+    (2, 4)
+    """
+
+    _last: Fit | None
+    _here: threading.local
+
+    def __init__(
+        self,
+        holdout: SearchHandle,
+        patience: int = 10,
+        *,
+        min_rounds: int = 1,
+        context: Mapping[str, Any] | None = None,
+    ) -> None:
+        if not isinstance(holdout, SearchHandle):
+            raise InvalidArgument("holdout", "a LadderHoldout", type(holdout).__name__)
+        self.holdout = holdout
+        self.patience = whole("patience", patience)
+        self.min_rounds = whole("min_rounds", min_rounds)
+        self.context = jsonable(context or {})
+        self._forget()
+
+    # -- the rule ---------------------------------------------------------------------
+
+    def start(self, **context: Any) -> LadderStopping:
+        """Begin a fit: the rounds of the one before are forgotten.
+
+        Parameters
+        ----------
+        **context
+            Added to what stands beside every round of this fit.
+
+        Returns
+        -------
+        LadderStopping
+            This object.
+
+        Raises
+        ------
+        SearchStopped
+            Inside a search of scikit-learn: the guard cannot answer.
+        LadderHoldoutError
+            Elsewhere: the same.
+        """
+        with Loud():
+            from ladderholdout.integrations.pipelines import as_the_model_sees
+
+            guard = self._guard()
+            X = as_the_model_sees(guard.rows.X)
+            fit = Fit(guard, X, self.context | jsonable(context))
+        self._last = self._here.fit = fit
+        return self
+
+    def update(self, predictions: Any) -> bool:
+        """Submit one round.
+
+        Parameters
+        ----------
+        predictions : array-like
+            For the rows of `X`, in its order, as the metric asks (see `answer`).
+
+        Returns
+        -------
+        bool
+            Whether to stop now.
+
+        Raises
+        ------
+        SearchStopped
+            Inside a search of scikit-learn: the round is refused, or the guard cannot answer.
+        InvalidSubmission, LedgerError
+            Elsewhere: the same. Nothing was released.
+        """
+        fit = self._fit
+        with Loud():
+            self._check_order(fit)
+        context = {**fit.context, "fit": fit.id, "round": len(fit.releases) + 1}
+        with Loud():
+            # The candidate that is being fitted depends on the answer from here on.
+            _loosen()
+            release = fit.guard.submit(predictions, Origin(batch=fit.batch, context=context))
+        fit.take(release)
+        self._say_spent(fit, release)
+        fit.stopped = fit.stopped or self._enough(fit)
+        return fit.stopped
+
+    def evaluate(self, estimator: Any) -> bool:
+        """Submit one round: what a fitted estimator of scikit-learn's kind predicts on `X`.
+
+        Parameters
+        ----------
+        estimator : object
+            With the response method that the metric asks for.
+
+        Returns
+        -------
+        bool
+            Whether to stop now.
+
+        Raises
+        ------
+        SearchStopped, InvalidSubmission, LedgerError
+            As for `update`.
+        """
+        with Loud():
+            guard, X = self._fit.guard, self.X
+            predictions = guard.metric.respond(estimator, X, guard.holdout.classes)
+        return self.update(predictions)
+
+    def answer(
+        self, output: Any, *, classes: ArrayLike | None = None, link: Link | None = None
+    ) -> NDArray[Any]:
+        """Turn a model's output on `X` into the predictions that `update` takes.
+
+        Parameters
+        ----------
+        output : array-like, shape (n,), (n, 1) or (n, C)
+            Values, or probabilities: one column a class, or of the second class alone.
+        classes : array-like of shape (C,), optional
+            The model's classes in the order of its columns; by default the holdout's.
+        link : callable, optional
+            From raw margins to such an output, where the model yields margins.
+
+        Returns
+        -------
+        ndarray
+            Class labels, probabilities, scores or values, as the metric asks.
+
+        Raises
+        ------
+        InvalidArgument
+            The output has another form.
+        """
+        with Loud():
+            guard = self._fit.guard
+            return answer(guard.metric, guard.holdout.classes, output, classes, link)
+
+    # -- what is known of the fit ---------------------------------------------------------
+
+    @property
+    def X(self) -> Any:
+        """The holdout's rows, for the library to predict on.
+
+        They lie as they were given. For a model inside a pipeline of scikit-learn they come
+        as the steps before it leave them.
+        """
+        self._fit.shown = True
+        return self._fit.X
+
+    @property
+    def rounds(self) -> int:
+        """Rounds seen in this fit."""
+        return len(self._seen)
+
+    @property
+    def best_round(self) -> int:
+        """How many rounds the model to keep has.
+
+        The last round of this fit that improved the ladder; where none did, all of them.
+        """
+        fit = self._known
+        return self.rounds if fit is None else fit.best_round or self.rounds
+
+    @property
+    def improved(self) -> bool:
+        """Whether any round of this fit improved the ladder."""
+        fit = self._known
+        return fit is not None and fit.best_round > 0
+
+    @property
+    def stopped(self) -> bool:
+        """Whether the rule has said stop."""
+        fit = self._known
+        return fit is not None and fit.stopped
+
+    @property
+    def releases(self) -> tuple[Release, ...]:
+        """What was released of this fit's rounds, in their order."""
+        return tuple(self._seen)
+
+    @property
+    def _known(self) -> Fit | None:
+        # Threads may share this object, as the workers of a search do: each has its own fit.
+        # Whoever trains none is shown the one that began last.
+        found: Fit | None = getattr(self._here, "fit", self._last)
+        return found
+
+    @property
+    def _seen(self) -> list[Release]:
+        fit = self._known
+        return [] if fit is None else fit.releases
+
+    @property
+    def _fit(self) -> Fit:
+        if self._known is None:
+            self.start()
+        fit = self._known
+        assert fit is not None
+        return fit
+
+    def _guard(self) -> Guard:
+        guard, order = self.holdout._guard(), self.holdout._order
+        if order is not None and not np.array_equal(order, guard.order):
+            raise InvalidArgument(
+                "holdout",
+                "the one that was opened last",
+                "older: the same rows were opened in yet another order since",
+                "Open it again with its rows, LadderHoldout(X, y, ...).",
+            )
+        return guard
+
+    def _check_order(self, fit: Fit) -> None:
+        # In another process, rows that were given in another order than the registered one
+        # lie in the registered one: whoever has not seen them there predicts on his own.
+        if self.holdout._foreign and self.holdout._order is None and not fit.shown:
+            raise InvalidArgument(
+                "predictions",
+                "made from the rows of X, the attribute of this object",
+                "made without reading it, in another process than the one that gave the rows",
+                "The rows came in another order than the registered one.",
+            )
+
+    def _enough(self, fit: Fit) -> bool:
+        seen = len(fit.releases)
+        return seen >= self.min_rounds and seen - fit.best_round >= self.patience
+
+    def _say_spent(self, fit: Fit, release: Release) -> None:
+        if fit.said or release.releases_left != 0:
+            return
+        fit.said = True
+        if release.improved and not release.repeat:
+            return  # this very round spent the last one, and the guard said so
+        warnings.warn(
+            "The releases of this ladder are used up: no new round can improve it, and a fit "
+            f"stops after {max(self.patience, self.min_rounds)} rounds without one.",
+            BudgetWarning,
+            stacklevel=3,
+        )
+
+    # -- passing it around ----------------------------------------------------------------
+
+    def _forget(self) -> None:
+        self._last, self._here = None, threading.local()
+
+    def __getstate__(self) -> dict[str, Any]:
+        # A copy, in this process or another, begins without a fit.
+        return {name: value for name, value in vars(self).items() if name not in _FLEETING}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
+        self._forget()
+
+    def __repr__(self) -> str:
+        return (
+            f"{type(self).__name__}({self.holdout!r}, patience={self.patience}, "
+            f"min_rounds={self.min_rounds})"
+        )
+
+
+_FLEETING = ("_last", "_here")
+
+
+def _loosen() -> None:
+    from ladderholdout.integrations import rounds
+
+    rounds.loosen()

@@ -1,0 +1,76 @@
+"""What the adapters of early stopping share."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from types import FrameType
+from typing import Any
+
+from numpy.typing import ArrayLike
+
+from ladderholdout.errors import InvalidArgument
+from ladderholdout.holdout.outputs import Link
+from ladderholdout.holdout.stopping import LadderStopping
+
+
+class Adapter:
+    """The rule, and how a library's outputs are read.
+
+    Parameters
+    ----------
+    stopping : LadderStopping
+    classes : array-like, optional
+        The model's classes in the order of its columns; by default the holdout's.
+    link : callable, optional
+        From raw margins to probabilities or values, for objectives that yield margins.
+    """
+
+    def __init__(
+        self, stopping: LadderStopping, classes: ArrayLike | None = None, link: Link | None = None
+    ) -> None:
+        if link is not None and not callable(link):
+            raise InvalidArgument("link", "a function of raw margins", type(link).__name__)
+        self.stopping, self._classes, self._link = stopping, classes, link
+        # What the running fit needs; threads may share this object.
+        self._here = threading.local()
+
+    def _submit(self, output: Any) -> bool:
+        """Submit a model's output as a round."""
+        answer = self.stopping.answer(output, classes=self._classes, link=self._link)
+        return self.stopping.update(answer)
+
+    def _just_improved(self) -> bool:
+        return self.stopping.improved and self.stopping.best_round == self.stopping.rounds
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in vars(self).items() if name != "_here"}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
+        self._here = threading.local()
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.stopping!r})"
+
+
+def refuse_ranking(objective: str) -> None:
+    """Refuse an objective of ranking, whose groups a holdout does not know."""
+    words = ("rank", "ndcg", "pairlogit", "pairwise", "query", "lambdamart", "stochasticfilter")
+    if any(word in objective.lower() for word in words):
+        raise InvalidArgument(
+            "objective",
+            "one of classification or regression",
+            f"{objective}: a ranking within groups, which a holdout does not know",
+            "Guard the ranking itself: holdout.submit with a Metric of your own.",
+        )
+
+
+def called_from(module: str) -> bool:
+    """Tell whether a function of this module is running in this thread."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None:
+        if frame.f_globals.get("__name__") == module:
+            return True
+        frame = frame.f_back
+    return False

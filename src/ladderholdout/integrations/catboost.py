@@ -1,0 +1,169 @@
+"""CatBoost: early stopping after the fit, through its stages.
+
+CatBoost's callbacks are shown numbers in mid-training, never the model, so no round can be
+predicted on before the last. What works is to train all iterations, run their stages through
+the ladder up to where it says stop, and cut the model after the best: `Stages.fit`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, NoReturn
+
+import numpy as np
+from catboost import CatBoost
+
+from ladderholdout.errors import InvalidArgument
+from ladderholdout.holdout.outputs import Link
+from ladderholdout.holdout.scorer import SearchHandle
+from ladderholdout.holdout.stopping import LadderStopping
+from ladderholdout.integrations.adapter import Adapter, refuse_ranking
+from ladderholdout.integrations.links import logistic
+
+
+def ladder_stopping(
+    holdout: SearchHandle,
+    patience: int = 10,
+    *,
+    min_rounds: int = 1,
+    context: Mapping[str, Any] | None = None,
+    link: Link | None = None,
+) -> Stages:
+    """Return what fits a CatBoost model and cuts it after the best round by the ladder.
+
+    Parameters
+    ----------
+    holdout : LadderHoldout
+    patience, min_rounds, context
+        As for `LadderStopping`.
+    link : callable, optional
+        From raw margins to probabilities or values, for objectives of your own.
+
+    Returns
+    -------
+    Stages
+        Its `stopping` is the `LadderStopping`.
+
+    Examples
+    --------
+    >>> from catboost import CatBoostClassifier
+    >>> from sklearn.datasets import load_breast_cancer
+    >>> from ladderholdout import LadderHoldout
+    >>> X, y = load_breast_cancer(return_X_y=True)
+    >>> holdout = LadderHoldout(X[:200], y[:200], scoring="neg_log_loss", ledger="memory")
+    >>> stages = ladder_stopping(holdout, patience=5)
+    >>> model = CatBoostClassifier(
+    ...     iterations=100, thread_count=1, verbose=False, allow_writing_files=False
+    ... )
+    >>> model = stages.fit(model, X[200:], y[200:])
+    >>> model.tree_count_ == stages.stopping.best_round
+    True
+    >>> holdout.evaluate(model).repeat  # the model kept is a round that was seen
+    True
+    """
+    stopping = LadderStopping(holdout, patience, min_rounds=min_rounds, context=context)
+    return Stages(stopping, link=link)
+
+
+class Stages(Adapter):
+    """Fits, runs the stages through the ladder, cuts; made by `ladder_stopping`."""
+
+    def fit(self, model: CatBoost, *args: Any, **kwargs: Any) -> CatBoost:
+        """Train all iterations of a model, then keep the best round by the ladder.
+
+        Parameters
+        ----------
+        model : catboost.CatBoost
+            Unfitted.
+        *args, **kwargs
+            For its ``fit``: the training rows and what else it takes.
+
+        Returns
+        -------
+        catboost.CatBoost
+            The same model, fitted and cut.
+        """
+        _refuse_uncut(model.get_params())
+        return self.cut(model.fit(*args, **kwargs))
+
+    def cut(self, model: CatBoost) -> CatBoost:
+        """Run the stages of a fitted model through the ladder and cut it after the best.
+
+        Parameters
+        ----------
+        model : catboost.CatBoost
+            Fitted, with all its trees.
+
+        Returns
+        -------
+        catboost.CatBoost
+            The same model, cut.
+        """
+        _refuse_uncut(model.get_all_params())
+        refuse_ranking(_loss(model))
+        self.stopping.start(library="catboost", estimator=type(model).__name__)
+        classifies = self.stopping.holdout.metric.is_classification
+        known = model.classes_ if classifies and len(model.classes_) else None
+        for output in _outputs(model, self.stopping.X, classifies, self._link):
+            answer = self.stopping.answer(output, classes=known, link=self._link)
+            if self.stopping.update(answer):
+                break
+        if self.stopping.best_round < model.tree_count_:
+            model.shrink(self.stopping.best_round)
+        return model
+
+    def after_iteration(self, info: object) -> NoReturn:
+        """Refuse to be CatBoost's own callback: it is shown no model.
+
+        Raises
+        ------
+        InvalidArgument
+            Always.
+        """
+        raise InvalidArgument(
+            "callbacks",
+            "left out: CatBoost shows a callback no model before training is over",
+            "this object",
+            "Let it fit: ladder_stopping(holdout).fit(model, X, y).",
+        )
+
+
+def _outputs(model: CatBoost, X: Any, classifies: bool, link: Link | None) -> Iterator[Any]:
+    """Yield what the model cut after each round puts out, bit for bit."""
+    kind = "RawFormulaVal" if link is not None else _kind(model, classifies)
+    scale, bias = model.get_scale_and_bias()
+    if not np.any(bias):
+        yield from model.staged_predict(X, prediction_type=kind)
+    elif kind == "RawFormulaVal" or (kind == "Probability" and np.ndim(bias) == 0):
+        # The stages add the trees to the bias, `predict` the bias to the trees.
+        bare = model.copy()
+        bare.set_scale_and_bias(1.0, np.zeros_like(np.atleast_1d(bias)).tolist())
+        for trees in bare.staged_predict(X, prediction_type="RawFormulaVal"):
+            margin = trees * scale + bias
+            yield logistic(margin) if kind == "Probability" else margin
+    else:
+        for end in range(1, model.tree_count_ + 1):
+            yield model.predict(X, prediction_type=kind, ntree_end=end)
+
+
+def _kind(model: CatBoost, classifies: bool) -> str:
+    """Return CatBoost's name for what its estimator predicts."""
+    if classifies:
+        return "Probability"
+    loss = _loss(model)
+    return "Exponent" if loss.startswith(("Poisson", "Tweedie")) else "RawFormulaVal"
+
+
+def _loss(model: CatBoost) -> str:
+    return str(model.get_all_params().get("loss_function", ""))
+
+
+def _refuse_uncut(params: Mapping[str, Any]) -> None:
+    policy = params.get("grow_policy") or "SymmetricTree"
+    if policy != "SymmetricTree":
+        raise InvalidArgument(
+            "grow_policy",
+            "'SymmetricTree', CatBoost's default",
+            repr(policy),
+            "CatBoost cannot cut a model of other trees.",
+        )

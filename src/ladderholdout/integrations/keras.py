@@ -1,0 +1,171 @@
+"""Keras: a callback that stops training by the ladder."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, TypeAlias
+
+import keras
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from ladderholdout.errors import InvalidArgument, InvalidSubmission
+from ladderholdout.holdout import LadderHoldout
+from ladderholdout.holdout.outputs import Link
+from ladderholdout.holdout.stopping import LadderStopping
+from ladderholdout.integrations.adapter import Adapter
+from ladderholdout.mechanisms.arithmetic import whole
+
+Predict: TypeAlias = Callable[[Any, Any], Any]
+"""From a model and the holdout's rows to the model's output on them."""
+
+
+def ladder_stopping(
+    holdout: LadderHoldout,
+    patience: int = 10,
+    *,
+    min_rounds: int = 1,
+    context: Mapping[str, Any] | None = None,
+    predict: Predict | None = None,
+    batch_size: int = 32,
+    classes: ArrayLike | None = None,
+    link: Link | None = None,
+) -> LadderStoppingCallback:
+    """Return a callback for ``model.fit(callbacks=[...])``.
+
+    Parameters
+    ----------
+    holdout : LadderHoldout
+    patience, min_rounds, context
+        As for `ladderholdout.holdout.stopping.LadderStopping`; a round is an epoch.
+    predict : callable, optional
+        ``predict(model, X)`` returns the model's output on the holdout's rows, for models that
+        take something else than one array of them or have several outputs.
+    batch_size : int, default=32
+        How many rows the model is given at a time; 32 as in ``model.predict``.
+    classes : array-like of shape (C,), optional
+        What the model's outputs stand for, in their order; by default the holdout's sorted
+        classes.
+    link : callable, optional
+        From logits, as a NumPy array, to probabilities: `scipy.special.expit` for one output,
+        ``functools.partial(scipy.special.softmax, axis=1)`` for more.
+
+    Returns
+    -------
+    LadderStoppingCallback
+
+    Raises
+    ------
+    InvalidArgument
+        An argument is refused.
+
+    Examples
+    --------
+    >>> import keras
+    >>> from sklearn.datasets import load_breast_cancer
+    >>> from sklearn.preprocessing import scale
+    >>> X, y = load_breast_cancer(return_X_y=True)
+    >>> X = scale(X).astype("float32")
+    >>> holdout = LadderHoldout(X[:200], y[:200], scoring="accuracy", ledger="memory")
+    >>> model = keras.Sequential([keras.Input((30,)), keras.layers.Dense(1, "sigmoid")])
+    >>> model.compile("adam", "binary_crossentropy")
+    >>> stop = ladder_stopping(holdout, patience=3)
+    >>> _ = model.fit(X[200:], y[200:], epochs=50, verbose=0, callbacks=[stop])
+    >>> holdout.submit(stop.predictions(model)).repeat
+    True
+    """
+    stopping = LadderStopping(holdout, patience, min_rounds=min_rounds, context=context)
+    return LadderStoppingCallback(
+        stopping, predict=predict, batch_size=batch_size, classes=classes, link=link
+    )
+
+
+class LadderStoppingCallback(Adapter, keras.callbacks.Callback):
+    """Submit each epoch, stop by the ladder, end on the weights of the best epoch.
+
+    It adds nothing to the logs. Whoever interrupts training has the weights of that moment.
+
+    Parameters
+    ----------
+    stopping : LadderStopping
+        The rule.
+    predict, batch_size, classes, link
+        As for `ladder_stopping`.
+    """
+
+    def __init__(
+        self,
+        stopping: LadderStopping,
+        *,
+        predict: Predict | None = None,
+        batch_size: int = 32,
+        classes: ArrayLike | None = None,
+        link: Link | None = None,
+    ) -> None:
+        Adapter.__init__(self, stopping, classes, link)
+        keras.callbacks.Callback.__init__(self)
+        if predict is not None and not callable(predict):
+            raise InvalidArgument("predict", "a function", type(predict).__name__)
+        self._predict, self._batch_size = predict, whole("batch_size", batch_size)
+
+    def predictions(self, model: keras.Model) -> NDArray[Any]:
+        """Return a model's predictions on the holdout's rows, as an epoch submits them.
+
+        Parameters
+        ----------
+        model : keras.Model
+
+        Returns
+        -------
+        ndarray
+        """
+        return self.stopping.answer(self._output(model), classes=self._classes, link=self._link)
+
+    def on_train_begin(self, logs: Any = None) -> None:
+        """Begin a fit."""
+        self._here.best = None
+        self.stopping.start()
+
+    def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
+        """Submit the epoch; where it is the best so far, keep the weights."""
+        stop = self._submit(self._output(self.model))
+        if self._just_improved():
+            self._here.best = self.model.get_weights()
+        if stop:
+            self.model.stop_training = True
+
+    def on_train_end(self, logs: Any = None) -> None:
+        """Give the model the weights of the best epoch."""
+        best, self._here.best = self._here.best, None
+        if best is not None and self.stopping.best_round < self.stopping.rounds:
+            self.model.set_weights(best)
+
+    def _output(self, model: keras.Model) -> Any:
+        output = (self._predict or self._by_batches)(model, self.stopping.X)
+        output = keras.ops.convert_to_numpy(output) if keras.ops.is_tensor(output) else output
+        # bfloat16 is none of NumPy's own types.
+        own = getattr(output, "dtype", np.dtype(float)).kind != "V"
+        return output if own else output.astype(np.float32)
+
+    def _by_batches(self, model: keras.Model, X: Any) -> NDArray[Any]:
+        # Not model.predict: under PyTorch its loader draws from the random numbers of training.
+        # Its modules are in training mode there until told otherwise; an epoch tells them anew.
+        if hasattr(model, "eval"):
+            model.eval()
+        rows = np.asarray(X.toarray() if hasattr(X, "toarray") else X)
+        outputs = [
+            _one_array(model.predict_on_batch(rows[start : start + self._batch_size]))
+            for start in range(0, len(rows), self._batch_size)
+        ]
+        return np.concatenate(outputs)
+
+
+def _one_array(output: Any) -> NDArray[Any]:
+    if not isinstance(output, np.ndarray):
+        raise InvalidSubmission(
+            "predictions",
+            "from a model with one output",
+            f"from one that returns a {type(output).__name__}",
+            "Pick the output that counts: predict=lambda model, X: ...",
+        )
+    return output

@@ -1,0 +1,238 @@
+"""LightGBM: early stopping as a callback, for ``train`` and the estimators alike."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from lightgbm import Booster, LGBMClassifier
+from lightgbm.callback import CallbackEnv, EarlyStopException
+from numpy.typing import ArrayLike, NDArray
+
+from ladderholdout.errors import InvalidArgument
+from ladderholdout.holdout.fits import Loud
+from ladderholdout.holdout.outputs import Link
+from ladderholdout.holdout.scorer import SearchHandle
+from ladderholdout.holdout.stopping import LadderStopping
+from ladderholdout.integrations.adapter import Adapter, called_from, refuse_ranking
+from ladderholdout.integrations.links import exponential, logistic, softmax
+
+
+def ladder_stopping(
+    holdout: SearchHandle,
+    patience: int = 10,
+    *,
+    min_rounds: int = 1,
+    context: Mapping[str, Any] | None = None,
+    classes: ArrayLike | None = None,
+    link: Link | None = None,
+    init_score: ArrayLike | None = None,
+) -> Callback:
+    """Return a callback that stops LightGBM by the ladder and keeps its best round.
+
+    Give it as ``callbacks=[...]`` to ``lightgbm.train`` or to an estimator's ``fit``; the
+    holdout goes nowhere near ``valid_sets``. After training ``best_iteration`` is the best
+    round by the ledger, which LightGBM's own ``predict`` uses. A round costs the predictions
+    of its own trees alone; DART, which changes earlier trees, is predicted in full.
+
+    Parameters
+    ----------
+    holdout : LadderHoldout
+    patience, min_rounds, context
+        As for `LadderStopping`.
+    classes : array-like, optional
+        The classes as LightGBM orders them, where the training rows hold other ones than
+        the holdout.
+    link : callable, optional
+        From raw margins to probabilities or values, for objectives of your own.
+    init_score : array-like, shape (n,) or (n, C), optional
+        That of the holdout's rows, where the training rows have one: LightGBM keeps none in
+        its model.
+
+    Returns
+    -------
+    Callback
+        Its `stopping` is the `LadderStopping`.
+
+    Examples
+    --------
+    >>> import lightgbm as lgb
+    >>> from sklearn.datasets import load_breast_cancer
+    >>> from ladderholdout import LadderHoldout
+    >>> X, y = load_breast_cancer(return_X_y=True)
+    >>> holdout = LadderHoldout(X[:200], y[:200], scoring="neg_log_loss", ledger="memory")
+    >>> callback = ladder_stopping(holdout, patience=5)
+    >>> model = lgb.LGBMClassifier(n_estimators=300, n_jobs=1, verbose=-1)
+    >>> model = model.fit(X[200:], y[200:], callbacks=[callback])
+    >>> model.best_iteration_ == callback.stopping.best_round < 300
+    True
+    >>> holdout.evaluate(model).repeat  # the model kept is a round that was seen
+    True
+    """
+    stopping = LadderStopping(holdout, patience, min_rounds=min_rounds, context=context)
+    return Callback(stopping, classes, link, init_score)
+
+
+class Callback(Adapter):
+    """What LightGBM calls after each iteration; made by `ladder_stopping`."""
+
+    def __init__(
+        self,
+        stopping: LadderStopping,
+        classes: ArrayLike | None,
+        link: Link | None,
+        init_score: ArrayLike | None,
+    ) -> None:
+        super().__init__(stopping, classes, link)
+        # After those that record and print. LightGBM looks for it in the object itself.
+        self.order, self.before_iteration = 40, False
+        self._init_score = None if init_score is None else np.asarray(init_score, np.float64)
+
+    def __call__(self, env: CallbackEnv) -> None:
+        """Submit one iteration; at the end, keep the best round."""
+        with Loud():
+            if env.iteration == env.begin_iteration:
+                self._begin(env)
+            training: _Training = self._here.training
+            stop = self._submit(training.output(env.iteration))
+            if self._just_improved():
+                training.remember(env.evaluation_result_list)
+        if stop or env.iteration == env.end_iteration - 1:
+            self._end(env, training)
+
+    def _begin(self, env: CallbackEnv) -> None:
+        if not isinstance(env.model, Booster):
+            raise InvalidArgument(
+                "callbacks",
+                "given to train or fit",
+                "given to lightgbm.cv",
+                "Its models learn from parts of the rows, and none of them is kept.",
+            )
+        if self._init_score is None and env.begin_iteration == 0:
+            _refuse_init_score(env.model)
+        self.stopping.start(library="lightgbm")
+        # The estimators answer a metric of ranks with their margins.
+        ranks = self.stopping.holdout.metric.response == "scores"
+        raw = self._link is not None or (ranks and _answers_with_margins())
+        self._here.training = _Training(
+            env.model, self.stopping.X, env.begin_iteration, raw, self._init_score
+        )
+
+    def _end(self, env: CallbackEnv, training: _Training) -> None:
+        del self._here.training
+        training.restore()
+        raise EarlyStopException(
+            env.begin_iteration + self.stopping.best_round - 1, training.results
+        )
+
+
+class _Training:
+    """A model in training on the holdout's rows: its margin so far, and what that means."""
+
+    def __init__(
+        self,
+        booster: Booster,
+        X: Any,
+        begin: int,
+        raw: bool,
+        init_score: NDArray[np.float64] | None,
+    ) -> None:
+        text = booster.model_to_string(num_iteration=1)
+        self._booster, self._begin, self._raw, self._init = booster, begin, raw, init_score
+        self._X = np.asarray(X) if isinstance(X, list) else X
+        self._objective = _found(r"^objective=(.*)$", text)
+        refuse_ranking(self._objective)
+        # LightGBM counts its threads for the whole process: with more of them than the
+        # training has, the next iteration of linear trees would crash.
+        self._threads = int(_found(r"^\[num_threads: (\d+)\]$", text) or 0)
+        self._dart = _found(r"^\[boosting: (.*)\]$", text) == "dart"
+        self._averages = bool(_found(r"^(average_output)$", text))
+        self._margin: NDArray[np.float64] | None = None
+        self._exact = True
+        self._best: str | None = None
+        self.results: list[Any] = []
+
+    def output(self, iteration: int) -> NDArray[Any]:
+        """Return what the model puts out after this iteration, bit for bit."""
+        if not self._exact:
+            return self._predict(0, iteration + 1, raw=False)
+        self._margin = self._margin_after(iteration)
+        found = self._converted(self._margin, iteration + 1)
+        if iteration == self._begin and not self._raw and self._init is None:
+            whole = self._predict(0, iteration + 1, raw=False)
+            self._exact = np.array_equal(found, whole)
+            return whole
+        return found
+
+    def remember(self, results: list[Any] | None) -> None:
+        """Keep what cannot be had back later: this is the best round so far."""
+        self.results = results or []
+        if self._dart:
+            self._best = self._booster.model_to_string(num_iteration=-1)
+
+    def restore(self) -> None:
+        """Bring back the best round where later ones have changed its trees."""
+        if self._best is not None:
+            self._booster.model_from_string(self._best)
+
+    def _margin_after(self, iteration: int) -> NDArray[np.float64]:
+        if self._dart:
+            return self._predict(0, iteration + 1)
+        if self._margin is None:
+            return self._predict(0, iteration + 1)
+        if iteration >= self._booster.current_iteration():
+            return self._margin  # nothing was left to split
+        return self._margin + self._predict(iteration, 1)
+
+    def _converted(self, margin: NDArray[np.float64], rounds: int) -> NDArray[np.float64]:
+        if self._averages:
+            margin = margin / rounds
+        if self._init is not None:
+            margin = margin + self._init
+        return margin if self._raw else _convert(self._objective, margin)
+
+    def _predict(self, start: int, rounds: int, raw: bool = True) -> NDArray[np.float64]:
+        answer = self._booster.predict(
+            self._X,
+            start_iteration=start,
+            num_iteration=rounds,
+            raw_score=raw,
+            num_threads=self._threads,
+        )
+        return np.asarray(answer)
+
+
+def _convert(objective: str, margin: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return what LightGBM makes of margins; `objective` as its model text says it."""
+    name, *settings = objective.split() or [""]
+    if name in ("binary", "multiclassova", "cross_entropy"):
+        slope = _found(r"sigmoid:(\S+)", objective) or "1"
+        return logistic(float(slope) * margin)
+    if name == "multiclass":
+        return softmax(margin)
+    if name in ("poisson", "gamma", "tweedie"):
+        return exponential(margin)
+    if "sqrt" in settings:
+        return np.sign(margin) * margin * margin
+    return margin
+
+
+def _answers_with_margins() -> bool:
+    return hasattr(LGBMClassifier, "decision_function") and called_from("lightgbm.sklearn")
+
+
+def _found(pattern: str, text: str) -> str:
+    match = re.search(pattern, text, re.MULTILINE)
+    return match[1] if match else ""
+
+
+def _refuse_init_score(booster: Booster) -> None:
+    if booster.train_set.get_init_score() is not None:
+        raise InvalidArgument(
+            "init_score",
+            "given for the holdout's rows where the training rows have one",
+            "missing",
+            "LightGBM keeps none in its model: ladder_stopping(holdout, init_score=...).",
+        )

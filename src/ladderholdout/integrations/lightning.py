@@ -1,0 +1,179 @@
+"""Lightning: a callback that stops training by the ladder."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from lightning.pytorch import Callback, LightningModule, Trainer
+from numpy.typing import ArrayLike, NDArray
+from torch.utils.data import DataLoader, SequentialSampler
+
+from ladderholdout.errors import InvalidArgument
+from ladderholdout.holdout import LadderHoldout
+from ladderholdout.holdout.outputs import Link
+from ladderholdout.holdout.stopping import LadderStopping
+from ladderholdout.integrations.torch import Predict, TorchStopping, one_tensor
+
+
+def ladder_stopping(
+    holdout: LadderHoldout,
+    patience: int = 10,
+    *,
+    min_rounds: int = 1,
+    context: Mapping[str, Any] | None = None,
+    predict: Predict | DataLoader[Any] | None = None,
+    batch_size: int = 1024,
+    classes: ArrayLike | None = None,
+    link: Link | None = None,
+) -> LadderStoppingCallback:
+    """Return a callback for ``Trainer(callbacks=[...])``.
+
+    Parameters
+    ----------
+    holdout : LadderHoldout
+    patience, min_rounds, context
+        As for `ladderholdout.holdout.stopping.LadderStopping`; a round is a training epoch.
+    predict : callable or DataLoader, optional
+        ``predict(module, X)`` returns the module's output on the holdout's rows. A loader
+        yields them batch by batch, in their order, and each goes through the module's
+        ``predict_step``. By default the module is called on the rows as one tensor.
+    batch_size : int, default=1024
+        How many rows the module is given at a time, where `predict` does not say.
+    classes : array-like of shape (C,), optional
+        What the module's outputs stand for, in their order; by default the holdout's sorted
+        classes.
+    link : callable, optional
+        From logits, as a NumPy array, to probabilities: `scipy.special.expit` for one output,
+        ``functools.partial(scipy.special.softmax, axis=1)`` for more.
+
+    Returns
+    -------
+    LadderStoppingCallback
+
+    Raises
+    ------
+    InvalidArgument
+        An argument is refused.
+
+    Examples
+    --------
+    >>> import lightning, torch
+    >>> from scipy.special import expit
+    >>> from sklearn.datasets import load_breast_cancer
+    >>> from sklearn.preprocessing import scale
+    >>> class Model(lightning.LightningModule):
+    ...     def __init__(self):
+    ...         super().__init__()
+    ...         self.linear = torch.nn.Linear(30, 1)
+    ...     def forward(self, X):
+    ...         return self.linear(X)[:, 0]
+    ...     def training_step(self, batch, _):
+    ...         return torch.nn.functional.binary_cross_entropy_with_logits(
+    ...             self(batch[0]), batch[1])
+    ...     def configure_optimizers(self):
+    ...         return torch.optim.SGD(self.parameters(), lr=0.1)
+    >>> X, y = load_breast_cancer(return_X_y=True)
+    >>> X = scale(X).astype("float32")
+    >>> holdout = LadderHoldout(X[:200], y[:200], scoring="accuracy", ledger="memory")
+    >>> stop = ladder_stopping(holdout, patience=3, link=expit)
+    >>> rows = torch.utils.data.TensorDataset(torch.tensor(X[200:]), torch.tensor(y[200:]).float())
+    >>> trainer = lightning.Trainer(accelerator="cpu", max_epochs=50, callbacks=[stop],
+    ...     logger=False, enable_checkpointing=False, enable_progress_bar=False,
+    ...     enable_model_summary=False)
+    >>> model = Model()
+    >>> trainer.fit(model, torch.utils.data.DataLoader(rows, batch_size=100))
+    >>> holdout.submit(stop.predictions(model)).repeat
+    True
+    """
+    stopping = LadderStopping(holdout, patience, min_rounds=min_rounds, context=context)
+    if isinstance(predict, DataLoader):
+        predict = _Loaded(predict)
+    return LadderStoppingCallback(
+        TorchStopping(stopping, predict=predict, batch_size=batch_size, classes=classes, link=link)
+    )
+
+
+class LadderStoppingCallback(Callback):
+    """Submit each training epoch, stop by the ladder, end on the weights of the best epoch.
+
+    It logs nothing, and a checkpoint holds nothing of it: training that is resumed from one is
+    a fit of its own. A ``fast_dev_run`` submits nothing.
+
+    Parameters
+    ----------
+    epochs : TorchStopping
+        What `ladder_stopping` makes.
+
+    Raises
+    ------
+    InvalidArgument
+        In training with several processes: each would submit a model that the others train
+        as well.
+    """
+
+    def __init__(self, epochs: TorchStopping) -> None:
+        self._epochs = epochs
+
+    @property
+    def stopping(self) -> LadderStopping:
+        """The rule, and what it has seen of the last fit."""
+        return self._epochs.stopping
+
+    def predictions(self, module: LightningModule) -> NDArray[Any]:
+        """Return a module's predictions on the holdout's rows, as an epoch submits them.
+
+        Parameters
+        ----------
+        module : LightningModule
+
+        Returns
+        -------
+        ndarray
+        """
+        return self._epochs.predictions(module)
+
+    def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
+        """Refuse several processes, before training begins."""
+        if stage == "fit" and trainer.world_size > 1:
+            raise InvalidArgument(
+                "devices",
+                "one in training that a ladder stops",
+                f"{trainer.world_size} processes",
+                "Train with Trainer(devices=1, num_nodes=1).",
+            )
+
+    def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Begin a fit."""
+        self._epochs.start()
+
+    def on_train_epoch_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Submit the epoch."""
+        if not trainer.fast_dev_run and self._epochs.update(pl_module):
+            trainer.should_stop = True
+
+    def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Give the module the state of the best epoch."""
+        self._epochs.restore(pl_module)
+
+
+class _Loaded:
+    """Predicts batch by batch, as ``Trainer.predict`` does."""
+
+    def __init__(self, loader: DataLoader[Any]) -> None:
+        if not isinstance(loader.sampler, SequentialSampler):
+            raise InvalidArgument(
+                "predict",
+                "a loader that yields the holdout's rows in their order",
+                f"one with a {type(loader.sampler).__name__}",
+                "Make it with shuffle=False.",
+            )
+        self._loader = loader
+
+    def __call__(self, module: LightningModule, _: object) -> torch.Tensor:
+        outputs = []
+        for number, batch in enumerate(self._loader):
+            here = module.transfer_batch_to_device(batch, module.device, 0)
+            outputs.append(one_tensor(module.predict_step(here, number)))
+        return torch.cat(outputs)

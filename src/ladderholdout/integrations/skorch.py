@@ -1,0 +1,160 @@
+"""skorch: a callback that stops training by the ladder, alone or inside a search."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping
+from typing import Any, Self
+
+from numpy.typing import ArrayLike
+from skorch import NeuralNet
+from skorch.callbacks import Callback
+from torch.nn import ModuleList
+
+from ladderholdout.holdout import LadderHoldout
+from ladderholdout.holdout.outputs import Link
+from ladderholdout.holdout.stopping import LadderStopping
+from ladderholdout.integrations.torch import Predict, array_of, function_or_none, untouched
+
+
+def ladder_stopping(
+    holdout: LadderHoldout,
+    patience: int = 10,
+    *,
+    min_rounds: int = 1,
+    context: Mapping[str, Any] | None = None,
+    predict: Predict | None = None,
+    classes: ArrayLike | None = None,
+    link: Link | None = None,
+) -> LadderStoppingCallback:
+    """Return a callback for ``NeuralNet(..., callbacks=[...])``.
+
+    Parameters
+    ----------
+    holdout : LadderHoldout
+    patience, min_rounds, context
+        As for `ladderholdout.holdout.stopping.LadderStopping`; a round is an epoch.
+    predict : callable, optional
+        ``predict(net, X)`` returns the net's output on the holdout's rows. By default the net
+        is asked as ``holdout.evaluate(net)`` asks it, with `predict`, or `predict_proba` where
+        the metric needs probabilities, in batches of the size of its own.
+    classes, link
+        As for `ladderholdout.integrations.torch.ladder_stopping`, for `predict` alone.
+
+    Returns
+    -------
+    LadderStoppingCallback
+
+    Raises
+    ------
+    InvalidArgument
+        An argument is refused.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from skorch import NeuralNetClassifier
+    >>> from sklearn.datasets import load_breast_cancer
+    >>> from sklearn.preprocessing import scale
+    >>> X, y = load_breast_cancer(return_X_y=True)
+    >>> X = scale(X).astype("float32")
+    >>> holdout = LadderHoldout(X[:200], y[:200], scoring="accuracy", ledger="memory")
+    >>> net = NeuralNetClassifier(
+    ...     torch.nn.Linear, module__in_features=30, module__out_features=2, max_epochs=50,
+    ...     criterion=torch.nn.CrossEntropyLoss, lr=0.1, train_split=None, verbose=0,
+    ...     callbacks=[ladder_stopping(holdout, patience=3)])
+    >>> net = net.fit(X[200:], y[200:])
+    >>> holdout.evaluate(net).repeat
+    True
+    """
+    callback = LadderStoppingCallback(
+        holdout, patience, min_rounds, context, predict, classes, link
+    )
+    return callback.initialize()
+
+
+class LadderStoppingCallback(Callback):
+    """Submit each epoch, stop by the ladder, end on the weights of the best epoch.
+
+    Its settings are parameters of the net, as of any callback: ``callbacks__name__patience``.
+    It writes nothing into the net's history.
+
+    Parameters
+    ----------
+    holdout, patience, min_rounds, context, predict, classes, link
+        As for `ladder_stopping`.
+    """
+
+    def __init__(
+        self,
+        holdout: LadderHoldout,
+        patience: int = 10,
+        min_rounds: int = 1,
+        context: Mapping[str, Any] | None = None,
+        predict: Predict | None = None,
+        classes: ArrayLike | None = None,
+        link: Link | None = None,
+    ) -> None:
+        # As scikit-learn's clone wants it: the arguments under their names, and nothing else.
+        self.holdout = holdout
+        self.patience = patience
+        self.min_rounds = min_rounds
+        self.context = context
+        self.predict = predict
+        self.classes = classes
+        self.link = link
+
+    @property
+    def stopping(self) -> LadderStopping:
+        """The rule, and what it has seen of the last fit."""
+        if not hasattr(self, "stopping_"):
+            self.initialize()
+        return self.stopping_
+
+    def initialize(self) -> Self:
+        """Make the rule from the settings as they are now."""
+        for argument in ("predict", "link"):
+            function_or_none(argument, getattr(self, argument))
+        # A trailing underscore keeps attributes from being taken for parameters.
+        self.stopping_ = LadderStopping(
+            self.holdout, self.patience, min_rounds=self.min_rounds, context=self.context
+        )
+        self.best_: dict[str, Any] | None = None
+        return self
+
+    def on_train_begin(self, net: NeuralNet, X: Any = None, y: Any = None, **_: Any) -> None:
+        """Begin a fit."""
+        self.best_ = None
+        self.stopping.start()
+
+    def on_epoch_end(self, net: NeuralNet, **_: Any) -> None:
+        """Submit the epoch; where it is the best so far, keep the weights."""
+        stopping = self.stopping
+        with untouched(_modules(net)):
+            stop = self._submit(net)
+        if stopping.improved and stopping.best_round == stopping.rounds:
+            self.best_ = copy.deepcopy(_modules(net).state_dict())
+        if stop:
+            raise KeyboardInterrupt  # which a net takes for the wish to end its training
+
+    def on_train_end(self, net: NeuralNet, X: Any = None, y: Any = None, **_: Any) -> None:
+        """Give the net the weights of the best epoch."""
+        best, self.best_ = self.best_, None
+        if best is not None and self.stopping.best_round < self.stopping.rounds:
+            _modules(net).load_state_dict(best)
+
+    def _submit(self, net: NeuralNet) -> bool:
+        if self.predict is None:
+            return self.stopping.evaluate(net)
+        output = array_of(self.predict(net, self.stopping.X))
+        answer = self.stopping.answer(output, classes=self.classes, link=self.link)
+        return self.stopping.update(answer)
+
+    def __getstate__(self) -> dict[str, Any]:
+        # The best weights belong to a fit, and no fit travels.
+        return {name: value for name, value in vars(self).items() if name != "best_"}
+
+
+def _modules(net: NeuralNet) -> ModuleList:
+    """Return all modules of a net: there may be more than ``module_``."""
+    return ModuleList(getattr(net, f"{name}_") for name in net._modules)

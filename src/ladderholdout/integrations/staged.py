@@ -1,0 +1,216 @@
+"""scikit-learn: early stopping of boosting through its stages, and of ``partial_fit``.
+
+HistGradientBoosting hands a scorer binned rows in mid-fit, which no holdout can answer for. Its
+public way is to fit all rounds, run their staged predictions through the ladder, and fit once
+more with the best number. GradientBoosting can be stopped while it trains.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from copy import deepcopy
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+from sklearn.base import BaseEstimator
+from sklearn.ensemble import (
+    GradientBoostingClassifier,
+    GradientBoostingRegressor,
+    HistGradientBoostingClassifier,
+    HistGradientBoostingRegressor,
+)
+
+from ladderholdout.errors import InvalidArgument
+from ladderholdout.holdout.fits import Loud
+from ladderholdout.holdout.scorer import SearchHandle
+from ladderholdout.holdout.stopping import LadderStopping
+from ladderholdout.integrations.adapter import Adapter
+from ladderholdout.mechanisms.arithmetic import whole
+
+_HISTOGRAM = (HistGradientBoostingClassifier, HistGradientBoostingRegressor)
+_MONITORED = (GradientBoostingClassifier, GradientBoostingRegressor)
+_STAGES = {
+    "labels": "staged_predict",
+    "probabilities": "staged_predict_proba",
+    "scores": "staged_decision_function",
+    "values": "staged_predict",
+}
+_LARGEST_SEED = 2**31
+
+
+def ladder_stopping(
+    holdout: SearchHandle,
+    patience: int = 10,
+    *,
+    min_rounds: int = 1,
+    context: Mapping[str, Any] | None = None,
+) -> Stages:
+    """Return what fits an estimator of scikit-learn and keeps the best round by the ladder.
+
+    Its `fit` is for HistGradientBoosting and GradientBoosting, its `partial_fit` for whatever
+    learns in passes, and it is itself a ``monitor=`` for GradientBoosting.
+
+    Parameters
+    ----------
+    holdout : LadderHoldout
+    patience, min_rounds, context
+        As for `LadderStopping`.
+
+    Returns
+    -------
+    Stages
+        Its `stopping` is the `LadderStopping`.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_breast_cancer
+    >>> from sklearn.ensemble import HistGradientBoostingClassifier
+    >>> from ladderholdout import LadderHoldout
+    >>> X, y = load_breast_cancer(return_X_y=True)
+    >>> holdout = LadderHoldout(X[:200], y[:200], scoring="neg_log_loss", ledger="memory")
+    >>> stages = ladder_stopping(holdout, patience=5)
+    >>> model = HistGradientBoostingClassifier(max_iter=60, random_state=0)
+    >>> model = stages.fit(model, X[200:], y[200:])
+    >>> model.n_iter_ == stages.stopping.best_round < 60
+    True
+    >>> holdout.evaluate(model).repeat  # the model kept is a round that was seen
+    True
+    """
+    stopping = LadderStopping(holdout, patience, min_rounds=min_rounds, context=context)
+    return Stages(stopping)
+
+
+class Stages(Adapter):
+    """Fits and keeps the best round; made by `ladder_stopping`."""
+
+    def fit(self, estimator: BaseEstimator, X: Any, y: ArrayLike, **fit_params: Any) -> Any:
+        """Fit a boosted estimator and keep its best round by the ladder.
+
+        HistGradientBoosting is fitted twice: with all rounds, then with the best number of
+        them and the same random state. Its own early stopping, if it is on, still looks at
+        a part of the training rows alone.
+
+        Parameters
+        ----------
+        estimator : HistGradientBoosting or GradientBoosting, classifier or regressor
+        X : array-like, shape (n_rows, n_features)
+            The training rows.
+        y : array-like, shape (n_rows,)
+        **fit_params
+            For its ``fit``, such as ``sample_weight``.
+
+        Returns
+        -------
+        object
+            The same estimator, fitted; its parameters are what they were.
+        """
+        if isinstance(estimator, _MONITORED):
+            estimator.fit(X, y, monitor=self, **fit_params)
+            estimator.n_estimators_ = len(estimator.estimators_)
+            return estimator
+        if isinstance(estimator, _HISTOGRAM):
+            return self._fit_twice(estimator, X, y, fit_params)
+        raise InvalidArgument(
+            "estimator",
+            "a HistGradientBoosting or a GradientBoosting",
+            f"a {type(estimator).__name__}",
+            "For what learns in passes there is partial_fit.",
+        )
+
+    def partial_fit(
+        self,
+        estimator: BaseEstimator,
+        X: Any,
+        y: ArrayLike,
+        *,
+        rounds: int = 100,
+        **params: Any,
+    ) -> Any:
+        """Train an estimator pass by pass and keep its best round by the ladder.
+
+        Parameters
+        ----------
+        estimator : object
+            With ``partial_fit``, such as SGDClassifier or MLPRegressor.
+        X : array-like, shape (n_rows, n_features)
+            The training rows: each round is one pass over all of them.
+        y : array-like, shape (n_rows,)
+        rounds : int, default=100
+            At most so many.
+        **params
+            For its ``partial_fit``. A classifier is told the ``classes`` of `y` unless they
+            are given here.
+
+        Returns
+        -------
+        object
+            The estimator as it was after its best round: a copy where that was not the last.
+        """
+        metric = self.stopping.holdout.metric
+        if metric.is_classification:
+            params = {"classes": np.unique(y), **params}
+        self.stopping.start(library="sklearn", estimator=type(estimator).__name__)
+        kept = estimator
+        for _ in range(whole("rounds", rounds)):
+            estimator.partial_fit(X, y, **params)
+            stop = self.stopping.evaluate(estimator)
+            if self._just_improved():
+                kept = deepcopy(estimator)
+            if stop:
+                break
+        return kept if self.stopping.improved else estimator
+
+    def __call__(self, stage: int, estimator: Any, variables: Mapping[str, Any]) -> bool:
+        """Be the ``monitor=`` of a GradientBoosting's ``fit``.
+
+        When training stops, the trees after the best round go; ``n_estimators_`` still says
+        how many were trained.
+        """
+        begin = variables["begin_at_stage"]
+        with Loud():
+            if stage == begin:
+                self._here.outputs = self._started(estimator)
+                for _ in range(begin):
+                    next(self._here.outputs)
+            stop = self.stopping.update(next(self._here.outputs))
+        if stop or stage == estimator.n_estimators - 1:
+            del self._here.outputs
+            _cut(estimator, begin + self.stopping.best_round)
+            return True
+        return False
+
+    def _fit_twice(self, estimator: Any, X: Any, y: ArrayLike, fit_params: dict[str, Any]) -> Any:
+        given = {name: getattr(estimator, name) for name in ("max_iter", "random_state")}
+        if given["random_state"] is None:
+            # Drawn from NumPy's global generator, as scikit-learn itself would.
+            estimator.set_params(random_state=np.random.randint(_LARGEST_SEED))
+        try:
+            state = deepcopy(estimator.random_state)
+            estimator.fit(X, y, **fit_params)
+            for predictions in self._started(estimator):
+                if self.stopping.update(predictions):
+                    break
+            if self.stopping.best_round < estimator.n_iter_:
+                estimator.set_params(max_iter=self.stopping.best_round, random_state=state)
+                estimator.fit(X, y, **fit_params)
+        finally:
+            estimator.set_params(**given)
+        return estimator
+
+    def _started(self, estimator: Any) -> Iterator[Any]:
+        """Begin a fit and return what each of its stages predicts, made one at a time."""
+        self.stopping.start(library="sklearn", estimator=type(estimator).__name__)
+        metric = self.stopping.holdout.metric
+        outputs = getattr(estimator, _STAGES[metric.response])(self.stopping.X)
+        if metric.response in ("labels", "values"):
+            yield from outputs
+        else:
+            for output in outputs:
+                yield self.stopping.answer(output, classes=estimator.classes_)
+
+
+def _cut(estimator: Any, rounds: int) -> None:
+    for name in ("estimators_", "train_score_", "oob_improvement_", "oob_scores_"):
+        if hasattr(estimator, name):
+            setattr(estimator, name, getattr(estimator, name)[:rounds])

@@ -1,0 +1,278 @@
+"""PyTorch: early stopping in a training loop of your own; Lightning and skorch build on it."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, Self, TypeAlias
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike, NDArray
+
+from ladderholdout.errors import InvalidArgument, InvalidSubmission
+from ladderholdout.holdout import LadderHoldout
+from ladderholdout.holdout.outputs import Link
+from ladderholdout.holdout.stopping import LadderStopping
+from ladderholdout.integrations.adapter import Adapter
+from ladderholdout.mechanisms.arithmetic import whole
+
+Predict: TypeAlias = Callable[[Any, Any], Any]
+"""From a model and the holdout's rows to the model's output on them."""
+
+
+def ladder_stopping(
+    holdout: LadderHoldout,
+    patience: int = 10,
+    *,
+    min_rounds: int = 1,
+    context: Mapping[str, Any] | None = None,
+    predict: Predict | None = None,
+    batch_size: int = 1024,
+    classes: ArrayLike | None = None,
+    link: Link | None = None,
+) -> TorchStopping:
+    """Return what stops a training loop of your own.
+
+    Parameters
+    ----------
+    holdout : LadderHoldout
+    patience, min_rounds, context
+        As for `ladderholdout.holdout.stopping.LadderStopping`; a round is an epoch.
+    predict : callable, optional
+        ``predict(module, X)`` returns the module's output on the holdout's rows, for modules
+        that take something else than one tensor of them. It is called in evaluation mode and
+        without gradients.
+    batch_size : int, default=1024
+        How many rows the module is given at a time.
+    classes : array-like of shape (C,), optional
+        What the module's outputs stand for, in their order; by default the holdout's sorted
+        classes.
+    link : callable, optional
+        From logits, as a NumPy array, to probabilities: `scipy.special.expit` for one output,
+        ``functools.partial(scipy.special.softmax, axis=1)`` for more.
+
+    Returns
+    -------
+    TorchStopping
+
+    Raises
+    ------
+    InvalidArgument
+        An argument is refused.
+
+    Examples
+    --------
+    >>> from scipy.special import expit
+    >>> from sklearn.datasets import load_breast_cancer
+    >>> from sklearn.preprocessing import scale
+    >>> X, y = load_breast_cancer(return_X_y=True)
+    >>> X, _ = scale(X).astype("float32"), torch.manual_seed(0)
+    >>> holdout = LadderHoldout(X[:200], y[:200], scoring="accuracy", ledger="memory")
+    >>> model = torch.nn.Linear(30, 1)
+    >>> optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    >>> loss, inputs = torch.nn.BCEWithLogitsLoss(), torch.tensor(X[200:])
+    >>> targets = torch.tensor(y[200:], dtype=torch.float32)
+    >>> epochs = ladder_stopping(holdout, patience=5, link=expit).start()
+    >>> for epoch in range(100):
+    ...     optimizer.zero_grad()
+    ...     loss(model(inputs)[:, 0], targets).backward()
+    ...     optimizer.step()
+    ...     if epochs.update(model):
+    ...         break
+    >>> epochs.restore(model)
+    >>> epochs.stopping.rounds - epochs.stopping.best_round
+    5
+    >>> holdout.submit(epochs.predictions(model)).repeat
+    True
+    """
+    stopping = LadderStopping(holdout, patience, min_rounds=min_rounds, context=context)
+    return TorchStopping(
+        stopping, predict=predict, batch_size=batch_size, classes=classes, link=link
+    )
+
+
+class TorchStopping(Adapter):
+    """The epochs of a training loop, and the state of the best of them.
+
+    Parameters
+    ----------
+    stopping : LadderStopping
+        The rule.
+    predict, batch_size, classes, link
+        As for `ladder_stopping`.
+    """
+
+    def __init__(
+        self,
+        stopping: LadderStopping,
+        *,
+        predict: Predict | None = None,
+        batch_size: int = 1024,
+        classes: ArrayLike | None = None,
+        link: Link | None = None,
+    ) -> None:
+        super().__init__(stopping, classes, link)
+        self._predict = function_or_none("predict", predict)
+        self._batch_size = whole("batch_size", batch_size)
+
+    def start(self, **context: Any) -> Self:
+        """Begin a fit: the epochs of the one before are forgotten.
+
+        Parameters
+        ----------
+        **context
+            Added to what stands beside every epoch of this fit.
+
+        Returns
+        -------
+        TorchStopping
+            This object.
+        """
+        self._here.best = None
+        self.stopping.start(**context)
+        return self
+
+    def update(self, module: torch.nn.Module) -> bool:
+        """Submit the module as it is after an epoch; where it is the best so far, keep its state.
+
+        Parameters
+        ----------
+        module : torch.nn.Module
+            Its training modes, its gradients and PyTorch's random numbers stay as they are.
+
+        Returns
+        -------
+        bool
+            Whether to stop now.
+
+        Raises
+        ------
+        InvalidSubmission, LedgerError
+            The epoch is refused, or the guard cannot answer. Nothing was released.
+        SearchStopped
+            The same inside a search of scikit-learn.
+        """
+        stop = self._submit(self._output(module))
+        if self._just_improved():
+            self._here.best = copy.deepcopy(module.state_dict())
+        return stop
+
+    def restore(self, module: torch.nn.Module) -> None:
+        """Give the module the state of the best epoch.
+
+        Parameters
+        ----------
+        module : torch.nn.Module
+        """
+        best, self._here.best = getattr(self._here, "best", None), None
+        if best is not None and self.stopping.best_round < self.stopping.rounds:
+            module.load_state_dict(best)
+
+    def predictions(self, module: torch.nn.Module) -> NDArray[Any]:
+        """Return a module's predictions on the holdout's rows, as the metric asks for them.
+
+        Parameters
+        ----------
+        module : torch.nn.Module
+
+        Returns
+        -------
+        ndarray
+            What `update` submits. Submitted again by hand, it is a repeat.
+
+        Raises
+        ------
+        InvalidArgument, InvalidSubmission
+            The output has another form than the metric asks for.
+        """
+        return self.stopping.answer(self._output(module), classes=self._classes, link=self._link)
+
+    def _output(self, module: torch.nn.Module) -> Any:
+        predict = self._predict or self._forward
+        with untouched(module):
+            return array_of(predict(module, self.stopping.X))
+
+    def _forward(self, module: torch.nn.Module, X: Any) -> torch.Tensor:
+        """Call the module on one batch of rows after another."""
+        rows, (device, dtype) = numbers_of(X), _place_of(module)
+        outputs = []
+        for start in range(0, len(rows), self._batch_size):
+            # A copy: a module that works in place must not change the holdout's rows.
+            batch = torch.tensor(rows[start : start + self._batch_size])
+            batch = batch.to(dtype) if batch.is_floating_point() else batch
+            outputs.append(one_tensor(module(batch.to(device))))
+        return torch.cat(outputs)
+
+
+@contextmanager
+def untouched(module: torch.nn.Module) -> Iterator[None]:
+    """Run a module in evaluation mode; modes, gradients and random numbers stay as they were.
+
+    Parameters
+    ----------
+    module : torch.nn.Module
+        Each of its parts gets its own mode back: some may be frozen in evaluation mode.
+    """
+    modes = {part: part.training for part in module.modules()}
+    elsewhere = {p.device for p in module.parameters()} - {torch.device("cpu")}
+    kind = next(iter(elsewhere)).type if elsewhere else "cuda"
+    # Not inference_mode: a tensor that a module caches meanwhile could not be trained with. A
+    # loader draws a seed from the generator of PyTorch, and training would go on with another.
+    with torch.random.fork_rng(sorted(elsewhere, key=str), device_type=kind), torch.no_grad():
+        module.eval()
+        try:
+            yield
+        finally:
+            for part, mode in modes.items():
+                part.training = mode
+
+
+def function_or_none(argument: str, value: Any) -> Any:
+    """Validate an optional function."""
+    if value is not None and not callable(value):
+        raise InvalidArgument(argument, "a function", type(value).__name__)
+    return value
+
+
+def numbers_of(X: Any) -> NDArray[Any]:
+    """Return the holdout's rows as an array of numbers."""
+    rows = np.asarray(X.toarray() if hasattr(X, "toarray") else X)
+    if rows.dtype.kind not in "biuf":
+        raise InvalidArgument(
+            "predict",
+            "given for rows that are no array of numbers",
+            "missing",
+            "predict=lambda model, X: ... returns the model's output on the rows.",
+        )
+    return rows
+
+
+def one_tensor(output: Any) -> torch.Tensor:
+    """Refuse what is no single tensor."""
+    if not isinstance(output, torch.Tensor):
+        raise InvalidSubmission(
+            "predictions",
+            "from a module that returns one tensor",
+            f"from one that returns a {type(output).__name__}",
+            "Pick the output that counts: predict=lambda model, X: ...",
+        )
+    return output
+
+
+def array_of(output: Any) -> Any:
+    """Bring a tensor to NumPy, from whatever device; leave what is none."""
+    if not isinstance(output, torch.Tensor):
+        return output
+    # NumPy knows no bfloat16.
+    wide = output.float() if output.dtype == torch.bfloat16 else output
+    return wide.detach().cpu().numpy()
+
+
+def _place_of(module: torch.nn.Module) -> tuple[torch.device, torch.dtype]:
+    """Return where a module computes, and in which type of real numbers."""
+    own = (*module.parameters(), *module.buffers())
+    device = own[0].device if own else torch.device("cpu")
+    real = (one.dtype for one in own if one.is_floating_point())
+    return device, next(real, torch.get_default_dtype())

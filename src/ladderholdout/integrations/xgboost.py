@@ -1,0 +1,179 @@
+"""XGBoost: early stopping as a callback, for ``train`` and the estimators alike."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import xgboost as xgb
+from numpy.typing import ArrayLike, NDArray
+
+from ladderholdout.errors import InvalidArgument
+from ladderholdout.holdout.fits import Loud
+from ladderholdout.holdout.outputs import Link
+from ladderholdout.holdout.scorer import SearchHandle
+from ladderholdout.holdout.stopping import LadderStopping
+from ladderholdout.integrations.adapter import Adapter, called_from, refuse_ranking
+
+
+def ladder_stopping(
+    holdout: SearchHandle,
+    patience: int = 10,
+    *,
+    min_rounds: int = 1,
+    context: Mapping[str, Any] | None = None,
+    classes: ArrayLike | None = None,
+    link: Link | None = None,
+    dmatrix: Mapping[str, Any] | None = None,
+) -> Callback:
+    """Return a callback that stops XGBoost by the ladder and keeps its best round.
+
+    Give it as ``callbacks=[...]`` to ``xgboost.train`` or to an estimator; the holdout goes
+    nowhere near ``evals``. The model that comes back is cut after the best round by the
+    ledger, and its ``best_iteration`` says so. A round costs the predictions of its own
+    trees alone. ``dart`` and ``gblinear`` change what they had: a round of theirs is
+    predicted in full, and the best is kept as a copy.
+
+    Parameters
+    ----------
+    holdout : LadderHoldout
+    patience, min_rounds, context
+        As for `LadderStopping`.
+    classes : array-like, optional
+        The classes as XGBoost numbers them, where the training rows hold other ones than
+        the holdout.
+    link : callable, optional
+        From raw margins to probabilities or values, for objectives of your own.
+    dmatrix : mapping, optional
+        Arguments for the `xgboost.DMatrix` of the holdout's rows, such as ``missing`` and
+        ``base_margin``.
+
+    Returns
+    -------
+    Callback
+        Its `stopping` is the `LadderStopping`.
+
+    Examples
+    --------
+    >>> import xgboost as xgb
+    >>> from sklearn.datasets import load_breast_cancer
+    >>> from ladderholdout import LadderHoldout
+    >>> X, y = load_breast_cancer(return_X_y=True)
+    >>> holdout = LadderHoldout(X[:200], y[:200], scoring="neg_log_loss", ledger="memory")
+    >>> callback = ladder_stopping(holdout, patience=5)
+    >>> model = xgb.XGBClassifier(n_estimators=300, n_jobs=1, callbacks=[callback])
+    >>> model = model.fit(X[200:], y[200:])
+    >>> model.best_iteration + 1 == callback.stopping.best_round < 300
+    True
+    >>> holdout.evaluate(model).repeat  # the model kept is a round that was seen
+    True
+    """
+    stopping = LadderStopping(holdout, patience, min_rounds=min_rounds, context=context)
+    return Callback(stopping, classes, link, dmatrix)
+
+
+class Callback(Adapter, xgb.callback.TrainingCallback):
+    """What XGBoost calls around each iteration; made by `ladder_stopping`."""
+
+    def __init__(
+        self,
+        stopping: LadderStopping,
+        classes: ArrayLike | None,
+        link: Link | None,
+        dmatrix: Mapping[str, Any] | None,
+    ) -> None:
+        super().__init__(stopping, classes, link)
+        self._dmatrix = {"enable_categorical": True, **(dmatrix or {})}
+
+    def before_training(self, model: Any) -> Any:
+        """Begin a fit."""
+        with Loud():
+            _refuse_folds(model)
+            self.stopping.start(library="xgboost")
+            rows, margins = self.stopping.X, self._link is not None
+            self._here.training = _Training(model, rows, self._dmatrix, margins)
+        return model
+
+    def after_iteration(self, model: Any, epoch: int, evals_log: Any) -> bool:
+        """Submit one iteration; return whether to stop."""
+        training: _Training = self._here.training
+        with Loud():
+            stop = self._submit(training.output(model))
+            if self._just_improved():
+                training.remember(model)
+        return stop
+
+    def after_training(self, model: Any) -> Any:
+        """Keep the best round."""
+        training: _Training = self._here.training
+        del self._here.training
+        return training.kept(model, self.stopping.best_round)
+
+
+class _Training:
+    """A model in training, and the holdout's rows as XGBoost wants them."""
+
+    def __init__(
+        self, model: xgb.Booster, X: Any, dmatrix: Mapping[str, Any], margins: bool
+    ) -> None:
+        learner = json.loads(model.save_config())["learner"]
+        objective, booster = learner["objective"]["name"], learner["gradient_booster"]["name"]
+        refuse_ranking(objective)
+        self._codes = objective == "multi:softmax" and not margins
+        self._width = int(learner["learner_model_param"]["num_class"])
+        self._lasting = booster == "gbtree"
+        # For dart the estimators predict otherwise, with other last digits.
+        plain = not dmatrix.keys() - {"enable_categorical", "missing"}
+        self._inplace = booster == "dart" and plain and called_from("xgboost.sklearn")
+        self._margins, self._before = margins, model.num_boosted_rounds()
+        self._X = X
+        # One for all rounds: XGBoost remembers what it has predicted on it.
+        self._rows = xgb.DMatrix(X, **dmatrix)
+        self._best: bytearray | None = None
+
+    def output(self, model: xgb.Booster) -> NDArray[Any]:
+        """Return what the model puts out now."""
+        found = np.asarray(self._predict(model))
+        return np.eye(self._width)[found.astype(int)] if self._codes else found
+
+    def _predict(self, model: xgb.Booster) -> Any:
+        if self._inplace:
+            kind = "margin" if self._margins else "value"
+            return model.inplace_predict(self._X, predict_type=kind)
+        return model.predict(self._rows, output_margin=self._margins)
+
+    def remember(self, model: xgb.Booster) -> None:
+        """Keep what cannot be had back later: this is the best round so far."""
+        if not (self._lasting and _can_be_cut(model)):
+            self._best = model.save_raw()
+
+    def kept(self, model: xgb.Booster, best_round: int) -> xgb.Booster:
+        """Return the model of the best round."""
+        if self._best is not None:
+            model.load_model(self._best)
+        elif self._before + best_round < model.num_boosted_rounds():
+            said = model.attributes()
+            model = model[: self._before + best_round]
+            model.set_attr(**said)
+        if best_round:
+            model.best_iteration = self._before + best_round - 1
+        return model
+
+
+def _can_be_cut(model: xgb.Booster) -> bool:
+    # The cut model of XGBoost 3.2 has lost the names of its categories: on a frame that lists
+    # them in another order it would predict something else.
+    known = getattr(model, "get_categories", None)
+    return known is None or known().empty()
+
+
+def _refuse_folds(model: object) -> None:
+    if not isinstance(model, xgb.Booster):
+        raise InvalidArgument(
+            "callbacks",
+            "given to train or an estimator",
+            "given to xgboost.cv",
+            "Its models learn from parts of the rows, and none of them is kept.",
+        )

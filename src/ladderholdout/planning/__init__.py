@@ -1,0 +1,35 @@
+"""Planning: how to spend a holdout before anybody looks at it. Pure functions.
+
+>>> from ladderholdout.planning import plan
+>>> found = plan(n=5000, submissions=1000, width=0.03)
+>>> found.fixed.within(0.03), found.learning.within(0.03)
+(True, False)
+"""
+
+from __future__ import annotations
+
+from ladderholdout.planning.choosing import plan
+from ladderholdout.planning.plans import Plan, Way
+from ladderholdout.planning.plots import plot
+from ladderholdout.planning.simulation import Course, simulate
+from ladderholdout.planning.widths import (
+    MOST_ROWS,
+    fixed_width,
+    learning_width,
+    reserve_width,
+    rows_needed,
+)
+
+__all__ = [
+    "MOST_ROWS",
+    "Course",
+    "Plan",
+    "Way",
+    "fixed_width",
+    "learning_width",
+    "plan",
+    "plot",
+    "reserve_width",
+    "rows_needed",
+    "simulate",
+]

@@ -1,0 +1,224 @@
+"""Searches on holdouts that are not there yet: what a ladder would tell, and what is true.
+
+A candidate is known by its distance from the optimum of a bowl in five dimensions, from which
+its true risk follows. It differs from another model by mending some of that one's errors and
+making new ones, on rows of its own. So counts of rows are all that is drawn, and a search on
+a million rows is as quick as one on a hundred. The rules that decide are the real ones.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ladderholdout.errors import InvalidArgument
+from ladderholdout.mechanisms import Evidence, Mechanism
+from ladderholdout.mechanisms.arithmetic import whole
+from ladderholdout.planning.widths import inside
+
+# The bowl: the first model's risk and that of the optimum, in units of the risk expected.
+START, OPTIMUM = 1.5, 0.75
+DIMENSION = 5
+# How far a climb's proposals go; the first model is one away from the optimum.
+NEAREST, FARTHEST = 0.03, 0.5
+# Rows on which two models differ, beyond those that make up their difference, over the
+# errors of one: near models, and those that are one apart.
+LEAST_CHANGE, MORE_CHANGE = 0.3, 0.4
+# Candidates that are drawn at a time.
+BLOCK = 256
+
+Floats = NDArray[np.float64]
+
+
+class Course(NamedTuple):
+    """The releases of one simulated search.
+
+    Attributes
+    ----------
+    looks : tuple of int
+        Which submissions improved, from 1.
+    released : tuple of float
+        The risk that each was told.
+    true : tuple of float
+        The true risk of each.
+    """
+
+    looks: tuple[int, ...]
+    released: tuple[float, ...]
+    true: tuple[float, ...]
+
+
+def simulate(
+    mechanism: Mechanism,
+    n: int,
+    submissions: int,
+    risk: float,
+    *,
+    learns: bool = True,
+    searches: int = 20,
+    seed: int = 0,
+) -> tuple[Course, ...]:
+    """Simulate searches for a model with 0/1 losses.
+
+    Parameters
+    ----------
+    mechanism : Mechanism
+        A rule which releases what is below the standing risk, without noise.
+    n, submissions : int
+        Numbers of examples and of submissions.
+    risk : float
+        About where a good search ends, in (0, 1).
+    learns : bool, default=True
+        Whether each candidate is a change to the incumbent (a climb), or all are drawn
+        independently before the first answer (a grid).
+    searches : int, default=20
+        How many.
+    seed : int, default=0
+        Of the random numbers; the same seed gives the same searches.
+
+    Returns
+    -------
+    tuple of Course
+        One for each search.
+
+    Raises
+    ------
+    InvalidArgument
+        If an argument is refused.
+
+    Examples
+    --------
+    >>> from ladderholdout.mechanisms import ParameterFreeLadder
+    >>> course = simulate(ParameterFreeLadder(), 5000, 1000, 0.05, searches=1)[0]
+    >>> course.looks[0], course.released[-1] < course.true[-1] < course.true[0]
+    (1, True)
+    """
+    n, submissions = whole("n", n), whole("submissions", submissions)
+    if mechanism.discloses or mechanism.redraws or mechanism.resolution(n) == 0.0:
+        raise InvalidArgument("mechanism", "a ladder without noise", mechanism.name)
+    risk = inside("risk", risk)
+    seeds = np.random.SeedSequence(_seed(seed)).spawn(whole("searches", searches))
+    return tuple(
+        _search(_Field(n, risk, learns, np.random.default_rng(one)), mechanism, submissions)
+        for one in seeds
+    )
+
+
+class _Candidates(NamedTuple):
+    """Models drawn together; against the incumbent each mends some rows and breaks some."""
+
+    radius: Floats
+    true: Floats
+    errors: Floats
+    differing: Floats
+    mended: NDArray[np.int64]
+    broken: NDArray[np.int64]
+
+
+@dataclass
+class _Field:
+    """A holdout, a model that candidates are changes of, and the incumbent."""
+
+    n: int
+    risk: float
+    learns: bool
+    rng: np.random.Generator
+    radius: float = 1.0  # squared distance of the base from the optimum
+    base: float = field(init=False)  # its true risk
+    errors: int = field(init=False)  # its errors on the holdout
+    # Of the incumbent, against the base.
+    mended: int = 0
+    broken: int = 0
+
+    def __post_init__(self) -> None:
+        # Of a large risk no multiple is taken, so that the first model is not always wrong.
+        self.base = min(START * self.risk, (1.0 + self.risk) / 2.0)
+        self.height = self.base - OPTIMUM * self.risk
+        self.errors = int(self.rng.binomial(self.n, self.base))
+
+    def draw(self, count: int) -> _Candidates:
+        radius, distance = self._near(count) if self.learns else self._anywhere(count)
+        gain = self.height * (self.radius - radius)
+        changed = np.abs(gain) + self.base * (LEAST_CHANGE + MORE_CHANGE * np.minimum(distance, 1))
+        mends = np.clip((changed + gain) / (2.0 * self.base), 0.0, 1.0)
+        breaks = np.clip((changed - gain) / (2.0 * (1.0 - self.base)), 0.0, 1.0)
+        # The rows that the incumbent differs on apart, to know where the candidate differs.
+        binomial, right = self.rng.binomial, self.n - self.errors
+        as_mended = binomial(self.mended, mends)
+        else_mended = binomial(self.errors - self.mended, mends)
+        as_broken = binomial(self.broken, breaks)
+        else_broken = binomial(right - self.broken, breaks)
+        mended, broken = as_mended + else_mended, as_broken + else_broken
+        differing = self.mended - as_mended + else_mended + self.broken - as_broken + else_broken
+        true = self.base * (1.0 - mends) + (1.0 - self.base) * breaks
+        errors = self.errors - mended + broken
+        return _Candidates(
+            radius, true, errors.astype(np.float64), differing.astype(np.float64), mended, broken
+        )
+
+    def take(self, drawn: _Candidates, i: int) -> None:
+        """Make a candidate the incumbent; who learns goes on from there."""
+        self.mended, self.broken = int(drawn.mended[i]), int(drawn.broken[i])
+        if self.learns:
+            self.radius, self.base = float(drawn.radius[i]), float(drawn.true[i])
+            self.errors, self.mended, self.broken = int(drawn.errors[i]), 0, 0
+
+    def _near(self, count: int) -> tuple[Floats, Floats]:
+        step = np.exp(self.rng.uniform(math.log(NEAREST), math.log(FARTHEST), count))
+        along = self.rng.standard_normal(count)
+        length = along**2 + self.rng.chisquare(DIMENSION - 1, count)
+        radius = self.radius + 2.0 * step * along * math.sqrt(self.radius) + step**2 * length
+        return radius, step * np.sqrt(length)
+
+    def _anywhere(self, count: int) -> tuple[Floats, Floats]:
+        return self.rng.chisquare(DIMENSION, count) / DIMENSION, np.ones(count)
+
+
+def _search(field: _Field, mechanism: Mechanism, submissions: int) -> Course:
+    state = mechanism.start(field.n)
+    found: list[tuple[int, float, float]] = []
+    incumbent = math.inf
+    look = 0
+    while look < submissions:
+        drawn = field.draw(min(BLOCK, submissions - look))
+        # No rule that is simulated here releases a risk that is not below the standing one.
+        for i in _promising(drawn, state.standing * field.n):
+            evidence = _evidence(field.n, drawn, i, incumbent)
+            state, outcome = mechanism.decide(state, evidence, field.rng)
+            if outcome.improved:
+                incumbent = float(drawn.errors[i])
+                found.append((look + i + 1, outcome.risk, float(drawn.true[i])))
+                field.take(drawn, i)
+                look += i + 1
+                break
+        else:
+            look += len(drawn.errors)
+    looks, released, true = zip(*found, strict=True)
+    return Course(looks, released, true)
+
+
+def _promising(drawn: _Candidates, errors: float) -> Iterator[int]:
+    yield from (int(i) for i in np.flatnonzero(drawn.errors < errors + 0.5))
+
+
+def _evidence(n: int, drawn: _Candidates, i: int, incumbent: float) -> Evidence:
+    risk = float(drawn.errors[i]) / n
+    if math.isinf(incumbent):
+        return Evidence(risk)
+    if n == 1:
+        return Evidence(risk, spread=math.inf)
+    # The losses' differences are -1, 0 and 1.
+    mean = risk - incumbent / n
+    variance = max(float(drawn.differing[i]) / n - mean * mean, 0.0) * n / (n - 1)
+    return Evidence(risk, math.sqrt(variance / n))
+
+
+def _seed(seed: object) -> int:
+    if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or seed < 0:
+        raise InvalidArgument("seed", "a whole number of at least 0", repr(seed))
+    return int(seed)

@@ -1,0 +1,195 @@
+"""How wide certificates can be at most, before any search, and how many rows make them so."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+
+from ladderholdout.certificates import (
+    exact_upper,
+    grid_of,
+    place_length,
+    reserve_log_count,
+    worst_log_count,
+)
+from ladderholdout.errors import InvalidArgument
+from ladderholdout.mechanisms import Mechanism
+from ladderholdout.mechanisms.arithmetic import whole, within
+
+# Beyond so many rows no plan is looked for.
+MOST_ROWS = 10**8
+# A count of errors within this of a whole number is that number.
+_NOISE = 1e-6
+
+
+def fixed_width(n: int, submissions: int, risk: float, confidence: float = 0.95) -> float:
+    """Return the width for submissions that were all fixed before the first answer.
+
+    Parameters
+    ----------
+    n, submissions : int
+        Numbers of examples, and of submissions in the batch.
+    risk : float
+        The released risk, in (0, 1).
+    confidence : float, default=0.95
+        In (0, 1).
+
+    Returns
+    -------
+    float
+        Distance from the released risk to the upper end of the certificate, for 0/1 losses
+        and the last of the batch.
+
+    Raises
+    ------
+    InvalidArgument
+        If an argument is refused.
+
+    Examples
+    --------
+    >>> round(fixed_width(5000, 1000, 0.05), 3)
+    0.017
+    """
+    price = place_length(1) + place_length(whole("submissions", submissions))
+    return _width(n, risk, price, confidence)
+
+
+def learning_width(
+    n: int,
+    submissions: int,
+    risk: float,
+    mechanism: Mechanism,
+    budget: int,
+    confidence: float = 0.95,
+) -> float:
+    """Return the largest width where each answer may steer the next submission.
+
+    Whichever submissions improve, and whatever values they are told, as long as the ladder
+    gives no more than ``budget`` releases.
+
+    Parameters
+    ----------
+    n, submissions : int
+        Numbers of examples and of submissions.
+    risk : float
+        The released risk, in (0, 1).
+    mechanism : Mechanism
+        A ladder without noise.
+    budget : int
+        Releases in all. The last one pays for those before it.
+    confidence : float, default=0.95
+        In (0, 1).
+
+    Returns
+    -------
+    float
+        Distance from the released risk to the upper end of the certificate, for 0/1 losses.
+
+    Raises
+    ------
+    InvalidArgument
+        If an argument is refused.
+
+    Examples
+    --------
+    >>> from ladderholdout.mechanisms import ParameterFreeLadder
+    >>> [round(learning_width(5000, 1000, 0.05, ParameterFreeLadder(), j), 3) for j in (1, 2, 9)]
+    [0.009, 0.025, 0.064]
+    """
+    n, submissions = whole("n", n), whole("submissions", submissions)
+    told = min(whole("budget", budget), submissions) - 1
+    grid = grid_of(mechanism, n, binary=True)
+    if grid is None or not grid.falling:
+        raise InvalidArgument("mechanism", "a ladder without noise", mechanism.name)
+    # With nothing told before it, the incumbent is the first submission.
+    price = worst_log_count(submissions - 1 if told else 0, told, grid.n_values)
+    step = mechanism.resolution(n)
+    # Releases that are whole errors are not rounded.
+    return _width(n, risk, price, confidence, step if step * n > 1.0 + _NOISE else 0.0)
+
+
+def reserve_width(rows: int, risk: float, confidence: float = 0.95) -> float:
+    """Return the width of the first look at a reserve.
+
+    Parameters
+    ----------
+    rows : int
+        Rows of the reserve.
+    risk : float
+        The risk found there, in (0, 1).
+    confidence : float, default=0.95
+        In (0, 1).
+
+    Returns
+    -------
+    float
+        Distance from the risk to the upper end of the interval, for 0/1 losses.
+
+    Raises
+    ------
+    InvalidArgument
+        If an argument is refused.
+
+    Examples
+    --------
+    >>> round(reserve_width(1000, 0.05), 3)
+    0.018
+    """
+    rows = whole("rows", rows)
+    return _width(rows, risk, reserve_log_count(1, rows + 1), confidence)
+
+
+def rows_needed(width_at: Callable[[int], float], width: float) -> int | None:
+    """Return from how many rows on a width is kept.
+
+    Parameters
+    ----------
+    width_at : callable
+        Returns the width at a number of rows; it falls with them, up to the grain of whole
+        errors.
+    width : float
+        The width asked for, in (0, 1).
+
+    Returns
+    -------
+    int or None
+        By bisection; None where `MOST_ROWS` do not do.
+
+    Raises
+    ------
+    InvalidArgument
+        If the width is outside (0, 1).
+
+    Examples
+    --------
+    >>> rows_needed(lambda n: fixed_width(n, 1000, 0.05), 0.03)
+    1908
+    """
+    width = inside("width", width)
+    few, enough = 0, 1
+    while width_at(enough) > width:
+        if enough >= MOST_ROWS:
+            return None
+        few, enough = enough, min(2 * enough, MOST_ROWS)
+    while enough - few > 1:
+        middle = (few + enough) // 2
+        few, enough = (few, middle) if width_at(middle) <= width else (middle, enough)
+    return enough
+
+
+def inside(argument: str, value: object) -> float:
+    """Validate a number in (0, 1)."""
+    if not isinstance(value, int | float | np.floating) or not 0.0 < value < 1.0:
+        raise InvalidArgument(argument, "a number in (0, 1)", repr(value))
+    return within(argument, value, 1.0)
+
+
+def _width(n: int, risk: float, price: float, confidence: float, rounding: float = 0.0) -> float:
+    n, risk = whole("n", n), inside("risk", risk)
+    errors = min(math.floor((risk + rounding / 2.0) * n + _NOISE), n)
+    log_level = math.log((1.0 - inside("confidence", confidence)) / 2.0) - price
+    # What is not rounded to a step is a whole number of errors, so the risk itself may not be.
+    released = risk if rounding else errors / n
+    return exact_upper(errors, n, log_level) - released

@@ -1,0 +1,420 @@
+"""Attacks the planner: bounds that a search breaks, inversions that miss, searches that flatter."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+from click.testing import Result
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from matplotlib.figure import Figure
+from scipy.stats import binomtest, ttest_1samp
+from typer.testing import CliRunner
+
+from ladderholdout.certificates import (
+    LadderTranscript,
+    Transcript,
+    certify,
+    compare,
+    exact_upper,
+    grid_of,
+    reserve_log_count,
+)
+from ladderholdout.cli import app
+from ladderholdout.cli.options import mechanism_of
+from ladderholdout.errors import InvalidArgument
+from ladderholdout.mechanisms import (
+    FullDisclosure,
+    Ladder,
+    LadderBoot,
+    LadderRules,
+    Mechanism,
+    PairedTestLadder,
+    ParameterFreeLadder,
+    RoundedDisclosure,
+    ShakyLadder,
+    SimplifiedLadder,
+    run,
+)
+from ladderholdout.planning import (
+    Course,
+    Plan,
+    fixed_width,
+    learning_width,
+    plan,
+    plot,
+    reserve_width,
+    rows_needed,
+    simulate,
+)
+
+N, SUBMISSIONS = 500, 100
+
+
+@pytest.fixture(scope="module")
+def planned() -> Plan:
+    return plan(n=N, submissions=SUBMISSIONS, width=0.06, searches=5)
+
+
+def transcript(mechanism: Mechanism, n: int, course: Course) -> Transcript:
+    """What had been told when the last incumbent of a simulated search was chosen."""
+    before = course.looks[-1] - 1
+    grid = grid_of(mechanism, n, binary=True)
+    assert grid is not None
+    values = tuple(round(risk / mechanism.resolution(n)) for risk in course.released[:-1])
+    ladder = LadderTranscript(before, course.looks[:-1], values, grid.n_values)
+    return Transcript(before, 1, (ladder,) if before else ())
+
+
+# -- widths that are proved ---------------------------------------------------------------
+
+
+def test_the_widths_are_those_of_the_certificates_table() -> None:
+    table = {row.name: row.width for row in compare(5000, 1000, 8, 0.05)}
+    assert fixed_width(5000, 1000, 0.05) == table["a grid of 1000"]
+    # The ninth release pays for eight before it.
+    assert learning_width(5000, 1000, 0.05, Ladder(0.01), 9) == table["1000 adaptive, step 0.01"]
+    free = learning_width(5000, 1000, 0.05, ParameterFreeLadder(), 9)
+    assert free == table["1000 adaptive, step 1/n"]
+
+
+def test_a_first_submission_pays_for_nothing_but_its_place() -> None:
+    alone = certify(0.1, 1000, Transcript(0, 1, ())).high - 0.1
+    assert fixed_width(1000, 1, 0.1) == alone
+    assert learning_width(1000, 1, 0.1, ParameterFreeLadder(), 5) == alone
+    assert learning_width(1000, 50, 0.1, ParameterFreeLadder(), 1) == alone
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.data())
+def test_no_transcript_within_the_budget_is_wider_than_what_was_proved(data: st.DataObject) -> None:
+    n = data.draw(st.sampled_from([50, 1000, 20_000]))
+    step = data.draw(st.sampled_from([0.01, 0.05, 0.1]))
+    submissions = data.draw(st.integers(2, 200))
+    place = data.draw(st.integers(2, submissions))
+    count = data.draw(st.integers(1, min(place - 1, 10)))
+    later = st.integers(2, max(place - 1, 2))
+    improved = sorted(data.draw(st.sets(later, min_size=count - 1, max_size=count - 1)) | {1})
+    values = st.integers(0, round(1 / step))
+    told = sorted(data.draw(st.sets(values, min_size=count, max_size=count)), reverse=True)
+    ladder = LadderTranscript(place - 1, tuple(improved), tuple(told), round(1 / step) + 1)
+    happened = certify(0.1, n, Transcript(place - 1, 1, (ladder,)), rounding=step)
+    proved = learning_width(n, submissions, 0.1, Ladder(step), count + 1)
+    assert happened.high - 0.1 <= proved + 1e-12
+
+
+def test_a_look_at_the_reserve_pays_for_being_the_first() -> None:
+    log_level = math.log(0.05 / 2) - reserve_log_count(1, 301)
+    assert reserve_width(300, 0.1) == exact_upper(30, 300, log_level) - 0.1
+
+
+def test_more_releases_submissions_and_confidence_prove_less() -> None:
+    def width(submissions: int = 100, budget: int = 5, confidence: float = 0.95) -> float:
+        return learning_width(2000, submissions, 0.1, Ladder(0.01), budget, confidence)
+
+    assert width() < min(width(budget=6), width(submissions=101), width(confidence=0.96))
+    assert fixed_width(2000, 100, 0.1) < fixed_width(2000, 101, 0.1) < width()
+    assert reserve_width(2000, 0.1) < fixed_width(2000, 1, 0.1) < reserve_width(1000, 0.1)
+
+
+@pytest.mark.parametrize("width", [0.3, 0.03, 0.003])
+@pytest.mark.parametrize("risk", [0.01, 0.1, 0.5])
+def test_the_rows_needed_are_enough_and_hardly_more(risk: float, width: float) -> None:
+    for width_at in (
+        lambda n: fixed_width(n, 200, risk),
+        lambda n: learning_width(n, 200, risk, ParameterFreeLadder(), 7),
+        lambda n: reserve_width(n, risk),
+    ):
+        rows = rows_needed(width_at, width)
+        assert rows is not None
+        assert width_at(rows) <= width
+        # One whole error more or less is the grain of all of them.
+        assert width_at(math.floor(0.95 * rows) - 2) > width - 2 / rows
+
+
+def test_no_number_of_rows_helps_against_a_step_that_is_too_large() -> None:
+    assert rows_needed(lambda n: learning_width(n, 100, 0.1, Ladder(0.1), 3), 0.04) is None
+
+
+# -- searches that are simulated ----------------------------------------------------------
+
+RULES = (ParameterFreeLadder(), PairedTestLadder(0.05), Ladder(0.02), SimplifiedLadder(0.002))
+
+
+def test_a_seed_gives_the_same_searches_and_another_one_others() -> None:
+    first, again, other = (
+        simulate(RULES[0], N, SUBMISSIONS, 0.1, searches=3, seed=seed) for seed in (1, 1, 2)
+    )
+    assert first == again != other
+    assert len(set(first)) == 3
+
+
+@pytest.mark.parametrize("learns", [True, False])
+@pytest.mark.parametrize("rule", RULES, ids=repr)
+def test_releases_fall_as_the_rule_has_it(rule: Mechanism, learns: bool) -> None:
+    for course in simulate(rule, N, SUBMISSIONS, 0.2, learns=learns, searches=5):
+        assert course.looks[0] == 1
+        assert (np.diff(course.looks) > 0).all()
+        assert course.looks[-1] <= SUBMISSIONS
+        least = rule.step if isinstance(rule, Ladder) else rule.resolution(N)
+        assert (-np.diff(course.released) > least - 1e-9).all()
+
+
+@pytest.mark.parametrize("learns", [True, False])
+def test_a_first_release_does_not_flatter(learns: bool) -> None:
+    """A false alarm in 1,000 runs."""
+    courses = simulate(SimplifiedLadder(1 / N), N, 1, 0.1, learns=learns, searches=4000)
+    errors = [course.released[0] - course.true[0] for course in courses]
+    assert ttest_1samp(errors, 0.0).pvalue > 1e-3
+    # Binomial errors, neither less nor more: within six standard errors of the variance.
+    expected = np.mean([course.true[0] * (1 - course.true[0]) / N for course in courses])
+    assert abs(np.var(errors) / expected - 1) < 6 * math.sqrt(2 / 4000)
+
+
+@pytest.mark.parametrize("learns", [True, False])
+def test_a_picked_release_flatters(learns: bool) -> None:
+    courses = simulate(SimplifiedLadder(1 / N), N, 300, 0.2, learns=learns, searches=50)
+    errors = [course.released[-1] - course.true[-1] for course in courses]
+    assert ttest_1samp(errors, 0.0, alternative="less").pvalue < 1e-6
+
+
+@pytest.mark.parametrize("rule", RULES, ids=repr)
+def test_certificates_of_simulated_climbs_hold_and_naive_ones_do_not(rule: Mechanism) -> None:
+    """A false alarm in 10,000 runs, were the coverage no better than it has to be."""
+    searches = 300
+    courses = simulate(rule, 200, 300, 0.2, searches=searches)
+    missed = naive = 0
+    for course in courses:
+        step, risk = rule.resolution(200), course.released[-1]
+        found = certify(risk, 200, transcript(rule, 200, course), confidence=0.9, rounding=step)
+        missed += not found.low <= course.true[-1] <= found.high
+        fresh = certify(risk, 200, Transcript(0, 1, ()), confidence=0.9, rounding=step)
+        naive += not fresh.low <= course.true[-1] <= fresh.high
+    assert binomtest(missed, searches, 0.1, alternative="greater").pvalue > 1e-4
+    if isinstance(rule, SimplifiedLadder | ParameterFreeLadder):
+        assert binomtest(naive, searches, 0.1, alternative="greater").pvalue < 1e-4
+
+
+def test_grids_on_counts_come_out_as_grids_on_rows() -> None:
+    """The same bowl, row by row: means of releases and of the winner's true risk agree.
+
+    A false alarm in 1,000 runs of each comparison.
+    """
+    rule, searches, models = ParameterFreeLadder(), 300, 30
+    counted = simulate(rule, 200, models, 0.2, learns=False, searches=searches)
+    rng = np.random.default_rng(7)
+    rows = [_grid_on_rows(rule, 200, models, 0.2, rng) for _ in range(searches)]
+    ours = np.array([(len(one.looks), one.released[-1], one.true[-1]) for one in counted])
+    for mine, theirs in zip(ours.T, np.array(rows).T, strict=True):
+        error = math.sqrt((mine.var() + theirs.var()) / searches)
+        assert abs(mine.mean() - theirs.mean()) < 3.3 * error
+
+
+def _grid_on_rows(
+    rule: Mechanism, n: int, models: int, risk: float, rng: np.random.Generator
+) -> tuple[int, float, float]:
+    start, best = 1.5 * risk, 0.75 * risk
+    wrong = rng.random(n) < start
+    losses, truths = [], []
+    for _ in range(models):
+        gain = (start - best) * (1 - rng.chisquare(5) / 5)
+        changed = abs(gain) + 0.7 * start
+        mends = np.clip((changed + gain) / (2 * start), 0, 1)
+        breaks = np.clip((changed - gain) / (2 * (1 - start)), 0, 1)
+        flips = rng.random(n) < np.where(wrong, mends, breaks)
+        losses.append(wrong ^ flips)
+        truths.append(start * (1 - mends) + (1 - start) * breaks)
+    told = run(rule, np.array(losses, dtype=float), rng)
+    improved = np.flatnonzero(np.diff(told, prepend=math.inf))
+    return len(improved), told[-1], truths[improved[-1]]
+
+
+@pytest.mark.parametrize("rule", [FullDisclosure(), RoundedDisclosure(), LadderBoot(0.05)])
+def test_rules_that_are_no_plain_ladders_are_not_simulated(rule: Mechanism) -> None:
+    with pytest.raises(InvalidArgument, match="mechanism must be a ladder without noise"):
+        simulate(rule, N, SUBMISSIONS, 0.1)
+
+
+def test_a_ladder_with_noise_proves_nothing_here() -> None:
+    with pytest.raises(InvalidArgument, match="mechanism must be a ladder without noise"):
+        learning_width(N, 10, 0.1, ShakyLadder(0.1, 0.01), 3)
+    with pytest.raises(InvalidArgument, match="mechanism must be a ladder without noise"):
+        simulate(ShakyLadder(0.1, 0.01), N, SUBMISSIONS, 0.1)
+
+
+# -- plans ----------------------------------------------------------------------------------
+
+
+def test_a_plan_is_what_the_bounds_say(planned: Plan) -> None:
+    learning, budget = planned.learning, planned.learning.budget
+    assert budget is not None
+    assert planned.fixed.width == fixed_width(N, SUBMISSIONS, 0.1)
+    assert learning.width == learning_width(N, SUBMISSIONS, 0.1, learning.mechanism, budget)
+    rows = round(planned.reserved.reserve * N)
+    assert planned.reserved.width == reserve_width(rows, 0.1)
+    for way in planned.ways:
+        assert way.within(way.width)
+        assert way.within(planned.width or 1.0) == ((way.rows_needed or 0) <= N)
+        assert 0 <= way.certified < min(way.released, way.true)
+
+
+def test_what_a_plan_expects_is_the_mean_of_its_searches(planned: Plan) -> None:
+    rule = planned.learning.mechanism
+    courses = simulate(rule, N, SUBMISSIONS, 0.1, searches=5)
+    step = rule.resolution(N)
+    highs = [
+        certify(one.released[-1], N, transcript(rule, N, one), rounding=step).high
+        for one in courses
+    ]
+    assert planned.learning.certified == pytest.approx(1 - np.mean(highs), abs=1e-12)
+    assert planned.learning.true == pytest.approx(1 - np.mean([one.true[-1] for one in courses]))
+    assert planned.learning.budget == 2 * max(len(one.looks) for one in courses)
+
+
+def test_the_limits_of_a_plan_are_sharp(planned: Plan) -> None:
+    most, least = planned.most_releases, planned.least_reserve
+    assert most is not None and most > 0 and least is not None
+    rule = planned.learning.mechanism
+    assert learning_width(N, SUBMISSIONS, 0.1, rule, most) <= 0.06
+    assert learning_width(N, SUBMISSIONS, 0.1, rule, most + 1) > 0.06
+    assert reserve_width(round(least * N), 0.1) <= 0.06
+    assert reserve_width(round((least - 0.01) * N), 0.1) > 0.06
+
+
+def test_where_nothing_proves_the_width_the_plan_says_so() -> None:
+    found = plan(n=50, submissions=30, width=0.01, searches=2)
+    assert (found.most_releases, found.least_reserve) == (0, None)
+    assert "nothing on so few rows" in str(found)
+    assert all((way.rows_needed or 0) > 50 for way in found.ways)
+
+
+def test_without_a_width_nothing_is_said_of_one() -> None:
+    found = plan(n=300, submissions=30, searches=2)
+    assert found.most_releases is found.least_reserve is None
+    assert all(way.rows_needed is None for way in found.ways)
+    assert "rows  " not in str(found)
+
+
+def test_the_better_way_to_learn_is_the_one_that_is_told(planned: Plan) -> None:
+    learning, reserved = planned.learning, planned.reserved
+    best = reserved if reserved.certified > learning.certified else learning
+    assert planned.adaptive == best
+    assert best.settings() in str(planned)
+
+
+@pytest.mark.parametrize(
+    ("n", "submissions"), [(2, 1), (3, 5), (40, 3), (1000, 1), (10**6, 50), (200, 20_000)]
+)
+def test_any_size_has_a_plan_that_can_be_typed(n: int, submissions: int) -> None:
+    found = plan(n=n, submissions=submissions, width=0.05, searches=2)
+    assert max(map(len, str(found).splitlines())) < 100
+    for way in found.ways:
+        typed = way.settings().partition(", budget")[0].partition(", reserve")[0]
+        assert mechanism_of(typed.removeprefix("mechanism=")) == way.mechanism
+        assert LadderRules(way.mechanism, way.budget).start(n).releases == 0
+        assert math.isfinite(way.width + way.true + way.released + way.certified)
+
+
+def test_plans_are_the_same_for_the_same_question(planned: Plan) -> None:
+    assert plan(n=N, submissions=SUBMISSIONS, width=0.06, searches=5) == planned
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        {"n": 1},
+        {"n": 10.0},
+        {"n": True},
+        {"submissions": 0},
+        {"width": 0},
+        {"width": 1.0},
+        {"width": math.nan},
+        {"width": "wide"},
+        {"risk": 0.0},
+        {"risk": 1.0},
+        {"confidence": 1.0},
+        {"confidence": None},
+        {"searches": 0},
+        {"seed": -1},
+        {"seed": 0.5},
+    ],
+    ids=str,
+)
+def test_a_question_without_sense_is_refused(asked: dict[str, object]) -> None:
+    (name,) = asked
+    with pytest.raises(InvalidArgument, match=rf"^{name} must be"):
+        plan(**({"n": 50, "submissions": 5} | asked))  # type: ignore[arg-type]
+
+
+# -- the picture and the command --------------------------------------------------------------
+
+
+def test_the_picture_shows_the_widths_that_are_proved(planned: Plan) -> None:
+    ax = plot(planned, budgets=(2, 9), ax=Figure().subplots())
+    lines = {str(one.get_label()): one for one in ax.get_lines()}
+    share, rule = planned.reserved.reserve, planned.learning.mechanism
+    expected = {
+        "learning, 2 releases": lambda n: learning_width(n, SUBMISSIONS, 0.1, rule, 2),
+        "learning, 9 releases": lambda n: learning_width(n, SUBMISSIONS, 0.1, rule, 9),
+        "fixed in advance": lambda n: fixed_width(n, SUBMISSIONS, 0.1),
+        f"reserve of {share:g}": lambda n: reserve_width(round(n * share), 0.1),
+    }
+    for label, width_at in expected.items():
+        rows, widths = lines[label].get_xdata(), lines[label].get_ydata()
+        assert list(widths) == [width_at(int(n)) for n in rows]
+        assert min(rows) < N < max(rows)
+    marks = [tuple(one.get_xdata()) for one in ax.get_lines()]
+    assert (N, N) in marks
+
+
+@pytest.mark.parametrize("budgets", [(), (1, 2, 3, 4, 5, 6), (0,)])
+def test_a_picture_of_other_budgets_is_refused(planned: Plan, budgets: tuple[int, ...]) -> None:
+    with pytest.raises(InvalidArgument, match=r"^budgets must be"):
+        plot(planned, budgets=budgets, ax=Figure().subplots())
+
+
+def call(*words: str) -> Result:
+    return CliRunner().invoke(app, ("plan", *words), catch_exceptions=False)
+
+
+ASKED = ("--n", "500", "--submissions", "100", "--width", "0.06", "--searches", "5")
+
+
+def test_the_command_prints_the_plan(planned: Plan) -> None:
+    result = call(*ASKED)
+    assert result.exit_code == 0
+    assert result.stdout == f"{planned}\n"
+
+
+def test_the_command_prints_json(planned: Plan) -> None:
+    found = json.loads(call(*ASKED, "--json").stdout)
+    assert found["width"] == 0.06
+    assert found["learning"]["mechanism"] == repr(planned.learning.mechanism)
+    assert found["reserved"]["certified"] == planned.reserved.certified
+    assert set(found) == set(Plan.__dataclass_fields__)
+
+
+@pytest.mark.parametrize("name", ["plan.png", "plan.svg"])
+def test_the_command_draws(tmp_path: Path, name: str) -> None:
+    assert call(*ASKED, "--plot", str(tmp_path / name)).exit_code == 0
+    assert (tmp_path / name).stat().st_size > 1000
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--n", "0", "--submissions", "3"), "n must be"),
+        (("--n", "9", "--submissions", "3", "--width", "nan"), "width must be"),
+        (("--n", "9", "--submissions", "3", "--plot", "plan.gif"), "--plot must be"),
+        (("--n", "9", "--submissions", "3", "--plot", "no/such/plan.png"), "--plot must be"),
+    ],
+)
+def test_the_command_refuses_in_a_sentence(words: tuple[str, ...], said: str) -> None:
+    result = call(*words)
+    assert result.exit_code == 1
+    assert not result.stdout
+    assert result.stderr.startswith(f"Error: {said}")
