@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import signal
 from pathlib import Path
 
 import pytest
@@ -28,6 +29,9 @@ os.environ.setdefault("KERAS_BACKEND", "torch")
 # Models in tests are small, and on a busy machine threads of BLAS and OpenMP only wait for
 # each other: minutes for seconds.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+# A shell starts what it runs in the background deaf to Ctrl-C, and some tests press it.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:

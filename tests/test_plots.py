@@ -253,6 +253,7 @@ def pyplot() -> Iterator[Any]:
 
     with mpl.rc_context({"backend": "agg"}):
         plt.switch_backend("agg")
+        plt.close("all")  # what other tests, and sessions of pages, left open
         yield plt
         plt.close("all")
 

@@ -139,11 +139,15 @@ def best_trial(holdout: StudyHandle, study: Study) -> FrozenTrial:
 
 
 def _look_for_lost(study: Study, tx: Transaction, ladder: LadderRecord) -> None:
-    """Warn where the incumbent is the model of a trial that was never told."""
-    lost = (TrialState.RUNNING, TrialState.FAIL)
-    for trial in study.get_trials(deepcopy=False, states=lost):
+    """Warn where the incumbent is the model of a trial that was never told, nor retried."""
+    trials = study.get_trials(deepcopy=False)
+    # The trial that retries another has its key.
+    told = {one.user_attrs.get(KEY) for one in trials if one.state is TrialState.COMPLETE}
+    for trial in trials:
         key = trial.user_attrs.get(KEY)
-        first = tx.first(ladder.id, "", key) if isinstance(key, str) else None
+        if not isinstance(key, str) or key in told:
+            continue
+        first = tx.first(ladder.id, "", key)
         if first is not None and first.number == ladder.incumbent:
             warnings.warn(
                 f"Trial {trial.number} of this study holds the ladder and did not finish. Retry "
