@@ -183,7 +183,7 @@ class Asking(DecisionTreeClassifier):
     """Asks the holdout in its fit, as an early stopping of its own may do."""
 
     def __init__(self, holdout: Any = None, max_depth: int = 1) -> None:
-        super().__init__(max_depth=max_depth)
+        super().__init__(max_depth=max_depth, random_state=0)
         self.holdout = holdout
 
     def fit(self, X: Any, y: Any) -> Any:
@@ -198,8 +198,9 @@ def test_looks_from_within_a_fit_are_not_taken_for_the_trials_own(
 ) -> None:
     space = {"max_depth": IntDistribution(2, 5)}
     search = OptunaSearchCV(
-        Asking(holdout), space, cv=holdout.split(), scoring=holdout, n_trials=2, refit=False
-    )
+        Asking(holdout), space, cv=holdout.split(), scoring=holdout, n_trials=2, refit=False,
+        random_state=0,
+    )  # fmt: skip
     search.fit(binary.X_train, binary.y_train)
     whose = [entry.context.get("trial") for entry in holdout.history(after=1)]
     assert whose == [None, None, 0, None, None, 1]
