@@ -11,9 +11,10 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import betaincinv, ndtri, stdtrit
+from scipy.special import ndtri, stdtrit
 
 from ladderholdout.audit.statistics import plain
+from ladderholdout.certificates import exact_lower, exact_upper
 from ladderholdout.metrics import Evaluation, Metric
 
 FloatArray = NDArray[np.float64]
@@ -193,10 +194,8 @@ def _zero_one(losses: FloatArray) -> bool:
 
 def _clopper_pearson(errors: int, n: int, confidence: float) -> tuple[float, float]:
     """Return the interval of an error rate."""
-    tail = (1 - confidence) / 2
-    low = 0.0 if errors == 0 else float(betaincinv(errors, n - errors + 1, tail))
-    high = 1.0 if errors == n else float(betaincinv(errors + 1, n - errors, 1 - tail))
-    return low, high
+    log_level = math.log((1 - confidence) / 2)
+    return exact_lower(errors, n, log_level), exact_upper(errors, n, log_level)
 
 
 def _agresti_min(better: int, worse: int, n: int, confidence: float) -> tuple[float, float]:

@@ -20,6 +20,7 @@ from ladderholdout.holdout.certifying import NO_CERTIFICATE, CertifiedHandle, ce
 from ladderholdout.holdout.guard import Guard, bare, same_ladder
 from ladderholdout.holdout.views import status_of, submission_of
 from ladderholdout.ledger import AuditEntry, LadderRecord, Ledger, Transaction, shown
+from ladderholdout.mechanisms.arithmetic import inside
 from ladderholdout.metrics import METRICS, Metric
 
 NEAR = 0.01
@@ -55,13 +56,12 @@ def open_audit(
     LedgerError, VaultError
         The record, or for fresh rows the holdout's rows, cannot be read.
     """
-    if isinstance(confidence, bool) or not 0 < confidence < 1:
-        raise InvalidArgument("confidence", "a number in (0, 1)", repr(confidence))
+    confidence = inside("confidence", confidence)
     from ladderholdout.integrations.mlflow.quiet import without_autologging
 
     try:
         with without_autologging():
-            return _open(holdout, fresh, model, float(confidence))
+            return _open(holdout, fresh, model, confidence)
     except LadderHoldoutError as error:
         raise bare(error) from None
 

@@ -16,7 +16,7 @@ from ladderholdout.certificates.intervals import (
 )
 from ladderholdout.certificates.weighted import weighted_lower, weighted_upper
 from ladderholdout.errors import InvalidArgument
-from ladderholdout.mechanisms.arithmetic import HALFWAY, whole
+from ladderholdout.mechanisms.arithmetic import HALFWAY, inside, whole
 from ladderholdout.metrics.evaluation import checked_weights
 
 # A count of errors within this of a whole number is that number.
@@ -172,8 +172,7 @@ def certify(
     (0.0357, 0.0675)
     """
     n = whole("n", n)
-    if not 0.0 < confidence < 1.0:
-        raise InvalidArgument("confidence", "a number in (0, 1)", repr(confidence))
+    confidence = inside("confidence", confidence)
     if min(rounding, noise) < 0.0 or not math.isfinite(risk + rounding + noise):
         raise InvalidArgument("risk, rounding and noise", "finite, the last two not below 0", "not")
     log_count = transcript.log_count()
@@ -186,7 +185,7 @@ def certify(
     log_level = log_wrong - log_count - math.log(2.0)
     bound, low, high = widened(low, high, n, log_level, binary, weights)
     named = _assumptions(transcript.place > 1, binary, weights is not None)
-    return Certificate(float(risk), low, high, float(confidence), bound, log_count, named)
+    return Certificate(float(risk), low, high, confidence, bound, log_count, named)
 
 
 def widened(

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ladderholdout.errors import InvalidArgument
-
 
 @dataclass(frozen=True, slots=True)
 class ScoreCertificate:
@@ -64,9 +62,3 @@ class ScoreCertificate:
             "It is void unless all of this is true:",
         ]
         return "\n".join([*said, *(f"- {one}" for one in self.assumptions)])
-
-
-def check_confidence(confidence: object) -> None:
-    """Refuse what is no confidence."""
-    if not (isinstance(confidence, int | float) and 0.0 < confidence < 1.0):
-        raise InvalidArgument("confidence", "a number in (0, 1)", repr(confidence))

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from ladderholdout.certificates import Grid, Look, certify, grid_of, transcript_before
 from ladderholdout.errors import InvalidArgument, VaultError
-from ladderholdout.holdout.certificate import ScoreCertificate, check_confidence
+from ladderholdout.holdout.certificate import ScoreCertificate
 from ladderholdout.holdout.choices import stored_metric
 from ladderholdout.holdout.guard import same_ladder
 from ladderholdout.holdout.handle import Handle
@@ -29,6 +29,7 @@ from ladderholdout.mechanisms import (
     ShakyLadder,
     SimplifiedLadder,
 )
+from ladderholdout.mechanisms.arithmetic import inside
 from ladderholdout.mechanisms.rules import LARGEST_EXPONENT, LEAST_EXPONENT
 from ladderholdout.metrics import Metric
 from ladderholdout.metrics.losses import zero_one
@@ -170,7 +171,7 @@ def certificate_of(
     InvalidArgument
         If the confidence is refused.
     """
-    check_confidence(confidence)
+    confidence = inside("confidence", confidence)
     looks = tx.looks(ladder.holdout_id)
     own = (ladder.id, ladder.incumbent)
     place = next((i for i, look in enumerate(looks) if (look.ladder_id, look.number) == own), None)
@@ -298,7 +299,7 @@ def _certified(
         (standing - own.least) / unit,
         own.n,
         transcript_before(told, len(told) - 1, grids),
-        confidence=float(confidence),
+        confidence=confidence,
         rounding=own.rule.resolution(own.n),
         noise=own.rule.noise if isinstance(own.rule, ShakyLadder) else 0.0,
         binary=metric.loss is zero_one and weights is None,

@@ -18,11 +18,12 @@ from ladderholdout.certificates import (
 )
 from ladderholdout.certificates.reserve import DRAWN_LEVEL
 from ladderholdout.errors import HoldoutConflict, InvalidArgument, LadderHoldoutError
-from ladderholdout.holdout.certificate import ScoreCertificate, check_confidence
+from ladderholdout.holdout.certificate import ScoreCertificate
 from ladderholdout.holdout.guard import Guard, bare, same_ladder
 from ladderholdout.holdout.handle import Handle
 from ladderholdout.holdout.parts import Part
 from ladderholdout.ledger import LadderRecord, ReserveEvidence, ReserveLook, Transaction
+from ladderholdout.mechanisms.arithmetic import inside
 from ladderholdout.mechanisms.rules import fresh_rng
 from ladderholdout.metrics import Metric
 from ladderholdout.metrics.losses import zero_one
@@ -92,7 +93,7 @@ class ReserveHandle(Handle):
 
 
 def _certify(guard: Guard, confidence: float) -> ScoreCertificate:
-    check_confidence(confidence)
+    confidence = inside("confidence", confidence)
     if guard.reserve is None:
         raise HoldoutConflict(
             f"{guard.holdout.name!r} was registered without a reserve. Register fresh rows with "
@@ -165,12 +166,12 @@ def _certificate(guard: Guard, reserve: Part, asked: _Asked, confidence: float) 
         )
     told = sum(one.log_values for one in asked.looks if one.number < look.number)
     log_count = reserve_log_count(look.number, 1) + told
-    bound, low, high = _interval(metric, reserve, look, log_count, float(confidence))
+    bound, low, high = _interval(metric, reserve, look, log_count, confidence)
     return ScoreCertificate(
         score=metric.to_score(look.risk),
         low=metric.to_score(high),
         high=metric.to_score(low),
-        confidence=float(confidence),
+        confidence=confidence,
         submission=asked.ladder.incumbent,
         bound=bound,
         log_count=log_count,

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import sys
 import threading
+from collections.abc import Callable
 from types import FrameType
-from typing import Any
+from typing import Any, TypeAlias
 
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from ladderholdout.errors import InvalidArgument
 from ladderholdout.holdout.outputs import Link
 from ladderholdout.holdout.stopping import LadderStopping
+
+Predict: TypeAlias = Callable[[Any, Any], Any]
+"""From a model and the holdout's rows to the model's output on them."""
 
 
 class Adapter:
@@ -37,8 +41,11 @@ class Adapter:
 
     def _submit(self, output: Any) -> bool:
         """Submit a model's output as a round."""
-        answer = self.stopping.answer(output, classes=self._classes, link=self._link)
-        return self.stopping.update(answer)
+        return self.stopping.update(self._answer(output))
+
+    def _answer(self, output: Any) -> NDArray[Any]:
+        """Return a model's output as what the metric asks for."""
+        return self.stopping.answer(output, classes=self._classes, link=self._link)
 
     def _just_improved(self) -> bool:
         return self.stopping.improved and self.stopping.best_round == self.stopping.rounds
@@ -52,6 +59,13 @@ class Adapter:
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.stopping!r})"
+
+
+def function_or_none(argument: str, value: Any) -> Any:
+    """Validate an optional function."""
+    if value is not None and not callable(value):
+        raise InvalidArgument(argument, "a function", type(value).__name__)
+    return value
 
 
 def refuse_ranking(objective: str) -> None:

@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any, TypeAlias
+from collections.abc import Mapping
+from typing import Any
 
 import keras
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ladderholdout.errors import InvalidArgument, InvalidSubmission
+from ladderholdout.errors import InvalidSubmission
 from ladderholdout.holdout import LadderHoldout
 from ladderholdout.holdout.outputs import Link
 from ladderholdout.holdout.stopping import LadderStopping
-from ladderholdout.integrations.adapter import Adapter
+from ladderholdout.integrations.adapter import Adapter, Predict, function_or_none
 from ladderholdout.mechanisms.arithmetic import whole
-
-Predict: TypeAlias = Callable[[Any, Any], Any]
-"""From a model and the holdout's rows to the model's output on them."""
 
 
 def ladder_stopping(
@@ -104,9 +101,8 @@ class LadderStoppingCallback(Adapter, keras.callbacks.Callback):
     ) -> None:
         Adapter.__init__(self, stopping, classes, link)
         keras.callbacks.Callback.__init__(self)
-        if predict is not None and not callable(predict):
-            raise InvalidArgument("predict", "a function", type(predict).__name__)
-        self._predict, self._batch_size = predict, whole("batch_size", batch_size)
+        self._predict = function_or_none("predict", predict)
+        self._batch_size = whole("batch_size", batch_size)
 
     def predictions(self, model: keras.Model) -> NDArray[Any]:
         """Return a model's predictions on the holdout's rows, as an epoch submits them.
@@ -119,7 +115,7 @@ class LadderStoppingCallback(Adapter, keras.callbacks.Callback):
         -------
         ndarray
         """
-        return self.stopping.answer(self._output(model), classes=self._classes, link=self._link)
+        return self._answer(self._output(model))
 
     def on_train_begin(self, logs: Any = None) -> None:
         """Begin a fit."""

@@ -14,7 +14,8 @@ from ladderholdout.errors import InvalidArgument
 from ladderholdout.holdout import LadderHoldout
 from ladderholdout.holdout.outputs import Link
 from ladderholdout.holdout.stopping import LadderStopping
-from ladderholdout.integrations.torch import Predict, TorchStopping, one_tensor
+from ladderholdout.integrations.adapter import Predict
+from ladderholdout.integrations.torch import TorchStopping, one_tensor
 
 
 def ladder_stopping(

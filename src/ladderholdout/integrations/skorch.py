@@ -14,7 +14,8 @@ from torch.nn import ModuleList
 from ladderholdout.holdout import LadderHoldout
 from ladderholdout.holdout.outputs import Link
 from ladderholdout.holdout.stopping import LadderStopping
-from ladderholdout.integrations.torch import Predict, array_of, function_or_none, untouched
+from ladderholdout.integrations.adapter import Predict, function_or_none
+from ladderholdout.integrations.torch import array_of, untouched
 
 
 def ladder_stopping(

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any, Self, TypeAlias
+from typing import Any, Self
 
 import numpy as np
 import torch
@@ -15,11 +15,8 @@ from ladderholdout.errors import InvalidArgument, InvalidSubmission
 from ladderholdout.holdout import LadderHoldout
 from ladderholdout.holdout.outputs import Link
 from ladderholdout.holdout.stopping import LadderStopping
-from ladderholdout.integrations.adapter import Adapter
+from ladderholdout.integrations.adapter import Adapter, Predict, function_or_none
 from ladderholdout.mechanisms.arithmetic import whole
-
-Predict: TypeAlias = Callable[[Any, Any], Any]
-"""From a model and the holdout's rows to the model's output on them."""
 
 
 def ladder_stopping(
@@ -187,7 +184,7 @@ class TorchStopping(Adapter):
         InvalidArgument, InvalidSubmission
             The output has another form than the metric asks for.
         """
-        return self.stopping.answer(self._output(module), classes=self._classes, link=self._link)
+        return self._answer(self._output(module))
 
     def _output(self, module: torch.nn.Module) -> Any:
         predict = self._predict or self._forward
@@ -227,13 +224,6 @@ def untouched(module: torch.nn.Module) -> Iterator[None]:
         finally:
             for part, mode in modes.items():
                 part.training = mode
-
-
-def function_or_none(argument: str, value: Any) -> Any:
-    """Validate an optional function."""
-    if value is not None and not callable(value):
-        raise InvalidArgument(argument, "a function", type(value).__name__)
-    return value
 
 
 def numbers_of(X: Any) -> NDArray[Any]:

@@ -145,3 +145,33 @@ def within(argument: str, value: object, most: float, remedy: str = "") -> float
     if not 0 < value <= most:
         raise InvalidArgument(argument, allowed, repr(value), remedy)
     return float(value)
+
+
+def inside(argument: str, value: object) -> float:
+    """Validate a number in (0, 1), such as a confidence.
+
+    Parameters
+    ----------
+    argument : str
+        The name the caller used.
+    value : object
+        What came.
+
+    Returns
+    -------
+    float
+        The number, as a float of Python.
+
+    Raises
+    ------
+    InvalidArgument
+        If it is no real number in (0, 1).
+
+    Examples
+    --------
+    >>> inside("confidence", 0.95)
+    0.95
+    """
+    if not isinstance(value, int | float | np.floating) or not 0.0 < value < 1.0:
+        raise InvalidArgument(argument, "a number in (0, 1)", repr(value))
+    return float(value)

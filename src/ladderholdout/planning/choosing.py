@@ -26,12 +26,11 @@ from ladderholdout.mechanisms import (
     ParameterFreeLadder,
     SimplifiedLadder,
 )
-from ladderholdout.mechanisms.arithmetic import whole
+from ladderholdout.mechanisms.arithmetic import inside, whole
 from ladderholdout.planning.plans import Plan, Way
 from ladderholdout.planning.simulation import Course, simulate
 from ladderholdout.planning.widths import (
     fixed_width,
-    inside,
     learning_width,
     reserve_width,
     rows_needed,

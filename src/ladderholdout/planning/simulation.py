@@ -18,8 +18,7 @@ from numpy.typing import NDArray
 
 from ladderholdout.errors import InvalidArgument
 from ladderholdout.mechanisms import Evidence, Mechanism
-from ladderholdout.mechanisms.arithmetic import whole
-from ladderholdout.planning.widths import inside
+from ladderholdout.mechanisms.arithmetic import inside, whole
 
 # The bowl: the first model's risk and that of the optimum, in units of the risk expected.
 START, OPTIMUM = 1.5, 0.75

@@ -5,8 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
-import numpy as np
-
 from ladderholdout.certificates import (
     exact_upper,
     grid_of,
@@ -16,7 +14,7 @@ from ladderholdout.certificates import (
 )
 from ladderholdout.errors import InvalidArgument
 from ladderholdout.mechanisms import Mechanism
-from ladderholdout.mechanisms.arithmetic import whole, within
+from ladderholdout.mechanisms.arithmetic import inside, whole
 
 # Beyond so many rows no plan is looked for.
 MOST_ROWS = 10**8
@@ -177,13 +175,6 @@ def rows_needed(width_at: Callable[[int], float], width: float) -> int | None:
         middle = (few + enough) // 2
         few, enough = (few, middle) if width_at(middle) <= width else (middle, enough)
     return enough
-
-
-def inside(argument: str, value: object) -> float:
-    """Validate a number in (0, 1)."""
-    if not isinstance(value, int | float | np.floating) or not 0.0 < value < 1.0:
-        raise InvalidArgument(argument, "a number in (0, 1)", repr(value))
-    return within(argument, value, 1.0)
 
 
 def _width(n: int, risk: float, price: float, confidence: float, rounding: float = 0.0) -> float:
