@@ -90,7 +90,7 @@ def _attached(holdout: LadderHoldout, file: Path, audit_tracking_uri: str | None
 
 def _opened(holdout: LadderHoldout, yes: bool) -> Audit:
     """Audit a ladder, after asking where that is what opens it."""
-    if holdout.status().opened is None and not yes:
+    if holdout._records()[1].opened is None and not yes:
         typer.echo(
             "This shows the raw scores, and marks the ladder as opened, for good: what is "
             "submitted afterwards is recorded, but can not be certified.",

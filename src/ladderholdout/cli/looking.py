@@ -95,7 +95,7 @@ def history(
     """Show the submissions as the analyst may see them: what was released, and when."""
     with said(as_json):
         holdout = LadderHoldout.open(name, account=account, ladder=ladder, ledger=ledger)
-        total = holdout.status().submissions
+        total = holdout._records()[1].submissions
         out, latest = console(), holdout.history(after=max(0, total - last))
         if as_json:
             print_json({"submissions": total, "latest": latest})
