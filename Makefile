@@ -5,6 +5,8 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
+# Two at a time: many tests start processes of their own and wait for them.
+PARALLEL := -n 2 --dist worksteal
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
@@ -19,11 +21,11 @@ demo: $(VENV)/.installed ## watch a holdout be overfitted, and guarded
 	$(BIN)/python examples/demo.py
 
 test: $(VENV)/.installed-test ## the quick tests and the examples in the docstrings
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest $(PARALLEL)
 
 # pytest ends with status 5 when nothing was collected, so an empty slow suite fails here.
 test-slow: $(VENV)/.installed-test ## the statistical and fault runs that take long
-	$(BIN)/python -m pytest -m slow
+	$(BIN)/python -m pytest $(PARALLEL) -m slow
 
 test-deep: $(VENV)/.installed-test $(VENV)/.installed-deep ## the integrations that need PyTorch
 	$(BIN)/python -m pytest -m deep

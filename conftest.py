@@ -62,3 +62,9 @@ def default_ledger(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     path = tmp_path / "ledger.db"
     monkeypatch.setenv("LADDERHOLDOUT_LEDGER", str(path))
     return path
+
+
+@pytest.fixture(autouse=True)
+def no_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Forget the terminal's width, which pytest-xdist hands to its workers."""
+    monkeypatch.delenv("COLUMNS", raising=False)

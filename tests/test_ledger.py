@@ -131,7 +131,7 @@ BAD = [
     "a\0b",
     3,
     b"ledger.db",
-    object(),
+    object,
     "://",
     "sqlite://",
     "sqlite:///",
