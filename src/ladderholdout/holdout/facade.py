@@ -264,7 +264,7 @@ class LadderHoldout(StudyHandle, TrackedHandle, CertifiedHandle, ReserveHandle):
     def status(self) -> Status:
         """Return where the ladder stands, and what else looked at its holdout."""
         certificate = self._certificate_or_why()
-        with self._reading() as (tx, ladder):
+        with self._showing() as (tx, ladder):
             return status_of(tx, ladder, self._metric, certificate, shown(self._url))
 
     def _repr_html_(self) -> str:
@@ -306,7 +306,7 @@ class LadderHoldout(StudyHandle, TrackedHandle, CertifiedHandle, ReserveHandle):
         -------
         tuple of Submission
         """
-        with self._reading() as (tx, ladder):
+        with self._showing() as (tx, ladder):
             entries = tx.entries(ladder.id, after=after, limit=limit)
         return tuple(submission_of(entry, self._metric) for entry in entries)
 
