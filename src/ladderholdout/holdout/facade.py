@@ -64,8 +64,10 @@ class LadderHoldout(StudyHandle, TrackedHandle, CertifiedHandle, ReserveHandle):
     name : str, optional
         What to call the holdout; by default its fingerprint's first letters.
     mechanism : Mechanism, optional
-        The rule that answers; by default `ParameterFreeLadder` for metrics that are means
-        of per-example losses, else `Ladder` with a step of one over the root of n.
+        The rule that answers. By default, for metrics that are means of per-example losses,
+        `PricedLadder` where the loss has a range (`SimplifiedLadder` with a step of 1/n
+        where there is a reserve) and `ParameterFreeLadder` where it has none; for other
+        named metrics `BayesBootLadder`, and `Ladder` for those of your own.
     account : str, default="default"
         Whose ladder this is. All accounts on one holdout count together.
     ladder : str, default="main"
