@@ -22,6 +22,7 @@ from ladderholdout.mechanisms import (
     SimplifiedLadder,
 )
 from ladderholdout.metrics import METRICS, Metric, get_metric
+from ladderholdout.metrics.losses import zero_one
 from ladderholdout.vault import Rows
 
 _LONGEST = 200
@@ -169,15 +170,16 @@ def default_mechanism(metric: Metric, n: int, *, reserved: bool = False) -> Mech
     PricedLadder(weight=0.7)
     >>> default_mechanism(get_metric("accuracy"), 400, reserved=True)
     SimplifiedLadder(step=0.0025)
-    >>> default_mechanism(get_metric("neg_log_loss"), 400)
+    >>> default_mechanism(get_metric("neg_brier_score"), 400)
     ParameterFreeLadder()
     >>> default_mechanism(get_metric("roc_auc"), 400).step
     0.025
     """
-    if metric.is_mean and metric.bounded:
-        return SimplifiedLadder(step=1 / n) if reserved else PricedLadder()
+    if metric.is_mean and metric.bounded and reserved:
+        return SimplifiedLadder(step=1 / n)
     if metric.is_mean:
-        return ParameterFreeLadder()
+        # Losses between 0 and 1 vary less than its price takes for granted.
+        return PricedLadder() if metric.loss is zero_one else ParameterFreeLadder()
     if not _is_named(metric):
         # It would be measured a thousand times for one decision, whatever it takes.
         return Ladder(step=1 / math.sqrt(n))

@@ -64,10 +64,10 @@ class LadderHoldout(StudyHandle, TrackedHandle, CertifiedHandle, ReserveHandle):
     name : str, optional
         What to call the holdout; by default its fingerprint's first letters.
     mechanism : Mechanism, optional
-        The rule that answers. By default, for metrics that are means of per-example losses,
-        `PricedLadder` where the loss has a range (`SimplifiedLadder` with a step of 1/n
-        where there is a reserve) and `ParameterFreeLadder` where it has none; for other
-        named metrics `BayesBootLadder`, and `Ladder` for those of your own.
+        The rule that answers. By default `PricedLadder` where losses are 0 or 1 and
+        `ParameterFreeLadder` for other means of losses (with a reserve and a range of the
+        loss, for both, `SimplifiedLadder` with a step of 1/n); `BayesBootLadder` for other
+        named metrics, and `Ladder` for those of your own.
     account : str, default="default"
         Whose ladder this is. All accounts on one holdout count together.
     ladder : str, default="main"
