@@ -71,6 +71,8 @@ class BayesBootLadder(Mechanism):
 
     def measure(self, state: State, evaluation: Evaluation, rng: np.random.Generator) -> Evidence:
         """Measure the risk, and the posterior probability that it is no improvement."""
+        if evaluation.risk >= state.standing:
+            return Evidence(evaluation.risk)  # nothing to be released, so nothing to be drawn
         return _compared(state, evaluation, self.odds, self.n_posterior, rng)
 
     def decide(
@@ -86,9 +88,9 @@ class BayesBootLadder(Mechanism):
         """Return the step, which is 1/n if it was left out."""
         return 1.0 / n if self.step is None else self.step
 
-    def margin(self, n: int, variance: float) -> float:
+    def margin(self, state: State, variance: float) -> float:
         """Return the difference that has these odds, where the posterior is about normal."""
-        return max(self.resolution(n), _margin(self.odds, n, variance))
+        return max(self.resolution(state.n), _margin(self.odds, state.n, variance))
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,9 +152,9 @@ class BayesBootLadderBoot(Mechanism):
         """Release the estimate that was drawn; `Mechanism.decide` says what the parts are."""
         return redrawn(state, evidence, _believed(state, evidence, self.odds))
 
-    def margin(self, n: int, variance: float) -> float:
+    def margin(self, state: State, variance: float) -> float:
         """Return the difference that has these odds, where the posterior is about normal."""
-        return _margin(self.odds, n, variance)
+        return _margin(self.odds, state.n, variance)
 
 
 def _odds_of(value: object) -> float:
