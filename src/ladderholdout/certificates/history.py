@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from ladderholdout.certificates.codes import LadderTranscript
 from ladderholdout.certificates.transcript import Transcript
 from ladderholdout.errors import InvalidArgument
-from ladderholdout.mechanisms import Mechanism, ShakyLadder
+from ladderholdout.mechanisms import Mechanism, RankLadder, ShakyLadder
 from ladderholdout.mechanisms.arithmetic import whole
 
 
@@ -108,7 +108,7 @@ def grid_of(
         return None
     return Grid(
         n + 1 if step == 0.0 else math.floor(1.0 / step + 0.5) + 1,
-        falling=not (mechanism.discloses or isinstance(mechanism, ShakyLadder)),
+        falling=not (mechanism.discloses or isinstance(mechanism, RankLadder | ShakyLadder)),
         first_improves=math.isinf(mechanism.start(n).standing),
         discloses=mechanism.discloses,
         budget=budget,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, NoReturn
 
@@ -38,6 +39,8 @@ class Wish:
     overlap: str
     vault: str | os.PathLike[str] | bool | None
     reserve: float | None
+    # The rule of a new ladder where none is stated, from its metric and its number of rows.
+    default: Callable[[Metric, int], Mechanism]
 
 
 def text(argument: str, value: object) -> str:
@@ -172,7 +175,7 @@ def asked_for(
 
 def settings_for(wish: Wish, metric: Metric, n: int) -> LadderSettings:
     """Return the settings of a new ladder on n rows, validated as a whole."""
-    mechanism = wish.mechanism or default_mechanism(metric, n)
+    mechanism = wish.mechanism or wish.default(metric, n)
     if mechanism.needs_losses and not metric.is_mean:
         raise InvalidArgument(
             "mechanism",

@@ -27,6 +27,7 @@ from ladderholdout.mechanisms.ladder import (
     SimplifiedLadder,
 )
 from ladderholdout.mechanisms.onebit import OneBitLadder
+from ladderholdout.mechanisms.rank import RankLadder
 from ladderholdout.mechanisms.rules import LadderRules, fresh_rng, unit_of
 from ladderholdout.mechanisms.shaky import ShakyLadder
 from ladderholdout.mechanisms.thresholdout import Thresholdout
@@ -48,6 +49,7 @@ __all__ = [
     "Outcome",
     "PairedTestLadder",
     "ParameterFreeLadder",
+    "RankLadder",
     "RoundedDisclosure",
     "ShakyLadder",
     "SimplifiedLadder",
@@ -75,6 +77,7 @@ MECHANISMS: dict[str, type[Mechanism]] = {
         BayesBootLadder,
         BayesBootLadderBoot,
         Thresholdout,
+        RankLadder,
     )
 }
 
