@@ -491,7 +491,8 @@ def test_the_certificates_of_ranks_count_what_all_were_told() -> None:
     for account, count in (("A", 60), ("B", 70), ("C", 50), ("C", 80), ("A", 90)):
         board.submit(account, hits(y, count))
     assert [row[1] for row in shown(board)] == ["A", "C"]
-    before = LadderTranscript(4, (1, 2, 4), (4, 3, 2), 11, falling=False)
+    # While a place was empty anything could have been told; then C had to beat what A had.
+    before = LadderTranscript(4, (1, 2, 4), (4, 3, 2), 11, falling=False, choices=(11, 11, 4))
     by_hand = certify(0.1, N, Transcript(4, 1, (before,)), rounding=0.1)
     assert board.certificate().log_count == pytest.approx(by_hand.log_count)
     # That of the second place is of its submission, the fourth of all.

@@ -59,6 +59,9 @@ class Look:
         any number will do: how many were told is what counts.
     batch : hashable or None, default=None
         The batch it belongs to.
+    choices : int or None, default=None
+        How many values it could have been told, as was known before; None where that is
+        what the ladder can tell.
 
     Examples
     --------
@@ -70,6 +73,7 @@ class Look:
     improved: bool
     value: int | None = None
     batch: Hashable | None = None
+    choices: int | None = None
 
 
 def grid_of(
@@ -164,9 +168,11 @@ def _told(looks: Sequence[Look], grid: Grid) -> LadderTranscript:
     improved = tuple(i for i, look in enumerate(looks, 1) if look.improved)
     # Once the budget is used up it is known that nothing improves any more.
     used_up = grid.budget is not None and len(improved) >= grid.budget
-    values = tuple(
-        look.value for look in looks if look.value is not None and (look.improved or grid.discloses)
-    )
+    tellers = [
+        look for look in looks if look.value is not None and (look.improved or grid.discloses)
+    ]
+    values = tuple(look.value for look in tellers if look.value is not None)
+    choices = tuple(look.choices or grid.n_values for look in tellers)
     return LadderTranscript(
         improved[-1] if used_up else len(looks),
         None if grid.discloses else improved,
@@ -174,4 +180,5 @@ def _told(looks: Sequence[Look], grid: Grid) -> LadderTranscript:
         grid.n_values,
         grid.falling,
         grid.first_improves,
+        None if grid.falling else choices,
     )

@@ -76,15 +76,32 @@ class RankLadder(Stepped):
         self, state: State, evidence: Evidence, rng: np.random.Generator
     ) -> tuple[State, Outcome]:
         """Climb the places from the first; `Mechanism.decide` says what the parts are."""
-        assert evidence.account is not None  # `measure` refuses without
-        risk = round_half_up(evidence.risk, self.step)
-        steps, taken = round(risk / self.step), state.places
-        # An empty place is improved by anything, as a ladder is by its first submission.
-        place = sum(at <= steps for at, _ in taken)
-        own = next((i for i, (_, who) in enumerate(taken) if who == evidence.account), self.places)
-        if place >= self.places or place > own:
-            at, _ = taken[min(own, self.places - 1)]
-            return state, Outcome(round_half_up(at * self.step, self.step), False, evidence)
-        others = taken[:own] + taken[own + 1 :]
-        now = (*others[:place], (steps, evidence.account), *others[place:])
+        account = evidence.account
+        assert account is not None  # `measure` refuses without
+        risk, bar = round_half_up(evidence.risk, self.step), self.to_beat(state, account)
+        steps = round(risk / self.step)
+        if bar is not None and steps >= bar:
+            return state, Outcome(round_half_up(bar * self.step, self.step), False, evidence)
+        place = sum(at <= steps for at, _ in state.places)
+        others = [(at, who) for at, who in state.places if who != account]
+        now = (*others[:place], (steps, account), *others[place:])
         return released(replace(state, places=now[: self.places]), evidence, risk)
+
+    def to_beat(self, state: State, account: str) -> int | None:
+        """Return what an account has to be below to take a place.
+
+        Parameters
+        ----------
+        state : State
+        account : str
+
+        Returns
+        -------
+        int or None
+            A number of steps: what it has, or what stands at the last place. None where a
+            place is empty: that is improved by anything, as a ladder by its first submission.
+        """
+        own = [at for at, who in state.places if who == account]
+        if own or len(state.places) == self.places:
+            return own[0] if own else state.places[-1][0]
+        return None
