@@ -591,7 +591,7 @@ def test_ranks_of_a_ladder_with_errors_in_another_unit() -> None:
 # Crowds
 
 
-BOARDS, ROWS, CROWD = 150, 200, 40
+BOARDS, ROWS, CROWD = 60, 200, 40
 
 
 def boosted(per: str, seed: int) -> Leaderboard:
