@@ -21,6 +21,7 @@ from ladderholdout.holdout.certifying import NO_CERTIFICATE, certificate_of
 from ladderholdout.holdout.choices import choice, text
 from ladderholdout.holdout.context import jsonable
 from ladderholdout.holdout.guard import Origin, bare, same_ladder
+from ladderholdout.holdout.told import Told, told_of
 from ladderholdout.leaderboard.entrants import (
     BOARD,
     Entrant,
@@ -187,6 +188,11 @@ class Leaderboard:
 
     def _hold(self, home: LadderHoldout) -> None:
         self._home, self.per = home, kind_of(home.rules.mechanism)
+        # Handles of accounts that have a ladder; what they hold never changes.
+        self._teams: dict[str, LadderHoldout] = {}
+
+    def __getstate__(self) -> dict[str, Any]:
+        return vars(self) | {"_teams": {}}
 
     @property
     def name(self) -> str:
@@ -251,6 +257,8 @@ class Leaderboard:
 
     def _team(self, account: str, predictions: Any) -> LadderHoldout:
         """Return the ladder of an account, started if these predictions are fine."""
+        if account in self._teams:
+            return self._teams[account]
         with self._home._reading() as (tx, home):
             found = ladder_of(tx, home, account)
         if found is None:
@@ -263,7 +271,7 @@ class Leaderboard:
                 # Locked, so that two processes start one ladder between them.
                 home = same_ladder(tx.ladder(home.id, lock=True), home.created)
                 found = ladder_of(tx, home, account) or start(tx, home, account)
-        return self._home._beside(found)
+        return self._teams.setdefault(account, self._home._beside(found))
 
     # -- what stands ------------------------------------------------------------------
 
@@ -283,7 +291,8 @@ class Leaderboard:
         with self._home._reading() as (tx, home):
             found = tuple(self._entrants(tx, home))
             stand = [one for one in found if one.ladder is not None]
-            certificates = [self._certified(tx, one, confidence) for one in stand]
+            told = told_of(tx, home.holdout_id)
+            certificates = [self._certified(tx, one, confidence, told) for one in stand]
             ladders = [home, *team_ladders(tx, home)]
         return Standings(
             name=self.name,
@@ -329,10 +338,12 @@ class Leaderboard:
     def _entrants(self, tx: Transaction, home: LadderRecord) -> Iterator[Entrant]:
         return places(tx, home) if self.per == "rank" else teams(tx, home)
 
-    def _certified(self, tx: Transaction, one: Entrant, confidence: float) -> ScoreCertificate:
+    def _certified(
+        self, tx: Transaction, one: Entrant, confidence: float, told: Told | None = None
+    ) -> ScoreCertificate:
         assert one.ladder is not None
         try:
             weights = self._home._guard().part.weights
         except (VaultError, InvalidArgument):  # the standings are shown all the same
             return NO_CERTIFICATE
-        return certificate_of(tx, one.ladder, self.metric, weights, confidence)
+        return certificate_of(tx, one.ladder, self.metric, weights, confidence, told)
