@@ -27,6 +27,7 @@ from ladderholdout.errors import (
     InvalidArgument,
     InvalidSubmission,
     KnownHoldoutWarning,
+    OpenedWarning,
     UnknownHoldout,
 )
 from ladderholdout.leaderboard import Leaderboard, Standings
@@ -41,6 +42,7 @@ from ladderholdout.mechanisms import (
     RoundedDisclosure,
     ShakyLadder,
     SimplifiedLadder,
+    mechanism_from,
 )
 from ladderholdout.metrics import Evaluation
 from tests.support_holdouts import assert_replays, coins, counts, guesses
@@ -141,6 +143,14 @@ def test_no_rank_ever_falls_back_and_releases_are_few(
         assert (sum(now) < sum(was)) == outcome.improved
         assert len({who for _, who in state.places}) == len(state.places)
     assert state.releases <= 5 * places  # however many accounts there are
+
+
+def test_a_rank_ladder_is_known_to_the_ledger_by_its_settings() -> None:
+    rule = RankLadder(step=0.1, places=3)
+    assert mechanism_from(rule.name, json.loads(json.dumps(rule.settings()))) == rule
+    for settings in ({"step": 0, "places": 3}, {"step": 0.1, "places": 0}, {"step": 0.1}):
+        with pytest.raises(InvalidArgument):
+            mechanism_from("RankLadder", settings)
 
 
 def test_a_rank_ladder_refuses_who_names_no_account() -> None:
@@ -505,6 +515,30 @@ def test_the_certificates_of_ranks_count_what_all_were_told() -> None:
         pytest.approx(1 - by_hand.high), pytest.approx(1 - by_hand.low),
     )  # fmt: skip
     assert board.certificate("B").missing == "nothing stands for 'B'"
+
+
+def test_a_transcript_refuses_choices_that_its_values_are_not_among() -> None:
+    told = {"looks": 2, "improved": (1, 2), "values": (4, 3), "n_values": 11, "falling": False}
+    free, bound = LadderTranscript(**told), LadderTranscript(**told, choices=(11, 4))
+    assert free.length() - bound.length() == pytest.approx(math.log(11 / 4))
+    for choices in ((11, 3), (11,)):
+        with pytest.raises(InvalidArgument, match="choices"):
+            LadderTranscript(**told, choices=choices)
+
+
+@BOTH
+def test_an_audit_of_a_ladder_voids_what_comes_after_it(per: str, default_ledger: Path) -> None:
+    board, y = started(per, ledger=None)
+    board.submit("Ada", hits(y, 60))
+    account = "board" if per == "rank" else "Ada"
+    LadderHoldout.open("spring", account=account, ladder="leaderboard").audit()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", OpenedWarning)
+        board.submit("Ben", hits(y, 80))
+    ben, ada = board.standings()
+    assert (ben.account, ben.low, ben.best_rank) == ("Ben", None, 1)
+    assert ada.low is not None and ada.worst_rank == 2
+    assert "an audit had shown raw scores" in board.certificate("Ben").missing
 
 
 def test_true_ranks_follow_from_the_certificates() -> None:
