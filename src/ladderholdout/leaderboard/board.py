@@ -43,8 +43,8 @@ class Leaderboard:
     """A leaderboard on a holdout: accounts submit predictions, and stand in ranks.
 
     Per team, each account climbs a ladder of its own. Per rank, each place of the board has
-    one, and a submission climbs from place to place (see `RankLadder`): opening more accounts
-    tells nothing then. Either way all is one ledger, and counts together.
+    one, and a submission climbs from place to place (see `RankLadder`): a new account is told
+    nothing of its own until it takes one. Either way all accounts count together.
 
     Parameters
     ----------
