@@ -580,6 +580,7 @@ def test_standings_are_a_sequence_and_a_table() -> None:
     board.submit("<b>", hits(y, 82))
     found = board.standings()
     assert isinstance(found, Standings)
+    assert found[0].since > found[1].since
     assert (len(found), found[0].account, found[-1].account) == (2, "<b>", "Ada")
     assert [row.account for row in found[:1]] == ["<b>"]
     table = pd.DataFrame(found)

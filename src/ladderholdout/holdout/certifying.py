@@ -15,8 +15,8 @@ from ladderholdout.holdout.certificate import ScoreCertificate
 from ladderholdout.holdout.choices import stored_metric
 from ladderholdout.holdout.guard import same_ladder
 from ladderholdout.holdout.handle import Handle
+from ladderholdout.holdout.ranks import Bars, bars_on
 from ladderholdout.holdout.telling import NOT_ASKED, score_of
-from ladderholdout.holdout.told import Told, told_of
 from ladderholdout.ledger import LadderRecord, LadderSettings, Ledger, LookRecord, Transaction
 from ladderholdout.ledger.replay import rules_of
 from ladderholdout.mechanisms import (
@@ -151,7 +151,7 @@ def certificate_of(
     metric: Metric,
     weights: NDArray[np.float64] | None,
     confidence: float,
-    told: Told | None = None,
+    bars: Bars | None = None,
 ) -> ScoreCertificate:
     """Certify the standing release of a ladder.
 
@@ -164,8 +164,8 @@ def certificate_of(
         Of the holdout's rows.
     confidence : float
         In (0, 1).
-    told : Told, optional
-        Of this transaction, where several ladders are certified.
+    bars : mapping, optional
+        What `bars_on` read already, where several ladders of a holdout are certified.
 
     Returns
     -------
@@ -178,14 +178,15 @@ def certificate_of(
         If the confidence is refused.
     """
     confidence = inside("confidence", confidence)
-    told = told or told_of(tx, ladder.holdout_id)
-    looks = told.looks
+    looks = tx.looks(ladder.holdout_id)
     own = (ladder.id, ladder.incumbent)
     place = next((i for i, look in enumerate(looks) if (look.ladder_id, look.number) == own), None)
     if place is None:
         return ScoreCertificate(None, None, None, confidence, None, missing="nothing stands yet")
     score = score_of(tx.standing(ladder), metric)
-    tellers = _tellers(told, looks[: place + 1], weighted=weights is not None)
+    asked = {look for look, at in tx.asked(ladder.holdout_id).items() if at < looks[place].position}
+    bars = bars_on(tx, ladder.holdout_id) if bars is None else bars
+    tellers = _tellers(tx, ladder, looks[: place + 1], asked, bars, weighted=weights is not None)
     missing = _missing(tx, ladder, metric, looks[place], tellers)
     if score is None and missing is None:
         missing = f"the standing score was {NOT_ASKED}"
@@ -227,13 +228,21 @@ class _Teller:
         return round((risk - self.least) / unit / self.rule.resolution(self.n))
 
 
-def _tellers(told: Told, looks: Sequence[LookRecord], *, weighted: bool) -> dict[int, _Teller]:
-    """Return the ladders of these looks, as what they told counts for the last of them."""
-    used = {look.ladder_id for look in looks}
-    asked = {look for look, at in told.asked.items() if at < looks[-1].position}
+def _tellers(
+    tx: Transaction,
+    ladder: LadderRecord,
+    looks: Sequence[LookRecord],
+    asked: Set[tuple[int, int]],
+    bars: Bars,
+    *,
+    weighted: bool,
+) -> dict[int, _Teller]:
+    """Return the ladders of these looks."""
+    n, used = tx.holdout(ladder.holdout_id).n_ladder, {look.ladder_id for look in looks}
+    ladders = tx.ladders(ladder.holdout_id)
     return {
-        one.id: _teller(one.settings, told.n, asked, weighted, told.bars[one.id])
-        for one in told.ladders
+        one.id: _teller(one.settings, n, asked, weighted, bars[one.id])
+        for one in ladders
         if one.id in used
     }
 

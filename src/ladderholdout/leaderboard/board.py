@@ -21,7 +21,7 @@ from ladderholdout.holdout.certifying import NO_CERTIFICATE, certificate_of
 from ladderholdout.holdout.choices import choice, text
 from ladderholdout.holdout.context import jsonable
 from ladderholdout.holdout.guard import Origin, bare, same_ladder
-from ladderholdout.holdout.told import Told, told_of
+from ladderholdout.holdout.ranks import Bars, bars_on
 from ladderholdout.leaderboard.entrants import (
     BOARD,
     Entrant,
@@ -291,8 +291,8 @@ class Leaderboard:
         with self._home._reading() as (tx, home):
             found = tuple(self._entrants(tx, home))
             stand = [one for one in found if one.ladder is not None]
-            told = told_of(tx, home.holdout_id)
-            certificates = [self._certified(tx, one, confidence, told) for one in stand]
+            bars = bars_on(tx, home.holdout_id)
+            certificates = [self._certified(tx, one, confidence, bars) for one in stand]
             ladders = [home, *team_ladders(tx, home)]
         return Standings(
             name=self.name,
@@ -330,7 +330,7 @@ class Leaderboard:
             stand = [one for one in self._entrants(tx, home) if one.ladder is not None]
             wanted = [one for one in stand if account in (None, one.account)]
             if wanted:
-                first = min(wanted, key=lambda one: (one.risk, one.position))
+                first = min(wanted, key=lambda one: (one.risk, one.since))
                 return self._certified(tx, first, confidence)
         missing = "nothing stands yet" if account is None else f"nothing stands for {account!r}"
         return ScoreCertificate(None, None, None, confidence, None, missing=missing)
@@ -339,11 +339,11 @@ class Leaderboard:
         return places(tx, home) if self.per == "rank" else teams(tx, home)
 
     def _certified(
-        self, tx: Transaction, one: Entrant, confidence: float, told: Told | None = None
+        self, tx: Transaction, one: Entrant, confidence: float, bars: Bars | None = None
     ) -> ScoreCertificate:
         assert one.ladder is not None
         try:
             weights = self._home._guard().part.weights
         except (VaultError, InvalidArgument):  # the standings are shown all the same
             return NO_CERTIFICATE
-        return certificate_of(tx, one.ladder, self.metric, weights, confidence, told)
+        return certificate_of(tx, one.ladder, self.metric, weights, confidence, bars)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from datetime import datetime
 
 from ladderholdout.errors import HoldoutConflict
 from ladderholdout.ledger import LadderRecord, Transaction
@@ -26,14 +27,14 @@ class Entrant:
     ladder : LadderRecord or None
         The ladder as it was when the submission behind the account's score came to stand;
         None where nothing stands for it.
-    position : int
-        Of that submission in the holdout's chain; 0 without one.
+    since : datetime
+        When that submission was made, or the account's first where nothing stands for it.
     """
 
     account: str
     submissions: int
     ladder: LadderRecord | None
-    position: int
+    since: datetime
 
     @property
     def risk(self) -> float:
@@ -71,11 +72,10 @@ def teams(tx: Transaction, home: LadderRecord) -> Iterator[Entrant]:
     ------
     Entrant
     """
-    positions = _positions(tx, home)
     for ladder in team_ladders(tx, home):
         if ladder.incumbent is not None:
-            position = positions[ladder.id, ladder.incumbent]
-            yield Entrant(ladder.settings.account, ladder.submissions, ladder, position)
+            (won,) = tx.entries(ladder.id, after=ladder.incumbent - 1, limit=1)
+            yield Entrant(ladder.settings.account, ladder.submissions, ladder, won.time)
 
 
 def places(tx: Transaction, home: LadderRecord) -> Iterator[Entrant]:
@@ -91,8 +91,9 @@ def places(tx: Transaction, home: LadderRecord) -> Iterator[Entrant]:
     ------
     Entrant
     """
-    entries, positions = tx.entries(home.id), _positions(tx, home)
+    entries = tx.entries(home.id)
     placed = {account for _, account in home.state.get("places", ())}
+    first = {entry.context["account"]: entry.time for entry in reversed(entries)}
     # The last release of an account that has a place is the one that stands there.
     last = {
         entry.context["account"]: entry
@@ -100,13 +101,13 @@ def places(tx: Transaction, home: LadderRecord) -> Iterator[Entrant]:
         if entry.improved and entry.repeat_of is None
     }
     for account, count in Counter(entry.context["account"] for entry in entries).items():
-        ladder, position = None, 0
+        ladder, since = None, first[account]
         if account in placed:
             won = last[account]
             state = {**home.state, "standing": won.risk}
             ladder = replace(home, incumbent=won.number, state=state)
-            position = positions[home.id, won.number]
-        yield Entrant(account, count, ladder, position)
+            since = won.time
+        yield Entrant(account, count, ladder, since)
 
 
 def ladder_of(tx: Transaction, home: LadderRecord, account: str) -> LadderRecord | None:
@@ -134,7 +135,3 @@ def start(tx: Transaction, home: LadderRecord, account: str) -> LadderRecord:
     settings = replace(home.settings, account=account)
     state = state_to(rules_of(settings).start(tx.holdout(home.holdout_id).n_ladder))
     return tx.add_ladder(home.holdout_id, settings, state)
-
-
-def _positions(tx: Transaction, home: LadderRecord) -> dict[tuple[int, int], int]:
-    return {(look.ladder_id, look.number): look.position for look in tx.looks(home.holdout_id)}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from html import escape
 
 from ladderholdout.holdout.certificate import ScoreCertificate
@@ -34,6 +35,8 @@ class Standing:
         The number of the submission behind the score.
     submissions : int
         How many the account made in all, repeats included.
+    since : datetime
+        When that submission was made, in UTC.
     """
 
     rank: int
@@ -46,6 +49,7 @@ class Standing:
     worst_rank: int | None
     submission: int
     submissions: int
+    since: datetime
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,12 +163,12 @@ def ranked(
             worst_rank=len(risks) - surely_worse if certified else None,
             submission=one.submission,
             submissions=one.submissions,
+            since=one.since,
         )
 
     found = zip(entrants, ends, strict=True)
     return tuple(
-        row(one, *of_it)
-        for one, of_it in sorted(found, key=lambda it: (it[0].risk, it[0].position))
+        row(one, *of_it) for one, of_it in sorted(found, key=lambda it: (it[0].risk, it[0].since))
     )
 
 

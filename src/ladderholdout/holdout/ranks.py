@@ -1,51 +1,23 @@
-"""What had been told of a holdout through all its ladders, read once for all certificates."""
+"""What releases of a leaderboard's ranks had to be below: all could know that before."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from typing import TypeAlias
 
 import numpy as np
 
-from ladderholdout.ledger import LadderRecord, LookRecord, Transaction
+from ladderholdout.ledger import LadderRecord, Transaction
 from ladderholdout.ledger.replay import rules_of
 from ladderholdout.mechanisms import Evidence, RankLadder
 
-
-@dataclass(frozen=True, slots=True)
-class Told:
-    """What one transaction sees of a holdout's ladders.
-
-    Attributes
-    ----------
-    n : int
-        Rows that the ladders measure.
-    looks : tuple of LookRecord
-        In their order.
-    asked : mapping of (ladder id, number) to position
-        When values of ladders that tell none were asked for.
-    ladders : tuple of LadderRecord
-    bars : mapping of ladder id to mapping
-        What `bars_of` each of them is.
-    """
-
-    n: int
-    looks: tuple[LookRecord, ...]
-    asked: Mapping[tuple[int, int], int]
-    ladders: tuple[LadderRecord, ...]
-    bars: Mapping[int, Mapping[int, float]]
+Bars: TypeAlias = Mapping[int, Mapping[int, float]]
+"""By ladder and by number of the submission; empty where a ladder is no `RankLadder`."""
 
 
-def told_of(tx: Transaction, holdout_id: int) -> Told:
-    """Read what had been told of a holdout."""
-    ladders = tx.ladders(holdout_id)
-    return Told(
-        tx.holdout(holdout_id).n_ladder,
-        tx.looks(holdout_id),
-        tx.asked(holdout_id),
-        ladders,
-        {ladder.id: bars_of(tx, ladder) for ladder in ladders},
-    )
+def bars_on(tx: Transaction, holdout_id: int) -> Bars:
+    """Return what each release on a holdout had to be below, of the ladders with ranks."""
+    return {ladder.id: bars_of(tx, ladder) for ladder in tx.ladders(holdout_id)}
 
 
 def bars_of(tx: Transaction, ladder: LadderRecord) -> dict[int, float]:
