@@ -66,7 +66,7 @@ class Look:
     Examples
     --------
     >>> Look("accuracy", improved=True, value=12)
-    Look(ladder='accuracy', improved=True, value=12, batch=None)
+    Look(ladder='accuracy', improved=True, value=12, batch=None, choices=None)
     """
 
     ladder: Hashable
