@@ -97,6 +97,22 @@ def test_two_accounts_climb_apart_and_count_together() -> None:
         assert f"ladder main of account {account}: 3 submissions" in shown
 
 
+def test_a_crowd_is_told_scores_by_ladders_per_team_and_none_by_full_ranks() -> None:
+    script = ROOT / "examples" / "leaderboard.py"
+    per_team, per_rank = (shown.strip() for shown in run(script).strip().split("\n\n"))
+    assert per_team.endswith("Of 30 accounts with a guess each, 30 were told how good it is.")
+    assert per_rank.endswith("Of 30 accounts with a guess each, 0 were told how good it is.")
+    for shown in (per_team, per_rank):
+        assert "10 submissions of 3 accounts" in shown
+        rows = re.findall(r"^(\d)(=?) +(\w+) +(0\.\d+)", shown, re.MULTILINE)
+        scores = [float(score) for *_, score in rows]
+        assert {team for _, _, team, _ in rows} == {"Trees", "Neighbours", "Lines"}
+        assert scores == sorted(scores, reverse=True) and scores[0] > 0.9
+        assert [mark == "=" for _, mark, *_ in rows] == [scores.count(one) > 1 for one in scores]
+    # Run again all is repeats, and stands as it stood.
+    assert run(script).count("50 submissions of 33 accounts") == 2
+
+
 def test_a_metric_of_ones_own_goes_through_a_search_and_a_reopening() -> None:
     shown = run(ROOT / "examples" / "own_metric.py")
     assert "neg_cost" in shown

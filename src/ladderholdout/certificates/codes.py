@@ -48,6 +48,9 @@ class LadderTranscript:
         Whether each value must be smaller than the one before.
     first_improves : bool, default=True
         Whether the first submission improves whatever it is: then it tells nothing by that.
+    choices : tuple of int or None, default=None
+        How many values each could have been, the smallest of all, as was known when it was
+        told; None where that is n_values, or where values fall.
 
     Raises
     ------
@@ -67,6 +70,7 @@ class LadderTranscript:
     n_values: int
     falling: bool = True
     first_improves: bool = True
+    choices: tuple[int, ...] | None = None
 
     def __post_init__(self) -> None:
         """Validate that the parts fit together."""
@@ -79,6 +83,11 @@ class LadderTranscript:
                 raise InvalidArgument("improved", "with 1 where the first look improves", "not")
         if any(not 0 <= value < self.n_values for value in self.values):
             raise InvalidArgument("values", f"numbers in 0 to {self.n_values - 1}", "not")
+        if self.choices is not None and not (
+            len(self.choices) == len(self.values)
+            and all(value < most for value, most in zip(self.values, self.choices, strict=True))
+        ):
+            raise InvalidArgument("choices", "one above each value", "not")
         if self.falling:
             _check_increasing("values", (-1, *reversed(self.values)), "falling")
 
@@ -91,8 +100,10 @@ class LadderTranscript:
             Of the improvements and of the values.
         """
         flags = 0.0 if self.improved is None else self._flags()
-        count = len(self.values)
-        return flags + (_falling(self) if self.falling else count * math.log(self.n_values))
+        if self.falling:
+            return flags + _falling(self)
+        choices = self.choices or (self.n_values,) * len(self.values)
+        return flags + sum(map(math.log, choices))
 
     def _flags(self) -> float:
         assert self.improved is not None

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from ladderholdout.certificates.codes import LadderTranscript
 from ladderholdout.certificates.transcript import Transcript
 from ladderholdout.errors import InvalidArgument
-from ladderholdout.mechanisms import Mechanism, ShakyLadder
+from ladderholdout.mechanisms import Mechanism, RankLadder, ShakyLadder
 from ladderholdout.mechanisms.arithmetic import whole
 
 
@@ -59,17 +59,21 @@ class Look:
         any number will do: how many were told is what counts.
     batch : hashable or None, default=None
         The batch it belongs to.
+    choices : int or None, default=None
+        How many values it could have been told, as was known before; None where that is
+        what the ladder can tell.
 
     Examples
     --------
     >>> Look("accuracy", improved=True, value=12)
-    Look(ladder='accuracy', improved=True, value=12, batch=None)
+    Look(ladder='accuracy', improved=True, value=12, batch=None, choices=None)
     """
 
     ladder: Hashable
     improved: bool
     value: int | None = None
     batch: Hashable | None = None
+    choices: int | None = None
 
 
 def grid_of(
@@ -108,7 +112,7 @@ def grid_of(
         return None
     return Grid(
         n + 1 if step == 0.0 else math.floor(1.0 / step + 0.5) + 1,
-        falling=not (mechanism.discloses or isinstance(mechanism, ShakyLadder)),
+        falling=not (mechanism.discloses or isinstance(mechanism, RankLadder | ShakyLadder)),
         first_improves=math.isinf(mechanism.start(n).standing),
         discloses=mechanism.discloses,
         budget=budget,
@@ -164,9 +168,11 @@ def _told(looks: Sequence[Look], grid: Grid) -> LadderTranscript:
     improved = tuple(i for i, look in enumerate(looks, 1) if look.improved)
     # Once the budget is used up it is known that nothing improves any more.
     used_up = grid.budget is not None and len(improved) >= grid.budget
-    values = tuple(
-        look.value for look in looks if look.value is not None and (look.improved or grid.discloses)
-    )
+    tellers = [
+        look for look in looks if look.value is not None and (look.improved or grid.discloses)
+    ]
+    values = tuple(look.value for look in tellers if look.value is not None)
+    choices = tuple(look.choices or grid.n_values for look in tellers)
     return LadderTranscript(
         improved[-1] if used_up else len(looks),
         None if grid.discloses else improved,
@@ -174,4 +180,5 @@ def _told(looks: Sequence[Look], grid: Grid) -> LadderTranscript:
         grid.n_values,
         grid.falling,
         grid.first_improves,
+        None if grid.falling else choices,
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ladderholdout.cli import auditing as auditing
+from ladderholdout.cli import leaderboard as leaderboard
 from ladderholdout.cli import looking as looking
 from ladderholdout.cli import planning as planning
 from ladderholdout.cli import tracker as tracker

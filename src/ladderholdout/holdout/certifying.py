@@ -15,6 +15,7 @@ from ladderholdout.holdout.certificate import ScoreCertificate
 from ladderholdout.holdout.choices import stored_metric
 from ladderholdout.holdout.guard import same_ladder
 from ladderholdout.holdout.handle import Handle, note_glance
+from ladderholdout.holdout.ranks import Bars, bars_on
 from ladderholdout.holdout.telling import NOT_ASKED, score_of
 from ladderholdout.ledger import LadderRecord, LadderSettings, Ledger, LookRecord, Transaction
 from ladderholdout.ledger.replay import rules_of
@@ -27,6 +28,7 @@ from ladderholdout.mechanisms import (
     PairedTestLadder,
     ParameterFreeLadder,
     PricedLadder,
+    RankLadder,
     RoundedDisclosure,
     ShakyLadder,
     SimplifiedLadder,
@@ -46,6 +48,7 @@ _COUNTED = (
     PairedTestLadder,
     ParameterFreeLadder,
     PricedLadder,
+    RankLadder,
     RoundedDisclosure,
     ShakyLadder,
     SimplifiedLadder,
@@ -153,6 +156,7 @@ def certificate_of(
     metric: Metric,
     weights: NDArray[np.float64] | None,
     confidence: float,
+    bars: Bars | None = None,
 ) -> ScoreCertificate:
     """Certify the standing release of a ladder.
 
@@ -165,6 +169,8 @@ def certificate_of(
         Of the holdout's rows.
     confidence : float
         In (0, 1).
+    bars : mapping, optional
+        What `bars_on` read already, where several ladders of a holdout are certified.
 
     Returns
     -------
@@ -184,7 +190,8 @@ def certificate_of(
         return ScoreCertificate(None, None, None, confidence, None, missing="nothing stands yet")
     score = score_of(tx.standing(ladder), metric)
     asked = {look for look, at in tx.asked(ladder.holdout_id).items() if at < looks[place].position}
-    tellers = _tellers(tx, ladder, looks[: place + 1], asked, weighted=weights is not None)
+    bars = bars_on(tx, ladder.holdout_id) if bars is None else bars
+    tellers = _tellers(tx, ladder, looks[: place + 1], asked, bars, weighted=weights is not None)
     missing = _missing(tx, ladder, metric, looks[place], tellers)
     if score is None and missing is None:
         missing = f"the standing score was {NOT_ASKED}"
@@ -198,7 +205,8 @@ class _Teller:
     """A ladder as what it tells is counted.
 
     `least` is the smallest risk of its metric, `asked` has the looks whose value was asked
-    for, of a ladder that does not tell it, by the time that counts.
+    for, of a ladder that does not tell it, by the time that counts; `bars` has the risks
+    that releases of a `RankLadder` had to be below.
     """
 
     settings: LadderSettings
@@ -207,14 +215,17 @@ class _Teller:
     least: float
     grid: Grid | None
     asked: Set[tuple[int, int]]
+    bars: Mapping[int, float]
 
     def look(self, record: LookRecord) -> Look:
         assert self.grid is not None
         value = None
         told = self.rule.tells_values or (record.ladder_id, record.number) in self.asked
         if told and (record.improved or self.grid.discloses):
-            value = self._number(record.risk) if self.grid.falling else 0
-        return Look(record.ladder_id, record.improved, value, record.batch)
+            value = self._number(record.risk) if self.grid.falling or self.bars else 0
+        bar = self.bars.get(record.number)
+        choices = None if bar is None else self._number(bar)
+        return Look(record.ladder_id, record.improved, value, record.batch, choices)
 
     def _number(self, risk: float) -> int:
         """Return the number of a released risk on the ladder's grid."""
@@ -227,17 +238,26 @@ def _tellers(
     ladder: LadderRecord,
     looks: Sequence[LookRecord],
     asked: Set[tuple[int, int]],
+    bars: Bars,
     *,
     weighted: bool,
 ) -> dict[int, _Teller]:
     """Return the ladders of these looks."""
     n, used = tx.holdout(ladder.holdout_id).n_ladder, {look.ladder_id for look in looks}
     ladders = tx.ladders(ladder.holdout_id)
-    return {one.id: _teller(one.settings, n, asked, weighted) for one in ladders if one.id in used}
+    return {
+        one.id: _teller(one.settings, n, asked, weighted, bars[one.id])
+        for one in ladders
+        if one.id in used
+    }
 
 
 def _teller(
-    settings: LadderSettings, n: int, asked: Set[tuple[int, int]], weighted: bool
+    settings: LadderSettings,
+    n: int,
+    asked: Set[tuple[int, int]],
+    weighted: bool,
+    bars: Mapping[int, float],
 ) -> _Teller:
     metric, rule = stored_metric(settings), rules_of(settings).mechanism
     least = metric.loss_range[0] if metric.loss_range else 0.0
@@ -248,7 +268,7 @@ def _teller(
         # Without weights a mean of losses of 0 and 1 is a count of errors.
         counts = metric.loss is zero_one and not weighted
         grid = grid_of(rule, n, binary=counts, budget=settings.budget)
-    return _Teller(settings, rule, n, least, grid, asked)
+    return _Teller(settings, rule, n, least, grid, asked, bars)
 
 
 def _adaptive(rule: Mechanism, n: int, budget: int | None) -> Grid | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 from dataclasses import dataclass, replace
-from typing import Any, NoReturn
+from typing import Any, NoReturn, Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -28,6 +28,13 @@ from ladderholdout.vault import Rows
 _LONGEST = 200
 
 
+class DefaultRule(Protocol):
+    """The rule of a new ladder where none is stated."""
+
+    def __call__(self, metric: Metric, n: int, *, reserved: bool = False) -> Mechanism:
+        """Choose by metric, number of rows, and whether others are kept in reserve."""
+
+
 @dataclass(frozen=True, slots=True)
 class Wish:
     """What a caller asks for, validated one by one; None where nothing was stated."""
@@ -42,6 +49,7 @@ class Wish:
     overlap: str
     vault: str | os.PathLike[str] | bool | None
     reserve: float | None
+    default: DefaultRule
 
 
 def text(argument: str, value: object) -> str:
@@ -209,7 +217,7 @@ def asked_for(
 
 def settings_for(wish: Wish, metric: Metric, n: int, n_reserve: int) -> LadderSettings:
     """Return the settings of a new ladder on n rows and a reserve, validated as a whole."""
-    mechanism = wish.mechanism or default_mechanism(metric, n, reserved=n_reserve > 0)
+    mechanism = wish.mechanism or wish.default(metric, n, reserved=n_reserve > 0)
     if mechanism.needs_losses and not metric.is_mean:
         raise InvalidArgument(
             "mechanism",

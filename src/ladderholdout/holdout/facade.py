@@ -16,6 +16,7 @@ from ladderholdout.holdout.choices import (
     Wish,
     asked_for,
     choice,
+    default_mechanism,
     folder,
     going_on,
     metric_for,
@@ -119,6 +120,8 @@ class LadderHoldout(StudyHandle, TrackedHandle, CertifiedHandle, ReserveHandle):
     0.75
     """
 
+    _default = staticmethod(default_mechanism)
+
     def __init__(
         self,
         X: Any,
@@ -150,6 +153,7 @@ class LadderHoldout(StudyHandle, TrackedHandle, CertifiedHandle, ReserveHandle):
             overlap=choice("overlap", overlap, registration.OVERLAP_POLICIES),
             vault=None if vault is None else folder(vault),
             reserve=None if reserve is None else share(reserve),
+            default=self._default,
         )
         feedback = choice("feedback", feedback, SEARCH_POLICIES)
         rows = rows_of(X, y, sample_weight)

@@ -34,12 +34,14 @@ from ladderholdout.vault import Rows
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """Where a submission came from: it changes nothing about the answer."""
+    """Where a submission came from; but for its account that changes nothing about the answer."""
 
     batch: str | None = None
     search: str | None = None
     key: str | None = None
     context: Mapping[str, Any] = field(default_factory=dict)
+    # Whose it is on a ladder that serves many accounts, where that does matter.
+    account: str | None = None
 
 
 @dataclass(slots=True, repr=False)
@@ -89,6 +91,8 @@ class Guard:
         # A rule may measure once more, with other weights, so it steps under this as well.
         with without_autologging():
             evaluation = self.part.evaluate(self.metric, aligned)
+            if origin.account is not None:
+                evaluation = evaluation.by(origin.account)
             with self.ledger.write() as tx:
                 ladder = same_ladder(tx.ladder(self.ladder_id, lock=True), self.since)
                 first = tx.first(ladder.id, digests[0], origin.key)

@@ -6,9 +6,10 @@ import os
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
-from typing import Any, Self, TypeAlias
+from typing import Any, Self, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,6 +35,7 @@ from ladderholdout.vault import Rows
 # What a search may be told of a model that did not improve: there is no guide score here.
 SEARCH_POLICIES = ("auto", "penalised", "incumbent")
 
+_Kind = TypeVar("_Kind", bound="Handle")
 Key: TypeAlias = tuple[str, int, datetime]
 
 # One guard per ladder and process: scikit-learn unpickles the handle for every task. One
@@ -144,6 +146,17 @@ class Handle:
     def _place(self) -> tuple[str, int]:
         return self._url, self._holdout_id
 
+    def _beside(self, ladder: LadderRecord) -> Self:
+        """Return a handle of another ladder on this holdout with the same settings."""
+        handle = _restored(
+            type(self), vars(self) | {"_ladder_id": ladder.id, "_since": ladder.created}
+        )
+        place = handle._key, handle._foreign
+        guard = replace(self._guard(), ladder_id=ladder.id, since=ladder.created, _incumbent=None)
+        with _lock:
+            _guards.setdefault(place, guard)  # the rows are in memory once
+        return handle
+
     def _was_opened(self) -> bool:
         from ladderholdout.integrations import rounds
 
@@ -186,7 +199,7 @@ def note_glance() -> None:
     rounds.loosen()
 
 
-def _restored(kind: type[Handle], state: dict[str, Any]) -> Handle:
+def _restored(kind: type[_Kind], state: dict[str, Any]) -> _Kind:
     handle = kind.__new__(kind)
     vars(handle).update(state)
     return handle

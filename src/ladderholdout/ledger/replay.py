@@ -40,12 +40,15 @@ def rules_of(settings: LadderSettings) -> LadderRules:
 
 def state_to(state: State) -> dict[str, Any]:
     """Bring a state to the numbers that the ledger keeps."""
-    return {"standing": state.standing, "noise": state.noise, "releases": state.releases}
+    numbers = {"standing": state.standing, "noise": state.noise, "releases": state.releases}
+    # As JSON gives it back; ladders of one account have none.
+    return numbers | ({"places": [list(one) for one in state.places]} if state.places else {})
 
 
 def state_from(numbers: Mapping[str, Any], n: int, incumbent: Evaluation | None) -> State:
     """Bring a state back from the ledger's numbers and its incumbent."""
-    return State(n=n, incumbent=incumbent, **numbers)
+    places = tuple((at, account) for at, account in numbers.get("places", ()))
+    return State(**{**numbers, "n": n, "incumbent": incumbent, "places": places})
 
 
 def replay(

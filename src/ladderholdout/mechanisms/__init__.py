@@ -28,6 +28,7 @@ from ladderholdout.mechanisms.ladder import (
 )
 from ladderholdout.mechanisms.onebit import OneBitLadder
 from ladderholdout.mechanisms.priced import PricedLadder
+from ladderholdout.mechanisms.rank import RankLadder
 from ladderholdout.mechanisms.rules import LadderRules, fresh_rng, unit_of
 from ladderholdout.mechanisms.shaky import ShakyLadder
 from ladderholdout.mechanisms.thresholdout import Thresholdout
@@ -50,6 +51,7 @@ __all__ = [
     "PairedTestLadder",
     "ParameterFreeLadder",
     "PricedLadder",
+    "RankLadder",
     "RoundedDisclosure",
     "ShakyLadder",
     "SimplifiedLadder",
@@ -78,6 +80,7 @@ MECHANISMS: dict[str, type[Mechanism]] = {
         BayesBootLadder,
         BayesBootLadderBoot,
         Thresholdout,
+        RankLadder,
     )
 }
 

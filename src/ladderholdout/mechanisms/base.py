@@ -41,6 +41,8 @@ class Mechanism(ABC):
         Whether `measure` needs per-example losses.
     needs_guide : bool
         Whether `measure` needs the risk on the training rows.
+    needs_account : bool
+        Whether `measure` needs to know who submits.
     needs_bounded_risk : bool
         Whether the rule means nothing unless the range of the risk is known.
     tells_values : bool
@@ -64,6 +66,7 @@ class Mechanism(ABC):
     redraws: ClassVar[bool] = False
     needs_losses: ClassVar[bool] = False
     needs_guide: ClassVar[bool] = False
+    needs_account: ClassVar[bool] = False
     needs_bounded_risk: ClassVar[bool] = False
     tells_values: ClassVar[bool] = True
 

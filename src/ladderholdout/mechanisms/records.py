@@ -25,6 +25,9 @@ class State:
         so not shown.
     releases : int, default=0
         How many releases were given.
+    places : tuple of (int, str), default=()
+        For `RankLadder`: what stands at each place, the best first, as a number of steps,
+        and whose it is.
 
     Examples
     --------
@@ -37,6 +40,7 @@ class State:
     incumbent: Evaluation | None = field(default=None, compare=False, repr=False)
     noise: float | None = field(default=None, repr=False)
     releases: int = 0
+    places: tuple[tuple[int, str], ...] = field(default=(), repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +61,8 @@ class Evidence:
         A bootstrap estimate of the risk, to be released. Not shown before it is.
     guide : float or None, default=None
         The risk on the training rows, for `Thresholdout`.
+    account : str or None, default=None
+        Who submits, for `RankLadder`.
 
     Examples
     --------
@@ -69,6 +75,7 @@ class Evidence:
     p_null: float | None = field(default=None, repr=False)
     estimate: float | None = field(default=None, repr=False)
     guide: float | None = field(default=None, repr=False)
+    account: str | None = field(default=None, repr=False)
 
     def per(self, unit: float) -> Evidence:
         """Express the evidence in another unit of risk.

@@ -61,6 +61,8 @@ class Evaluation:
         ``risk`` exactly.
     guide : float or None
         The risk on the training rows, for mechanisms that compare the two.
+    account : str or None
+        Who submits it, for mechanisms that serve many.
     needs_whole_weights : bool
         Whether the metric is one of ranks or of extremes, which fractions of a row do not
         change as a draw of other rows would: it is resampled with whole rows.
@@ -86,6 +88,7 @@ class Evaluation:
     # The same under many weightings at once, nan where there is none.
     _many: Callable[[FloatArray], FloatArray] | None = field(default=None, repr=False)
     guide: float | None = field(default=None, repr=False)
+    account: str | None = field(default=None, repr=False)
     needs_whole_weights: bool = field(default=False, repr=False)
 
     @classmethod
@@ -210,6 +213,24 @@ class Evaluation:
         if not np.isfinite(risk):
             raise InvalidArgument("risk", "a finite number", risk)
         return replace(self, guide=float(risk))
+
+    def by(self, account: str) -> Evaluation:
+        """Return the same submission with who submits it beside it.
+
+        Parameters
+        ----------
+        account : str
+
+        Returns
+        -------
+        Evaluation
+
+        Examples
+        --------
+        >>> Evaluation.from_losses([0, 1]).by("Ada").account
+        'Ada'
+        """
+        return replace(self, account=account)
 
     def scaled(self, factor: float) -> Evaluation:
         """Return the same submission with risk and losses times ``factor``.

@@ -1,0 +1,38 @@
+"""The command that shows a leaderboard; like the commands that look, it reads nothing raw."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from ladderholdout.cli.common import (
+    JsonOption,
+    LedgerOption,
+    NameArgument,
+    app,
+    console,
+    print_json,
+    said,
+)
+from ladderholdout.leaderboard import Leaderboard
+
+
+@app.command()
+def leaderboard(
+    name: NameArgument,
+    ladder: Annotated[
+        str, typer.Option(help="What the ladders of the leaderboard are called.")
+    ] = "leaderboard",
+    confidence: Annotated[float, typer.Option(help="Of all certificates together.")] = 0.95,
+    ledger: LedgerOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Show who stands where on a leaderboard, as everybody may see it."""
+    with said(as_json):
+        board = Leaderboard.open(name, ladder=ladder, ledger=ledger)
+        found = board.standings(confidence)
+        if as_json:
+            print_json(found)
+        else:
+            console().print(str(found), soft_wrap=True)

@@ -1,0 +1,8 @@
+"""Leaderboards: many accounts on one holdout, with a ladder for each team or for each rank."""
+
+from __future__ import annotations
+
+from ladderholdout.leaderboard.board import Leaderboard
+from ladderholdout.leaderboard.standings import Standing, Standings
+
+__all__ = ["Leaderboard", "Standing", "Standings"]

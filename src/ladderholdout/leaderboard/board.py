@@ -1,0 +1,349 @@
+"""`Leaderboard`: many accounts on one holdout, each told what a ladder tells."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from numpy.typing import ArrayLike
+
+from ladderholdout.errors import (
+    HoldoutConflict,
+    InvalidArgument,
+    LadderHoldoutError,
+    UnknownHoldout,
+    VaultError,
+)
+from ladderholdout.holdout import LadderHoldout, Release
+from ladderholdout.holdout.certificate import ScoreCertificate
+from ladderholdout.holdout.certifying import NO_CERTIFICATE, certificate_of
+from ladderholdout.holdout.choices import choice, text
+from ladderholdout.holdout.context import jsonable
+from ladderholdout.holdout.guard import Origin, bare, same_ladder
+from ladderholdout.holdout.ranks import Bars, bars_on
+from ladderholdout.leaderboard.entrants import (
+    BOARD,
+    Entrant,
+    ladder_of,
+    places,
+    start,
+    team_ladders,
+    teams,
+)
+from ladderholdout.leaderboard.rules import HOMES, RULES, check_rule, kind_of
+from ladderholdout.leaderboard.standings import Standings, ranked
+from ladderholdout.ledger import LadderRecord, Ledger, Transaction
+from ladderholdout.mechanisms import Mechanism
+from ladderholdout.mechanisms.arithmetic import inside
+from ladderholdout.metrics import Metric
+
+
+class Leaderboard:
+    """A leaderboard on a holdout: accounts submit predictions, and stand in ranks.
+
+    Per team, each account climbs a ladder of its own. Per rank, each place of the board has
+    one, and a submission climbs from place to place (see `RankLadder`): a new account is told
+    nothing of its own until it takes one. Either way all accounts count together.
+
+    Parameters
+    ----------
+    X, y : array-like
+        The holdout's rows and their labels, as for `LadderHoldout`. They are registered, or
+        found again.
+    scoring : str or Metric, optional
+        Needed for a new leaderboard.
+    name : str, optional
+        What to call the holdout.
+    per : {"team", "rank"}, default="team"
+        What has a ladder of its own (Blum & Hardt 2015, Section 2.1).
+    mechanism : SimplifiedLadder, Ladder or RankLadder, optional
+        The last one per rank, the others per team. By default `SimplifiedLadder` or
+        `RankLadder` with 10 places, and a step of one over the root of n.
+    budget : int, optional
+        How many releases each team may get; there is none per rank.
+    ladder : str, default="leaderboard"
+        What the ladders of this board are called in the ledger.
+    sample_weight, classes, loss_range, overlap, ledger, vault, reserve
+        As for `LadderHoldout`.
+
+    Raises
+    ------
+    InvalidArgument
+        An argument is outside of what is allowed.
+    HoldoutConflict
+        The ledger knows this leaderboard under other settings.
+    OverlapError
+        Half of the rows or more stand in another holdout.
+    LedgerError, VaultError
+        The record or the rows cannot be written.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> X, y = np.arange(400).reshape(-1, 1), np.arange(400) % 2
+    >>> board = Leaderboard(X, y, scoring="accuracy", name="spring-2026", ledger="memory")
+    >>> for account, right in (("Ada", 300), ("Ben", 310), ("Cyd", 301), ("Ada", 305)):
+    ...     release = board.submit(account, np.where(np.arange(400) < right, y, 1 - y))
+    ...     print(account, release.score, release.improved)
+    Ada 0.75 True
+    Ben 0.75 True
+    Cyd 0.75 True
+    Ada 0.75 False
+    >>> [(row.rank, row.account, row.ties) for row in board.standings()]
+    [(1, 'Ada', 2), (1, 'Ben', 2), (1, 'Cyd', 2)]
+    """
+
+    def __init__(
+        self,
+        X: Any,
+        y: ArrayLike,
+        *,
+        scoring: str | Metric | None = None,
+        name: str | None = None,
+        per: str = "team",
+        mechanism: Mechanism | None = None,
+        budget: int | None = None,
+        ladder: str = "leaderboard",
+        sample_weight: ArrayLike | None = None,
+        classes: ArrayLike | None = None,
+        loss_range: tuple[float, float] | None = None,
+        overlap: str = "auto",
+        ledger: str | os.PathLike[str] | None = None,
+        vault: str | os.PathLike[str] | bool | None = None,
+        reserve: float | None = None,
+    ) -> None:
+        per = choice("per", per, tuple(RULES))
+        if mechanism is not None:
+            check_rule(per, mechanism)
+        if budget is not None and per == "rank":
+            raise InvalidArgument("budget", 'left out with per="rank"', budget)
+        home = HOMES[per](
+            X,
+            y,
+            scoring=scoring,
+            name=name,
+            mechanism=mechanism,
+            account=BOARD,
+            ladder=ladder,
+            budget=budget,
+            sample_weight=sample_weight,
+            classes=classes,
+            loss_range=loss_range,
+            overlap=overlap,
+            ledger=ledger,
+            vault=vault,
+            reserve=reserve,
+        )
+        self._hold(home)
+        if self.per != per:
+            raise HoldoutConflict(
+                f"This leaderboard stands in the ledger with per={self.per!r}, and you ask for "
+                f'{per!r}. State the former, or start another board, ladder="another name", '
+                "which counts against the same holdout."
+            )
+
+    @classmethod
+    def open(
+        cls,
+        name: str,
+        *,
+        scoring: str | Metric | None = None,
+        ladder: str = "leaderboard",
+        ledger: str | os.PathLike[str] | None = None,
+    ) -> Leaderboard:
+        """Go on with a leaderboard by its holdout's name alone.
+
+        Parameters
+        ----------
+        name : str
+            As it was registered.
+        scoring : Metric, optional
+            Only needed for a metric of your own.
+        ladder, ledger
+            As for the class.
+
+        Returns
+        -------
+        Leaderboard
+
+        Raises
+        ------
+        UnknownHoldout
+            The ledger holds no such holdout or leaderboard.
+        LedgerError
+            The ledger cannot be read.
+        """
+        try:
+            home = LadderHoldout.open(
+                name, scoring=scoring, account=BOARD, ladder=ladder, ledger=ledger
+            )
+        except UnknownHoldout as error:
+            raise UnknownHoldout(
+                f"{error} A leaderboard is started with its rows: Leaderboard(X, y, ...)."
+            ) from None
+        board = cls.__new__(cls)
+        board._hold(home)
+        return board
+
+    def _hold(self, home: LadderHoldout) -> None:
+        self._home, self.per = home, kind_of(home.rules.mechanism)
+        # Handles of accounts that have a ladder; what they hold never changes.
+        self._teams: dict[str, LadderHoldout] = {}
+
+    def __getstate__(self) -> dict[str, Any]:
+        return vars(self) | {"_teams": {}}
+
+    @property
+    def name(self) -> str:
+        """The holdout's name."""
+        return self._home.name
+
+    @property
+    def metric(self) -> Metric:
+        """What is measured."""
+        return self._home.metric
+
+    @property
+    def mechanism(self) -> Mechanism:
+        """The rule of the ladders."""
+        return self._home.rules.mechanism
+
+    @property
+    def ledger(self) -> str:
+        """The URL of the ledger."""
+        return self._home.ledger
+
+    def __repr__(self) -> str:
+        return f"Leaderboard(per={self.per!r}, {self._home!r})"
+
+    # -- submitting -------------------------------------------------------------------
+
+    def submit(
+        self, account: str, predictions: Any, *, context: Mapping[str, Any] | None = None
+    ) -> Release:
+        """Submit the predictions of an account; its first ones bring it onto the record.
+
+        Parameters
+        ----------
+        account : str
+            Who submits.
+        predictions : array-like
+            For the holdout's rows, as for `LadderHoldout.submit`.
+        context : mapping, optional
+            Anything JSON can hold that you want to find in the history.
+
+        Returns
+        -------
+        Release
+            Its score is what stands for the account. Per rank it is, for an account without
+            a place, what stands at the last one: that is to be beaten.
+
+        Raises
+        ------
+        InvalidSubmission
+            The predictions are refused; nothing was written.
+        LedgerError
+            The ledger cannot be written; nothing was released.
+        """
+        account = text("account", account)
+        if account == BOARD:
+            raise InvalidArgument("account", f"another name than {BOARD!r}", "that", "It is taken.")
+        said = jsonable(context or {})
+        if self.per == "rank":
+            origin = Origin(context={**said, "account": account}, account=account)
+            return self._home._submit(predictions, origin)
+        return self._team(account, predictions)._submit(predictions, Origin(context=said))
+
+    def _team(self, account: str, predictions: Any) -> LadderHoldout:
+        """Return the ladder of an account, started if these predictions are fine."""
+        if account in self._teams:
+            return self._teams[account]
+        with self._home._reading() as (tx, home):
+            found = ladder_of(tx, home, account)
+        if found is None:
+            guard = self._home._guard()
+            try:
+                guard.metric.canonical(predictions, guard.holdout.n, guard.holdout.classes)
+            except LadderHoldoutError as error:
+                raise bare(error) from None
+            with Ledger(self._home.ledger).write() as tx:
+                # Locked, so that two processes start one ladder between them.
+                home = same_ladder(tx.ladder(home.id, lock=True), home.created)
+                found = ladder_of(tx, home, account) or start(tx, home, account)
+        return self._teams.setdefault(account, self._home._beside(found))
+
+    # -- what stands ------------------------------------------------------------------
+
+    def standings(self, confidence: float = 0.95) -> Standings:
+        """Return who stands where, from the releases alone; to look at it costs nothing.
+
+        Parameters
+        ----------
+        confidence : float, default=0.95
+            Of all certificates together, in (0, 1).
+
+        Returns
+        -------
+        Standings
+        """
+        confidence = inside("confidence", confidence)
+        with self._home._reading() as (tx, home):
+            found = tuple(self._entrants(tx, home))
+            stand = [one for one in found if one.ladder is not None]
+            bars = bars_on(tx, home.holdout_id)
+            certificates = [self._certified(tx, one, confidence, bars) for one in stand]
+            ladders = [home, *team_ladders(tx, home)]
+        return Standings(
+            name=self.name,
+            per=self.per,
+            metric=self.metric.name,
+            mechanism=repr(self.mechanism),
+            accounts=len(found),
+            submissions=sum(one.submissions for one in found),
+            releases=sum(ladder.state["releases"] for ladder in ladders),
+            confidence=confidence,
+            rows=ranked(stand, certificates, self.metric),
+            missing=next((one.missing for one in certificates if one.missing), None),
+        )
+
+    def certificate(self, account: str | None = None, confidence: float = 0.95) -> ScoreCertificate:
+        """Return an interval for the true score of what stands for an account.
+
+        It pays for what all accounts were told before that submission was made: it holds
+        whoever talked with whom, and for the winner of the board as well.
+
+        Parameters
+        ----------
+        account : str, optional
+            By default that of the first row of the standings.
+        confidence : float, default=0.95
+            Of all certificates of this holdout together, in (0, 1).
+
+        Returns
+        -------
+        ScoreCertificate
+            Where none can be given it says why.
+        """
+        confidence = inside("confidence", confidence)
+        with self._home._reading() as (tx, home):
+            stand = [one for one in self._entrants(tx, home) if one.ladder is not None]
+            wanted = [one for one in stand if account in (None, one.account)]
+            if wanted:
+                first = min(wanted, key=lambda one: (one.risk, one.since))
+                return self._certified(tx, first, confidence)
+        missing = "nothing stands yet" if account is None else f"nothing stands for {account!r}"
+        return ScoreCertificate(None, None, None, confidence, None, missing=missing)
+
+    def _entrants(self, tx: Transaction, home: LadderRecord) -> Iterator[Entrant]:
+        return places(tx, home) if self.per == "rank" else teams(tx, home)
+
+    def _certified(
+        self, tx: Transaction, one: Entrant, confidence: float, bars: Bars | None = None
+    ) -> ScoreCertificate:
+        assert one.ladder is not None
+        try:
+            weights = self._home._guard().part.weights
+        except (VaultError, InvalidArgument):  # the standings are shown all the same
+            return NO_CERTIFICATE
+        return certificate_of(tx, one.ladder, self.metric, weights, confidence, bars)

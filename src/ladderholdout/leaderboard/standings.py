@@ -1,0 +1,195 @@
+"""What a leaderboard shows: frozen rows, made of releases and certificates alone."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from html import escape
+
+from ladderholdout.holdout.certificate import ScoreCertificate
+from ladderholdout.leaderboard.entrants import Entrant
+from ladderholdout.metrics import Metric
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """One account on a leaderboard.
+
+    Attributes
+    ----------
+    rank : int
+        One more than the number of accounts with a better released score.
+    account : str
+    score : float
+        The released score that stands for it, in the metric's own sign and units.
+    ties : int
+        How many other accounts share the rank.
+    low, high : float or None
+        Ends of the certificate for its true score; None where there is none.
+    best_rank, worst_rank : int or None
+        Between these lies its rank by the true scores of all, as far as the certificates
+        tell; None where there are none.
+    submission : int
+        The number of the submission behind the score.
+    submissions : int
+        How many the account made in all, repeats included.
+    since : datetime
+        When that submission was made, in UTC.
+    """
+
+    rank: int
+    account: str
+    score: float
+    ties: int
+    low: float | None
+    high: float | None
+    best_rank: int | None
+    worst_rank: int | None
+    submission: int
+    submissions: int
+    since: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Standings(Sequence[Standing]):
+    """A leaderboard as it stood at one moment: a sequence of `Standing`, the best first.
+
+    A table for pandas is ``pandas.DataFrame(standings)``.
+
+    Attributes
+    ----------
+    name : str
+        The holdout's.
+    per : {"team", "rank"}
+        What has a ladder of its own.
+    metric, mechanism : str
+    accounts : int
+        Accounts that submitted, shown or not.
+    submissions, releases : int
+        Of all of them.
+    confidence : float
+        At least this is the chance that all certificates of the holdout hold together.
+    rows : tuple of Standing
+    missing : str or None
+        Why there are no certificates.
+    """
+
+    name: str
+    per: str
+    metric: str
+    mechanism: str
+    accounts: int
+    submissions: int
+    releases: int
+    confidence: float
+    rows: tuple[Standing, ...]
+    missing: str | None = None
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __getitem__(self, index):  # type: ignore[no-untyped-def]  # as that of a tuple
+        return self.rows[index]
+
+    def __iter__(self) -> Iterator[Standing]:
+        return iter(self.rows)
+
+    def lines(self) -> list[tuple[str, ...]]:
+        """Return what is shown of each row, under a head, as texts."""
+        head = ("rank", "account", "score", "true score", "true rank", "submissions")
+        return [head, *map(_texts, self.rows)]
+
+    def summary(self) -> str:
+        """Say in a line what stands behind the rows."""
+        said = (
+            f"{self.submissions} submissions of {self.accounts} accounts, {self.releases} "
+            f"releases; {self.metric}, {self.mechanism} per {self.per}"
+        )
+        if self.missing is not None:
+            return f"{said}; no certificates: {self.missing}"
+        return f"{said}; true scores and ranks: {100 * self.confidence:.4g} %, all at once"
+
+    def __str__(self) -> str:
+        lines = self.lines()
+        widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+        rows = ("  ".join(map(str.ljust, line, widths)).rstrip() for line in lines)
+        return "\n".join([*rows, self.summary()])
+
+    def _repr_html_(self) -> str:
+        head, *rows = self.lines()
+        cells = ["".join(f"<th>{escape(text)}</th>" for text in head)]
+        cells += ["".join(f"<td>{escape(text)}</td>" for text in row) for row in rows]
+        body = "".join(f"<tr>{row}</tr>" for row in cells)
+        return f"<table>{body}</table><p>{escape(self.summary())}</p>"
+
+
+def ranked(
+    entrants: Sequence[Entrant], certificates: Sequence[ScoreCertificate], metric: Metric
+) -> tuple[Standing, ...]:
+    """Rank accounts by their released scores, and bound their ranks by the true ones.
+
+    Who shares a rank stands in the order in which it was reached, which tells nothing that
+    is not released.
+
+    Parameters
+    ----------
+    entrants : sequence of Entrant
+        Those for whom something stands.
+    certificates : sequence of ScoreCertificate
+        One for each of them.
+    metric : Metric
+
+    Returns
+    -------
+    tuple of Standing
+    """
+    risks, ends = [one.risk for one in entrants], [_interval(one) for one in certificates]
+    certified = any(one.missing is None for one in certificates)
+
+    def row(one: Entrant, low: float, high: float) -> Standing:
+        surely_better = sum(their_low > high for their_low, _ in ends)
+        surely_worse = sum(their_high < low for _, their_high in ends)
+        known = math.isfinite(low)
+        return Standing(
+            rank=1 + sum(risk < one.risk for risk in risks),
+            account=one.account,
+            score=metric.to_score(one.risk),
+            ties=risks.count(one.risk) - 1,
+            low=low if known else None,
+            high=high if known else None,
+            best_rank=1 + surely_better if certified else None,
+            worst_rank=len(risks) - surely_worse if certified else None,
+            submission=one.submission,
+            submissions=one.submissions,
+            since=one.since,
+        )
+
+    found = zip(entrants, ends, strict=True)
+    return tuple(
+        row(one, *of_it) for one, of_it in sorted(found, key=lambda it: (it[0].risk, it[0].since))
+    )
+
+
+def _interval(certificate: ScoreCertificate) -> tuple[float, float]:
+    if certificate.low is None or certificate.high is None:
+        return -math.inf, math.inf
+    return certificate.low, certificate.high
+
+
+def _texts(row: Standing) -> tuple[str, ...]:
+    return (
+        f"{row.rank}{'=' if row.ties else ''}",
+        row.account,
+        f"{row.score:.6g}",
+        _range(row.low, row.high),
+        _range(row.best_rank, row.worst_rank),
+        str(row.submissions),
+    )
+
+
+def _range(low: float | None, high: float | None) -> str:
+    if low is None or high is None:
+        return ""
+    return f"{low:.3g}" if low == high else f"{low:.3g} to {high:.3g}"
