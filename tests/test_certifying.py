@@ -14,7 +14,10 @@ from sklearn.tree import DecisionTreeClassifier
 from ladderholdout import InvalidArgument, LadderHoldout, Metric
 from ladderholdout.certificates import LadderTranscript, Transcript, certify
 from ladderholdout.mechanisms import (
+    BayesBootLadder,
+    BayesBootLadderBoot,
     FullDisclosure,
+    GaussianLadder,
     Ladder,
     LadderBoot,
     Mechanism,
@@ -105,6 +108,9 @@ def test_a_grid_is_one_batch_and_a_climb_is_none(ledger: Path) -> None:
 @pytest.mark.parametrize(
     ("mechanism", "why"),
     [(LadderBoot(alpha=0.05, n_bootstrap=20), "LadderBoot"), (FullDisclosure(), None),
+     (BayesBootLadderBoot(odds=9, n_bootstrap=20), "BayesBootLadderBoot"),
+     (BayesBootLadder(odds=9), None), (BayesBootLadder(odds=9, step=0.02), None),
+     (GaussianLadder(step=0.02, noise=0.01), None),
      (SimplifiedLadder(step=0.01), None), (ShakyLadder(step=0.02, noise=0.01), None)],
     ids=lambda value: getattr(value, "name", ""),
 )  # fmt: skip
@@ -119,8 +125,8 @@ def test_who_has_a_certificate(ledger: Path, mechanism: Mechanism, why: str | No
         return
     assert found.low is not None and found.high is not None and found.score is not None
     assert 0.0 <= found.low <= found.score <= found.high <= 1.0
-    # One who tells everything pays for everything, and so does noise without a grid.
-    in_full = mechanism.discloses or isinstance(mechanism, ShakyLadder)
+    # One who tells everything pays for everything, and so do noise and a fine grid.
+    in_full = mechanism.discloses or mechanism.noisy or mechanism.resolution(N) < 0.01
     assert in_full or found.log_count < 2 * np.log(N)
     assert not mechanism.discloses or found.log_count > 2 * np.log(N)
 
@@ -185,6 +191,50 @@ def test_what_has_no_certificate_says_why(ledger: Path, tmp_path: Path) -> None:
     for confidence in (0.0, 1.0, -1, 2, float("nan"), "0.9", None):
         with pytest.raises(InvalidArgument, match="confidence"):
             holdout.certificate(confidence)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("scoring", ["neg_log_loss", "neg_mean_squared_log_error"])
+def test_losses_without_a_largest_one_have_no_certificate(scoring: str) -> None:
+    """They have a scale of their own, but no range: an interval would be made up."""
+    holdout = opened("memory", scoring=scoring)
+    holdout.submit(np.clip(y * 0.6 + 0.2, 0, 1))
+    assert "loss_range" in str(holdout.certificate())
+    ranged = opened("memory", scoring=scoring, loss_range=(0, 3))
+    ranged.submit(np.clip(y * 0.6 + 0.2, 0, 1))
+    found = ranged.certificate()
+    assert found.low is not None and found.high is not None
+    assert -3 <= found.low < found.high <= 0
+
+
+def test_ladders_without_a_certificate_of_their_own_count_in_that_of_others(ledger: Path) -> None:
+    plain = opened(ledger)
+    with pytest.warns(UserWarning, match="opens ladder"):
+        area = opened(ledger, ladder="auc", scoring="roc_auc", mechanism=BayesBootLadder(odds=9))
+    rng = np.random.default_rng(3)
+    for noise in (3.0, 1.0):
+        area.submit(y + noise * rng.normal(size=N))
+    plain.submit(wrong(200))
+    alone = opened("memory")
+    alone.submit(wrong(200))
+    found, fresh = plain.certificate(), alone.certificate()
+    assert found.low < fresh.low and fresh.high < found.high  # type: ignore[operator]
+    assert "no mean" in str(area.certificate())
+
+
+def test_a_risk_that_has_no_largest_value_counts_as_a_number_of_64_bits() -> None:
+    rows = LadderHoldout(
+        X, y * 1.0, scoring="neg_mean_squared_error", loss_range=(0, 1), ledger="memory"
+    )
+    before = rows.submit(y * 0.5), rows.certificate().log_count
+    with pytest.warns(UserWarning, match="opens ladder"):
+        determination = LadderHoldout(
+            X, y * 1.0, scoring="r2", mechanism=Ladder(step=0.1), ladder="r2", ledger=rows.ledger
+        )
+    determination.submit(y * 50.0)  # a risk of 2,401 on a grid of 0.1
+    rows.submit(y * 0.9)
+    price = rows.certificate().log_count
+    assert before[1] is not None and price is not None
+    assert price > before[1] + 64 * np.log(2)
 
 
 def test_weights_are_taken_in(ledger: Path) -> None:

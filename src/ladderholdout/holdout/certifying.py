@@ -18,34 +18,15 @@ from ladderholdout.holdout.handle import Handle
 from ladderholdout.holdout.telling import NOT_ASKED, score_of
 from ladderholdout.ledger import LadderRecord, LadderSettings, Ledger, LookRecord, Transaction
 from ladderholdout.ledger.replay import rules_of
-from ladderholdout.mechanisms import (
-    FullDisclosure,
-    Ladder,
-    Mechanism,
-    OneBitLadder,
-    PairedTestLadder,
-    ParameterFreeLadder,
-    RoundedDisclosure,
-    ShakyLadder,
-    SimplifiedLadder,
-)
+from ladderholdout.mechanisms import Mechanism
 from ladderholdout.mechanisms.arithmetic import inside
+from ladderholdout.mechanisms.base import counting_of
 from ladderholdout.mechanisms.rules import LARGEST_EXPONENT, LEAST_EXPONENT
 from ladderholdout.metrics import Metric
 from ladderholdout.metrics.losses import zero_one
 
-# Rules whose releases can be counted. The others draw numbers anew for what they tell, or
-# tell numbers of which there is no end.
-_COUNTED = (
-    FullDisclosure,
-    Ladder,
-    OneBitLadder,
-    PairedTestLadder,
-    ParameterFreeLadder,
-    RoundedDisclosure,
-    ShakyLadder,
-    SimplifiedLadder,
-)
+# Of a risk that has no largest value: a release is a number of 64 bits.
+_NUMBERS = 2**64
 
 NO_CERTIFICATE = ScoreCertificate(
     None,
@@ -236,25 +217,26 @@ def _teller(
 ) -> _Teller:
     metric, rule = stored_metric(settings), rules_of(settings).mechanism
     least = metric.loss_range[0] if metric.loss_range else 0.0
-    grid = None
-    if isinstance(rule, _COUNTED) and settings.unit is None:
-        grid = _adaptive(rule, n, settings.budget)
-    elif isinstance(rule, _COUNTED):
-        # Without weights a mean of losses of 0 and 1 is a count of errors.
-        counts = metric.loss is zero_one and not weighted
-        grid = grid_of(rule, n, binary=counts, budget=settings.budget)
+    # Without weights a mean of losses of 0 and 1 is a count of errors.
+    counts = metric.loss is zero_one and not weighted
+    grid = grid_of(rule, n, binary=counts, budget=settings.budget)
+    if metric.loss_range is None:
+        grid = _unbounded(settings, rule, n)
     return _Teller(settings, rule, n, least, grid, asked)
 
 
-def _adaptive(rule: Mechanism, n: int, budget: int | None) -> Grid | None:
-    """Return the grid of a ladder whose unit is a power of ten that follows the risk."""
+def _unbounded(settings: LadderSettings, rule: Mechanism, n: int) -> Grid | None:
+    """Return the grid of a ladder whose risks have no largest value."""
     step = rule.resolution(n)
-    if step == 0.0:
+    if step == 0.0 or counting_of(rule) is None:
         return None
-    units = LARGEST_EXPONENT - LEAST_EXPONENT + 1
-    # Risks of either sign, and up to ten units, since it is the smaller one that sets them.
-    values = 2 * units * (math.floor(10.0 / step) + 1)
-    return Grid(values, falling=False, discloses=rule.discloses, budget=budget)
+    values = _NUMBERS
+    if settings.unit is None:
+        # The unit is a power of ten that follows the risk. Risks of either sign, and up to ten
+        # units, since it is the smaller one that sets them.
+        units = LARGEST_EXPONENT - LEAST_EXPONENT + 1
+        values = 2 * units * (math.floor(10.0 / step) + 1)
+    return Grid(values, falling=False, discloses=rule.discloses, budget=settings.budget)
 
 
 def _missing(
@@ -271,7 +253,7 @@ def _missing(
         own = " (or was opened without its function: scoring=)"
         said = own if "custom" in ladder.settings.metric_settings else ""
         return f"{metric.name} is no mean of losses{said}"
-    if ladder.settings.unit is None:
+    if metric.loss_range is None:
         return f"the losses of {metric.name} have no bound; state loss_range="
     for teller in tellers.values():
         if teller.grid is None:
@@ -301,7 +283,7 @@ def _certified(
         transcript_before(told, len(told) - 1, grids),
         confidence=confidence,
         rounding=own.rule.resolution(own.n),
-        noise=own.rule.noise if isinstance(own.rule, ShakyLadder) else 0.0,
+        noise=own.rule.allowance if own.rule.noisy else None,
         binary=metric.loss is zero_one and weights is None,
         weights=weights,
     )
