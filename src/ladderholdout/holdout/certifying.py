@@ -15,7 +15,7 @@ from ladderholdout.holdout.certificate import ScoreCertificate
 from ladderholdout.holdout.choices import stored_metric
 from ladderholdout.holdout.guard import same_ladder
 from ladderholdout.holdout.handle import Handle
-from ladderholdout.holdout.telling import NOT_ASKED, score_of
+from ladderholdout.holdout.telling import score_of
 from ladderholdout.ledger import LadderRecord, LadderSettings, Ledger, LookRecord, Transaction
 from ladderholdout.ledger.replay import rules_of
 from ladderholdout.mechanisms import Mechanism
@@ -34,7 +34,8 @@ NO_CERTIFICATE = ScoreCertificate(
     None,
     0.95,
     None,
-    missing="the holdout's rows, or a metric of your own, are not at hand",
+    missing="the holdout's rows, whose weights count, or the function of a metric of your own, "
+    "are not at hand; open it with them, LadderHoldout(X, y, scoring=...)",
 )
 """Of a handle that cannot compute one."""
 
@@ -163,7 +164,7 @@ def certificate_of(
     tellers = _tellers(tx, ladder, looks[: place + 1], asked, weighted=weights is not None)
     missing = _missing(tx, ladder, metric, looks[place], tellers)
     if score is None and missing is None:
-        missing = f"the standing score was {NOT_ASKED}"
+        missing = "it would show the standing score; reveal does, when the search is over"
     if missing is not None:
         return ScoreCertificate(score, None, None, confidence, ladder.incumbent, missing=missing)
     return _certified(ladder, metric, weights, confidence, looks[: place + 1], tellers)
