@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -10,9 +11,11 @@ import pytest
 from sklearn.dummy import DummyClassifier
 from sklearn.model_selection import GridSearchCV
 from sklearn.tree import DecisionTreeClassifier
+from typer.testing import CliRunner
 
 from ladderholdout import InvalidArgument, LadderHoldout, Metric
 from ladderholdout.certificates import LadderTranscript, Transcript, certify
+from ladderholdout.cli import app
 from ladderholdout.mechanisms import (
     BayesBootLadder,
     BayesBootLadderBoot,
@@ -237,12 +240,39 @@ def test_a_risk_that_has_no_largest_value_counts_as_a_number_of_64_bits() -> Non
     assert price > before[1] + 64 * np.log(2)
 
 
+@pytest.mark.parametrize(("reserve", "said"), [(None, "only a reserve"), (0.3, "certify()")])
+def test_who_has_none_is_told_what_to_do(reserve: float | None, said: str) -> None:
+    settings = {"scoring": "roc_auc", "mechanism": Ladder(step=0.01), "reserve": reserve}
+    area = opened("memory", **settings)
+    area.submit(np.random.default_rng(0).random(N))
+    assert said in str(area.certificate())
+    boot = opened("memory", mechanism=LadderBoot(alpha=0.05), reserve=reserve)
+    boot.submit(y)
+    assert "drawn anew" in str(boot.certificate())
+    assert ("certify()" in str(boot.certificate())) == (reserve is not None)
+    bare = opened("memory", mechanism=FullDisclosure(), sample_weight=np.full(N, 2.0))
+    bare.submit(y)
+    assert "without rounding" in str(bare.certificate())
+
+
+def test_the_command_says_what_python_says(ledger: Path) -> None:
+    holdout = opened(ledger)
+    holdout.submit(wrong(300))
+    words = ["certificate", "coins", "--confidence", "0.9", "--ledger", str(ledger)]
+    shown = CliRunner().invoke(app, words, catch_exceptions=False)
+    assert shown.exit_code == 0
+    assert shown.stdout.strip() == str(holdout.certificate(0.9))
+    found = json.loads(CliRunner().invoke(app, [*words, "--json"]).stdout)
+    assert found["low"] == holdout.certificate(0.9).low
+
+
 def test_weights_are_taken_in(ledger: Path) -> None:
     weights = np.where(np.arange(N) < 500, 1.0, 4.0)
     holdout = opened(ledger, sample_weight=weights)
     holdout.submit(wrong(100))
     found = holdout.certificate()
     assert "weighted" in found.bound and any("weights" in one for one in found.assumptions)
+    assert not any("range" in one for one in found.assumptions), "errors are 0 or 1"
     equal = opened("memory", sample_weight=np.full(N, 2.0))
     equal.submit(wrong(40))
     plain = opened("memory")

@@ -31,7 +31,7 @@ FEATURES = (
 )
 BATCH = "All submissions of the batch were fixed before the first of them was answered."
 WEIGHTS = "The interval is for the weighted mean on these very rows and weights, with new labels."
-RANGE = "The loss lies in the range that was stated; larger ones were clipped to it."
+RANGE = "The loss lies in its range; where that was stated, larger losses were clipped to it."
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,7 +151,7 @@ def certify(
         The `Mechanism.allowance` of a rule with noise: how far it moves a release, but for a
         chance whose logarithm it is given. Half of the risk of being wrong is spent on it.
     binary : bool, default=True
-        Whether each loss is 0 or 1; if not, it lies in between.
+        Whether each loss is 0 or 1; if not, it lies in between. With weights that is the same.
     weights : array-like of shape (n,) or None, default=None
         Weights of the holdout's rows.
 

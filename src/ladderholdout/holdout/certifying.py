@@ -193,6 +193,15 @@ class _Teller:
             value = self._number(record.risk) if self.grid.falling else 0
         return Look(record.ladder_id, record.improved, value, record.batch)
 
+    def uncounted(self) -> str:
+        """Say why what it tells can not be counted."""
+        who = f"{self.rule.name} (ladder {self.settings.account}/{self.settings.name})"
+        if self.rule.redraws:
+            return f"{who} tells each submission a number drawn anew, which can not be counted"
+        if counting_of(self.rule) is None:
+            return f"{who} does not say how its releases are counted"
+        return f"{who} tells numbers without rounding, of which there is no end"
+
     def _number(self, risk: float) -> int:
         """Return the number of a released risk on the ladder's grid."""
         unit = self.settings.unit or 1.0
@@ -247,20 +256,22 @@ def _missing(
     incumbent: LookRecord,
     tellers: Mapping[int, _Teller],
 ) -> str | None:
-    """Say why a ladder has no certificate, if so."""
+    """Say why a ladder has no certificate, if so, and what can be done about it."""
+    kept = tx.holdout(ladder.holdout_id).n_reserve > 0
+    way = "; certify() looks at the reserve" if kept else ""
     if any(opened < incumbent.position for opened in tx.openings(ladder.holdout_id)):
-        return "an audit had shown raw scores of this holdout before the incumbent was submitted"
+        said = "an audit had shown raw scores of this holdout before the incumbent was submitted"
+        return said + way
     if not metric.is_mean:
         own = " (or was opened without its function: scoring=)"
         said = own if "custom" in ladder.settings.metric_settings else ""
-        return f"{metric.name} is no mean of losses{said}"
+        only = way or ", so that only a reserve could certify it, approximately"
+        return f"{metric.name} is no mean of losses{said}{only}"
     if metric.loss_range is None:
-        return f"the losses of {metric.name} have no bound; state loss_range="
-    for teller in tellers.values():
-        if teller.grid is None:
-            where = f"{teller.settings.account}/{teller.settings.name}"
-            return f"what {teller.rule.name} tells (ladder {where}) can not be counted"
-    return None
+        said = f"the losses of {metric.name} have no bound"
+        return f"{said}; a ladder with loss_range=(low, high) has one" + way
+    uncounted = (teller for teller in tellers.values() if teller.grid is None)
+    return next((teller.uncounted() + way for teller in uncounted), None)
 
 
 def _certified(
@@ -285,7 +296,7 @@ def _certified(
         confidence=confidence,
         rounding=own.rule.resolution(own.n),
         noise=own.rule.allowance if own.rule.noisy else None,
-        binary=metric.loss is zero_one and weights is None,
+        binary=metric.loss is zero_one,
         weights=weights,
     )
     return ScoreCertificate(
