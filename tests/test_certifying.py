@@ -17,6 +17,7 @@ from ladderholdout import InvalidArgument, LadderHoldout, Metric
 from ladderholdout.certificates import LadderTranscript, Transcript, certify
 from ladderholdout.cli import app
 from ladderholdout.mechanisms import (
+    MECHANISMS,
     BayesBootLadder,
     BayesBootLadderBoot,
     FullDisclosure,
@@ -28,6 +29,7 @@ from ladderholdout.mechanisms import (
     ShakyLadder,
     SimplifiedLadder,
 )
+from ladderholdout.mechanisms.base import released
 
 N = 1000
 X = np.random.default_rng(0).random((N, 2))
@@ -253,6 +255,36 @@ def test_who_has_none_is_told_what_to_do(reserve: float | None, said: str) -> No
     bare = opened("memory", mechanism=FullDisclosure(), sample_weight=np.full(N, 2.0))
     bare.submit(y)
     assert "without rounding" in str(bare.certificate())
+
+
+class Talkative(SimplifiedLadder):
+    """A rule that somebody made of another one, and that tells what that does not."""
+
+    def decide(self, state: Any, evidence: Any, rng: Any) -> Any:
+        return released(state, evidence, evidence.risk)
+
+
+class Counted(SimplifiedLadder):
+    """One that says how its releases are counted."""
+
+    counted = "falling"
+
+    def decide(self, state: Any, evidence: Any, rng: Any) -> Any:
+        return SimplifiedLadder.decide(self, state, evidence, rng)
+
+
+def test_a_rule_of_ones_own_says_how_it_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    for rule in (Talkative, Counted):
+        monkeypatch.setitem(MECHANISMS, rule.__name__, rule)
+    silent, counted, plain = (
+        opened("memory", mechanism=rule(step=0.01))
+        for rule in (Talkative, Counted, SimplifiedLadder)
+    )
+    for holdout in (silent, counted, plain):
+        for errors in (300, 200):
+            holdout.submit(wrong(errors))
+    assert "does not say how" in str(silent.certificate())
+    assert counted.certificate() == plain.certificate()
 
 
 def test_the_command_says_what_python_says(ledger: Path) -> None:
