@@ -27,6 +27,7 @@ from ladderholdout.certificates import (
 from ladderholdout.mechanisms import (
     BayesBootLadder,
     Evidence,
+    FullDisclosure,
     GaussianLadder,
     Ladder,
     Mechanism,
@@ -53,11 +54,12 @@ MECHANISMS: dict[str, Mechanism] = {
     "simplified": SimplifiedLadder(0.01),
     "shaky": ShakyLadder(0.02, 0.01),
     "disclosure": RoundedDisclosure(0.01),
+    "full disclosure": FullDisclosure(),
     "one bit": OneBitLadder(0.3),
     "gaussian": GaussianLadder(0.02, 0.005),
     "bayes": BayesBootLadder(odds=2, step=0.01),
 }
-LADDERS = [name for name in MECHANISMS if name != "disclosure"]
+LADDERS = [name for name, rule in MECHANISMS.items() if not rule.discloses]
 
 Ints = NDArray[np.int64]
 Flags = NDArray[np.bool_]
@@ -154,7 +156,7 @@ class Game:
             # Given the noise, a release tells which of n + 1 risks was meant.
             nothing, first = (0,) * len(improved), isinstance(self.mechanism, GaussianLadder)
             return LadderTranscript(count, improved, nothing, self.rows + 1, False, first)
-        step = self.mechanism.resolution(self.rows)
+        step = self.mechanism.resolution(self.rows) or 1 / self.rows
         values = [round(account.risks[i][search] / step) for i in range(count)]
         n_values = math.floor(1 / step + 0.5) + 1
         if self.mechanism.discloses:
