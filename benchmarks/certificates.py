@@ -14,8 +14,11 @@ mean over the searches of the upper 95% limit of the last incumbent:
 - one bit: the same decisions, had the values not been told. The last one is asked for, and
   is paid for by the next certificate.
 
-The last part is how long one interval takes to compute. All numbers but these depend on the
-seeds alone.
+Beside them stand the figures of the prototype that this library was planned by. What its climb
+changed is not known; with a hundred rows ours has its plain count. Then `OneBitLadder` itself,
+whose score is asked for at the end, or before every hundredth look as well: what was asked for
+before the last incumbent is paid for. The last part is how long one interval takes to compute,
+and how it compares with mpmath. All numbers but the times depend on the seeds alone.
 """
 
 from __future__ import annotations
@@ -23,8 +26,10 @@ from __future__ import annotations
 import argparse
 import math
 import time
+from bisect import bisect_left
 from dataclasses import dataclass, replace
 
+import mpmath as mp
 import numpy as np
 
 from ladderholdout.certificates import (
@@ -37,6 +42,7 @@ from ladderholdout.certificates import (
 )
 from ladderholdout.mechanisms import (
     Mechanism,
+    OneBitLadder,
     PairedTestLadder,
     ParameterFreeLadder,
     PricedLadder,
@@ -50,6 +56,15 @@ RULES = {
     "paired test, .01": PairedTestLadder(alpha=0.01),
 }
 CHANGED = (2, 10, 50, 100, 500, None)
+# Upper limits of the prototype: a plain count, fitted codes, one bit.
+PROTOTYPE = {
+    ("parameter-free", 100): (0.303, 0.290, 0.242),
+    ("paired test, .01", 100): (0.269, 0.265, 0.242),
+    ("parameter-free", None): (0.248, 0.244, 0.228),
+}
+# Of `OneBitLadder`; the first is about the parameter-free rule.
+LEVELS = (0.15, 0.05, 0.01, 0.001)
+CLIMB = 100
 # Improvements that thin out, and falls that shrink: 8 releases among 999 looks.
 THINNING = (1, 2, 5, 12, 30, 80, 200, 500)
 WHOLE_PERCENTS = (50, 24, 16, 12, 10, 8, 6, 5)
@@ -66,12 +81,22 @@ class Climb:
     improved: tuple[int, ...]
     errors: tuple[int, ...]
 
-    def before_last(self, values: bool) -> Transcript:
-        """Return what was known when the last incumbent was chosen."""
+    def before_last(self, told: tuple[int, ...]) -> Transcript:
+        """Return what was known when the last incumbent was chosen: looks, and these values."""
         looks = self.improved[-1] - 1
-        told = self.errors[:-1] if values else ()
         ladder = LadderTranscript(looks, self.improved[:-1], told, ROWS + 1)
         return Transcript(looks, 1, (ladder,) if looks else ())
+
+    def asked(self, every: int) -> tuple[int, ...]:
+        """Return the errors that stood before every so many looks, before the last incumbent."""
+        times = range(every, self.improved[-1] + 1, every)
+        standing = sorted({bisect_left(self.improved, time) - 1 for time in times})
+        return tuple(self.errors[i] for i in standing)
+
+    def upper(self, told: tuple[int, ...]) -> float:
+        """Return the certificate's upper limit, had these values been told."""
+        price = self.before_last(told).log_count()
+        return exact_upper(self.errors[-1], ROWS, math.log((1 - CONFIDENCE) / 2) - price)
 
     def counted(self) -> float:
         t, releases = self.improved[-1], len(self.improved) - 1
@@ -82,9 +107,8 @@ class Climb:
     def limits(self) -> tuple[float, ...]:
         """Return released risk and upper limits: naive, counted, coded, one bit."""
         errors, log_level = self.errors[-1], math.log((1 - CONFIDENCE) / 2)
-        coded, one_bit = (self.before_last(values).log_count() for values in (True, False))
-        prices = (0.0, self.counted(), coded, one_bit)
-        return errors / ROWS, *(exact_upper(errors, ROWS, log_level - price) for price in prices)
+        plain = (exact_upper(errors, ROWS, log_level - price) for price in (0.0, self.counted()))
+        return errors / ROWS, *plain, self.upper(self.errors[:-1]), self.upper(())
 
 
 def climb(mechanism: Mechanism, changed: int | None, seed: int) -> Climb:
@@ -147,20 +171,66 @@ def show_climbs(searches: int) -> None:
             print(f"{name:18}{changed or 'anew':>8}{releases:>10.1f}{shown}")
 
 
+def show_prototype(searches: int) -> None:
+    print("The prototype's figures, and ours")
+    print(f"{'':18}{'changes':>8}{'counted':>17}{'coded':>17}{'one bit':>17}")
+    for (name, changed), theirs in PROTOTYPE.items():
+        climbs = [climb(RULES[name], changed, seed) for seed in range(searches)]
+        ours = np.mean([one.limits()[2:] for one in climbs], axis=0)
+        shown = "".join(f"{a:>11.3f}{b:>6.3f}" for a, b in zip(theirs, ours, strict=True))
+        print(f"{name:18}{changed or 'anew':>8}{shown}")
+
+
+def show_one_bit(searches: int) -> None:
+    print(f"OneBitLadder, {CLIMB} changes, {searches} searches each: upper limits")
+    print(f"{'level':8}{'releases':>10}{'revealed':>10}{'at the end':>12}{'and every 100':>15}")
+    for level in LEVELS:
+        climbs = [climb(OneBitLadder(level), CLIMB, seed) for seed in range(searches)]
+        found = [
+            (len(one.improved), one.errors[-1] / ROWS, one.upper(()), one.upper(one.asked(100)))
+            for one in climbs
+        ]
+        releases, risk, end, often = np.mean(found, axis=0)
+        print(f"{level:<8}{releases:>10.1f}{risk:>10.3f}{end:>12.3f}{often:>15.3f}")
+
+
 def show_times(repetitions: int = 200) -> None:
-    print("Milliseconds for one exact interval")
+    print("Milliseconds for one exact interval, and its error against mpmath (relative)")
     for n, errors, log_level in (
+        (5000, 0, math.log(0.025)),
         (5000, 250, math.log(0.025)),
         (5000, 250, -690.0),
+        (5000, 5000, -690.0),
+        (10**7, 0, -690.0),
         (10**7, 5 * 10**5, math.log(0.025)),
         (10**7, 5 * 10**5, -690.0),
+        (10**7, 10**7, -690.0),
     ):
         started = time.perf_counter()
         for _ in range(repetitions):
-            exact_lower(errors, n, log_level)
-            exact_upper(errors, n, log_level)
+            low, high = exact_lower(errors, n, log_level), exact_upper(errors, n, log_level)
         each = (time.perf_counter() - started) / repetitions * 1e3
-        print(f"n = {n:>8}, level {math.exp(log_level):<8.2g}{each:>8.2f}")
+        # The lower limit is the upper one of what was right.
+        tails = ((errors, high), (n - errors, 1 - mp.mpf(low)))
+        off = max(abs(log_tail(k, n, p) / log_level - 1) for k, p in tails if k < n)
+        shown = f"n = {n:>8}, {errors:>8} errors, level {math.exp(log_level):<8.2g}"
+        print(f"{shown}{each:>9.3f}{off:>10.1e}")
+
+
+def log_tail(errors: int, n: int, limit: float) -> float:
+    """Return the logarithm of P(Bin(n, limit) <= errors), term by term with fifty digits."""
+    with mp.workdps(50):
+        p = mp.mpf(limit)
+        odds = (1 - p) / p
+        term = total = mp.mpf(1)
+        for i in range(errors):
+            term *= (errors - i) * odds / (n - errors + 1 + i)
+            total += term
+            if term < total * mp.mpf(10) ** -40:
+                break
+        ways = mp.loggamma(n + 1) - mp.loggamma(errors + 1) - mp.loggamma(n - errors + 1)
+        logs = errors * mp.log(p) + (n - errors) * mp.log(1 - p)
+        return float(ways + logs + mp.log(total))
 
 
 def main() -> None:
@@ -170,6 +240,10 @@ def main() -> None:
     show_bounds()
     print()
     show_climbs(searches)
+    print()
+    show_prototype(searches)
+    print()
+    show_one_bit(searches)
     print()
     show_times()
 

@@ -16,8 +16,11 @@ holdout:
 - forward: each round tries every feature that is left, and keeps what improved last.
 - climb: 500 changes to the incumbent's weights, by a twentieth to a half of them.
 
-Every rule meets the same holdouts and, but for forward and climb, the same models. "one bit"
-is the same search under the same rule, certified as if no value had been told before its end.
+Every rule meets the same holdouts and, but for forward and climb, the same models. The rules
+called "one bit" are ladders that tell of a model whether it improved; somebody asks for the score
+that stands when the search is over or, "asked", before every 50th look as well, and what was
+asked for before the last incumbent is paid for. The column "one bit" is the same search under the
+same rule, certified as if no value had been told before its end.
 With a reserve, the ladder climbs on the other rows, and one look at the reserve certifies.
 Behind a mean stands its standard error over the seeds. All numbers depend on the seeds alone.
 """
@@ -32,7 +35,8 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
 from functools import cache, lru_cache
-from typing import Any, NamedTuple
+from itertools import repeat
+from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -52,6 +56,7 @@ from ladderholdout.mechanisms import (
     Evidence,
     Ladder,
     Mechanism,
+    OneBitLadder,
     Outcome,
     PairedTestLadder,
     ParameterFreeLadder,
@@ -70,6 +75,7 @@ CONFIDENCE = 0.95
 
 Floats = NDArray[np.float64]
 Flags = NDArray[np.bool_]
+Counted = Literal["falling"]
 
 
 # --- the population -----------------------------------------------------------------------
@@ -127,6 +133,8 @@ def shaped(means: Floats, exponent: float, threshold: float) -> Floats:
 class SpentTestLadder(PairedTestLadder):
     """A paired test whose level is spent: alpha / j^2 for release j after the first."""
 
+    counted: ClassVar[Counted] = "falling"
+
     def decide(
         self, state: State, evidence: Evidence, rng: np.random.Generator
     ) -> tuple[State, Outcome]:
@@ -139,6 +147,7 @@ class CoarseTestLadder(PairedTestLadder):
     """A paired test whose releases are rounded to a step."""
 
     step: float = 0.01
+    counted: ClassVar[Counted] = "falling"
 
     def decide(
         self, state: State, evidence: Evidence, rng: np.random.Generator
@@ -161,6 +170,7 @@ class Variant:
     budget: Callable[[int, int, float], int | None] = lambda n, k, risk: None
     reserve: float = 0.0
     profits: bool = False  # releases only what raises the certified score
+    asks: int = 0  # of one that tells no values: looks between two questions; 0 for none
     one_bit: bool = False  # and that with the prices of a ladder that tells no values
     combined: str = ""  # with a reserve: the level split between both certificates, or a product
 
@@ -195,6 +205,11 @@ VARIANTS: dict[str, Variant] = {
     "priced, weight .3": Variant(lambda n: PricedLadder(0.3)),
     "profit": Variant(lambda n: SimplifiedLadder(1 / n), profits=True),
     "profit, one bit": Variant(lambda n: SimplifiedLadder(1 / n), profits=True, one_bit=True),
+    "one bit .15": Variant(lambda n: OneBitLadder(0.15)),
+    "one bit .05": Variant(lambda n: OneBitLadder(0.05)),
+    "one bit .01": Variant(lambda n: OneBitLadder(0.01)),
+    "one bit .001": Variant(lambda n: OneBitLadder(0.001)),
+    "one bit .05, asked": Variant(lambda n: OneBitLadder(0.05), asks=50),
     "parameter-free, reserve .1": Variant(lambda n: ParameterFreeLadder(), reserve=0.1),
     "parameter-free, reserve .3": Variant(lambda n: ParameterFreeLadder(), reserve=0.3),
     "parameter-free, reserve .5": Variant(lambda n: ParameterFreeLadder(), reserve=0.5),
@@ -235,6 +250,7 @@ class Guard:
     looks: int = 0
     improved: list[int] = field(default_factory=list)
     values: list[int] = field(default_factory=list)
+    asked: set[int] = field(default_factory=set)
     truth: float = 0.5
 
     def __post_init__(self) -> None:
@@ -257,6 +273,8 @@ class Guard:
     def show(self, losses: Flags, truth: float) -> bool:
         """Submit a model; return whether it improved."""
         self.looks += 1
+        if self.variant.asks and self.looks % self.variant.asks == 0:
+            self.asked.add(len(self.improved) - 1)
         if self.budget is not None and len(self.improved) >= self.budget:
             return False
         risk = np.count_nonzero(losses[: self.n]) / self.n
@@ -289,7 +307,10 @@ class Guard:
         before = 0 if self.batch else look - 1
         if not before:
             return Transcript(0, look, ())
-        values = () if one_bit else tuple(self.values[:told])
+        known = (
+            range(told) if self.mechanism.tells_values else sorted(self.asked & set(range(told)))
+        )
+        values = () if one_bit else tuple(self.values[i] for i in known)
         improved = tuple(self.improved[:told])
         ladder = LadderTranscript(before, improved, values, self.n_values)
         return Transcript(before, 1, (ladder,))
@@ -449,20 +470,21 @@ class Task(NamedTuple):
     seed: int
 
 
-def searched(task: Task) -> list[tuple[str, str, Found]]:
+def searched(task: Task, chosen: frozenset[str]) -> list[tuple[str, str, Found]]:
     """Return search, variant and what was found."""
+    variants = {label: one for label, one in VARIANTS.items() if label in chosen}
     world = World(task.n, SIGNALS[task.signal], task.seed)
     found = []
     for name, (models, batch) in FIXED.items():
         weights = models(world)
         losses, truths = world.losses(weights), [world.truth(one) for one in weights]
-        for label, variant in VARIANTS.items():
+        for label, variant in variants.items():
             guard = Guard(world, variant, len(weights), batch)
             for own, truth in zip(losses, truths, strict=True):
                 guard.show(own, truth)
             found.append((name, label, guard.found()))
     for name, (search, submissions) in LEARNING.items():
-        for label, variant in VARIANTS.items():
+        for label, variant in variants.items():
             guard = Guard(world, variant, submissions)
             search(guard, world)
             found.append((name, label, guard.found()))
@@ -476,6 +498,11 @@ Results = dict[Key, list[Found]]
 Chosen = Callable[[Key], bool]
 BASE = "parameter-free"
 NOT_BATCHED = ("TPE", "forward", "climb")
+
+
+def rules_in(results: Results) -> list[str]:
+    found = {key[3] for key in results}
+    return [rule for rule in VARIANTS if rule in found]
 
 
 def pooled(results: Results, rule: str, value: str, chosen: Chosen) -> Floats:
@@ -495,7 +522,7 @@ def summary(results: Results, title: str, chosen: Chosen) -> Iterator[str]:
     heads = ("releases", "true", "released", "certified", "one bit")
     gains = ("optimism", "true gain", "certified gain")
     yield " " * 28 + "".join(f"{h:>10}" for h in heads) + "".join(f"{h:>18}" for h in gains)
-    for rule in VARIANTS:
+    for rule in rules_in(results):
         true, certified, optimism = (
             pooled(results, rule, value, chosen) for value in ("true", "certified", "optimism")
         )
@@ -516,7 +543,7 @@ def by_size(results: Results, value: str) -> Iterator[str]:
     yield f"{value} score; columns are n, for searches that are not one batch and that are"
     sizes = sorted({key[0] for key in results})
     yield " " * 28 + "".join(f"{n:>9}" for _ in kinds for n in sizes)
-    for rule in VARIANTS:
+    for rule in rules_in(results):
         means = [
             pooled(
                 results, rule, value, lambda k, n=n, o=o: k[0] == n and (k[2] in NOT_BATCHED) == o
@@ -569,13 +596,17 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="two seeds, without n = 50,000")
     parser.add_argument("--full", action="store_true", help="a table for each cell as well")
     parser.add_argument("--records", help="write what each search came to into this CSV file")
+    parser.add_argument(
+        "--rules", nargs="+", choices=VARIANTS, default=VARIANTS, help="these, and the base"
+    )
     asked = parser.parse_args()
+    chosen = frozenset({BASE, *asked.rules})
     seeds = 2 if asked.quick else asked.seeds
     sizes = SIZES[:-1] if asked.quick else SIZES
     tasks = [Task(n, s, seed) for seed in range(seeds) for s in SIGNALS for n in sizes]
     results: Results = defaultdict(list)
     with ProcessPoolExecutor(asked.jobs) as pool:
-        for task, found in zip(tasks, pool.map(searched, tasks), strict=True):
+        for task, found in zip(tasks, pool.map(searched, tasks, repeat(chosen)), strict=True):
             for search, rule, one in found:
                 results[task.n, task.signal, search, rule].append(one)
     if asked.records:

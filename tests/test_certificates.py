@@ -7,6 +7,8 @@ import math
 import statistics
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
 import mpmath as mp
 import numpy as np
@@ -14,7 +16,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy.special import betaincinv
-from scipy.stats import binom
+from scipy.stats import binom, laplace, norm
 
 from ladderholdout.certificates import (
     Grid,
@@ -48,17 +50,24 @@ from ladderholdout.certificates import (
 )
 from ladderholdout.errors import InvalidArgument
 from ladderholdout.mechanisms import (
+    BayesBootLadder,
+    BayesBootLadderBoot,
     FullDisclosure,
+    GaussianLadder,
     Ladder,
+    LadderBoot,
     Mechanism,
+    OneBitLadder,
     PairedTestLadder,
     ParameterFreeLadder,
     PricedLadder,
     RoundedDisclosure,
     ShakyLadder,
     SimplifiedLadder,
+    Thresholdout,
     run,
 )
+from ladderholdout.mechanisms.base import kept, released
 from ladderholdout.metrics import Evaluation
 
 Limit = Callable[[float, np.ndarray, float], float]
@@ -494,12 +503,13 @@ def test_a_rounded_release_is_certified_like_the_worst_risk_behind_it(step: floa
 
 
 def test_noise_is_taken_in_and_paid_for() -> None:
-    noisy = certify(0.05, 5000, Transcript(0, 1, ()), noise=0.001)
+    allowance = ShakyLadder(0.02, 0.001).allowance
+    noisy = certify(0.05, 5000, Transcript(0, 1, ()), noise=allowance)
     half = 0.001 * (math.log(2 / 0.05) + place_length(1))
     level = math.log(0.0125) - noisy.log_count
     assert noisy.high == exact_upper(math.floor((0.05 + half) * 5000), 5000, level)
     # A noisy release may lie outside of the range of a risk.
-    assert certify(-0.01, 5000, Transcript(0, 1, ()), noise=0.001).low == 0.0
+    assert certify(-0.01, 5000, Transcript(0, 1, ()), noise=allowance).low == 0.0
 
 
 def test_losses_between_0_and_1_and_weights_have_wider_bounds() -> None:
@@ -694,6 +704,9 @@ RULES = [
     Ladder(0.02),
     SimplifiedLadder(0.02),
     RoundedDisclosure(0.3),
+    OneBitLadder(0.05),
+    BayesBootLadder(odds=9),
+    BayesBootLadder(odds=9, step=0.05),
 ]
 
 
@@ -726,6 +739,74 @@ def test_grids_of_mechanisms() -> None:
     noisy = ShakyLadder(0.1, 0.1)
     assert grid_of(noisy, 50, binary=True) == Grid(51, falling=False, first_improves=False)
     assert grid_of(noisy, 50, binary=False) is None
+    assert grid_of(BayesBootLadder(9), 50, binary=False) == Grid(51)
+    assert grid_of(OneBitLadder(0.1), 50, binary=True) == Grid(51)
+    # What noise moves by 0.2 has values of 0.2 to 1.2, which are rounded to 0.3, ..., 1.2.
+    assert grid_of(GaussianLadder(0.3, 0.1), 50, binary=False) == Grid(5, falling=False)
+
+
+@pytest.mark.parametrize(
+    "mechanism", [LadderBoot(0.1), BayesBootLadderBoot(9), Thresholdout()], ids=lambda it: it.name
+)
+def test_what_is_drawn_for_each_look_has_no_grid(mechanism: Mechanism) -> None:
+    assert grid_of(mechanism, 50, binary=True) is None
+
+
+@dataclass(frozen=True, slots=True)
+class Silent(Mechanism):
+    """A rule that somebody wrote, and says nothing of how its releases are counted."""
+
+    def decide(self, state: Any, evidence: Any, rng: Any) -> Any:
+        return kept(state, evidence)
+
+
+@dataclass(frozen=True, slots=True)
+class Talkative(SimplifiedLadder):
+    """One that is made of a ladder and tells what that does not."""
+
+    def decide(self, state: Any, evidence: Any, rng: Any) -> Any:
+        return released(state, evidence, evidence.risk)
+
+
+@dataclass(frozen=True, slots=True)
+class Measured(Ladder):
+    """One that releases another number than the risk."""
+
+    def measure(self, state: Any, evaluation: Any, rng: Any) -> Any:
+        return Ladder.measure(self, state, Evaluation.from_losses([0.0]), rng)
+
+
+@dataclass(frozen=True, slots=True)
+class Named(PairedTestLadder):
+    """One that decides as its base does."""
+
+
+@dataclass(frozen=True, slots=True)
+class Halved(SimplifiedLadder):
+    """One that says how its releases are counted."""
+
+    counted: ClassVar[Any] = "falling"
+
+    def decide(self, state: Any, evidence: Any, rng: Any) -> Any:
+        return SimplifiedLadder.decide(self, state, evidence, rng)
+
+
+def test_rules_that_people_wrote_are_counted_if_they_say_how() -> None:
+    assert grid_of(Silent(), 50, binary=True) is None
+    assert grid_of(Talkative(0.1), 50, binary=True) is None
+    assert grid_of(Measured(0.1), 50, binary=True) is None
+    assert grid_of(Named(0.1), 50, binary=True) == Grid(51)
+    assert grid_of(Halved(0.1), 50, binary=True) == Grid(11)
+
+
+@pytest.mark.parametrize("log_level", [math.log(0.5), -5.0, -700.0])
+def test_noise_is_allowed_for_to_its_quantile(log_level: float) -> None:
+    half = log_level - math.log(2)
+    moved = GaussianLadder(0.1, 0.02).allowance(log_level) / 0.02
+    assert norm.logsf(moved) == pytest.approx(half, rel=1e-9)
+    moved = ShakyLadder(0.1, 0.02).allowance(log_level) / 0.02
+    assert laplace.logsf(moved) == pytest.approx(half, rel=1e-9)
+    assert Ladder(0.1).allowance(log_level) == 0.0
 
 
 def test_a_batch_is_the_run_of_looks_right_before() -> None:

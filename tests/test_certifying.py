@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -10,11 +11,17 @@ import pytest
 from sklearn.dummy import DummyClassifier
 from sklearn.model_selection import GridSearchCV
 from sklearn.tree import DecisionTreeClassifier
+from typer.testing import CliRunner
 
 from ladderholdout import InvalidArgument, LadderHoldout, Metric
 from ladderholdout.certificates import LadderTranscript, Transcript, certify
+from ladderholdout.cli import app
 from ladderholdout.mechanisms import (
+    MECHANISMS,
+    BayesBootLadder,
+    BayesBootLadderBoot,
     FullDisclosure,
+    GaussianLadder,
     Ladder,
     LadderBoot,
     Mechanism,
@@ -22,6 +29,7 @@ from ladderholdout.mechanisms import (
     ShakyLadder,
     SimplifiedLadder,
 )
+from ladderholdout.mechanisms.base import released
 
 N = 1000
 X = np.random.default_rng(0).random((N, 2))
@@ -105,6 +113,9 @@ def test_a_grid_is_one_batch_and_a_climb_is_none(ledger: Path) -> None:
 @pytest.mark.parametrize(
     ("mechanism", "why"),
     [(LadderBoot(alpha=0.05, n_bootstrap=20), "LadderBoot"), (FullDisclosure(), None),
+     (BayesBootLadderBoot(odds=9, n_bootstrap=20), "BayesBootLadderBoot"),
+     (BayesBootLadder(odds=9), None), (BayesBootLadder(odds=9, step=0.02), None),
+     (GaussianLadder(step=0.02, noise=0.01), None),
      (SimplifiedLadder(step=0.01), None), (ShakyLadder(step=0.02, noise=0.01), None)],
     ids=lambda value: getattr(value, "name", ""),
 )  # fmt: skip
@@ -119,8 +130,8 @@ def test_who_has_a_certificate(ledger: Path, mechanism: Mechanism, why: str | No
         return
     assert found.low is not None and found.high is not None and found.score is not None
     assert 0.0 <= found.low <= found.score <= found.high <= 1.0
-    # One who tells everything pays for everything, and so does noise without a grid.
-    in_full = mechanism.discloses or isinstance(mechanism, ShakyLadder)
+    # One who tells everything pays for everything, and so do noise and a fine grid.
+    in_full = mechanism.discloses or mechanism.noisy or mechanism.resolution(N) < 0.01
     assert in_full or found.log_count < 2 * np.log(N)
     assert not mechanism.discloses or found.log_count > 2 * np.log(N)
 
@@ -203,12 +214,113 @@ def test_default_ladders_of_other_metrics_are_counted_too(ledger: Path) -> None:
     assert plain.certificate().log_count == pytest.approx(by_hand.log_count)
 
 
+@pytest.mark.parametrize("scoring", ["neg_log_loss", "neg_mean_squared_log_error"])
+def test_losses_without_a_largest_one_have_no_certificate(scoring: str) -> None:
+    """They have a scale of their own, but no range: an interval would be made up."""
+    holdout = opened("memory", scoring=scoring)
+    holdout.submit(np.clip(y * 0.6 + 0.2, 0, 1))
+    assert "loss_range" in str(holdout.certificate())
+    ranged = opened("memory", scoring=scoring, loss_range=(0, 3))
+    ranged.submit(np.clip(y * 0.6 + 0.2, 0, 1))
+    found = ranged.certificate()
+    assert found.low is not None and found.high is not None
+    assert -3 <= found.low < found.high <= 0
+
+
+def test_ladders_without_a_certificate_of_their_own_count_in_that_of_others(ledger: Path) -> None:
+    plain = opened(ledger)
+    with pytest.warns(UserWarning, match="opens ladder"):
+        area = opened(ledger, ladder="auc", scoring="roc_auc", mechanism=BayesBootLadder(odds=9))
+    rng = np.random.default_rng(3)
+    for noise in (3.0, 1.0):
+        area.submit(y + noise * rng.normal(size=N))
+    plain.submit(wrong(200))
+    alone = opened("memory")
+    alone.submit(wrong(200))
+    found, fresh = plain.certificate(), alone.certificate()
+    assert found.low < fresh.low and fresh.high < found.high  # type: ignore[operator]
+    assert "no mean" in str(area.certificate())
+
+
+def test_a_risk_that_has_no_largest_value_counts_as_a_number_of_64_bits() -> None:
+    rows = LadderHoldout(
+        X, y * 1.0, scoring="neg_mean_squared_error", loss_range=(0, 1), ledger="memory"
+    )
+    before = rows.submit(y * 0.5), rows.certificate().log_count
+    with pytest.warns(UserWarning, match="opens ladder"):
+        determination = LadderHoldout(
+            X, y * 1.0, scoring="r2", mechanism=Ladder(step=0.1), ladder="r2", ledger=rows.ledger
+        )
+    determination.submit(y * 50.0)  # a risk of 2,401 on a grid of 0.1
+    rows.submit(y * 0.9)
+    price = rows.certificate().log_count
+    assert before[1] is not None and price is not None
+    assert price > before[1] + 64 * np.log(2)
+
+
+@pytest.mark.parametrize(("reserve", "said"), [(None, "only a reserve"), (0.3, "certify()")])
+def test_who_has_none_is_told_what_to_do(reserve: float | None, said: str) -> None:
+    settings = {"scoring": "roc_auc", "mechanism": Ladder(step=0.01), "reserve": reserve}
+    area = opened("memory", **settings)
+    area.submit(np.random.default_rng(0).random(N))
+    assert said in str(area.certificate())
+    boot = opened("memory", mechanism=LadderBoot(alpha=0.05), reserve=reserve)
+    boot.submit(y)
+    assert "drawn anew" in str(boot.certificate())
+    assert ("certify()" in str(boot.certificate())) == (reserve is not None)
+    bare = opened("memory", mechanism=FullDisclosure(), sample_weight=np.full(N, 2.0))
+    bare.submit(y)
+    assert "without rounding" in str(bare.certificate())
+
+
+class Talkative(SimplifiedLadder):
+    """A rule that somebody made of another one, and that tells what that does not."""
+
+    def decide(self, state: Any, evidence: Any, rng: Any) -> Any:
+        return released(state, evidence, evidence.risk)
+
+
+class Counted(SimplifiedLadder):
+    """One that says how its releases are counted."""
+
+    counted = "falling"
+
+    def decide(self, state: Any, evidence: Any, rng: Any) -> Any:
+        return SimplifiedLadder.decide(self, state, evidence, rng)
+
+
+def test_a_rule_of_ones_own_says_how_it_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    for rule in (Talkative, Counted):
+        monkeypatch.setitem(MECHANISMS, rule.__name__, rule)
+    silent, counted, plain = (
+        opened("memory", mechanism=rule(step=0.01))
+        for rule in (Talkative, Counted, SimplifiedLadder)
+    )
+    for holdout in (silent, counted, plain):
+        for errors in (300, 200):
+            holdout.submit(wrong(errors))
+    assert "does not say how" in str(silent.certificate())
+    assert counted.certificate() == plain.certificate()
+
+
+def test_the_command_says_what_python_says(ledger: Path) -> None:
+    holdout = opened(ledger)
+    holdout.submit(wrong(300))
+    words = ["certificate", "coins", "--confidence", "0.9", "--ledger", str(ledger)]
+    shown = CliRunner().invoke(app, words, catch_exceptions=False)
+    assert shown.exit_code == 0
+    assert shown.stdout.strip() == str(holdout.certificate(0.9))
+    found = json.loads(CliRunner().invoke(app, [*words, "--json"]).stdout)
+    assert found["low"] == holdout.certificate(0.9).low
+
+
 def test_weights_are_taken_in(ledger: Path) -> None:
     weights = np.where(np.arange(N) < 500, 1.0, 4.0)
     holdout = opened(ledger, sample_weight=weights)
     holdout.submit(wrong(100))
     found = holdout.certificate()
     assert "weighted" in found.bound and any("weights" in one for one in found.assumptions)
+    assert not any("range" in one for one in found.assumptions), "errors are 0 or 1"
     equal = opened("memory", sample_weight=np.full(N, 2.0))
     equal.submit(wrong(40))
     plain = opened("memory")

@@ -544,6 +544,39 @@ def test_a_run_in_mlflow_gets_a_value_when_it_was_asked_for(ledger: Path, tmp_pa
     assert series("ladder_improved") == {1: 1.0, 2: 0.0, 3: 1.0}
 
 
+def test_a_run_that_is_tracked_gets_what_is_shown_later(ledger: Path, tmp_path: Path) -> None:
+    """A score that is asked for after it was copied, an audit's, and a look at the reserve."""
+    holdout, uri = opened(ledger, reserve=0.2), new_store(tmp_path / "mlflow")
+    with holdout.track(tracking_uri=uri) as tracking:
+
+        def series(key: str) -> dict[int, float]:
+            assert tracking.flush()
+            found = MlflowClient(uri).get_metric_history(str(tracking.run_id), key)
+            return {one.step: one.value for one in found}
+
+        for errors in (300, 310, 200):
+            holdout.submit(wrong(errors))
+        assert series("ladder_released") == series("ladder_reserve") == {}
+        assert series("ladder_improved") == {1: 1.0, 2: 0.0, 3: 1.0}
+        asked = holdout.reveal()
+        assert series("ladder_released") == {3: asked}
+        look = holdout.certify().score
+        assert series("ladder_reserve") == {3: look}
+        holdout.submit(wrong(100))
+        assert set(series("ladder_released")) == {3}
+        holdout.audit()
+        assert set(series("ladder_released")) == {1, 2, 3, 4}
+    assert series("ladder_reserve") == {3: look}
+
+
+def test_a_score_that_nobody_asked_for_is_said_once(ledger: Path) -> None:
+    holdout = opened(ledger)
+    holdout.submit(wrong(300))
+    said = dict(holdout.status().lines())
+    assert "not asked for" in said["standing score"]
+    assert "not asked for" not in said["certificate"] and "reveal" in said["certificate"]
+
+
 def test_the_command_shows_what_it_puts_on_record(ledger: Path) -> None:
     holdout = opened(ledger)
     holdout.submit(wrong(317))

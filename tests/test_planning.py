@@ -33,6 +33,7 @@ from ladderholdout.mechanisms import (
     LadderBoot,
     LadderRules,
     Mechanism,
+    OneBitLadder,
     PairedTestLadder,
     ParameterFreeLadder,
     PricedLadder,
@@ -66,7 +67,8 @@ def transcript(mechanism: Mechanism, n: int, course: Course) -> Transcript:
     before = course.looks[-1] - 1
     grid = grid_of(mechanism, n, binary=True)
     assert grid is not None
-    values = tuple(round(risk / mechanism.resolution(n)) for risk in course.released[:-1])
+    told = course.released[:-1] if mechanism.tells_values else ()
+    values = tuple(round(risk / mechanism.resolution(n)) for risk in told)
     ladder = LadderTranscript(before, course.looks[:-1], values, grid.n_values)
     return Transcript(before, 1, (ladder,) if before else ())
 
@@ -81,6 +83,8 @@ def test_the_widths_are_those_of_the_certificates_table() -> None:
     assert learning_width(5000, 1000, 0.05, Ladder(0.01), 9) == table["1000 adaptive, step 0.01"]
     free = learning_width(5000, 1000, 0.05, ParameterFreeLadder(), 9)
     assert free == table["1000 adaptive, step 1/n"]
+    one_bit = learning_width(5000, 1000, 0.05, OneBitLadder(0.05), 9)
+    assert one_bit == table["1000 adaptive, one bit"]
 
 
 def test_a_first_submission_pays_for_nothing_but_its_place() -> None:
@@ -149,6 +153,7 @@ RULES = (
     PairedTestLadder(0.05),
     Ladder(0.02),
     SimplifiedLadder(0.002),
+    OneBitLadder(0.1),
 )
 
 
@@ -324,6 +329,14 @@ def test_any_size_has_a_plan_that_can_be_typed(n: int, submissions: int) -> None
         assert mechanism_of(typed.removeprefix("mechanism=")) == way.mechanism
         assert LadderRules(way.mechanism, way.budget).start(n).releases == 0
         assert math.isfinite(way.width + way.true + way.released + way.certified)
+
+
+def test_a_ladder_that_tells_no_values_is_planned_with_its_last_one(planned: Plan) -> None:
+    """It wins here: the same search as under a paired test, and less that is paid for."""
+    assert planned.learning.mechanism.name == "OneBitLadder"
+    assert planned.reserved.mechanism.tells_values
+    assert "holdout.reveal() shows" in str(planned)
+    assert planned.learning.settings() in str(planned)
 
 
 def test_plans_are_the_same_for_the_same_question(planned: Plan) -> None:

@@ -234,6 +234,13 @@ def test_opening_asks_first_and_no_is_no(words: tuple[str, ...], answer: str) ->
     assert not any(f"{1 - risk:.6g}" in result.output for risk in risks[1:])
 
 
+def test_the_question_before_an_opening_knows_of_a_reserve() -> None:
+    rows, labels = np.arange(50).reshape(-1, 1), np.arange(50) % 2
+    LadderHoldout(rows, labels, scoring="accuracy", name=NAME, reserve=0.2).submit(labels)
+    result = call("audit", NAME, answer="n\n")
+    assert "only a reserve can certify" in result.stderr
+
+
 def test_opening_by_yes_and_by_option(tmp_path: Path) -> None:
     holdout, risks = climbed(k=5)
     result = call("audit", NAME, answer="y\n")

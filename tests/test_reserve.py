@@ -200,7 +200,9 @@ def test_a_look_is_exact_counted_and_paid_for(ledger: Path) -> None:
         assert (found.look, found.bound, found.submission) == (look, "exact binomial", look)
         assert f"Look {look} at the reserve" in str(found)
     assert holdout.status().reserve_looks == 3
-    assert ("reserve", "60 rows, 3 looks") in holdout.status().lines()
+    assert ("reserve", "60 rows, 3 looks, 0.95 for the incumbent") in holdout.status().lines()
+    holdout.submit(both(reserve, 0, 0))  # no better on the ladder's rows
+    assert holdout.status().reserve_score == pytest.approx(0.95)
     assert verify_holdout(holdout.ledger, "coins").findings == ()
 
 

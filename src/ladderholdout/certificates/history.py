@@ -9,8 +9,9 @@ from dataclasses import dataclass
 from ladderholdout.certificates.codes import LadderTranscript
 from ladderholdout.certificates.transcript import Transcript
 from ladderholdout.errors import InvalidArgument
-from ladderholdout.mechanisms import Mechanism, RankLadder, ShakyLadder
+from ladderholdout.mechanisms import Mechanism
 from ladderholdout.mechanisms.arithmetic import whole
+from ladderholdout.mechanisms.base import counting_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,9 +96,8 @@ def grid_of(
     Returns
     -------
     Grid or None
-        None where releases are not rounded and the risks are not counts of errors, or where
-        a submission that does not improve is told a new number all the same: what is told
-        can not be counted then.
+        None where the mechanism does not say how its releases are counted, or they are not
+        rounded and the risks are no counts of errors.
 
     Examples
     --------
@@ -108,11 +108,13 @@ def grid_of(
     True
     """
     step = mechanism.resolution(whole("n", n))
-    if mechanism.redraws or (step == 0.0 and not binary):
+    counted = counting_of(mechanism)
+    if counted is None or (step == 0.0 and not binary):
         return None
     return Grid(
-        n + 1 if step == 0.0 else math.floor(1.0 / step + 0.5) + 1,
-        falling=not (mechanism.discloses or isinstance(mechanism, RankLadder | ShakyLadder)),
+        # Noise moves the range of the risk, and so cuts one more cell of the grid.
+        n + 1 if step == 0.0 else math.floor(1.0 / step + 0.5) + 1 + mechanism.noisy,
+        falling=counted == "falling",
         first_improves=math.isinf(mechanism.start(n).standing),
         discloses=mechanism.discloses,
         budget=budget,

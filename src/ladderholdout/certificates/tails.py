@@ -191,7 +191,7 @@ def _stirling_error(n: int) -> float:
 def _beta_fraction(a: int, b: int, x: float, y: float) -> float:
     """Return x^a y^b / (B(a, b) I_x(a, b)) for x about a/(a + b) or below; y is 1 - x.
 
-    DiDonato & Morris 1992, Equation (9), by Lentz's method from left to right. All of its
+    The continued fraction of DiDonato & Morris 1992, by Lentz's method from left to right. Its
     terms are positive, so no digits are lost; it ends of itself at the b-th one.
     """
     # From the smaller of x and y, which has more digits: near 1 the difference loses them.

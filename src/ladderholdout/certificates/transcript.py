@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from numpy.typing import ArrayLike
@@ -30,7 +31,7 @@ FEATURES = (
 )
 BATCH = "All submissions of the batch were fixed before the first of them was answered."
 WEIGHTS = "The interval is for the weighted mean on these very rows and weights, with new labels."
-RANGE = "The loss lies in the range that was stated; larger ones were clipped to it."
+RANGE = "The loss lies in its range; where that was stated, larger losses were clipped to it."
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +127,7 @@ def certify(
     *,
     confidence: float = 0.95,
     rounding: float = 0.0,
-    noise: float = 0.0,
+    noise: Callable[[float], float] | None = None,
     binary: bool = True,
     weights: ArrayLike | None = None,
 ) -> Certificate:
@@ -146,11 +147,11 @@ def certify(
         In (0, 1), for the two sides together and for all incumbents at once.
     rounding : float, default=0.0
         Distance between two risks that can be released; 0 where they are not rounded.
-    noise : float, default=0.0
-        Scale of the Laplace noise on the release. Half of the risk of being wrong is spent
-        on it.
+    noise : callable or None, default=None
+        The `Mechanism.allowance` of a rule with noise: how far it moves a release, but for a
+        chance whose logarithm it is given. Half of the risk of being wrong is spent on it.
     binary : bool, default=True
-        Whether each loss is 0 or 1; if not, it lies in between.
+        Whether each loss is 0 or 1; if not, it lies in between. With weights that is the same.
     weights : array-like of shape (n,) or None, default=None
         Weights of the holdout's rows.
 
@@ -173,14 +174,14 @@ def certify(
     """
     n = whole("n", n)
     confidence = inside("confidence", confidence)
-    if min(rounding, noise) < 0.0 or not math.isfinite(risk + rounding + noise):
-        raise InvalidArgument("risk, rounding and noise", "finite, the last two not below 0", "not")
+    if not (rounding >= 0.0 and math.isfinite(risk + rounding)):
+        raise InvalidArgument("risk and rounding", "finite, the second not below 0", "not")
     log_count = transcript.log_count()
     log_wrong = math.log1p(-confidence)
     half = (0.5 + HALFWAY) * rounding
-    if noise > 0.0:
+    if noise is not None:
         log_wrong -= math.log(2.0)
-        half += noise * (place_length(transcript.before + transcript.place) - log_wrong)
+        half += noise(log_wrong - place_length(transcript.before + transcript.place))
     low, high = (min(max(end, 0.0), 1.0) for end in (risk - half, risk + half))
     log_level = log_wrong - log_count - math.log(2.0)
     bound, low, high = widened(low, high, n, log_level, binary, weights)

@@ -91,9 +91,11 @@ def _attached(holdout: LadderHoldout, file: Path, audit_tracking_uri: str | None
 def _opened(holdout: LadderHoldout, yes: bool) -> Audit:
     """Audit a ladder, after asking where that is what opens it."""
     if holdout._records()[1].opened is None and not yes:
+        reserve = holdout._records()[0].n_reserve
         typer.echo(
             "This shows the raw scores, and marks the ladder as opened, for good: what is "
-            "submitted afterwards is recorded, but can not be certified.",
+            "submitted afterwards is recorded, but "
+            + ("only a reserve can certify it." if reserve else "can not be certified."),
             err=True,
         )
         typer.confirm("Open it?", abort=True, err=True)

@@ -1,4 +1,4 @@
-"""Commands that only look: list, status, history. Nothing raw is ever read here."""
+"""Commands that only look: list, status, certificate, history. Nothing raw is ever read here."""
 
 from __future__ import annotations
 
@@ -81,6 +81,27 @@ def status(
     with said(as_json):
         found = LadderHoldout.open(name, account=account, ladder=ladder, ledger=ledger).status()
         show(found, as_json)
+
+
+@app.command()
+def certificate(
+    name: NameArgument,
+    account: AccountOption = "default",
+    ladder: LadderOption = "main",
+    confidence: Annotated[
+        float, typer.Option(help="Chance that all certificates of the holdout hold.")
+    ] = 0.95,
+    ledger: LedgerOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Say what may be believed of the standing score, and what would void it; it costs nothing."""
+    with said(as_json):
+        holdout = LadderHoldout.open(name, account=account, ladder=ladder, ledger=ledger)
+        found = holdout.certificate(confidence)
+        if as_json:
+            print_json(found)
+        else:
+            console().print(str(found), soft_wrap=True)
 
 
 @app.command()

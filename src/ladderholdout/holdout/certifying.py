@@ -16,43 +16,18 @@ from ladderholdout.holdout.choices import stored_metric
 from ladderholdout.holdout.guard import same_ladder
 from ladderholdout.holdout.handle import Handle, note_glance
 from ladderholdout.holdout.ranks import Bars, bars_on
-from ladderholdout.holdout.telling import NOT_ASKED, score_of
+from ladderholdout.holdout.telling import score_of
 from ladderholdout.ledger import LadderRecord, LadderSettings, Ledger, LookRecord, Transaction
 from ladderholdout.ledger.replay import rules_of
-from ladderholdout.mechanisms import (
-    BayesBootLadder,
-    FullDisclosure,
-    Ladder,
-    Mechanism,
-    OneBitLadder,
-    PairedTestLadder,
-    ParameterFreeLadder,
-    PricedLadder,
-    RankLadder,
-    RoundedDisclosure,
-    ShakyLadder,
-    SimplifiedLadder,
-)
+from ladderholdout.mechanisms import Mechanism
 from ladderholdout.mechanisms.arithmetic import inside
+from ladderholdout.mechanisms.base import counting_of
 from ladderholdout.mechanisms.rules import LARGEST_EXPONENT, LEAST_EXPONENT
 from ladderholdout.metrics import Metric
 from ladderholdout.metrics.losses import zero_one
 
-# Rules whose releases can be counted. The others draw numbers anew for what they tell, or
-# tell numbers of which there is no end.
-_COUNTED = (
-    BayesBootLadder,
-    FullDisclosure,
-    Ladder,
-    OneBitLadder,
-    PairedTestLadder,
-    ParameterFreeLadder,
-    PricedLadder,
-    RankLadder,
-    RoundedDisclosure,
-    ShakyLadder,
-    SimplifiedLadder,
-)
+# Of a risk that has no largest value: a release is a number of 64 bits.
+_NUMBERS = 2**64
 
 NO_CERTIFICATE = ScoreCertificate(
     None,
@@ -60,7 +35,8 @@ NO_CERTIFICATE = ScoreCertificate(
     None,
     0.95,
     None,
-    missing="the holdout's rows, or a metric of your own, are not at hand",
+    missing="the holdout's rows, whose weights count, or the function of a metric of your own, "
+    "are not at hand; open it with them, LadderHoldout(X, y, scoring=...)",
 )
 """Of a handle that cannot compute one."""
 
@@ -194,7 +170,7 @@ def certificate_of(
     tellers = _tellers(tx, ladder, looks[: place + 1], asked, bars, weighted=weights is not None)
     missing = _missing(tx, ladder, metric, looks[place], tellers)
     if score is None and missing is None:
-        missing = f"the standing score was {NOT_ASKED}"
+        missing = "it would show the standing score; reveal does, when the search is over"
     if missing is not None:
         return ScoreCertificate(score, None, None, confidence, ladder.incumbent, missing=missing)
     return _certified(ladder, metric, weights, confidence, looks[: place + 1], tellers)
@@ -226,6 +202,15 @@ class _Teller:
         bar = self.bars.get(record.number)
         choices = None if bar is None else self._number(bar)
         return Look(record.ladder_id, record.improved, value, record.batch, choices)
+
+    def uncounted(self) -> str:
+        """Say why what it tells can not be counted."""
+        who = f"{self.rule.name} (ladder {self.settings.account}/{self.settings.name})"
+        if self.rule.redraws:
+            return f"{who} tells each submission a number drawn anew, which can not be counted"
+        if counting_of(self.rule) is None:
+            return f"{who} does not say how its releases are counted"
+        return f"{who} tells numbers without rounding, of which there is no end"
 
     def _number(self, risk: float) -> int:
         """Return the number of a released risk on the ladder's grid."""
@@ -261,25 +246,26 @@ def _teller(
 ) -> _Teller:
     metric, rule = stored_metric(settings), rules_of(settings).mechanism
     least = metric.loss_range[0] if metric.loss_range else 0.0
-    grid = None
-    if isinstance(rule, _COUNTED) and settings.unit is None:
-        grid = _adaptive(rule, n, settings.budget)
-    elif isinstance(rule, _COUNTED):
-        # Without weights a mean of losses of 0 and 1 is a count of errors.
-        counts = metric.loss is zero_one and not weighted
-        grid = grid_of(rule, n, binary=counts, budget=settings.budget)
+    # Without weights a mean of losses of 0 and 1 is a count of errors.
+    counts = metric.loss is zero_one and not weighted
+    grid = grid_of(rule, n, binary=counts, budget=settings.budget)
+    if metric.loss_range is None:
+        grid = _unbounded(settings, rule, n)
     return _Teller(settings, rule, n, least, grid, asked, bars)
 
 
-def _adaptive(rule: Mechanism, n: int, budget: int | None) -> Grid | None:
-    """Return the grid of a ladder whose unit is a power of ten that follows the risk."""
+def _unbounded(settings: LadderSettings, rule: Mechanism, n: int) -> Grid | None:
+    """Return the grid of a ladder whose risks have no largest value."""
     step = rule.resolution(n)
-    if step == 0.0:
+    if step == 0.0 or counting_of(rule) is None:
         return None
-    units = LARGEST_EXPONENT - LEAST_EXPONENT + 1
-    # Risks of either sign, and up to ten units, since it is the smaller one that sets them.
-    values = 2 * units * (math.floor(10.0 / step) + 1)
-    return Grid(values, falling=False, discloses=rule.discloses, budget=budget)
+    values = _NUMBERS
+    if settings.unit is None:
+        # The unit is a power of ten that follows the risk. Risks of either sign, and up to ten
+        # units, since it is the smaller one that sets them.
+        units = LARGEST_EXPONENT - LEAST_EXPONENT + 1
+        values = 2 * units * (math.floor(10.0 / step) + 1)
+    return Grid(values, falling=False, discloses=rule.discloses, budget=settings.budget)
 
 
 def _missing(
@@ -289,20 +275,22 @@ def _missing(
     incumbent: LookRecord,
     tellers: Mapping[int, _Teller],
 ) -> str | None:
-    """Say why a ladder has no certificate, if so."""
+    """Say why a ladder has no certificate, if so, and what can be done about it."""
+    kept = tx.holdout(ladder.holdout_id).n_reserve > 0
+    way = "; certify() looks at the reserve" if kept else ""
     if any(opened < incumbent.position for opened in tx.openings(ladder.holdout_id)):
-        return "an audit had shown raw scores of this holdout before the incumbent was submitted"
+        said = "an audit had shown raw scores of this holdout before the incumbent was submitted"
+        return said + way
     if not metric.is_mean:
         own = " (or was opened without its function: scoring=)"
         said = own if "custom" in ladder.settings.metric_settings else ""
-        return f"{metric.name} is no mean of losses{said}"
-    if ladder.settings.unit is None:
-        return f"the losses of {metric.name} have no bound; state loss_range="
-    for teller in tellers.values():
-        if teller.grid is None:
-            where = f"{teller.settings.account}/{teller.settings.name}"
-            return f"what {teller.rule.name} tells (ladder {where}) can not be counted"
-    return None
+        only = way or ", so that only a reserve could certify it, approximately"
+        return f"{metric.name} is no mean of losses{said}{only}"
+    if metric.loss_range is None:
+        said = f"the losses of {metric.name} have no bound"
+        return f"{said}; a ladder with loss_range=(low, high) has one" + way
+    uncounted = (teller for teller in tellers.values() if teller.grid is None)
+    return next((teller.uncounted() + way for teller in uncounted), None)
 
 
 def _certified(
@@ -326,8 +314,8 @@ def _certified(
         transcript_before(told, len(told) - 1, grids),
         confidence=confidence,
         rounding=own.rule.resolution(own.n),
-        noise=own.rule.noise if isinstance(own.rule, ShakyLadder) else 0.0,
-        binary=metric.loss is zero_one and weights is None,
+        noise=own.rule.allowance if own.rule.noisy else None,
+        binary=metric.loss is zero_one,
         weights=weights,
     )
     return ScoreCertificate(

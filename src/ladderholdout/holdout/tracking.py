@@ -8,7 +8,7 @@ an audit experiment has reason to.
 from __future__ import annotations
 
 import weakref
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -47,6 +47,8 @@ class Point:
     released : float or None
         The score that was standing after it; None where the ladder tells no values and this
         one was not asked for.
+    reserve : float or None
+        The score on the reserve's rows, where a look at them was spent on it.
     raw : float or None
         The empirical score, for an auditor's eyes; None where it was not asked for.
     """
@@ -55,15 +57,21 @@ class Point:
     time: datetime
     improved: bool
     released: float | None
+    reserve: float | None
     raw: float | None = field(default=None, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """The submissions that a copy of a ladder lacks, and the end of the holdout's chain."""
+    """The submissions that a copy of a ladder lacks, and the end of the holdout's chain.
+
+    `later` changes whenever something was shown of a submission after it was made: its score,
+    on demand or by an audit, or a look at the reserve.
+    """
 
     points: tuple[Point, ...]
     head: Head
+    later: tuple[int, int]
 
 
 class TrackedHandle(Handle):
@@ -152,15 +160,24 @@ def standing(holdout: TrackedHandle, *, after: int, raw: bool) -> Standing:
         entries: tuple[Entry | AuditEntry, ...] = ()
         if ladder.submissions > after:
             entries = (tx.audit_entries if raw else tx.entries)(ladder.id, after=after)
-        points = tuple(_point(one, metric) for one in entries)
-        return Standing(points, tx.head(ladder.holdout_id))
+        looks = tx.reserve_looks(ladder.holdout_id)
+        kept = {one.submission: one.risk for one in looks if one.ladder_id == ladder.id}
+        points = tuple(_point(one, metric, kept) for one in entries)
+        shown = tx.shown_risks(ladder)
+        later = -1 if shown is None else len(shown), len(kept)
+        return Standing(points, tx.head(ladder.holdout_id), later)
 
 
-def _point(one: Entry | AuditEntry, metric: Metric) -> Point:
-    if isinstance(one, Entry):
-        return Point(one.number, one.time, one.improved, score_of(one.risk, metric))
-    entry, raw = one.entry, metric.to_score(one.raw_risk)
-    return Point(entry.number, entry.time, entry.improved, score_of(entry.risk, metric), raw)
+def _point(one: Entry | AuditEntry, metric: Metric, reserve: Mapping[int, float | None]) -> Point:
+    entry = one if isinstance(one, Entry) else one.entry
+    return Point(
+        entry.number,
+        entry.time,
+        entry.improved,
+        score_of(entry.risk, metric),
+        score_of(reserve.get(entry.number), metric),
+        None if isinstance(one, Entry) else metric.to_score(one.raw_risk),
+    )
 
 
 def open_ladders() -> Iterator[tuple[HoldoutRecord, LadderRecord]]:

@@ -149,6 +149,8 @@ class Status:
         Rows among the n that no ladder measures; 0 without a reserve.
     reserve_looks : int
         Looks at them by `certify`, through all ladders.
+    reserve_score : float or None
+        What a look at them showed of the incumbent; None before there is one.
     """
 
     name: str
@@ -173,6 +175,7 @@ class Status:
     ledger: str
     reserve: int
     reserve_looks: int
+    reserve_score: float | None
 
     @property
     def n_ladder(self) -> int:
@@ -220,7 +223,8 @@ class Status:
         if not self.reserve:
             return []
         looks = f"{self.reserve_looks} look{'' if self.reserve_looks == 1 else 's'}"
-        return [("reserve", f"{self.reserve} rows, {looks}")]
+        seen = "" if self.reserve_score is None else f", {self.reserve_score:.6g} for the incumbent"
+        return [("reserve", f"{self.reserve} rows, {looks}{seen}")]
 
     def __str__(self) -> str:
         return "\n".join(f"{what:<18}{value}" for what, value in self.lines())
@@ -265,7 +269,8 @@ def status_of(
     ledger: str,
 ) -> Status:
     """Read where a ladder stands."""
-    holdout = tx.holdout(ladder.holdout_id)
+    holdout, looks = tx.holdout(ladder.holdout_id), tx.reserve_looks(ladder.holdout_id)
+    seen = {(look.ladder_id, look.submission): look.risk for look in looks}
     return Status(
         name=holdout.name,
         fingerprint=holdout.fingerprint,
@@ -294,7 +299,8 @@ def status_of(
         certificate=certificate,
         ledger=ledger,
         reserve=holdout.n_reserve,
-        reserve_looks=len(tx.reserve_looks(holdout.id)),
+        reserve_looks=len(looks),
+        reserve_score=score_of(seen.get((ladder.id, ladder.incumbent or 0)), metric),
     )
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, fields, replace
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 
@@ -19,7 +19,16 @@ from ladderholdout.mechanisms.arithmetic import whole
 from ladderholdout.mechanisms.records import Evidence, Outcome, State
 from ladderholdout.metrics import Evaluation
 
-__all__ = ["Evidence", "Mechanism", "Outcome", "State", "check_fits", "kept", "released"]
+__all__ = [
+    "Evidence",
+    "Mechanism",
+    "Outcome",
+    "State",
+    "check_fits",
+    "counting_of",
+    "kept",
+    "released",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +56,13 @@ class Mechanism(ABC):
         Whether the rule means nothing unless the range of the risk is known.
     tells_values : bool
         Whether the standing risk is told to all; else it is shown to those who ask for it.
+    counted : {"falling", "any"} or None
+        How a certificate counts what is released: the empirical risk, on the grid of
+        `resolution` (0.0: unrounded), each smaller than the one before, or in any order. None
+        where it is another number, or one of which there is no end: then there is no
+        certificate. A subclass with a `measure` or `decide` of its own says it anew.
+    noisy : bool
+        Whether noise is added to the risk that is released; `allowance` says how much.
 
     Examples
     --------
@@ -69,6 +85,8 @@ class Mechanism(ABC):
     needs_account: ClassVar[bool] = False
     needs_bounded_risk: ClassVar[bool] = False
     tells_values: ClassVar[bool] = True
+    counted: ClassVar[Literal["falling", "any"] | None] = None
+    noisy: ClassVar[bool] = False
 
     @property
     def name(self) -> str:
@@ -202,6 +220,21 @@ class Mechanism(ABC):
         """
         return self.resolution(state.n)
 
+    def allowance(self, log_level: float) -> float:
+        """Return how far noise moves a release, but for a small chance.
+
+        Parameters
+        ----------
+        log_level : float
+            Natural logarithm of that chance, for both sides together.
+
+        Returns
+        -------
+        float
+            Here 0.0: without noise.
+        """
+        return 0.0
+
     def settings(self) -> dict[str, Any]:
         """Return the settings as a dictionary that JSON can hold.
 
@@ -211,6 +244,35 @@ class Mechanism(ABC):
             With `mechanism_from` it makes an equal mechanism.
         """
         return {setting.name: getattr(self, setting.name) for setting in fields(self)}
+
+
+def counting_of(mechanism: Mechanism) -> Literal["falling", "any"] | None:
+    """Return how the releases of a mechanism are counted, as its own class says it.
+
+    Parameters
+    ----------
+    mechanism : Mechanism
+
+    Returns
+    -------
+    {"falling", "any"} or None
+        `Mechanism.counted`; None where a class decides in its own way and does not say.
+
+    Examples
+    --------
+    >>> from ladderholdout.mechanisms import Ladder
+    >>> class Mine(Ladder):
+    ...     def decide(self, state, evidence, rng):
+    ...         return released(state, evidence, evidence.risk)
+    >>> counting_of(Ladder(step=0.1)), counting_of(Mine(step=0.1))
+    ('falling', None)
+    """
+    for cls in type(mechanism).__mro__:
+        if "counted" in vars(cls):
+            return mechanism.counted
+        if vars(cls).keys() & {"measure", "decide"}:
+            break
+    return None
 
 
 def check_fits(state: State, evaluation: Evaluation) -> None:

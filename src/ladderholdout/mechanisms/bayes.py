@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 import numpy as np
 from scipy.special import ndtri
@@ -61,6 +61,7 @@ class BayesBootLadder(Mechanism):
     odds: float
     n_posterior: int = 10_000
     step: float | None = None
+    counted: ClassVar[Literal["falling", "any"] | None] = "falling"
 
     def __post_init__(self) -> None:
         """Validate the settings."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 import numpy as np
 
@@ -30,6 +30,7 @@ class FullDisclosure(Mechanism):
     """
 
     discloses: ClassVar[bool] = True
+    counted: ClassVar[Literal["falling", "any"] | None] = "any"
 
     def decide(
         self, state: State, evidence: Evidence, rng: np.random.Generator
@@ -62,6 +63,7 @@ class RoundedDisclosure(Stepped):
 
     step: float = 1e-5
     discloses: ClassVar[bool] = True
+    counted: ClassVar[Literal["falling", "any"] | None] = "any"
 
     def decide(
         self, state: State, evidence: Evidence, rng: np.random.Generator

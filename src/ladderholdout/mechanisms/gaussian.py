@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 import numpy as np
-from scipy.special import ndtri
+from scipy.special import ndtri, ndtri_exp
 
 from ladderholdout.mechanisms.arithmetic import below, round_half_up, within
 from ladderholdout.mechanisms.base import Evidence, Mechanism, Outcome, State, kept, released
@@ -45,6 +46,8 @@ class GaussianLadder(Mechanism):
     step: float
     noise: float
     needs_bounded_risk: ClassVar[bool] = True
+    noisy: ClassVar[bool] = True
+    counted: ClassVar[Literal["falling", "any"] | None] = "any"
 
     def __post_init__(self) -> None:
         """Validate the settings."""
@@ -64,6 +67,10 @@ class GaussianLadder(Mechanism):
     def resolution(self, n: int) -> float:
         """Return the step, whatever the holdout's size."""
         return self.step
+
+    def allowance(self, log_level: float) -> float:
+        """Return the quantile of the noise; `Mechanism.allowance` says of what."""
+        return -self.noise * float(ndtri_exp(log_level - math.log(2.0)))
 
 
 def gaussian(scale: float, rng: np.random.Generator) -> float:

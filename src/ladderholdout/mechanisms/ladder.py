@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -53,6 +53,8 @@ class Ladder(Stepped):
     [0.6, 0.6, 0.4]
     """
 
+    counted: ClassVar[Literal["falling", "any"] | None] = "falling"
+
     def decide(
         self, state: State, evidence: Evidence, rng: np.random.Generator
     ) -> tuple[State, Outcome]:
@@ -85,6 +87,8 @@ class SimplifiedLadder(Stepped):
     [0.6, 0.6, 0.5]
     """
 
+    counted: ClassVar[Literal["falling", "any"] | None] = "falling"
+
     def decide(
         self, state: State, evidence: Evidence, rng: np.random.Generator
     ) -> tuple[State, Outcome]:
@@ -112,6 +116,7 @@ class ParameterFreeLadder(Mechanism):
     """
 
     needs_losses: ClassVar[bool] = True
+    counted: ClassVar[Literal["falling", "any"] | None] = "falling"
 
     def measure(self, state: State, evaluation: Evaluation, rng: np.random.Generator) -> Evidence:
         """Measure the risk, and the standard error of its difference from the incumbent's."""
@@ -160,6 +165,7 @@ class PairedTestLadder(Mechanism):
 
     alpha: float
     needs_losses: ClassVar[bool] = True
+    counted: ClassVar[Literal["falling", "any"] | None] = "falling"
 
     def __post_init__(self) -> None:
         """Validate alpha."""

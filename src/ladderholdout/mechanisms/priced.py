@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 import numpy as np
 
@@ -48,6 +48,7 @@ class PricedLadder(Mechanism):
 
     weight: float = 0.7
     needs_bounded_risk: ClassVar[bool] = True
+    counted: ClassVar[Literal["falling", "any"] | None] = "falling"
 
     def __post_init__(self) -> None:
         """Validate the weight."""

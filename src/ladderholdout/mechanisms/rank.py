@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 import numpy as np
 
@@ -58,6 +58,7 @@ class RankLadder(Stepped):
 
     places: int
     needs_account: ClassVar[bool] = True
+    counted: ClassVar[Literal["falling", "any"] | None] = "any"
     needs_bounded_risk: ClassVar[bool] = True
 
     def __post_init__(self) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 import numpy as np
 
@@ -55,6 +55,8 @@ class ShakyLadder(Mechanism):
     step: float
     noise: float
     needs_bounded_risk: ClassVar[bool] = True
+    noisy: ClassVar[bool] = True
+    counted: ClassVar[Literal["falling", "any"] | None] = "any"
 
     def __post_init__(self) -> None:
         """Validate the settings."""
@@ -166,6 +168,10 @@ class ShakyLadder(Mechanism):
     def margin(self, state: State, variance: float) -> float:
         """Return the step; the noise lies around it."""
         return self.step
+
+    def allowance(self, log_level: float) -> float:
+        """Return the quantile of the noise; `Mechanism.allowance` says of what."""
+        return -log_level * self.noise
 
 
 def laplace(scale: float, rng: np.random.Generator) -> float:

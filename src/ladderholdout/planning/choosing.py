@@ -22,6 +22,7 @@ from ladderholdout.errors import InvalidArgument
 from ladderholdout.mechanisms import (
     Ladder,
     Mechanism,
+    OneBitLadder,
     PairedTestLadder,
     ParameterFreeLadder,
     PricedLadder,
@@ -94,7 +95,7 @@ def plan(
     --------
     >>> found = plan(n=5000, submissions=1000, width=0.03)
     >>> found.fixed.rows_needed, found.most_releases, found.least_reserve
-    (3088, 1, 0.13)
+    (3088, 2, 0.13)
     >>> found.adaptive.settings()
     'mechanism=SimplifiedLadder(step=0.0004), reserve=0.5'
     """
@@ -121,6 +122,7 @@ def rules(n: int) -> tuple[Mechanism, ...]:
         PairedTestLadder(alpha=0.01),
         *(Ladder(_step(parts / root)) for parts in (0.25, 0.5, 1.0)),
         SimplifiedLadder(_step(1.0 / n)),
+        *(OneBitLadder(alpha=alpha) for alpha in (0.15, 0.05, 0.01)),
     )
 
 
@@ -217,7 +219,8 @@ def _reserved(asked: _Question) -> Way:
     options = []
     for share in SHARES:
         rows = _kept(asked.n, share)
-        for rule in rules(asked.n - rows):
+        # Who looks at the reserve pays for nothing that the ladder told.
+        for rule in (one for one in rules(asked.n - rows) if one.tells_values):
             courses = asked.simulated(rule, asked.n - rows)
             ends = [_checked(asked, course, rows) for course in courses]
             options.append(_Option(rule, None, share, width_at(share, asked.n), _mean(ends)))
@@ -271,7 +274,8 @@ def _certified(asked: _Question, mechanism: Mechanism, course: Course) -> _Means
     grid = grid_of(mechanism, asked.n, binary=True)
     assert grid is not None
     step = mechanism.resolution(asked.n)
-    values = tuple(round(risk / step) for risk in course.released[:-1])
+    told = course.released[:-1] if mechanism.tells_values else ()
+    values = tuple(round(risk / step) for risk in told)
     ladder = LadderTranscript(before, course.looks[:-1], values, grid.n_values)
     return _end(asked, course, Transcript(before, 1, (ladder,) if before else ()), step)
 

@@ -192,4 +192,16 @@ def _to_type(plan: Plan) -> list[str]:
     ]
     if plan.adaptive.reserve:
         lines.append("    and holdout.certify(), once, at the end")
+    if not plan.learning.mechanism.tells_values:
+        lines += _one_bit(plan)
     return lines
+
+
+def _one_bit(plan: Plan) -> list[str]:
+    """Say how a ladder is used that tells no values."""
+    lines = []
+    if plan.adaptive.reserve:
+        lines = ["or, with all rows for the search:"]
+        lines.append(f"    LadderHoldout(X, y, {plan.learning.settings()})")
+    lines.append("    which says of each model whether it improved; holdout.reveal() shows the")
+    return [*lines, "    score, once, at the end"]

@@ -65,7 +65,8 @@ def learning_width(
     """Return the largest width where each answer may steer the next submission.
 
     Whichever submissions improve, and whatever values they are told, as long as the ladder
-    gives no more than ``budget`` releases.
+    gives no more than ``budget`` releases. Of a ladder that tells values on demand alone,
+    none may have been asked for before the last.
 
     Parameters
     ----------
@@ -102,7 +103,8 @@ def learning_width(
     if grid is None or not grid.falling:
         raise InvalidArgument("mechanism", "a ladder without noise", mechanism.name)
     # With nothing told before it, the incumbent is the first submission.
-    price = worst_log_count(submissions - 1 if told else 0, told, grid.n_values)
+    n_values = grid.n_values if mechanism.tells_values else None
+    price = worst_log_count(submissions - 1 if told else 0, told, n_values)
     step = mechanism.resolution(n)
     # Releases that are whole errors are not rounded.
     return _width(n, risk, price, confidence, step if step * n > 1.0 + _NOISE else 0.0)

@@ -50,12 +50,14 @@ class Copy:
     kind: str
     keys: tuple[str, ...] = field(init=False)
     last: int = field(default=0, init=False)
+    _later: tuple[int, int] | None = field(default=None, init=False)
 
     def __post_init__(self) -> None:
         """Settle the metrics: of a ladder that tells no values also what it does tell."""
         raw = (names.RAW_KEY,) if self.kind == names.AUDIT else ()
         bit = () if self.holdout.rules.mechanism.tells_values else (names.IMPROVED_KEY,)
-        self.keys = (names.RELEASED_KEY, *raw, *bit)
+        reserve = (names.RESERVE_KEY,) if self.holdout._records()[0].n_reserve else ()
+        self.keys = (names.RELEASED_KEY, *raw, *bit, *reserve)
 
     def bring(self) -> int:
         """Send what the ledger holds and the run does not; return how many submissions.
@@ -69,7 +71,12 @@ class Copy:
         LedgerError
             The ledger cannot be read.
         """
-        seen = standing(self.holdout, after=self.last, raw=self.kind == names.AUDIT)
+        raw = self.kind == names.AUDIT
+        seen = standing(self.holdout, after=self.last, raw=raw)
+        if self.last and seen.later != self._later:
+            # Something was shown of what the run holds already.
+            self.last = 0
+            seen = standing(self.holdout, after=0, raw=raw)
         if not seen.points:
             return 0
         require(self.uri)
@@ -80,7 +87,7 @@ class Copy:
                 self._log(held, seen.points[start : start + _BATCH], seen.head)
                 for start in range(0, len(seen.points), _BATCH)
             )
-        self.last = seen.points[-1].number
+        self.last, self._later = seen.points[-1].number, seen.later
         return sent
 
     def end(self, status: str = "FINISHED") -> None:
@@ -130,8 +137,9 @@ def _values(point: Point, keys: Sequence[str]) -> dict[str, float]:
         names.RELEASED_KEY: point.released,
         names.RAW_KEY: point.raw,
         names.IMPROVED_KEY: float(point.improved),
+        names.RESERVE_KEY: point.reserve,
     }
-    # What was not asked for is not sent; it comes when it is, with the next export.
+    # What was not asked for is not sent; it comes when it is.
     return {key: value for key in keys if (value := values[key]) is not None}
 
 

@@ -26,6 +26,7 @@ AUDIT = "audit"
 RELEASED_KEY = "ladder_released"
 RAW_KEY = "ladder_raw"
 IMPROVED_KEY = "ladder_improved"
+RESERVE_KEY = "ladder_reserve"
 
 _PACKAGES = ("ladderholdout", "numpy", "scikit-learn", "mlflow")
 _LONGEST = 500
