@@ -272,7 +272,7 @@ def test_one_bit_ladders_tell_no_value() -> None:
 
 
 def test_a_real_holdout_answers_as_the_engine_does() -> None:
-    attacker, mechanism = Boosting(guesses=40, improvers=True), Ladder(0.005)
+    attacker, mechanism = Enumeration(120), ParameterFreeLadder()
     problem = attacker.problem(300, 1, np.random.default_rng(0))
     holdout = LadderHoldout(
         np.arange(300.0)[:, None],
@@ -287,7 +287,7 @@ def test_a_real_holdout_answers_as_the_engine_does() -> None:
     assert course.trace is not None
     expected = 1 - course.trace[:, 0]
     assert [release.score for release in releases] == pytest.approx(expected.tolist())
-    assert len(set(expected)) > 2
+    assert len(set(expected)) > 10
     with pytest.raises(InvalidArgument, match="of one repetition"):
         attack(attacker, holdout, Seen(300, 2), np.random.default_rng(1))
 
