@@ -23,7 +23,7 @@ from __future__ import annotations
 import argparse
 import math
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -35,15 +35,27 @@ from ladderholdout.certificates import (
     exact_lower,
     exact_upper,
 )
-from ladderholdout.mechanisms import Mechanism, PairedTestLadder, ParameterFreeLadder
+from ladderholdout.mechanisms import (
+    Mechanism,
+    PairedTestLadder,
+    ParameterFreeLadder,
+    PricedLadder,
+)
 from ladderholdout.metrics import Evaluation
 
 ROWS, LOOKS, CLASSES, CONFIDENCE = 5000, 1000, 5, 0.95
-RULES = {"parameter-free": ParameterFreeLadder(), "paired test, .01": PairedTestLadder(alpha=0.01)}
+RULES = {
+    "priced": PricedLadder(),
+    "parameter-free": ParameterFreeLadder(),
+    "paired test, .01": PairedTestLadder(alpha=0.01),
+}
 CHANGED = (2, 10, 50, 100, 500, None)
 # Improvements that thin out, and falls that shrink: 8 releases among 999 looks.
 THINNING = (1, 2, 5, 12, 30, 80, 200, 500)
 WHOLE_PERCENTS = (50, 24, 16, 12, 10, 8, 6, 5)
+# The same about, in steps of one over the root of n: 72 values.
+ROOT = 1 / math.sqrt(ROWS)
+ROOTS = (35, 17, 11, 8, 7, 6, 5, 4)
 COUNTS = (2500, 1200, 800, 600, 500, 400, 300, 270)
 
 
@@ -103,19 +115,22 @@ def neighbour(best: np.ndarray, changed: int | None, rng: np.random.Generator) -
 def show_bounds() -> None:
     print(f"Upper half-widths, n = {ROWS}, k = {LOOKS}, J = 8, risk .05, confidence {CONFIDENCE}")
     print(f"{'':32}{'width':>8}{'ratio':>8}{'L':>8}  source")
-    for row in compare(ROWS, LOOKS, 8, 0.05, confidence=CONFIDENCE):
+    table = compare(ROWS, LOOKS, 8, 0.05, confidence=CONFIDENCE)
+    rooted = compare(ROWS, LOOKS, 8, 0.05, step=ROOT, confidence=CONFIDENCE)[3]
+    for row in (*table[:3], replace(rooted, name=f"{LOOKS} adaptive, step 1/sqrt n"), *table[3:]):
         count = "" if row.log_count is None else f"{row.log_count:.1f}"
         width = f"{row.width:.3f}" if row.width < 1 else "vacuous"
         print(f"{row.name:32}{width:>8}{row.ratio:>8.1f}{count:>8}  {row.source}")
     for name, values, n_values, step in (
         ("thinning out, one bit", (), 1, 0.0),
+        ("thinning out, step 1/sqrt n", ROOTS, 72, ROOT),
         ("thinning out, step 0.01", WHOLE_PERCENTS, 101, 0.01),
         ("thinning out, step 1/n", COUNTS, ROWS + 1, 0.0),
     ):
         ladder = LadderTranscript(LOOKS - 1, THINNING, values, n_values)
         transcript = Transcript(LOOKS - 1, 1, (ladder,))
         certificate = certify(0.05, ROWS, transcript, confidence=CONFIDENCE, rounding=step)
-        width, fresh = certificate.high - 0.05, compare(ROWS, LOOKS, 8, 0.05)[0].width
+        width, fresh = certificate.high - 0.05, table[0].width
         print(f"{name:32}{width:>8.3f}{width / fresh:>8.1f}{certificate.log_count:>8.1f}")
 
 

@@ -55,6 +55,7 @@ from ladderholdout.mechanisms import (
     Outcome,
     PairedTestLadder,
     ParameterFreeLadder,
+    PricedLadder,
     SimplifiedLadder,
     State,
 )
@@ -152,32 +153,6 @@ class CoarseTestLadder(PairedTestLadder):
         return self.step
 
 
-# About what a certificate of 95% pays before the first release, and for each one (nats).
-BEFORE, EACH = 14.0, 10.0
-
-
-@dataclass(frozen=True, slots=True)
-class PricedLadder(SimplifiedLadder):
-    """Release what gains enough beside its price: by how much it widens a later certificate.
-
-    The width of a certificate with the price L is about sqrt(2 L risk (1 - risk) / n).
-    """
-
-    weight: float = 1.0
-
-    def decide(
-        self, state: State, evidence: Evidence, rng: np.random.Generator
-    ) -> tuple[State, Outcome]:
-        if state.releases and not evidence.risk < state.standing - self._margin(state):
-            return state, Outcome(state.standing, False, evidence)
-        return SimplifiedLadder(self.step).decide(state, evidence, rng)
-
-    def _margin(self, state: State) -> float:
-        price = BEFORE + EACH * state.releases
-        wider = math.sqrt(2.0 * price) - math.sqrt(2.0 * (price - EACH))
-        return self.weight * wider * math.sqrt(state.standing * (1.0 - state.standing) / state.n)
-
-
 @dataclass(frozen=True, slots=True)
 class Variant:
     """A rule with its settings, as a function of the number of rows and of submissions."""
@@ -214,10 +189,10 @@ VARIANTS: dict[str, Variant] = {
     "paired, level spent": Variant(lambda n: SpentTestLadder(0.05)),
     "paired .05, coarse": Variant(lambda n: CoarseTestLadder(0.05, root(n, 4))),
     "paired .01, coarse": Variant(lambda n: CoarseTestLadder(0.01, root(n, 4))),
-    "priced, weight 1": Variant(lambda n: PricedLadder(1 / n, 1.0)),
-    "priced, weight .7": Variant(lambda n: PricedLadder(1 / n, 0.7)),
-    "priced, weight .5": Variant(lambda n: PricedLadder(1 / n, 0.5)),
-    "priced, weight .3": Variant(lambda n: PricedLadder(1 / n, 0.3)),
+    "priced, weight 1": Variant(lambda n: PricedLadder(1.0)),
+    "priced, weight .7": Variant(lambda n: PricedLadder(0.7)),
+    "priced, weight .5": Variant(lambda n: PricedLadder(0.5)),
+    "priced, weight .3": Variant(lambda n: PricedLadder(0.3)),
     "profit": Variant(lambda n: SimplifiedLadder(1 / n), profits=True),
     "profit, one bit": Variant(lambda n: SimplifiedLadder(1 / n), profits=True, one_bit=True),
     "parameter-free, reserve .1": Variant(lambda n: ParameterFreeLadder(), reserve=0.1),

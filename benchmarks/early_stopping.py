@@ -35,7 +35,13 @@ from scipy.stats import norm
 from ladderholdout import LadderHoldout
 from ladderholdout.integrations import lightgbm as by_lightgbm
 from ladderholdout.integrations import xgboost as by_xgboost
-from ladderholdout.mechanisms import Ladder, Mechanism, PairedTestLadder, ParameterFreeLadder
+from ladderholdout.mechanisms import (
+    Ladder,
+    Mechanism,
+    PairedTestLadder,
+    ParameterFreeLadder,
+    PricedLadder,
+)
 
 HELD_OUT, COLUMNS, TRAINED = 30_000, 30, 120_000
 ROUNDS, TURNS = 60, 5
@@ -161,9 +167,10 @@ def luck(scoring: str, held: Draw) -> float:
     return ones - float((p * np.log(p) + (1 - p) * np.log(1 - p)).mean())
 
 
-def mechanisms() -> dict[str, Mechanism]:
+def mechanisms(scoring: str) -> dict[str, Mechanism]:
     root = 1 / math.sqrt(SMALL_HELD)
     rules: list[Mechanism] = [
+        *([PricedLadder()] if scoring == "accuracy" else []),
         ParameterFreeLadder(),
         PairedTestLadder(alpha=0.05),
         Ladder(step=round(root, 3)),
@@ -196,7 +203,7 @@ def fits_of(scoring: str, settings: dict[str, Any], seed: int) -> dict[str, tupl
             break
     keep("none", full, raw[-1], LONGEST)
     keep("own", full, raw[best], best + 1)
-    for name, mechanism in mechanisms().items():
+    for name, mechanism in mechanisms(scoring).items():
         holdout = LadderHoldout(
             held.X, held.y, scoring=scoring, mechanism=mechanism, ledger="memory"
         )

@@ -32,6 +32,7 @@ from ladderholdout.mechanisms import (
     Mechanism,
     PairedTestLadder,
     ParameterFreeLadder,
+    PricedLadder,
     ShakyLadder,
     run,
 )
@@ -53,6 +54,7 @@ def mechanisms(n: int) -> dict[str, Mechanism]:
     """Return what is compared, at settings that were not tuned to these data."""
     root = 1 / math.sqrt(n)
     rules = [
+        PricedLadder(),
         ParameterFreeLadder(),
         PairedTestLadder(alpha=0.05),
         Ladder(step=round(root, 3)),

@@ -25,6 +25,7 @@ from ladderholdout.mechanisms import (
     LadderBoot,
     LadderRules,
     Mechanism,
+    Outcome,
     PairedTestLadder,
     State,
     fresh_rng,
@@ -713,6 +714,20 @@ def test_a_step_outside_of_its_range_is_refused(step: Any) -> None:
     assert BayesBootLadder(3).resolution(40) == 1 / 40
     assert BayesBootLadder(3, step=0.2).resolution(40) == 0.2
     assert BayesBootLadder(3, step=0.2).margin(State(40, 0.5), 0) == 0.2
+
+
+def test_nothing_is_drawn_for_what_could_not_be_released() -> None:
+    def refuse(weights: Any) -> float:
+        raise AssertionError
+
+    rule, rng = BayesBootLadder(17 / 3, step=0.05), np.random.default_rng(0)
+    state = State(40, 0.3, incumbent=Evaluation(40, 0.31, None, _function=refuse), releases=1)
+    for risk in (0.3, 0.4):
+        new = Evaluation(40, risk, None, _function=refuse)
+        assert rule.advance(state, new, rng) == (state, Outcome(0.3, False, Evidence(risk)))
+    assert rng.bit_generator.state == np.random.default_rng(0).bit_generator.state
+    with pytest.raises(AssertionError):
+        rule.advance(state, Evaluation(40, 0.2, None, _function=refuse), rng)
 
 
 def test_ladder_boot_refuses_levels_and_metrics_that_it_cannot_test() -> None:

@@ -187,6 +187,22 @@ def test_what_has_no_certificate_says_why(ledger: Path, tmp_path: Path) -> None:
             holdout.certificate(confidence)  # type: ignore[arg-type]
 
 
+def test_default_ladders_of_other_metrics_are_counted_too(ledger: Path) -> None:
+    """What a ladder on the AUC tells is rounded and falls: one on the accuracy pays for it."""
+    area = LadderHoldout(X, y, scoring="roc_auc", ledger=ledger, name="coins")
+    step = area.rules.mechanism.resolution(N)
+    told = [area.submit(y * strength + X[:, 0]).score for strength in (0.0, 0.5, 5.0)]
+    assert None not in told and told == sorted(set(told))
+    with pytest.warns(UserWarning, match="ladder"):
+        plain = opened(ledger, ladder="plain", mechanism=None)
+    plain.submit(wrong(300))
+    values = tuple(round((1 - score) / step) for score in told if score is not None)
+    assert step == 0.016  # half of one over the root of n; 0 to 63 steps make 64 values
+    ladder = LadderTranscript(3, (1, 2, 3), values, n_values=64)
+    by_hand = certify(0.3, N, Transcript(3, 1, (ladder,)), rounding=1 / N)
+    assert plain.certificate().log_count == pytest.approx(by_hand.log_count)
+
+
 def test_weights_are_taken_in(ledger: Path) -> None:
     weights = np.where(np.arange(N) < 500, 1.0, 4.0)
     holdout = opened(ledger, sample_weight=weights)

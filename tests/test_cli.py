@@ -81,7 +81,7 @@ def test_list_shows_each_ladder_with_what_it_stands_on(
         LadderHoldout(X, y, scoring="roc_auc", account="ben", ladder="auc")
     lines = output("list").splitlines()
     assert lines[1].split()[:5] == ["churn", "2026", "1000", "default/main", "accuracy"]
-    assert lines[1].split()[5:] == ["ParameterFreeLadder()", "6", "2"]
+    assert lines[1].split()[5:] == ["PricedLadder(weight=0.7)", "6", "2"]
     assert lines[2].split()[2:5] == ["1000", "ben/auc", "roc_auc"]
     assert lines[2].split()[-2:] == ["0", "0"]
     assert lines[-1] == f"ledger: {default_ledger}"

@@ -18,6 +18,7 @@ import pandas as pd
 import pytest
 from sklearn.dummy import DummyClassifier
 from sklearn.linear_model import LinearRegression
+from sklearn.metrics import matthews_corrcoef
 
 from ladderholdout import InvalidArgument, LadderHoldout, Metric, Release, Status
 from ladderholdout.errors import (
@@ -31,11 +32,14 @@ from ladderholdout.errors import (
     VaultError,
 )
 from ladderholdout.mechanisms import (
+    BayesBootLadder,
     FullDisclosure,
     Ladder,
     ParameterFreeLadder,
+    PricedLadder,
     RoundedDisclosure,
     ShakyLadder,
+    SimplifiedLadder,
 )
 from tests.support_holdouts import EVERY, assert_replays, coins, counts, guesses
 from tests.support_processes import elsewhere
@@ -543,18 +547,56 @@ def unit_of(ledger: str) -> tuple[Any, Any]:
 # What a new ladder follows
 
 
+AGREEMENT = Metric("agreement", "labels", score=matthews_corrcoef, loss_range=(0, 2), offset=1)
+
+
 @pytest.mark.parametrize(
     ("scoring", "mechanism"),
     [
-        ("accuracy", ParameterFreeLadder()),
+        ("accuracy", PricedLadder(weight=0.7)),
+        ("f1_micro", PricedLadder(weight=0.7)),
+        ("neg_brier_score", ParameterFreeLadder()),
         ("neg_log_loss", ParameterFreeLadder()),
         ("neg_mean_squared_error", ParameterFreeLadder()),
-        ("roc_auc", Ladder(step=1 / np.sqrt(N))),
-        ("r2", Ladder(step=1 / np.sqrt(N))),
+        ("roc_auc", BayesBootLadder(odds=17 / 3, n_posterior=1000, step=0.065)),
+        ("r2", BayesBootLadder(odds=17 / 3, n_posterior=1000, step=0.065)),
+        ("roc_auc_ovr", Ladder(step=1 / np.sqrt(N))),
+        (AGREEMENT, Ladder(step=1 / np.sqrt(N))),
     ],
+    ids=lambda one: getattr(one, "name", str(one)),
 )
-def test_the_default_mechanism_fits_the_metric(scoring: str, mechanism: Any) -> None:
-    assert opened("memory", scoring=scoring).rules.mechanism == mechanism
+def test_the_default_mechanism_fits_the_metric(scoring: Any, mechanism: Any) -> None:
+    holdout = opened("memory", scoring=scoring)
+    assert holdout.rules.mechanism == mechanism
+    for shift in (0, 7, 20):
+        predictions = np.roll(np.linspace(0.1, 0.9, N), shift)
+        labels = holdout.metric.response == "labels"
+        holdout.submit((predictions > 0.5).astype(int) if labels else predictions)
+    assert_replays(holdout)
+
+
+@pytest.mark.parametrize("scoring", ["accuracy", "neg_brier_score", "neg_log_loss", "roc_auc"])
+def test_with_a_reserve_the_default_is_another(scoring: str) -> None:
+    defaults = {
+        "accuracy": SimplifiedLadder(step=1 / 45),
+        "neg_brier_score": SimplifiedLadder(step=1 / 45),
+        "neg_log_loss": ParameterFreeLadder(),
+        "roc_auc": BayesBootLadder(odds=17 / 3, n_posterior=1000, step=0.075),
+    }
+    reserved = opened("memory", scoring=scoring, reserve=0.25)
+    assert reserved.rules.mechanism == defaults[scoring]
+    # A second ladder on the same rows, which states no reserve, has one too.
+    with pytest.warns(KnownHoldoutWarning):
+        again = opened(reserved.ledger, scoring=scoring, account="ben")
+    assert again.rules.mechanism == defaults[scoring]
+
+
+@pytest.mark.parametrize("former", [ParameterFreeLadder(), Ladder(step=1 / np.sqrt(N))])
+def test_a_ladder_keeps_the_default_it_was_started_under(ledger: Path, former: Any) -> None:
+    scoring = "accuracy" if former == ParameterFreeLadder() else "roc_auc"
+    opened(ledger, scoring=scoring, mechanism=former)
+    for again in (opened(ledger, scoring=scoring), LadderHoldout.open("coins", ledger=ledger)):
+        assert again.rules.mechanism == former
 
 
 # Bad arguments

@@ -35,6 +35,7 @@ from ladderholdout.mechanisms import (
     Mechanism,
     PairedTestLadder,
     ParameterFreeLadder,
+    PricedLadder,
     RoundedDisclosure,
     ShakyLadder,
     SimplifiedLadder,
@@ -142,7 +143,13 @@ def test_no_number_of_rows_helps_against_a_step_that_is_too_large() -> None:
 
 # -- searches that are simulated ----------------------------------------------------------
 
-RULES = (ParameterFreeLadder(), PairedTestLadder(0.05), Ladder(0.02), SimplifiedLadder(0.002))
+RULES = (
+    ParameterFreeLadder(),
+    PricedLadder(),
+    PairedTestLadder(0.05),
+    Ladder(0.02),
+    SimplifiedLadder(0.002),
+)
 
 
 def test_a_seed_gives_the_same_searches_and_another_one_others() -> None:

@@ -47,7 +47,10 @@ def register(
     ] = None,
     mechanism: Annotated[
         str | None,
-        typer.Option(help='The rule that answers, as in Python: "Ladder(step=0.01)".'),
+        typer.Option(
+            help='The rule that answers, as in Python: "Ladder(step=0.01)". By default it '
+            "follows the metric."
+        ),
     ] = None,
     budget: Annotated[int | None, typer.Option(help="Releases allowed in all.")] = None,
     account: AccountOption = "default",

@@ -14,7 +14,7 @@ from ladderholdout.errors import InvalidArgument, VaultError
 from ladderholdout.holdout.certificate import ScoreCertificate
 from ladderholdout.holdout.choices import stored_metric
 from ladderholdout.holdout.guard import same_ladder
-from ladderholdout.holdout.handle import Handle
+from ladderholdout.holdout.handle import Handle, note_glance
 from ladderholdout.holdout.telling import NOT_ASKED, score_of
 from ladderholdout.ledger import LadderRecord, LadderSettings, Ledger, LookRecord, Transaction
 from ladderholdout.ledger.replay import rules_of
@@ -102,7 +102,7 @@ class CertifiedHandle(Handle):
         (0.872, 0.923)
         """
         weights = self._guard().part.weights
-        with self._reading() as (tx, ladder):
+        with self._showing() as (tx, ladder):
             return certificate_of(tx, ladder, self._metric, weights, confidence)
 
     def reveal(self) -> float | None:
@@ -133,6 +133,7 @@ class CertifiedHandle(Handle):
         >>> holdout.reveal()
         0.75
         """
+        note_glance()
         with Ledger(self._url).write() as tx:
             ladder = same_ladder(tx.ladder(self._ladder_id, lock=True), self._since)
             tx.ask(ladder)

@@ -13,15 +13,21 @@ from numpy.typing import ArrayLike, NDArray
 from ladderholdout.errors import InvalidArgument
 from ladderholdout.ledger import LadderSettings
 from ladderholdout.mechanisms import (
+    BayesBootLadder,
     Ladder,
     LadderRules,
     Mechanism,
     ParameterFreeLadder,
+    PricedLadder,
+    SimplifiedLadder,
 )
 from ladderholdout.metrics import METRICS, Metric, get_metric
+from ladderholdout.metrics.losses import zero_one
 from ladderholdout.vault import Rows
 
 _LONGEST = 200
+# Areas for each class or each pair of classes: a hundredth of a second and more on many rows.
+_SLOW = "roc_auc_ov"
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,9 +151,42 @@ def weights_of(sample_weight: ArrayLike, n: int) -> NDArray[np.float64]:
     return weights
 
 
-def default_mechanism(metric: Metric, n: int) -> Mechanism:
-    """Return the rule for a metric: paired where there are losses, else a step of 1/sqrt(n)."""
-    return ParameterFreeLadder() if metric.is_mean else Ladder(step=1 / math.sqrt(n))
+def default_mechanism(metric: Metric, n: int, *, reserved: bool = False) -> Mechanism:
+    """Return the rule for a metric on n rows, as decision 17 has it.
+
+    Parameters
+    ----------
+    metric : Metric
+    n : int
+        Rows that the ladder measures.
+    reserved : bool, default=False
+        Whether others are kept in reserve, which certify whatever the ladder tells.
+
+    Returns
+    -------
+    Mechanism
+
+    Examples
+    --------
+    >>> default_mechanism(get_metric("accuracy"), 400)
+    PricedLadder(weight=0.7)
+    >>> default_mechanism(get_metric("accuracy"), 400, reserved=True)
+    SimplifiedLadder(step=0.0025)
+    >>> default_mechanism(get_metric("neg_brier_score"), 400)
+    ParameterFreeLadder()
+    >>> default_mechanism(get_metric("roc_auc"), 400).step
+    0.025
+    """
+    if metric.is_mean and metric.bounded and reserved:
+        return SimplifiedLadder(step=1 / n)
+    if metric.is_mean:
+        # Losses between 0 and 1 vary less than its price takes for granted.
+        return PricedLadder() if metric.loss is zero_one else ParameterFreeLadder()
+    if not _is_named(metric) or metric.name.startswith(_SLOW):
+        # It would be measured up to a thousand times for one decision, whatever that takes.
+        return Ladder(step=1 / math.sqrt(n))
+    half_a_root = float(f"{0.5 / math.sqrt(n):.2g}")
+    return BayesBootLadder(odds=17 / 3, n_posterior=1000, step=half_a_root)
 
 
 def unit_of_metric(metric: Metric) -> float | None:
@@ -170,9 +209,9 @@ def asked_for(
     return asked if budget is None else asked | {"budget": budget}
 
 
-def settings_for(wish: Wish, metric: Metric, n: int) -> LadderSettings:
-    """Return the settings of a new ladder on n rows, validated as a whole."""
-    mechanism = wish.mechanism or default_mechanism(metric, n)
+def settings_for(wish: Wish, metric: Metric, n: int, n_reserve: int) -> LadderSettings:
+    """Return the settings of a new ladder on n rows and a reserve, validated as a whole."""
+    mechanism = wish.mechanism or default_mechanism(metric, n, reserved=n_reserve > 0)
     if mechanism.needs_losses and not metric.is_mean:
         raise InvalidArgument(
             "mechanism",

@@ -64,8 +64,10 @@ class LadderHoldout(StudyHandle, TrackedHandle, CertifiedHandle, ReserveHandle):
     name : str, optional
         What to call the holdout; by default its fingerprint's first letters.
     mechanism : Mechanism, optional
-        The rule that answers; by default `ParameterFreeLadder` for metrics that are means
-        of per-example losses, else `Ladder` with a step of one over the root of n.
+        The rule that answers. By default `PricedLadder` where losses are 0 or 1 and
+        `ParameterFreeLadder` for other means of losses (with a reserve and a range of the
+        loss, for both, `SimplifiedLadder` with a step of 1/n); `BayesBootLadder` for other
+        named metrics, and `Ladder` for slow ones and for those of your own.
     account : str, default="default"
         Whose ladder this is. All accounts on one holdout count together.
     ladder : str, default="main"
@@ -264,7 +266,7 @@ class LadderHoldout(StudyHandle, TrackedHandle, CertifiedHandle, ReserveHandle):
     def status(self) -> Status:
         """Return where the ladder stands, and what else looked at its holdout."""
         certificate = self._certificate_or_why()
-        with self._reading() as (tx, ladder):
+        with self._showing() as (tx, ladder):
             return status_of(tx, ladder, self._metric, certificate, shown(self._url))
 
     def _repr_html_(self) -> str:
@@ -306,7 +308,7 @@ class LadderHoldout(StudyHandle, TrackedHandle, CertifiedHandle, ReserveHandle):
         -------
         tuple of Submission
         """
-        with self._reading() as (tx, ladder):
+        with self._showing() as (tx, ladder):
             entries = tx.entries(ladder.id, after=after, limit=limit)
         return tuple(submission_of(entry, self._metric) for entry in entries)
 

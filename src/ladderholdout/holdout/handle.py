@@ -118,6 +118,12 @@ class Handle:
         with Ledger(self._url).read() as tx:
             yield tx, same_ladder(tx.ladder(self._ladder_id), self._since)
 
+    @contextmanager
+    def _showing(self) -> Iterator[tuple[Transaction, LadderRecord]]:
+        note_glance()
+        with self._reading() as found:
+            yield found
+
     def _records(self) -> tuple[HoldoutRecord, LadderRecord]:
         with self._reading() as (tx, ladder):
             return tx.holdout(ladder.holdout_id), ladder
@@ -171,6 +177,13 @@ class Handle:
             f"{type(self).__name__}(ladder={self._ladder_id}, metric={self._metric.name!r}, "
             f"ledger={shown(self._url)!r})"
         )
+
+
+def note_glance() -> None:
+    """Note that somebody sees what stands: what is being built may depend on it."""
+    from ladderholdout.integrations import rounds
+
+    rounds.loosen()
 
 
 def _restored(kind: type[Handle], state: dict[str, Any]) -> Handle:

@@ -76,7 +76,8 @@ def open_rows(ledger: Ledger, rows: Rows, wish: Wish) -> Opened:
         classes = _classes(known, metric, rows, wish.classes)
         metric = metric.for_classes(classes)
         n_reserve = reserve_of(known, wish.reserve, len(hashes))
-        settings = None if ladder else settings_for(wish, metric, len(hashes) - n_reserve)
+        n = len(hashes) - n_reserve
+        settings = None if ladder else settings_for(wish, metric, n, n_reserve)
         if known is None:
             known = _register(tx, hashes, contents, wish)
             if n_reserve:

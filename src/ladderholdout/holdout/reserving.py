@@ -20,7 +20,7 @@ from ladderholdout.certificates.reserve import DRAWN_LEVEL
 from ladderholdout.errors import HoldoutConflict, InvalidArgument, LadderHoldoutError
 from ladderholdout.holdout.certificate import ScoreCertificate
 from ladderholdout.holdout.guard import Guard, bare, same_ladder
-from ladderholdout.holdout.handle import Handle
+from ladderholdout.holdout.handle import Handle, note_glance
 from ladderholdout.holdout.parts import Part
 from ladderholdout.ledger import LadderRecord, ReserveEvidence, ReserveLook, Transaction
 from ladderholdout.mechanisms.arithmetic import inside
@@ -86,6 +86,7 @@ class ReserveHandle(Handle):
         >>> found.look, found.score, round(found.low, 3)
         (1, 1.0, 0.985)
         """
+        note_glance()
         try:
             return _certify(self._guard(), confidence)
         except LadderHoldoutError as error:

@@ -54,7 +54,9 @@ class StudyHandle(SearchHandle):
         Returns
         -------
         Objective
-            It tells a study that minimises the score with its sign turned.
+            It tells a study that minimises the score with its sign turned. The trials of one
+            ``study.optimize`` that are all told their guides, and run one after another,
+            are one batch: certificates pay for none of their answers.
 
         Raises
         ------

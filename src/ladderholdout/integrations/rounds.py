@@ -38,6 +38,8 @@ _ONE_ROUND = {
 _ONE_TRIAL = "_Objective.__call__"
 
 _asked: set[Key] = set()
+# What somebody was shown last, in whatever thread: an object of its own each time.
+_latest = object()
 
 
 class _Here(threading.local):
@@ -152,11 +154,22 @@ def trial() -> Any:
 def loosen() -> None:
     """Take the batch from the rounds in whose midst this thread is.
 
-    For a look by hand, or a search, within a fit: its candidate may depend on the answer.
+    For a look by hand, a search, or a glance at what stands, within a fit: its candidate may
+    depend on the answer. Studies find out by `latest`.
     """
+    global _latest
+    _latest = object()
     for fold in _folds(_search_frames(_caller())):
         if fold is not None and fold.of is not None:
             fold.of = replace(fold.of, batch=None)
+
+
+def latest() -> object:
+    """Return what is another object whenever somebody in this process was shown an answer.
+
+    Answers within a batch are told to nobody who could act on them, and do not count.
+    """
+    return _latest
 
 
 def _folds(frames: Iterable[FrameType]) -> Iterator[GuardedFold | None]:

@@ -194,7 +194,7 @@ def _refuse_in_mid_fit(estimator: Any) -> None:
 def _guarded(holdout: SearchHandle, estimator: Any) -> float:
     found, said = rounds.current(), describe_estimator(estimator)
     search = None if found is None else found.search
-    batch = None if found is None or _asks(estimator) else found.batch
+    batch = None if found is None or asks(estimator) else found.batch
     origin = Origin(batch=batch, search=search, context=said)
     trial = rounds.trial()
     if trial is None:
@@ -212,7 +212,7 @@ def _guarded(holdout: SearchHandle, estimator: Any) -> float:
     return told(holdout._feedback, release.score, release.improved, release.score, margin)
 
 
-def _asks(estimator: Any) -> bool:
+def asks(estimator: Any) -> bool:
     """Tell whether a part of it, such as a search, has the guard to ask while it is fitted."""
     parts = estimator.get_params(deep=True).values() if hasattr(estimator, "get_params") else ()
     return any(isinstance(part, Handle | GuardedSplit) for part in parts)

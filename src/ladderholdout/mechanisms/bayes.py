@@ -71,6 +71,8 @@ class BayesBootLadder(Mechanism):
 
     def measure(self, state: State, evaluation: Evaluation, rng: np.random.Generator) -> Evidence:
         """Measure the risk, and the posterior probability that it is no improvement."""
+        if evaluation.risk >= state.standing:
+            return Evidence(evaluation.risk)  # nothing to be released, so nothing to be drawn
         return _compared(state, evaluation, self.odds, self.n_posterior, rng)
 
     def decide(

@@ -24,6 +24,7 @@ from ladderholdout.mechanisms import (
     Mechanism,
     PairedTestLadder,
     ParameterFreeLadder,
+    PricedLadder,
     SimplifiedLadder,
 )
 from ladderholdout.mechanisms.arithmetic import inside, whole
@@ -113,6 +114,8 @@ def rules(n: int) -> tuple[Mechanism, ...]:
     """Return the rules that a plan chooses from, for n examples."""
     root = math.sqrt(n)
     return (
+        PricedLadder(),
+        PricedLadder(weight=1.0),
         ParameterFreeLadder(),
         PairedTestLadder(alpha=0.05),
         PairedTestLadder(alpha=0.01),

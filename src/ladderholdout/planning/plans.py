@@ -79,8 +79,8 @@ class Plan:
         The smallest share in reserve that proves the width asked for, in whole percents;
         None where none does, or no width was asked for.
     fixed : Way
-        All submissions are fixed before the first answer: a grid, a random search, the
-        finalists of a study.
+        All submissions are fixed before the first answer: a grid, a random search, a
+        study that is told its guides alone, the finalists of a study.
     learning : Way
         Each answer may steer the next submission.
     reserved : Way
@@ -184,8 +184,8 @@ def _limits(plan: Plan) -> list[str]:
 
 def _to_type(plan: Plan) -> list[str]:
     lines = [
-        "If all models are fixed before the first answer (a grid, a random search, the",
-        "finalists of a study):",
+        "If all models are fixed before the first answer (a grid, a random search, a study",
+        "that is told its guides alone):",
         f"    LadderHoldout(X, y, {plan.fixed.settings()})",
         "If answers may steer the search:",
         f"    LadderHoldout(X, y, {plan.adaptive.settings()})",

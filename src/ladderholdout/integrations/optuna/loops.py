@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -17,17 +18,19 @@ from sklearn.model_selection import check_cv, cross_val_score
 from ladderholdout.errors import InvalidArgument, LadderHoldoutWarning
 from ladderholdout.feedback import told
 from ladderholdout.holdout.views import Release
+from ladderholdout.integrations.optuna.batches import Call, call_of
 from ladderholdout.integrations.optuna.trials import (
     Candidate,
     candidate_of,
     check_told,
+    is_told_guide,
     key_of,
     stopping,
     submit,
     told_in,
     values_of,
 )
-from ladderholdout.integrations.sklearn import look_for_overlap
+from ladderholdout.integrations.sklearn import asks, look_for_overlap
 
 if TYPE_CHECKING:
     from ladderholdout.holdout.studies import StudyHandle
@@ -75,9 +78,14 @@ class Objective:
             look_for_overlap(holdout, train[0])
         self._holdout, self._build, self._inner, self._train = holdout, build, inner, train
         self._feedback, self._guarded = feedback, guarded
+        self._call: Call | None = None
 
     def __call__(self, trial: Trial) -> float | tuple[float, ...]:
-        """Build, submit, and say what the sampler may know."""
+        """Build, submit, and say what the sampler may know.
+
+        Where that is the guide, the trials of one ``study.optimize`` are one batch
+        (`batches`), and no release is noted on them.
+        """
         if not isinstance(trial, Trial):
             raise InvalidArgument(
                 "trial",
@@ -85,15 +93,22 @@ class Objective:
                 type(trial).__name__,
                 "The model of a finished trial: objective.candidate(trial).model.",
             )
+        call = self._call = call_of(sys._getframe(1), self, trial, self._call)
         key = key_of(self._holdout, trial)
         with stopping(trial):  # a build whose training asks the guard may find it gone
             candidate = self.candidate(trial)
         check_told(trial.study, candidate, self._feedback, self._guarded)
-        release = submit(self._holdout, trial, candidate, key)
+        told_guide = is_told_guide(self._feedback, candidate)
+        quiet = told_guide and not asks(candidate.model)
+        batch = None if call is None else call.batch_of(trial, quiet=quiet)
+        release = submit(self._holdout, trial, candidate, key, batch, silent=told_guide)
         _look_at_pruner(self._holdout, trial, release)
-        return values_of(
+        values = values_of(
             self._holdout, trial.study, candidate, release, self._feedback, self._guarded
         )
+        if call is not None:
+            call.close()
+        return values
 
     def guide(self, trial: Trial) -> float:
         """Return the guide of a trial alone: an objective that never asks the holdout.

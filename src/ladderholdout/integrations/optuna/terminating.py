@@ -45,7 +45,7 @@ class ErrorEvaluator:
             In the units of the score; 0.0 while nothing stands, and where neither the
             standing score nor the range of the losses is known.
         """
-        with self._holdout._reading() as (tx, ladder):
+        with self._holdout._showing() as (tx, ladder):
             if ladder.incumbent is None:
                 return 0.0
             first = max(ladder.incumbent, ladder.submissions - _LATEST)

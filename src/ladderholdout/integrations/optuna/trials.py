@@ -87,11 +87,30 @@ def check_told(study: Study, candidate: Candidate, feedback: str, guarded: int) 
     told(feedback, 0.0, False, 0.0, 1.0, candidate.guide)
 
 
-def submit(holdout: StudyHandle, trial: Trial, candidate: Candidate, key: str) -> Release:
-    """Submit what was built of a trial, and note on the trial what was released."""
+def is_told_guide(feedback: str, candidate: Candidate) -> bool:
+    """Tell whether a study is told the guide of this candidate, and nothing of the holdout."""
+    return candidate.guide is not None and feedback in ("auto", "guide")
+
+
+def submit(
+    holdout: StudyHandle,
+    trial: Trial,
+    candidate: Candidate,
+    key: str,
+    batch: str | None = None,
+    *,
+    silent: bool = False,
+) -> Release:
+    """Submit what was built of a trial, and note on the trial which submission it is.
+
+    Unless it is to be silent, with what was released.
+    """
     with stopping(trial):
-        release = guarded(holdout, candidate, context_of(trial.study, trial), key)
-    _note(trial, release)
+        release = guarded(holdout, candidate, context_of(trial.study, trial), key, batch)
+    if silent:
+        trial.set_user_attr(SUBMISSION, release.submission)
+    else:
+        _note(trial, release)
     return release
 
 

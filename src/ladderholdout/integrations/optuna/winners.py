@@ -14,6 +14,7 @@ from optuna.trial import FrozenTrial, TrialState
 
 from ladderholdout.errors import InvalidArgument, LadderHoldoutWarning
 from ladderholdout.holdout.views import Release
+from ladderholdout.integrations import rounds
 from ladderholdout.integrations.optuna.loops import Objective
 from ladderholdout.integrations.optuna.trials import (
     KEY,
@@ -109,6 +110,7 @@ def finalists(
     if not trials:
         raise InvalidArgument("study", "one with a feasible finished trial", "one without")
     trials.sort(key=lambda trial: (-told_in(study, trial.value or 0.0), trial.number))
+    rounds.loosen()  # what is scored around this may depend on the answers
     # All are built before the first is shown, so that none can depend on an answer.
     built = [(trial, _built(build, trial)) for trial in trials[:k]]
     batch = uuid4().hex
@@ -120,7 +122,7 @@ def finalists(
 
 def best_trial(holdout: StudyHandle, study: Study) -> FrozenTrial:
     """Return the trial that holds the ladder; see `LadderHoldout.best_trial`."""
-    with holdout._reading() as (tx, ladder):
+    with holdout._showing() as (tx, ladder):
         known = {entry.number: entry for entry in tx.entries(ladder.id)}
         _look_for_lost(study, tx, ladder)
     found = []
