@@ -101,16 +101,16 @@ def table(played: Sequence[Match]) -> str:
     --------
     >>> from ladderholdout.mechanisms import FullDisclosure
     >>> print(table(matches(analyst_of("Boosting(100)"), [FullDisclosure()], 1000, 100)))
-                        releases         believed             true             bias
-    FullDisclosure()       101.0  0.4291 (0.0013)  0.5000 (0.0000)  0.0709 (0.0013)
+                      releases         believed             true             bias
+    FullDisclosure()     101.0  0.4291 (0.0013)  0.5000 (0.0000)  0.0709 (0.0013)
     """
     names = [repr(match.mechanism) for match in played]
     width = max(map(len, names))
-    lines = [f"{'':{width}}{'releases':>12}{'believed':>17}{'true':>17}{'bias':>17}"]
+    lines = [f"{'':{width}}{'releases':>10}{'believed':>17}{'true':>17}{'bias':>17}"]
     for name, match in zip(names, played, strict=True):
         releases = f"{match.course.releases.mean():.1f}"
         shown = "".join(f"{_shown(match.course, column):>17}" for column in COLUMNS[1:])
-        lines.append(f"{name:{width}}{releases:>12}{shown}")
+        lines.append(f"{name:{width}}{releases:>10}{shown}")
     return "\n".join(lines)
 
 
