@@ -433,9 +433,8 @@ def test_intervals_that_forget_the_search_fail_the_same_test(mechanism: str, ana
     assert more_than_a_tenth(played(mechanism, analyst).misses_of_naive_intervals()) < 1e-9
 
 
-@pytest.mark.parametrize(
-    "mechanism", ["parameter-free", "paired", "simplified", "priced", "one bit"]
-)
+# Not the priced ladder: it hardly lets such a climb get on.
+@pytest.mark.parametrize("mechanism", ["parameter-free", "paired", "simplified", "one bit"])
 def test_a_climb_passed_off_as_one_batch_fails_the_same_test(mechanism: str) -> None:
     assert more_than_a_tenth(played(mechanism, "hill_climb").misses_as_one_batch()) < 1e-9
 

@@ -560,6 +560,7 @@ AGREEMENT = Metric("agreement", "labels", score=matthews_corrcoef, loss_range=(0
         ("neg_mean_squared_error", ParameterFreeLadder()),
         ("roc_auc", BayesBootLadder(odds=17 / 3, n_posterior=1000, step=0.065)),
         ("r2", BayesBootLadder(odds=17 / 3, n_posterior=1000, step=0.065)),
+        ("roc_auc_ovr", Ladder(step=1 / np.sqrt(N))),
         (AGREEMENT, Ladder(step=1 / np.sqrt(N))),
     ],
     ids=lambda one: getattr(one, "name", str(one)),

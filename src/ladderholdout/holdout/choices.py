@@ -26,6 +26,8 @@ from ladderholdout.metrics.losses import zero_one
 from ladderholdout.vault import Rows
 
 _LONGEST = 200
+# Areas for each class or each pair of classes: a hundredth of a second and more on many rows.
+_SLOW = "roc_auc_ov"
 
 
 class DefaultRule(Protocol):
@@ -188,8 +190,8 @@ def default_mechanism(metric: Metric, n: int, *, reserved: bool = False) -> Mech
     if metric.is_mean:
         # Losses between 0 and 1 vary less than its price takes for granted.
         return PricedLadder() if metric.loss is zero_one else ParameterFreeLadder()
-    if not _is_named(metric):
-        # It would be measured a thousand times for one decision, whatever it takes.
+    if not _is_named(metric) or metric.name.startswith(_SLOW):
+        # It would be measured up to a thousand times for one decision, whatever that takes.
         return Ladder(step=1 / math.sqrt(n))
     half_a_root = float(f"{0.5 / math.sqrt(n):.2g}")
     return BayesBootLadder(odds=17 / 3, n_posterior=1000, step=half_a_root)

@@ -68,7 +68,7 @@ class LadderHoldout(StudyHandle, TrackedHandle, CertifiedHandle, ReserveHandle):
         The rule that answers. By default `PricedLadder` where losses are 0 or 1 and
         `ParameterFreeLadder` for other means of losses (with a reserve and a range of the
         loss, for both, `SimplifiedLadder` with a step of 1/n); `BayesBootLadder` for other
-        named metrics, and `Ladder` for those of your own.
+        named metrics, and `Ladder` for slow ones and for those of your own.
     account : str, default="default"
         Whose ladder this is. All accounts on one holdout count together.
     ladder : str, default="main"
