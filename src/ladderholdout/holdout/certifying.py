@@ -276,7 +276,7 @@ def _missing(
         own = " (or was opened without its function: scoring=)"
         said = own if "custom" in ladder.settings.metric_settings else ""
         return f"{metric.name} is no mean of losses{said}"
-    if ladder.settings.unit is None:
+    if metric.loss_range is None:
         return f"the losses of {metric.name} have no bound; state loss_range="
     for teller in tellers.values():
         if teller.grid is None:
