@@ -193,6 +193,9 @@ def test_what_has_no_certificate_says_why(ledger: Path, tmp_path: Path) -> None:
     loose = LadderHoldout(X, y * 3.5, scoring="neg_mean_squared_error", ledger=tmp_path / "mse.db")
     loose.submit(np.zeros(N))
     assert "loss_range" in str(loose.certificate())
+    log = opened(tmp_path / "log.db", scoring="neg_log_loss")
+    log.submit(np.full(N, 0.4))
+    assert "loss_range" in str(log.certificate())
     for confidence in (0.0, 1.0, -1, 2, float("nan"), "0.9", None):
         with pytest.raises(InvalidArgument, match="confidence"):
             holdout.certificate(confidence)  # type: ignore[arg-type]
