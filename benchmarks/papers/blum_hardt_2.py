@@ -57,7 +57,9 @@ def leaderboards(
 
 def _bests(team: np.ndarray, told: np.ndarray) -> np.ndarray:
     """Return the submission with which each team reached its best score first."""
-    return np.array([np.flatnonzero(team == one)[np.argmin(told[team == one])] for one in set(team)])
+    return np.array(
+        [np.flatnonzero(team == one)[np.argmin(told[team == one])] for one in set(team)]
+    )
 
 
 def _differ(losses: np.ndarray, others: np.ndarray) -> bool:
