@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ladderholdout.cli import attacking as attacking
 from ladderholdout.cli import auditing as auditing
 from ladderholdout.cli import looking as looking
 from ladderholdout.cli import planning as planning
