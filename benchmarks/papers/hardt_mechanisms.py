@@ -31,8 +31,10 @@ from ladderholdout.mechanisms import (
     Mechanism,
     PairedTestLadder,
     ParameterFreeLadder,
+    PricedLadder,
     ShakyLadder,
     SimplifiedLadder,
+    State,
 )
 
 N = GUESSES = 1000
@@ -48,6 +50,7 @@ RULES: dict[str, Mechanism] = {
     "simplified, 0.25/sqrt(n)": SimplifiedLadder(step=0.25 * ROOT),
     "parameter-free": ParameterFreeLadder(),
     "paired test, 0.01": PairedTestLadder(alpha=0.01),
+    "priced": PricedLadder(),
     "Gaussian, step and noise 1/sqrt(n)": GaussianLadder(step=ROOT, noise=ROOT),
     "Shaky, step and noise 1/sqrt(n)": ShakyLadder(step=ROOT, noise=ROOT),
     "Shaky, step 1/sqrt(n), noise 3/sqrt(n)": ShakyLadder(step=ROOT, noise=3 * ROOT),
@@ -61,7 +64,8 @@ ATTACKS = ("good", "improved", "shifted")
 def attacks(mechanism: Mechanism) -> tuple[Analyst, ...]:
     """Return the attacks; the last knows the margin of the rule for a typical guess."""
     # Two guesses at coin flips differ on half of the rows.
-    margin = min(max(mechanism.margin(N, 0.5), 1 / N), 0.5)
+    standing = State(N, 0.5, releases=5)
+    margin = min(max(mechanism.margin(standing, 0.5), 1 / N), 0.5)
     return (
         Boosting(GUESSES),
         Boosting(GUESSES, improvers=True),
@@ -111,8 +115,8 @@ def main(argv: Sequence[str] | None = None) -> None:
             fitted = (course.true - course.empirical).mean()
             row += [course.bias.mean(), fitted, f"{course.releases.mean():.0f}"]
         rows.append(row)
-    parts = ("told", "fitted", "rel.")
-    common.table(("rule", *(f"{name}: {part}" for name in ATTACKS for part in parts)), rows)
+    heads = [head for name in ATTACKS for head in (f"{name}: told", "fitted", "rel.")]
+    common.table(("rule", *heads), rows)
     draw(found, asked)
 
 
