@@ -102,17 +102,17 @@ class SafeSubmissions:
             "features  selected  submissions   optimism: median        quartiles",
         ]
         for one in self.attacks:
-            low, middle, high = one.optimism
+            low, middle, high = (f"{value:z.3f}" for value in one.optimism)
             lines.append(
                 f"{one.features:>8}{one.iterations:>10}{one.submissions:>13}"
-                f"{middle:>19.3f}{f'{low:.3f} to {high:.3f}':>17}"
+                f"{middle:>19}{f'{low} to {high}':>17}"
             )
         return "\n".join([*lines, "", self._conclusion()])
 
     def _conclusion(self) -> str:
         accepted = f"an optimism of {self.threshold:g}"
         if self.unsafe is None:
-            return f"No attack came to {accepted}: {self.safe} submissions are safe."
+            return f"No attack came to more than {accepted}: {self.safe} submissions are safe."
         return f"{self.unsafe} submissions came to more than {accepted}; {self.safe} did not."
 
 
