@@ -13,6 +13,7 @@ submissions and is sent what is released. `simulate` plays many repetitions in s
 from __future__ import annotations
 
 from ladderholdout.analysts.against import attack
+from ladderholdout.analysts.areas import RowByRow, ScoreSum
 from ladderholdout.analysts.asking import Averaging, LogLossOracle
 from ladderholdout.analysts.base import (
     Analyst,
@@ -51,6 +52,8 @@ __all__ = [
     "Play",
     "Problem",
     "RandomSearch",
+    "RowByRow",
+    "ScoreSum",
     "Seen",
     "ShiftedMajority",
     "Submission",
@@ -75,6 +78,8 @@ ANALYSTS: dict[str, type[Analyst]] = {
         TwoAccounts,
         Averaging,
         LogLossOracle,
+        ScoreSum,
+        RowByRow,
         RandomSearch,
         KnobClimb,
         ForwardSelection,

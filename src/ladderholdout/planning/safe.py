@@ -16,10 +16,9 @@ from numpy.typing import ArrayLike, NDArray
 
 from ladderholdout.errors import InvalidArgument
 from ladderholdout.mechanisms import LadderRules, Mechanism
-from ladderholdout.mechanisms.arithmetic import inside, whole
+from ladderholdout.mechanisms.arithmetic import inside, natural, whole
 from ladderholdout.metrics import Metric, get_metric
 from ladderholdout.planning.rehearsal import Source, optimism
-from ladderholdout.planning.simulation import seed_of
 
 # The paper's grid: so many settings, up to all features or 300, whichever is less.
 SETTINGS, MOST_FEATURES = 6, 300
@@ -258,7 +257,7 @@ def _submissions(features: int, iterations: int) -> int:
 
 
 def _spawned(seed: int, count: int) -> list[np.random.SeedSequence]:
-    return np.random.SeedSequence(seed_of(seed)).spawn(count)
+    return np.random.SeedSequence(natural("seed", seed)).spawn(count)
 
 
 def _rng(seed: np.random.SeedSequence) -> np.random.Generator:
