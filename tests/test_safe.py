@@ -64,18 +64,23 @@ def test_a_candidate_is_the_least_squares_fit_with_one_feature_more() -> None:
         model.add(feature)
 
 
+def mixed(rng: np.random.Generator, rows: int) -> NDArray[np.float64]:
+    """Three features, a mixture of the first two, a constant, and the first one again."""
+    X = rng.normal(size=(rows, 3))
+    return np.column_stack([X, X[:, 0] - 2 * X[:, 1] / 3, np.ones(rows), 7 * X[:, 0]])
+
+
 def test_a_feature_that_says_nothing_new_changes_nothing() -> None:
     rng = np.random.default_rng(2)
-    train = rng.normal(size=(30, 3))
-    train = np.column_stack([train, train[:, 0] - 2 * train[:, 1], np.ones(30)])
-    model = _Selection(train, rng.normal(size=(30, 1)), train)
-    for feature in (0, 1):
-        model.add(feature)
-    before = model.fitted
-    for feature in (3, 4, 0):
-        assert model.candidate(feature) == pytest.approx(before, abs=1e-9)
-        model.add(feature)
-    assert np.isfinite(model.candidate(2)).all()
+    for _ in range(20):
+        model = _Selection(mixed(rng, 30), rng.normal(size=(30, 1)), mixed(rng, 25))
+        for feature in (0, 1):
+            model.add(feature)
+        before = model.fitted
+        for feature in (3, 4, 5, 0):
+            assert model.candidate(feature) == pytest.approx(before, abs=1e-9)
+            model.add(feature)
+        assert np.ptp(model.candidate(2) - before) > 1e-3
 
 
 def literal(
@@ -238,6 +243,19 @@ def test_the_same_seed_gives_the_same_answer_and_another_another(found: SafeSubm
     asked = {"n": 40, "threshold": 0.1, "share": 0.15, "repetitions": 6}
     assert safe_submissions(X, y, get_metric("r2"), FullDisclosure(), **asked) == found
     assert safe_submissions(X, y, "r2", FullDisclosure(), seed=1, **asked) != found
+
+
+def test_the_unit_of_the_labels_does_not_matter() -> None:
+    """A step is relative where the range of the losses is not known, as on a real ladder."""
+    X, y = table()
+    small, large = (
+        safe_submissions(
+            X, scale * y, "neg_mean_squared_error", Ladder(0.05), n=40, threshold=1, repetitions=4
+        )
+        for scale in (1.0, 1000.0)
+    )
+    for one, other in zip(small.attacks, large.attacks, strict=True):
+        assert other.optimism == pytest.approx(np.multiply(1e6, one.optimism), rel=1e-6)
 
 
 def test_the_true_connection_of_labels_and_features_is_not_used() -> None:
