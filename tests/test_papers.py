@@ -30,6 +30,7 @@ TINY: dict[str, dict[str, Any]] = {
     "hardt_3": {"QUERIES": (10, 30), "QUICK": 2},
     "hardt_4": {"QUERIES": (10, 30), "QUICK": 2},
     "hardt_mechanisms": {"GUESSES": 30, "QUICK": 2},
+    "hardt_reduction": {"ALPHAS": (0.2, 0.1), "QUICK": 2},
     "hardt_theorem": {"FEW": (10_000, 20_000), "GUESSES": 20, "QUICK": 2},
     "zheng_1": {"GUESSES": (10, 30), "MORE": (60,), "QUICK": 2},
     "zheng_2": {"FEW": 60, "CHANGES": (2, 20)},

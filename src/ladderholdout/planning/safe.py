@@ -111,7 +111,9 @@ class SafeSubmissions:
     def _conclusion(self) -> str:
         accepted = f"an optimism of {self.threshold:g}"
         if self.unsafe is None:
-            return f"No attack came to more than {accepted}: {self.safe} submissions are safe."
+            return (
+                f"No attack came to more than {accepted}; the longest made {self.safe} submissions."
+            )
         return f"{self.unsafe} submissions came to more than {accepted}; {self.safe} did not."
 
 
