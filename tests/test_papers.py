@@ -175,6 +175,27 @@ def test_no_estimate_beats_the_lower_bound() -> None:
             assert share > 0.21, name
 
 
+@pytest.mark.parametrize(
+    ("name", "begins", "ends"),
+    [
+        ("errors_in_the_texts", "- **Hardt, Figure 1**", "- **Blum & Hardt, Algorithm 2**"),
+        pytest.param("hardt_3", "| Figure 3: noise", "All points", marks=pytest.mark.slow),
+        pytest.param("hardt_4", "| Figure 4: a sweet", "The curve", marks=pytest.mark.slow),
+        ("blum_hardt_lower_bound", "| Theorem 3.3: no", "the error over"),
+    ],
+)
+def test_the_page_quotes_what_the_script_printed(
+    name: str, begins: str, ends: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The quicker scripts, at the repetitions and the seed of the page."""
+    page = (PAPERS.parents[1] / "docs" / "guide" / "papers.md").read_text()
+    quoted = re.findall(r"(?<![\d.])\.\d{3}\b", page.partition(begins)[2].partition(ends)[0])
+    script(name).main(["--jobs", "1", "--out", str(tmp_path)])
+    printed = capsys.readouterr().out
+    assert quoted
+    assert [number for number in quoted if f"0{number}" not in printed] == []
+
+
 def test_the_reading_of_sigma_decides_the_rate() -> None:
     texts = script("errors_in_the_texts")
     rates = {}

@@ -10,6 +10,7 @@ import argparse
 import math
 from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
+from functools import cache
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any, TypeVar
@@ -61,11 +62,14 @@ def mapped(
 
 
 def _spread_out(jobs: int, once: Callable[..., Result], *each: Sequence[Any]) -> list[Result]:
-    if jobs == 1:
-        return list(map(once, *each))
-    # Started from a clean process: the parent may hold threads of a numerical library.
-    with ProcessPoolExecutor(jobs, get_context("forkserver")) as pool:
-        return list(pool.map(once, *each))
+    return list(map(once, *each) if jobs == 1 else _pool(jobs).map(once, *each))
+
+
+@cache
+def _pool(jobs: int) -> ProcessPoolExecutor:
+    """Start processes once for all scripts; importing takes longer than many a quick figure."""
+    # From a clean process: the parent may hold threads of a numerical library.
+    return ProcessPoolExecutor(jobs, get_context("forkserver"))
 
 
 def table(heads: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
