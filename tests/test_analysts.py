@@ -39,6 +39,7 @@ from ladderholdout.analysts import (
     WeightedVote,
     attack,
     engine,
+    play,
     simulate,
 )
 from ladderholdout.analysts.bits import Bits, Tally
@@ -114,12 +115,12 @@ def in_step(mechanism: Mechanism, losses: Any, rng: np.random.Generator) -> Any:
     return np.array([both.advance(one, None, rng)[0] for one in wrapped]).T
 
 
-@pytest.mark.parametrize("mechanism", DETERMINISTIC, ids=repr)
 @given(losses=matrices())
-def test_ladders_in_step_are_the_single_ladders(mechanism: Mechanism, losses: Any) -> None:
+def test_ladders_in_step_are_the_single_ladders(losses: Any) -> None:
     rng = np.random.default_rng(0)
-    expected = [run(mechanism, part, rng).tolist() for part in losses]
-    assert in_step(mechanism, losses, rng).tolist() == expected
+    for mechanism in DETERMINISTIC:
+        expected = [run(mechanism, part, rng).tolist() for part in losses]
+        assert in_step(mechanism, losses, rng).tolist() == expected, mechanism
 
 
 @pytest.mark.parametrize("mechanism", [*DETERMINISTIC, *NOISY], ids=repr)
@@ -271,21 +272,22 @@ def test_one_bit_ladders_tell_no_value() -> None:
 
 
 def test_a_real_holdout_answers_as_the_engine_does() -> None:
-    attacker = Boosting(guesses=40, improvers=True)
+    attacker, mechanism = Enumeration(120), ParameterFreeLadder()
     problem = attacker.problem(300, 1, np.random.default_rng(0))
     holdout = LadderHoldout(
         np.arange(300.0)[:, None],
         problem.labels.unpack()[0],  # type: ignore[attr-defined]
         scoring="accuracy",
-        mechanism=ParameterFreeLadder(),
+        mechanism=mechanism,
         ledger="memory",
     )
     releases = attack(attacker, holdout, problem.seen, np.random.default_rng(1))
-    guesses = np.random.default_rng(1)
-    drawn = [Bits.random(guesses, 1, 300) for _ in range(40)]
-    losses = np.array([(guess ^ problem.labels).unpack()[0] for guess in drawn])  # type: ignore[attr-defined]
-    expected = 1 - run(ParameterFreeLadder(), losses, guesses)
-    assert [release.score for release in releases][:40] == pytest.approx(expected.tolist())
+    guessing, noise = np.random.default_rng(1), np.random.default_rng(2)
+    course = play(attacker, mechanism, problem, guessing, noise, trace=True)
+    assert course.trace is not None
+    expected = 1 - course.trace[:, 0]
+    assert [release.score for release in releases] == pytest.approx(expected.tolist())
+    assert len(set(expected)) > 10
     with pytest.raises(InvalidArgument, match="of one repetition"):
         attack(attacker, holdout, Seen(300, 2), np.random.default_rng(1))
 
@@ -342,6 +344,8 @@ def test_the_shifted_majority_gets_more_answers_than_guesses_that_stay() -> None
         shifted = simulate(ShiftedMajority(300, margin=0.01), mechanism, n=1000, repetitions=20)
         assert shifted.releases.mean() > 2 * plain.releases.mean()
         assert shifted.bias.mean() > leaked
+    # The last one has to count for himself what stands, and comes as far with the easy rows.
+    assert shifted.submissions == 301
 
 
 def test_the_easy_rows_are_right_in_the_end() -> None:
@@ -467,8 +471,14 @@ def test_honest_searchers_find_better_models_and_believe_a_little_too_much() -> 
         assert course.true.mean() < first.true.mean() - 0.003
         assert 0 < course.bias.mean() < 0.03 and course.trace is not None
         assert (np.diff(course.trace, axis=0) <= 0).all()
-    forward = simulate(ForwardSelection(60, features=10), FullDisclosure(), 2000, repetitions=5)
+    search = ForwardSelection(60, features=10)
+    forward = simulate(search, FullDisclosure(), n=2000, repetitions=5, trace=True)
     assert forward.submissions <= 60 and forward.true.max() < 0.35
+    # A round without an improvement is the last: ten rounds would be 55 submissions.
+    strict = simulate(search, PairedTestLadder(0.001), n=300, repetitions=1)
+    assert strict.submissions < 55
+    # Some end sooner, and stand where they ended.
+    assert forward.trace is not None and (forward.trace[-1] == forward.believed).all()
 
 
 def test_portions_are_smaller_where_more_is_kept() -> None:

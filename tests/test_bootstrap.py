@@ -220,33 +220,6 @@ def test_one_more_right_row_and_nothing_else_is_certain_to_the_bayesian_bootstra
     assert found == {"published": 0.0, "coarse": round_half_up(first, 0.05), "paired": first}
 
 
-def test_averaging_over_repeats_breaks_ladder_boot_but_not_the_guard(
-    rng: np.random.Generator,
-) -> None:
-    n, repeats = 400, 400
-    y = rng.integers(0, 2, n)
-    predictions = np.where(rng.random(n) < 0.7, y, 1 - y)
-    risk = float((predictions != y).mean())
-    mechanism = LadderBoot(0.15, n_bootstrap=1)
-    one = math.sqrt(risk * (1 - risk) / n)  # standard deviation of a release
-    bare = run(mechanism, np.tile(predictions != y, (repeats, 1)), rng)
-    # The mean of 400 releases is 20 times as precise: five of its standard errors (6e-7).
-    assert abs(bare.mean() - risk) < 5 * one / math.sqrt(repeats)
-    assert bare.std() == pytest.approx(one, rel=0.2)
-    holdout = LadderHoldout(
-        np.arange(n)[:, None],
-        y,
-        scoring="accuracy",
-        name="averaged",
-        mechanism=mechanism,
-        ledger="memory",
-    )
-    first = holdout.submit(predictions)
-    answers = [holdout.submit(predictions) for _ in range(50)]
-    assert {answer.score for answer in answers} == {first.score}
-    assert all(answer.repeat for answer in answers)
-
-
 def test_bootstrap_sizes_shrink_and_the_noise_grows() -> None:
     sizes = [shrunk(64, 10, releases) for releases in range(0, 200, 10)]
     assert sizes[:7] == [64, 32, 16, 8, 4, 2, 1] and sizes[-1] == 1

@@ -19,8 +19,9 @@ class Enumeration(Analyst):
     """Turn over a few labels at a time, through all rows and again, and keep what improves.
 
     Zheng, Section 3, on the parameter-free Ladder. One label more that is right lowers the
-    risk by just its standard error, 1/n, which is a tie: so two labels are turned at a time.
-    Each pass goes through the rows in a new random order.
+    risk by just its standard error, 1/n, which is a tie: so two labels are turned at a time
+    (Zheng has a one and a zero change places, which turns two over as well). Each pass goes
+    through the rows in a new random order.
 
     Parameters
     ----------

@@ -21,7 +21,10 @@ def attack(
     ],
     mechanism: Annotated[
         list[str] | None,
-        typer.Option(help='With settings, such as "Ladder(step=0.01)"; several may be named.'),
+        typer.Option(
+            help='Such as "Ladder(step=0.01)"; several may be named. By default the '
+            "parameter-free ladder."
+        ),
     ] = None,
     n: Annotated[int, typer.Option("--n", help="Rows of the holdout.")] = 1000,
     repetitions: Annotated[int, typer.Option(help="Holdouts to play on.")] = 100,
