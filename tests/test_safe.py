@@ -301,6 +301,7 @@ def test_stricter_rules_allow_more_as_in_the_paper() -> None:
         ({"repetitions": 0}, "repetitions"),
         ({"seed": -1}, "seed"),
         ({"metric": "no such"}, "scoring"),
+        ({"mechanism": "Ladder"}, "mechanism"),
         ({"mechanism": Thresholdout(threshold=0.1, noise=0.1, budget=3)}, "mechanism"),
         ({"mechanism": ParameterFreeLadder()}, "mechanism"),  # r2 is no mean of losses
     ],

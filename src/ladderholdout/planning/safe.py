@@ -230,10 +230,12 @@ def _labels(y: ArrayLike, rows: int) -> NDArray[Any]:
 
 
 def _rule(mechanism: Mechanism) -> Mechanism:
+    if not isinstance(mechanism, Mechanism):
+        came = type(mechanism).__name__
+        raise InvalidArgument("mechanism", "a Mechanism, such as Ladder(step=0.01)", came)
     if mechanism.needs_guide:
-        raise InvalidArgument(
-            "mechanism", "one that does not look at training rows", mechanism.name
-        )
+        allowed = "one that does not look at training rows"
+        raise InvalidArgument("mechanism", allowed, mechanism.name)
     return mechanism
 
 
