@@ -28,7 +28,7 @@ class GaussianLadder(Mechanism):
         The margin, and the grid of the releases, in (0, 1].
     noise : float
         Standard deviation of the noise, in (0, 1]; the paper tries 1/sqrt(n) and finds
-        3/sqrt(n) to neutralise its attack mostly.
+        3/sqrt(n) to neutralise its attack mostly, on correlations: half of it on risks.
 
     Raises
     ------

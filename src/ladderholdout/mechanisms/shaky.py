@@ -37,7 +37,7 @@ class ShakyLadder(Mechanism):
         The margin lambda, in (0, 1].
     noise : float
         Scale sigma of the Laplace noise, in (0, 1]; the paper finds 1/sqrt(n) to 3/sqrt(n)
-        enough in its simulations (Section 4).
+        enough in its simulations (Section 4), on correlations: half of it on risks.
 
     Raises
     ------
