@@ -370,7 +370,7 @@ def test_the_command_takes_the_metrics_default_rule(file: str) -> None:
     assert told.stdout.startswith("ParameterFreeLadder() on 40 rows")
     assert "50 rows to train on" in told.stdout
     told = call(file, *ASKED, "--scoring", "r2", "--share", "0.2", "--seed", "3")
-    assert told.stdout.startswith("Ladder(step=0.15")
+    assert told.stdout.startswith("BayesBootLadder(odds=5.66")
     told = call(file, *ASKED, "--scoring", "neg_mean_squared_error", "--loss-range", "0", "4")
     assert told.exit_code == 0
 
