@@ -16,7 +16,14 @@ from ladderholdout.holdout.choices import stored_metric
 from ladderholdout.holdout.guard import same_ladder
 from ladderholdout.holdout.handle import Handle
 from ladderholdout.holdout.telling import NOT_ASKED, score_of
-from ladderholdout.ledger import LadderRecord, LadderSettings, Ledger, LookRecord, Transaction
+from ladderholdout.ledger import (
+    Access,
+    LadderRecord,
+    LadderSettings,
+    Ledger,
+    LookRecord,
+    Transaction,
+)
 from ladderholdout.ledger.replay import rules_of
 from ladderholdout.mechanisms import (
     FullDisclosure,
@@ -129,9 +136,13 @@ class CertifiedHandle(Handle):
         >>> holdout.reveal()
         0.75
         """
-        with Ledger(self._url).write() as tx:
+
+        def ask(tx: Transaction) -> LadderRecord:
             ladder = same_ladder(tx.ladder(self._ladder_id, lock=True), self._since)
             tx.ask(ladder)
+            return ladder
+
+        ladder = Ledger(self._url).transact(ask, Access.LADDER)
         return self._metric.to_score(ladder.state["standing"]) if ladder.version else None
 
     def _certificate_or_why(self) -> ScoreCertificate:

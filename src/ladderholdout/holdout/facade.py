@@ -37,7 +37,7 @@ from ladderholdout.holdout.views import (
     status_of,
     submission_of,
 )
-from ladderholdout.ledger import Ledger, resolve_url, shown
+from ladderholdout.ledger import Ledger, Transaction, resolve_url, shown
 from ladderholdout.mechanisms import Mechanism
 from ladderholdout.mechanisms.arithmetic import whole
 from ladderholdout.metrics import Metric
@@ -288,8 +288,11 @@ class LadderHoldout(StudyHandle, TrackedHandle, CertifiedHandle, ReserveHandle):
         >>> holdout.retire().retired is None
         False
         """
-        with Ledger(self._url).write() as tx:
+
+        def close(tx: Transaction) -> None:
             tx.retire(same_ladder(tx.ladder(self._ladder_id), self._since).holdout_id)
+
+        Ledger(self._url).transact(close)
         return self.status()
 
     def history(self, *, after: int = 0, limit: int | None = None) -> tuple[Submission, ...]:

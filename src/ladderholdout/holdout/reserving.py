@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -116,11 +117,14 @@ def _answered(guard: Guard, reserve: Part) -> _Asked | None:
         assert predictions is not None
         # A bootstrap takes its time, and nobody else should have to wait for it.
         evidence = _measured(guard, reserve, predictions, len(asked.looks) + 1)
-        with guard.ledger.write() as tx:
-            still, _ = _ask(tx, guard, lock=True)
-            # Otherwise another process has looked meanwhile, or the incumbent is another one.
-            if still is not None and (still.about, still.looks) == (asked.about, asked.looks):
-                tx.add_reserve_look(still.ladder, len(still.looks) + 1, evidence)
+        guard.ledger.transact(partial(_record, guard=guard, asked=asked, evidence=evidence))
+
+
+def _record(tx: Transaction, guard: Guard, asked: _Asked, evidence: ReserveEvidence) -> None:
+    """Record a look, unless another process has looked meanwhile, or the incumbent changed."""
+    still, _ = _ask(tx, guard, lock=True)
+    if still is not None and (still.about, still.looks) == (asked.about, asked.looks):
+        tx.add_reserve_look(still.ladder, len(still.looks) + 1, evidence)
 
 
 def _ask(tx: Transaction, guard: Guard, *, lock: bool) -> tuple[_Asked | None, NDArray[Any] | None]:
