@@ -99,7 +99,7 @@ def server() -> Iterator[Server]:
         with open(folder / "data" / "postgresql.conf", "a") as settings:
             settings.write(
                 f"listen_addresses = ''\nunix_socket_directories = '{folder}'\n"
-                "max_connections = 100\nrestart_after_crash = on\n"
+                "max_connections = 100\nfsync = off\nrestart_after_crash = on\n"
             )
         ours.start()
         try:
