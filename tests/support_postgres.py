@@ -95,7 +95,9 @@ def server() -> Iterator[Server]:
         folder.chmod(0o755)
         ours = Server(folder)
         data = str(folder / "data")
-        ours.run("initdb", "--auth=trust", "--encoding=utf8", "-U", "postgres", "-D", data)
+        ours.run(
+            "initdb", "--no-sync", "--auth=trust", "--encoding=utf8", "-U", "postgres", "-D", data
+        )
         with open(folder / "data" / "postgresql.conf", "a") as settings:
             settings.write(
                 f"listen_addresses = ''\nunix_socket_directories = '{folder}'\n"

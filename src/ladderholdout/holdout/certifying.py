@@ -105,8 +105,9 @@ class CertifiedHandle(Handle):
         (0.872, 0.923)
         """
         weights = self._guard().part.weights
-        with self._reading() as (tx, ladder):
-            return certificate_of(tx, ladder, self._metric, weights, confidence)
+        return self._read(
+            lambda tx, ladder: certificate_of(tx, ladder, self._metric, weights, confidence)
+        )
 
     def reveal(self) -> float | None:
         """Show the standing score of a ladder that does not tell it, and put that on record.

@@ -197,7 +197,8 @@ class Guard:
             evidence={},
         )
         left = releases_left(ladder, ladder.state["releases"])
-        opened = ladder.opened is not None and first.time > ladder.opened
+        after = None if ladder.opened is None else tx.opened_after(ladder.id)
+        opened = after is not None and first.number > after
         return Release(
             self._told(first.risk), first.improved, first.number, True, left, opened,
             tx.improvements(ladder.id, first.number),

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
-from typing import Any, Self, TypeAlias
+from typing import Any, Self, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +19,7 @@ from ladderholdout.errors import HoldoutConflict, LedgerError, VaultError
 from ladderholdout.feedback import check_policy
 from ladderholdout.holdout.guard import Guard, make_guard, same_ladder
 from ladderholdout.ledger import (
+    Access,
     HoldoutRecord,
     LadderRecord,
     Ledger,
@@ -34,6 +35,7 @@ from ladderholdout.vault import Rows
 # What a search may be told of a model that did not improve: there is no guide score here.
 SEARCH_POLICIES = ("auto", "penalised", "incumbent")
 
+T = TypeVar("T")
 Key: TypeAlias = tuple[str, int, datetime]
 
 # One guard per ladder and process: scikit-learn unpickles the handle for every task. One
@@ -118,9 +120,16 @@ class Handle:
         with Ledger(self._url).read() as tx:
             yield tx, same_ladder(tx.ladder(self._ladder_id), self._since)
 
+    def _read(self, body: Callable[[Transaction, LadderRecord], T]) -> T:
+        """Read one state of the ledger, once more where its server was lost on the way."""
+
+        def read(tx: Transaction) -> T:
+            return body(tx, same_ladder(tx.ladder(self._ladder_id), self._since))
+
+        return Ledger(self._url).transact(read, Access.READ)
+
     def _records(self) -> tuple[HoldoutRecord, LadderRecord]:
-        with self._reading() as (tx, ladder):
-            return tx.holdout(ladder.holdout_id), ladder
+        return self._read(lambda tx, ladder: (tx.holdout(ladder.holdout_id), ladder))
 
     def _load(self) -> Guard:
         """Bring the ladder back in a process that was not given the rows."""

@@ -23,7 +23,7 @@ from ladderholdout.holdout.certificate import ScoreCertificate
 from ladderholdout.holdout.guard import Guard, bare, same_ladder
 from ladderholdout.holdout.handle import Handle
 from ladderholdout.holdout.parts import Part
-from ladderholdout.ledger import LadderRecord, ReserveEvidence, ReserveLook, Transaction
+from ladderholdout.ledger import Access, LadderRecord, ReserveEvidence, ReserveLook, Transaction
 from ladderholdout.mechanisms.arithmetic import inside
 from ladderholdout.mechanisms.rules import fresh_rng
 from ladderholdout.metrics import Metric
@@ -110,8 +110,9 @@ def _certify(guard: Guard, confidence: float) -> ScoreCertificate:
 def _answered(guard: Guard, reserve: Part) -> _Asked | None:
     """Return the question with its answer in the ledger; None before the first release."""
     while True:
-        with guard.ledger.read() as tx:
-            asked, predictions = _ask(tx, guard, lock=False)
+        asked, predictions = guard.ledger.transact(
+            partial(_ask, guard=guard, lock=False), Access.READ
+        )
         if asked is None or asked.answer is not None:
             return asked
         assert predictions is not None

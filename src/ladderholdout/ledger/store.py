@@ -54,8 +54,7 @@ class Ledger:
     def __init__(self, url: str, *, create: bool = False) -> None:
         self.url = url
         source = engine.create(url) if create else engine.source(url)
-        with engine.connection(source, Access.READ) as conn:
-            version = schema.version_of(conn)
+        version = _until_it_stands(source, lambda: _version_of(source))
         if version == SCHEMA:
             return
         if version is None and not create:
@@ -63,8 +62,7 @@ class Ledger:
                 f"The ledger {shown(url)} is empty. Restore the file, or open the holdout "
                 "with its rows, LadderHoldout(X, y, ...), to start a new one."
             )
-        with engine.connection(source, Access.ALL) as conn:
-            schema.ensure(conn, file_of(url))
+        _until_it_stands(source, lambda: _upgrade(source, file_of(url)))
 
     @contextmanager
     def read(self) -> Iterator[Transaction]:
@@ -94,6 +92,7 @@ class Ledger:
             or was lost. What it links to a chain is found again by the hash of the link: a
             commit whose answer was lost is not repeated.
         access : Access
+            To read as well: then all of it is of one state.
 
         Returns
         -------
@@ -105,21 +104,20 @@ class Ledger:
         LedgerUnreachable
             The server did not come back before the timeout.
         """
-        pauses, done = engine.source(self.url).pauses(), None
-        while True:
-            try:
-                if done is not None and done[0] is not None and self._stands(*done[0]):
-                    return done[1]
-                done = None
-                with self.write(access) as tx:
-                    result = body(tx)
-                    done = tx.linked, result
-                return result
-            except PASSING:
-                pause = next(pauses, None)
-                if pause is None:
-                    raise
-            time.sleep(pause)
+        done: tuple[tuple[int, Head], T] | None = None
+
+        def attempt() -> T:
+            nonlocal done
+            if done is not None and self._stands(*done[0]):
+                return done[1]
+            done = None
+            with engine.connection(engine.source(self.url), access) as conn:
+                tx = Transaction(conn)
+                result = body(tx)
+                done = None if tx.linked is None else (tx.linked, result)
+            return result
+
+        return _until_it_stands(engine.source(self.url), attempt)
 
     def risks(self) -> tuple[str, ...]:
         """Return settings of a server that may let it forget what was told; no file has any."""
@@ -136,6 +134,29 @@ class Ledger:
         """
         with self.write() as tx:
             return tx.has_link(holdout_id, head)
+
+
+def _until_it_stands(source: engine.Source, attempt: Callable[[], T]) -> T:
+    """Try again what a server undid, or was lost in, as long as its timeout allows."""
+    pauses = source.pauses()
+    while True:
+        try:
+            return attempt()
+        except PASSING:
+            pause = next(pauses, None)
+            if pause is None:
+                raise
+        time.sleep(pause)
+
+
+def _version_of(source: engine.Source) -> str | None:
+    with engine.connection(source, Access.READ) as conn:
+        return schema.version_of(conn)
+
+
+def _upgrade(source: engine.Source, path: Path | None) -> None:
+    with engine.connection(source, Access.ALL) as conn:
+        schema.ensure(conn, path)
 
 
 def holdout_names(url: str) -> tuple[str, ...]:
