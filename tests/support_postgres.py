@@ -13,6 +13,7 @@ import socket
 import subprocess
 import tempfile
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
@@ -78,8 +79,8 @@ class Server:
 
 
 @contextmanager
-def server() -> Iterator[Server]:
-    """Run a server until the end of the block."""
+def server(*, durable: bool = False) -> Iterator[Server]:
+    """Run a server until the end of the block; a durable one waits for its disk."""
     found = importlib.util.find_spec(PACKAGE)
     assert found is not None and found.origin is not None
     packages = Path(found.origin).parents[1]
@@ -101,7 +102,7 @@ def server() -> Iterator[Server]:
         with open(folder / "data" / "postgresql.conf", "a") as settings:
             settings.write(
                 f"listen_addresses = ''\nunix_socket_directories = '{folder}'\n"
-                "max_connections = 100\nfsync = off\nrestart_after_crash = on\n"
+                f"fsync = {'on' if durable else 'off'}\n"
             )
         ours.start()
         try:
@@ -154,8 +155,10 @@ class Proxy:
                 while said := client.recv(1 << 16):
                     if self._cut(said):
                         self.cuts += 1
-                        # No more answers to the client, but the server hears this one.
+                        # No more answers to the client, but the server hears this one: late,
+                        # so that the client may have asked again by then.
                         client.shutdown(socket.SHUT_RDWR)
+                        time.sleep(0.1)
                         theirs.sendall(said)
                         break
                     theirs.sendall(said)
