@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import random
 import sqlite3
 import threading
 import time
@@ -13,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from sqlalchemy import Connection, Engine, create_engine, event
-from sqlalchemy.exc import DBAPIError
+from sqlalchemy.exc import DBAPIError, OperationalError
 from sqlalchemy.pool import ConnectionPoolEntry, QueuePool, StaticPool
 
 from ladderholdout.errors import LedgerBusy, LedgerError
@@ -29,6 +30,8 @@ _FAULTS = {
     "SQLITE_CANTOPEN": "it cannot be opened. Check that the file and its folder are there",
 }
 _BUSY = ("SQLITE_BUSY", "SQLITE_LOCKED")
+# Seconds between two questions for the lock, at first and at most.
+_PAUSE = 0.004
 
 _HEADER = b"SQLite format 3\0"
 
@@ -202,10 +205,37 @@ def _prepare(engine: Engine, timeout: float = 0.0) -> None:
 
     @event.listens_for(engine, "begin")
     def begin(connection: Connection) -> None:
-        # A deferred BEGIN takes the write lock too late, and fails at once where another
-        # writer came in between. There is one writer of a file, whatever it means to lock.
-        reading = connection.get_execution_options()["access"] is Access.READ
-        connection.exec_driver_sql("BEGIN" if reading else "BEGIN IMMEDIATE")
+        if connection.get_execution_options()["access"] is Access.READ:
+            connection.exec_driver_sql("BEGIN")
+        else:
+            _begin_alone(connection, timeout)
+
+
+def _begin_alone(connection: Connection, timeout: float) -> None:
+    """Begin to write: at once, for a deferred BEGIN takes the lock too late, and fairly.
+
+    SQLite asks the more seldom the longer it waits, so that among many who come and go one
+    was seen to wait for seconds. Whoever waits here asks the more often.
+    """
+    driver, begun = connection.connection.driver_connection, time.monotonic()
+    assert isinstance(driver, sqlite3.Connection)
+    driver.execute("PRAGMA busy_timeout=0")
+    try:
+        while True:
+            try:
+                connection.exec_driver_sql("BEGIN IMMEDIATE")
+                return
+            except OperationalError as fault:
+                waited = time.monotonic() - begun
+                if not _is_busy(fault.orig) or waited > timeout:
+                    raise
+            time.sleep(random.uniform(0, _PAUSE / (1 + 10 * waited)))
+    finally:
+        driver.execute(f"PRAGMA busy_timeout={1000 * timeout:.0f}")
+
+
+def _is_busy(fault: BaseException | None) -> bool:
+    return getattr(fault, "sqlite_errorname", "").startswith(_BUSY)
 
 
 def _write_ahead(connection: sqlite3.Connection, timeout: float) -> None:
@@ -219,7 +249,7 @@ def _write_ahead(connection: sqlite3.Connection, timeout: float) -> None:
             connection.execute("PRAGMA journal_mode=WAL")
             return
         except sqlite3.OperationalError as fault:
-            if not fault.sqlite_errorname.startswith(_BUSY) or time.monotonic() > end:
+            if not _is_busy(fault) or time.monotonic() > end:
                 raise
         time.sleep(0.01)
 
