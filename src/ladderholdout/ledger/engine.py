@@ -6,6 +6,7 @@ carry the URL alone and find the engine here.
 
 from __future__ import annotations
 
+import atexit
 import logging
 import os
 import sqlite3
@@ -46,7 +47,15 @@ def _after_fork() -> None:
     _sources, _guard = {}, threading.Lock()
 
 
+def _at_exit() -> None:
+    # A server is told that nobody talks to it any more; a file needs no word.
+    for known in _sources.values():
+        if isinstance(known, servers.ServerSource):
+            known.engine.dispose()
+
+
 os.register_at_fork(after_in_child=_after_fork)
+atexit.register(_at_exit)
 
 
 def create(url: str) -> Source:
