@@ -21,6 +21,8 @@ from alembic import command
 from alembic.autogenerate import compare_metadata
 from alembic.config import Config
 from alembic.runtime.migration import MigrationContext
+from sklearn.dummy import DummyClassifier
+from sklearn.model_selection import GridSearchCV
 from sqlalchemy import Connection, text
 from typer.testing import CliRunner
 
@@ -434,25 +436,54 @@ def test_a_server_that_restarts_in_mid_search_only_delays(
 def test_a_server_that_stays_away_stops_the_search_and_loses_nothing(
     own: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from sklearn.dummy import DummyClassifier
-    from sklearn.model_selection import GridSearchCV
-
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
     holdout = opened(own.database() + "&timeout=0.5")
-    holdout.submit(guesses(0, 1)[0])
-    own.stop()
+
+    class Fatal(DummyClassifier):
+        def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Any:
+            if self.constant == 1:
+                own.stop()
+            return super().fit(X, y, sample_weight)
+
     X, y = coins(seed=5)
     search = GridSearchCV(
-        DummyClassifier(), {"constant": [0, 1]}, scoring=holdout, cv=holdout.split()
+        Fatal(strategy="constant"),
+        {"constant": [0, 1]},
+        scoring=holdout,
+        cv=holdout.split(),
+        refit=False,
     )
-    with pytest.raises((SearchStopped, LedgerUnreachable), match=r"does not answer.*pg_isready"):
+    with pytest.raises(SearchStopped, match=r"does not answer.*pg_isready"):
         search.fit(X, y)
+    assert not hasattr(search, "cv_results_")
     with pytest.raises(LedgerUnreachable, match="does not answer"):
         holdout.submit(guesses(1, 1)[0])
     own.start()
     assert holdout.submit(guesses(1, 1)[0]).submission == 2
-    assert search.fit(X, y).best_index_ in (0, 1)
     assert_replays(holdout)
+
+
+@pytest.mark.parametrize(
+    ("state", "said"),
+    [
+        ("53100", "the server's disk is full. Make room"),
+        ("58030", "the server's disk reports a fault"),
+        ("XX001", "damaged. Restore it from a backup"),
+        ("57014", "cancelled a statement"),
+        ("22012", "PostgreSQL says no (22012)"),
+    ],
+)
+def test_what_a_server_says_is_put_in_words(database: str, state: str, said: str) -> None:
+    holdout = opened(database)
+
+    def body(tx: Transaction) -> None:
+        tx.set_vault(1, "nowhere", None)
+        tx._conn.execute(text(f"DO $$ BEGIN RAISE '{CANARY}' USING ERRCODE = '{state}'; END $$"))
+
+    with pytest.raises(LedgerError, match=re.escape(said)) as caught:
+        Ledger(holdout.ledger).transact(body)
+    assert CANARY not in str(caught.value)
+    assert holdout._records()[0].vault_path != "nowhere"
 
 
 def test_a_server_that_was_never_there_is_not_waited_for_long(tmp_path: Path) -> None:
