@@ -46,6 +46,7 @@ from ladderholdout.ledger import (
 from ladderholdout.ledger.tables import SCHEMA, metadata
 from ladderholdout.mechanisms import FullDisclosure, OneBitLadder
 from tests.support_holdouts import assert_replays, coins, guesses
+from tests.support_mlflow import new_store
 from tests.support_postgres import Proxy, Server, server
 from tests.support_processes import PATIENCE, at_once, elsewhere
 
@@ -99,6 +100,10 @@ def test_a_password_stays_out_of_all_that_is_said(
     caplog.set_level("DEBUG")
     url = database.replace("postgres@", f"postgres:{CANARY}@")
     holdout = opened(url)
+    with holdout.track(tracking_uri=new_store(tmp_path / "mlflow")):
+        holdout.submit(guesses(0, 1)[0])
+    tracked = b"".join(path.read_bytes() for path in (tmp_path / "mlflow").glob("mlflow.db*"))
+    assert b"postgres:***@" in tracked and CANARY.encode() not in tracked
     said = [repr(holdout), str(holdout.status()), repr(holdout.status()), repr(holdout.audit())]
     said += [str(one) for one in ledger_findings(holdout.ledger)]
     runner = CliRunner(env={"LADDERHOLDOUT_LEDGER": url})
