@@ -77,12 +77,12 @@ def _open(holdout: CertifiedHandle, fresh: Any, model: Any, confidence: float) -
         ladder = tx.mark_opened(holdout._ladder_id)
         certificate = _certificate(tx, ladder, guard)
         status = status_of(tx, ladder, metric, certificate, shown(holdout.ledger))
-        entries = tx.audit_entries(ladder.id)
+        entries, opened_after = tx.audit_entries(ladder.id), tx.opened_after(ladder.id)
         ladders = tuple(_uses(tx, ladder.holdout_id))
         stored = tx.incumbent_predictions(ladder.id)
     scores = {} if rows is None else {n: metric.to_score(e.risk) for n, e in rows.models.items()}
     spreads = _spread_of(metric, guard)
-    submissions = tuple(_audited(entries, ladder, metric, spreads, status.n_ladder, scores))
+    submissions = tuple(_audited(entries, opened_after, metric, spreads, status.n_ladder, scores))
     audit = Audit(status, submissions, ladders, confidence, None, None)
     if guard is None or stored is None:
         return audit
@@ -147,7 +147,7 @@ def _uses(tx: Transaction, holdout_id: int) -> Iterator[LadderUse]:
 
 def _audited(
     entries: Sequence[AuditEntry],
-    ladder: LadderRecord,
+    opened_after: int | None,
     metric: Metric,
     spreads: Callable[[AuditEntry, float], float | None],
     n: int,
@@ -174,7 +174,7 @@ def _audited(
             p_value=p_value,
             corrected=None if p_value is None else corrections[k],
             near_duplicate=k in near,
-            after_opening=ladder.opened is not None and said.time > ladder.opened,
+            after_opening=opened_after is not None and said.number > opened_after,
             fresh=fresh.get(said.repeat_of or said.number),
         )
 

@@ -189,8 +189,7 @@ def retire(
                 err=True,
             )
             typer.confirm("Retire it?", abort=True, err=True)
-        with store.write() as tx:
-            record = tx.retire(record.id)
+        record = store.transact(lambda tx: tx.retire(record.id))
         if as_json:
             print_json({"holdout": name, "retired": record.retired})
         else:

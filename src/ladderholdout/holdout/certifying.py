@@ -13,11 +13,15 @@ from ladderholdout.certificates import Grid, Look, certify, grid_of, transcript_
 from ladderholdout.errors import InvalidArgument, VaultError
 from ladderholdout.holdout.certificate import ScoreCertificate
 from ladderholdout.holdout.choices import stored_metric
-from ladderholdout.holdout.guard import same_ladder
 from ladderholdout.holdout.handle import Handle, note_glance
 from ladderholdout.holdout.ranks import Bars, bars_on
 from ladderholdout.holdout.telling import score_of
-from ladderholdout.ledger import LadderRecord, LadderSettings, Ledger, LookRecord, Transaction
+from ladderholdout.ledger import (
+    LadderRecord,
+    LadderSettings,
+    LookRecord,
+    Transaction,
+)
 from ladderholdout.ledger.replay import rules_of
 from ladderholdout.mechanisms import Mechanism
 from ladderholdout.mechanisms.arithmetic import inside
@@ -81,8 +85,9 @@ class CertifiedHandle(Handle):
         (0.872, 0.923)
         """
         weights = self._guard().part.weights
-        with self._showing() as (tx, ladder):
-            return certificate_of(tx, ladder, self._metric, weights, confidence)
+        return self._showing(
+            lambda tx, ladder: certificate_of(tx, ladder, self._metric, weights, confidence)
+        )
 
     def reveal(self) -> float | None:
         """Show the standing score of a ladder that does not tell it, and put that on record.
@@ -113,9 +118,12 @@ class CertifiedHandle(Handle):
         0.75
         """
         note_glance()
-        with Ledger(self._url).write() as tx:
-            ladder = same_ladder(tx.ladder(self._ladder_id, lock=True), self._since)
+
+        def ask(tx: Transaction, ladder: LadderRecord) -> LadderRecord:
             tx.ask(ladder)
+            return ladder
+
+        ladder = self._write(ask)
         return self._metric.to_score(ladder.state["standing"]) if ladder.version else None
 
     def _certificate_or_why(self) -> ScoreCertificate:

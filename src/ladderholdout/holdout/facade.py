@@ -38,7 +38,7 @@ from ladderholdout.holdout.views import (
     status_of,
     submission_of,
 )
-from ladderholdout.ledger import Ledger, resolve_url, shown
+from ladderholdout.ledger import Access, Ledger, Transaction, resolve_url, shown
 from ladderholdout.mechanisms import Mechanism
 from ladderholdout.mechanisms.arithmetic import whole
 from ladderholdout.metrics import Metric
@@ -204,8 +204,9 @@ class LadderHoldout(StudyHandle, TrackedHandle, CertifiedHandle, ReserveHandle):
         choice("overlap", overlap, registration.OVERLAP_POLICIES)
         stated = metric_for(scoring, None)
         store = Ledger(resolve_url(ledger))
-        with store.read() as tx:
-            found, record = registration.find(tx, name, account, ladder)
+        found, record = store.transact(
+            lambda tx: registration.find(tx, name, account, ladder), Access.READ
+        )
         metric = going_on(stated, record.settings)
         registration.agree(found, record, asked_for(metric, None, None))
         handle = cls.__new__(cls)
@@ -270,8 +271,8 @@ class LadderHoldout(StudyHandle, TrackedHandle, CertifiedHandle, ReserveHandle):
     def status(self) -> Status:
         """Return where the ladder stands, and what else looked at its holdout."""
         certificate = self._certificate_or_why()
-        with self._showing() as (tx, ladder):
-            return status_of(tx, ladder, self._metric, certificate, shown(self._url))
+        place = shown(self._url)
+        return self._showing(lambda tx, one: status_of(tx, one, self._metric, certificate, place))
 
     def _repr_html_(self) -> str:
         try:
@@ -294,8 +295,11 @@ class LadderHoldout(StudyHandle, TrackedHandle, CertifiedHandle, ReserveHandle):
         >>> holdout.retire().retired is None
         False
         """
-        with Ledger(self._url).write() as tx:
+
+        def close(tx: Transaction) -> None:
             tx.retire(same_ladder(tx.ladder(self._ladder_id), self._since).holdout_id)
+
+        Ledger(self._url).transact(close)
         return self.status()
 
     def history(self, *, after: int = 0, limit: int | None = None) -> tuple[Submission, ...]:
@@ -312,8 +316,7 @@ class LadderHoldout(StudyHandle, TrackedHandle, CertifiedHandle, ReserveHandle):
         -------
         tuple of Submission
         """
-        with self._showing() as (tx, ladder):
-            entries = tx.entries(ladder.id, after=after, limit=limit)
+        entries = self._showing(lambda tx, one: tx.entries(one.id, after=after, limit=limit))
         return tuple(submission_of(entry, self._metric) for entry in entries)
 
     def audit(self, fresh: Any = None, model: Any = None, *, confidence: float = 0.95) -> Audit:

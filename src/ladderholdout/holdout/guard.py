@@ -18,6 +18,7 @@ from ladderholdout.errors import BudgetWarning, HoldoutConflict, LadderHoldoutEr
 from ladderholdout.holdout.parts import Part, parts_of
 from ladderholdout.holdout.views import Release, releases_left
 from ladderholdout.ledger import (
+    Access,
     Entry,
     HoldoutRecord,
     LadderRecord,
@@ -93,12 +94,18 @@ class Guard:
             evaluation = self.part.evaluate(self.metric, aligned)
             if origin.account is not None:
                 evaluation = evaluation.by(origin.account)
-            with self.ledger.write() as tx:
+
+            def judge(tx: Transaction) -> tuple[LadderRecord, Release, bool]:
                 ladder = same_ladder(tx.ladder(self.ladder_id, lock=True), self.since)
                 first = tx.first(ladder.id, digests[0], origin.key)
+                given = (aligned, digests, evaluation, origin)
                 if first is not None:
-                    return self._repeat(tx, ladder, aligned, first, digests, evaluation, origin)
-                release, spent = self._step(tx, ladder, aligned, digests, evaluation, origin)
+                    return ladder, self._repeat(tx, ladder, first, *given), False
+                return ladder, *self._step(tx, ladder, *given)
+
+            ladder, release, spent = self.ledger.transact(judge, Access.LADDER)
+        if release.repeat:
+            return release
         if release.improved:
             # It is in the ledger by now: the next submission need not read it back.
             self._incumbent = ladder.version + 1, aligned, evaluation
@@ -169,8 +176,8 @@ class Guard:
         self,
         tx: Transaction,
         ladder: LadderRecord,
-        predictions: NDArray[Any],
         first: Entry,
+        predictions: NDArray[Any],
         digests: tuple[str, str | None],
         evaluation: Evaluation,
         origin: Origin,
@@ -194,7 +201,8 @@ class Guard:
             evidence={},
         )
         left = releases_left(ladder, ladder.state["releases"])
-        opened = ladder.opened is not None and first.time > ladder.opened
+        after = None if ladder.opened is None else tx.opened_after(ladder.id)
+        opened = after is not None and first.number > after
         return Release(
             self._told(first.risk), first.improved, first.number, True, left, opened,
             tx.improvements(ladder.id, first.number),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import datetime
@@ -20,6 +20,7 @@ from ladderholdout.errors import HoldoutConflict, LedgerError, VaultError
 from ladderholdout.feedback import check_policy
 from ladderholdout.holdout.guard import Guard, make_guard, same_ladder
 from ladderholdout.ledger import (
+    Access,
     HoldoutRecord,
     LadderRecord,
     Ledger,
@@ -36,6 +37,7 @@ from ladderholdout.vault import Rows
 SEARCH_POLICIES = ("auto", "penalised", "incumbent")
 
 _Kind = TypeVar("_Kind", bound="Handle")
+T = TypeVar("T")
 Key: TypeAlias = tuple[str, int, datetime]
 
 # One guard per ladder and process: scikit-learn unpickles the handle for every task. One
@@ -120,15 +122,29 @@ class Handle:
         with Ledger(self._url).read() as tx:
             yield tx, same_ladder(tx.ladder(self._ladder_id), self._since)
 
-    @contextmanager
-    def _showing(self) -> Iterator[tuple[Transaction, LadderRecord]]:
+    def _read(self, body: Callable[[Transaction, LadderRecord], T]) -> T:
+        """Read one state of the ledger, once more where its server was lost on the way."""
+
+        def read(tx: Transaction) -> T:
+            return body(tx, same_ladder(tx.ladder(self._ladder_id), self._since))
+
+        return Ledger(self._url).transact(read, Access.READ)
+
+    def _write(self, body: Callable[[Transaction, LadderRecord], T]) -> T:
+        """Write to the ladder's holdout, once, though connections are lost on the way."""
+
+        def write(tx: Transaction) -> T:
+            return body(tx, same_ladder(tx.ladder(self._ladder_id, lock=True), self._since))
+
+        return Ledger(self._url).transact(write, Access.LADDER)
+
+    def _showing(self, body: Callable[[Transaction, LadderRecord], T]) -> T:
+        """Read what is shown to somebody."""
         note_glance()
-        with self._reading() as found:
-            yield found
+        return self._read(body)
 
     def _records(self) -> tuple[HoldoutRecord, LadderRecord]:
-        with self._reading() as (tx, ladder):
-            return tx.holdout(ladder.holdout_id), ladder
+        return self._read(lambda tx, ladder: (tx.holdout(ladder.holdout_id), ladder))
 
     def _load(self) -> Guard:
         """Bring the ladder back in a process that was not given the rows."""

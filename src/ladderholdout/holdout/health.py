@@ -64,6 +64,13 @@ def ledger_findings(url: str) -> Iterator[Finding]:
         yield Finding("ledger", False, str(error))
         return
     yield Finding("ledger", True, f"{shown(url)} is readable and writable; holdouts: {len(known)}")
+    for setting in store.risks():
+        yield Finding(
+            "server's durability",
+            False,
+            f"{setting} is off on the server: a power cut there may take back what was told",
+            f"Run ALTER SYSTEM SET {setting} = on; SELECT pg_reload_conf().",
+        )
     if path is not None:
         yield from _privacy(path)
     for holdout in known:

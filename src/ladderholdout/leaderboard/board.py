@@ -20,7 +20,7 @@ from ladderholdout.holdout.certificate import ScoreCertificate
 from ladderholdout.holdout.certifying import NO_CERTIFICATE, certificate_of
 from ladderholdout.holdout.choices import choice, text
 from ladderholdout.holdout.context import jsonable
-from ladderholdout.holdout.guard import Origin, bare, same_ladder
+from ladderholdout.holdout.guard import Origin, bare
 from ladderholdout.holdout.ranks import Bars, bars_on
 from ladderholdout.leaderboard.entrants import (
     BOARD,
@@ -33,7 +33,7 @@ from ladderholdout.leaderboard.entrants import (
 )
 from ladderholdout.leaderboard.rules import HOMES, RULES, check_rule, kind_of
 from ladderholdout.leaderboard.standings import Standings, ranked
-from ladderholdout.ledger import LadderRecord, Ledger, Transaction
+from ladderholdout.ledger import LadderRecord, Transaction
 from ladderholdout.mechanisms import Mechanism
 from ladderholdout.mechanisms.arithmetic import inside
 from ladderholdout.metrics import Metric
@@ -259,18 +259,17 @@ class Leaderboard:
         """Return the ladder of an account, started if these predictions are fine."""
         if account in self._teams:
             return self._teams[account]
-        with self._home._reading() as (tx, home):
-            found = ladder_of(tx, home, account)
+        found = self._home._read(lambda tx, home: ladder_of(tx, home, account))
         if found is None:
             guard = self._home._guard()
             try:
                 guard.metric.canonical(predictions, guard.holdout.n, guard.holdout.classes)
             except LadderHoldoutError as error:
                 raise bare(error) from None
-            with Ledger(self._home.ledger).write() as tx:
+            found = self._home._write(
                 # Locked, so that two processes start one ladder between them.
-                home = same_ladder(tx.ladder(home.id, lock=True), home.created)
-                found = ladder_of(tx, home, account) or start(tx, home, account)
+                lambda tx, home: ladder_of(tx, home, account) or start(tx, home, account)
+            )
         return self._teams.setdefault(account, self._home._beside(found))
 
     # -- what stands ------------------------------------------------------------------

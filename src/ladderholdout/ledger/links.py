@@ -16,6 +16,7 @@ from sqlalchemy import (
     insert,
     select,
     type_coerce,
+    union_all,
     update,
 )
 
@@ -79,6 +80,8 @@ class Chains:
     def __init__(self, conn: Connection) -> None:
         self._conn = conn
         self._ends: dict[int, End] = {}
+        # The last link that was added here: it tells, later on, whether this was committed.
+        self.last: tuple[int, Head] | None = None
 
     def hold(self, holdout_id: int, end: End) -> None:
         """Keep the end of a chain that was read under lock."""
@@ -119,7 +122,25 @@ class Chains:
         values = {"holdout": holdout_id, "length": head.length, "head": head.hash}
         self._conn.execute(_MOVE_END, values)
         self._ends[holdout_id] = End(end.name, end.retired, end.secret, head)
+        self.last = holdout_id, head
         return head
+
+
+def has_link(conn: Connection, holdout_id: int, head: Head) -> bool:
+    """Tell whether a chain has this link: no other has its hash, which covers the moment."""
+    own = select(ladders.c.id).where(ladders.c.holdout_id == holdout_id)
+    places = (
+        select(submissions.c.hash).where(
+            submissions.c.ladder_id.in_(own), submissions.c.position == head.length
+        ),
+        *(
+            select(table.c.hash).where(
+                table.c.holdout_id == holdout_id, table.c.position == head.length
+            )
+            for table in (events, reserve_looks)
+        ),
+    )
+    return head.hash in conn.execute(union_all(*places)).scalars().all()
 
 
 def read_links(conn: Connection, holdout_id: int) -> tuple[Link, ...]:

@@ -17,7 +17,7 @@ from ladderholdout.ledger.looks import (
 )
 from ladderholdout.ledger.records import Entry, LadderRecord
 from ladderholdout.ledger.replay import rules_of
-from ladderholdout.ledger.tables import submissions
+from ladderholdout.ledger.tables import events, submissions
 
 
 class Telling:
@@ -33,6 +33,22 @@ class Telling:
     def openings(self, holdout_id: int) -> tuple[int, ...]:
         """Return after which links of its chain an audit had shown raw scores of a holdout."""
         return read_openings(self._conn, holdout_id)
+
+    def opened_after(self, ladder_id: int) -> int | None:
+        """Return how many submissions a ladder had when an audit opened it; None: none did.
+
+        By the places in the chain, for clocks jump.
+        """
+        links = select(events.c.position).where(
+            events.c.ladder_id == ladder_id, events.c.kind == "opened"
+        )
+        opened = self._conn.execute(links).scalar_one_or_none()
+        if opened is None:
+            return None
+        before = select(func.count()).where(
+            submissions.c.ladder_id == ladder_id, submissions.c.position < opened
+        )
+        return int(self._conn.execute(before).scalar_one())
 
     def asked(self, holdout_id: int) -> dict[tuple[int, int], int]:
         """Return which values of ladders that tell none were asked for, and when.

@@ -12,7 +12,7 @@ from sqlalchemy import CursorResult, Row, bindparam, func, insert, select, updat
 
 from ladderholdout.errors import UnknownHoldout
 from ladderholdout.ledger.chain import EMPTY, Head, Link, heads, submission_content
-from ladderholdout.ledger.links import END_COLUMNS, End, end_of, read_links
+from ladderholdout.ledger.links import END_COLUMNS, End, end_of, has_link, read_links
 from ladderholdout.ledger.records import (
     AuditEntry,
     Entry,
@@ -308,6 +308,15 @@ class Transaction(Telling, ReserveAccess):
         """Recompute where that chain ended after so many links; None where it has fewer."""
         found = heads(self.holdout(holdout_id).secret, self.links(holdout_id))
         return next((head for head in found if head.length == length), None)
+
+    @property
+    def linked(self) -> tuple[int, Head] | None:
+        """The holdout and the last link that this transaction added to its chain, if any."""
+        return self._chains.last
+
+    def has_link(self, holdout_id: int, head: Head) -> bool:
+        """Tell whether the chain of a holdout has this link."""
+        return has_link(self._conn, holdout_id, head)
 
     def links(self, holdout_id: int) -> tuple[Link, ...]:
         """Return the chain of a holdout with what it covers: for `verify` alone."""

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from ladderholdout.ledger import LadderRecord, Transaction
 from ladderholdout.mechanisms import LadderRules, State
 from ladderholdout.mechanisms.rules import unit_of
 from ladderholdout.metrics import Metric
@@ -45,20 +46,21 @@ class ErrorEvaluator:
             In the units of the score; 0.0 while nothing stands, and where neither the
             standing score nor the range of the losses is known.
         """
-        with self._holdout._showing() as (tx, ladder):
-            if ladder.incumbent is None:
-                return 0.0
-            first = max(ladder.incumbent, ladder.submissions - _LATEST)
-            entries = tx.entries(ladder.id, after=first)
-            n, standing = tx.holdout(ladder.holdout_id).n_ladder, tx.standing(ladder)
-            releases = ladder.state["releases"]
+        return self._holdout._showing(self._step)
+
+    def _step(self, tx: Transaction, ladder: LadderRecord) -> float:
+        if ladder.incumbent is None:
+            return 0.0
+        first = max(ladder.incumbent, ladder.submissions - _LATEST)
+        entries = tx.entries(ladder.id, after=first)
         differ = [entry.disagreement for entry in entries if entry.disagreement is not None]
-        rules = self._holdout.rules
+        rules, standing = self._holdout.rules, tx.standing(ladder)
         if standing is None:
             if rules.unit is None:
                 return 0.0
             # Not told. In the middle of the range the variance is largest, whatever stands.
             standing = rules.unit / 2
+        n, releases = tx.holdout(ladder.holdout_id).n_ladder, ladder.state["releases"]
         state = State(n, standing, releases=releases)
         return smallest_step(rules, self._holdout.metric, state, differ)
 

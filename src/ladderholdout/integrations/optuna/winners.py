@@ -25,7 +25,7 @@ from ladderholdout.integrations.optuna.trials import (
     guarded,
     told_in,
 )
-from ladderholdout.ledger import LadderRecord, Transaction
+from ladderholdout.ledger import Entry, LadderRecord, Transaction
 
 if TYPE_CHECKING:
     from ladderholdout.holdout.studies import StudyHandle
@@ -122,10 +122,12 @@ def finalists(
 
 def best_trial(holdout: StudyHandle, study: Study) -> FrozenTrial:
     """Return the trial that holds the ladder; see `LadderHoldout.best_trial`."""
-    with holdout._showing() as (tx, ladder):
-        known = {entry.number: entry for entry in tx.entries(ladder.id)}
+
+    def read(tx: Transaction, ladder: LadderRecord) -> dict[int, Entry]:
         _look_for_lost(study, tx, ladder)
-    found = []
+        return {entry.number: entry for entry in tx.entries(ladder.id)}
+
+    known, found = holdout._showing(read), []
     for trial in study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,)):
         entry = known.get(_submission_of(study, trial))
         if entry is not None and entry.improved and feasible(trial):
