@@ -170,7 +170,12 @@ def die_at(moment: int) -> None:
         if next(moments) == moment:
             os.kill(os.getpid(), signal.SIGKILL)
 
-    event.listen(Engine, "before_cursor_execute", passes)
+    def watch(connection: sqlite3.Connection, *_: Any) -> None:
+        # What goes past SQLAlchemy to the driver counts as well.
+        connection.set_trace_callback(passes)
+
+    event.listen(Pool, "connect", watch)
+    event.listen(Pool, "checkout", watch)
     event.listen(Engine, "commit", passes)
     event.listen(Pool, "checkin", passes)
 

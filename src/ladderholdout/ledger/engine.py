@@ -220,7 +220,8 @@ def _prepare(engine: Engine, timeout: float = 0.0) -> None:
         # A deferred BEGIN takes the write lock too late, and fails at once where another
         # writer came in between.
         reading = connection.get_execution_options().get("reading", False)
-        connection.exec_driver_sql("BEGIN" if reading else "BEGIN IMMEDIATE")
+        driver: Any = connection.connection.dbapi_connection
+        driver.execute("BEGIN" if reading else "BEGIN IMMEDIATE")
 
 
 def _write_ahead(connection: sqlite3.Connection, timeout: float) -> None:
@@ -253,7 +254,7 @@ def _distrust(engine: Engine, path: Path) -> None:
 
 
 def _companions(path: Path) -> tuple[tuple[int, int] | None, ...]:
-    return tuple(_identity(path.with_name(path.name + suffix)) for suffix in ("-wal", "-shm"))
+    return tuple(_identity(f"{path}{suffix}") for suffix in ("-wal", "-shm"))
 
 
 def _changes(descriptor: int) -> int:
@@ -265,7 +266,7 @@ def _changes(descriptor: int) -> int:
     return int.from_bytes(header[24:], "big") if header.startswith(_HEADER) else -1
 
 
-def _identity(path: Path) -> tuple[int, int] | None:
+def _identity(path: Path | str) -> tuple[int, int] | None:
     try:
         found = os.stat(path)
     except OSError:

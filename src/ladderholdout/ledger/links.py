@@ -21,6 +21,7 @@ from sqlalchemy import (
 
 from ladderholdout.ledger import chain
 from ladderholdout.ledger.chain import Content, Head, Link
+from ladderholdout.ledger.prepared import Prepared
 from ladderholdout.ledger.tables import (
     chains,
     events,
@@ -65,7 +66,7 @@ END_COLUMNS = (
 )
 
 
-_MOVE_END = update(chains).where(chains.c.holdout_id == bindparam("holdout"))
+_MOVE_END = Prepared(update(chains).where(chains.c.holdout_id == bindparam("holdout")))
 
 
 def end_of(row: Any) -> End:
@@ -117,7 +118,7 @@ class Chains:
         end = self.end(holdout_id)
         head = chain.extend(end.secret, end.head, kind, content)
         values = {"holdout": holdout_id, "length": head.length, "head": head.hash}
-        self._conn.execute(_MOVE_END, values)
+        _MOVE_END.run(self._conn, values)
         self._ends[holdout_id] = End(end.name, end.retired, end.secret, head)
         return head
 

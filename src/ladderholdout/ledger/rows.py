@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import io
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
 from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
-from sqlalchemy import Result, Row, Select, select
+from sqlalchemy import BindParameter, Row, Select, select
 
 from ladderholdout.errors import LedgerError
 from ladderholdout.ledger.records import Entry, HoldoutRecord, LadderRecord, LadderSettings
@@ -50,7 +50,7 @@ def booleans(stored: bytes, n: int) -> NDArray[np.bool_]:
     return np.unpackbits(np.frombuffer(stored, dtype=np.uint8), count=n).astype(bool)
 
 
-def read_all(result: Result[Any], make: Callable[[Row[Any]], Record]) -> tuple[Record, ...]:
+def read_all(result: Iterable[Any], make: Callable[[Any], Record]) -> tuple[Record, ...]:
     """Read rows as records, or say that they are not as this library writes them."""
     try:
         return tuple(make(row) for row in result)
@@ -104,7 +104,7 @@ def ladder_record(row: Row[Any]) -> LadderRecord:
     )
 
 
-def select_entries(ladder_id: int, *raw: Any) -> Select[Any]:
+def select_entries(ladder_id: int | BindParameter[Any], *raw: Any) -> Select[Any]:
     """Select the submissions of a ladder, with only those raw columns that are named."""
     seen = [column for column in submissions.c if column.name not in _NOT_OF_ENTRIES]
     return (
