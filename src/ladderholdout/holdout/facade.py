@@ -263,8 +263,9 @@ class LadderHoldout(StudyHandle, TrackedHandle, CertifiedHandle, ReserveHandle):
 
     def status(self) -> Status:
         """Return where the ladder stands, and what else looked at its holdout."""
-        certificate = self._certificate_or_why()
+        certify = self._certificate_or_why()
         with self._reading() as (tx, ladder):
+            certificate = certify(tx, ladder)
             return status_of(tx, ladder, self._metric, certificate, shown(self._url))
 
     def _repr_html_(self) -> str:

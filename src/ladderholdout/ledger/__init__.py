@@ -7,7 +7,7 @@ every release from it; `verify` finds what was changed in it.
 from __future__ import annotations
 
 from ladderholdout.ledger.chain import Head, digests_of
-from ladderholdout.ledger.looks import LookRecord
+from ladderholdout.ledger.looks import Chosen, LadderLooks, LookRecord
 from ladderholdout.ledger.place import default_path, file_of, is_memory, resolve_url, shown
 from ladderholdout.ledger.records import (
     AuditEntry,
@@ -24,10 +24,12 @@ from ladderholdout.ledger.verification import Finding, Verification, verify
 
 __all__ = [
     "AuditEntry",
+    "Chosen",
     "Entry",
     "Finding",
     "Head",
     "HoldoutRecord",
+    "LadderLooks",
     "LadderRecord",
     "LadderSettings",
     "Ledger",

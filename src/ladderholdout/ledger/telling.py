@@ -9,10 +9,11 @@ from sqlalchemy import Connection, func, select
 
 from ladderholdout.ledger.links import Chains
 from ladderholdout.ledger.looks import (
-    LookRecord,
+    Chosen,
     asked_looks,
     read_askings,
-    read_looks,
+    read_chosen,
+    read_improved,
     read_openings,
 )
 from ladderholdout.ledger.records import Entry, LadderRecord
@@ -26,9 +27,9 @@ class Telling:
     _conn: Connection
     _chains: Chains
 
-    def looks(self, holdout_id: int) -> tuple[LookRecord, ...]:
-        """Return the looks at a holdout in their order, over all its ladders."""
-        return read_looks(self._conn, holdout_id)
+    def chosen(self, ladder: LadderRecord) -> Chosen | None:
+        """Return what had been told of the holdout when a ladder's incumbent was chosen."""
+        return read_chosen(self._conn, ladder.holdout_id, ladder.id, ladder.incumbent)
 
     def openings(self, holdout_id: int) -> tuple[int, ...]:
         """Return after which links of its chain an audit had shown raw scores of a holdout."""
@@ -42,7 +43,7 @@ class Telling:
         dict of (ladder id, number of the submission) to position in the holdout's chain
         """
         askings = read_askings(self._conn, holdout_id)
-        return asked_looks(self.looks(holdout_id), askings) if askings else {}
+        return asked_looks(read_improved(self._conn, holdout_id), askings) if askings else {}
 
     def ask(self, ladder: LadderRecord) -> None:
         """Note that the standing score of a ladder is shown; the first time stands.
@@ -71,8 +72,8 @@ class Telling:
         if _tells(ladder):
             return None
         asked = self.asked(ladder.holdout_id)
-        looks = self.looks(ladder.holdout_id) if asked else ()
-        own = (one for one in looks if one.ladder_id == ladder.id)
+        improved = read_improved(self._conn, ladder.holdout_id) if asked else ()
+        own = (one for one in improved if one.ladder_id == ladder.id)
         return frozenset(one.risk for one in own if (ladder.id, one.number) in asked)
 
     def improvements(self, ladder_id: int, number: int) -> int:
