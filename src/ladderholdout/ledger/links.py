@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import heapq
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, TypeAlias
@@ -22,6 +23,7 @@ from sqlalchemy import (
 from ladderholdout.ledger import chain
 from ladderholdout.ledger.chain import Content, Head, Link
 from ladderholdout.ledger.prepared import Prepared
+from ladderholdout.ledger.rows import AT_A_TIME
 from ladderholdout.ledger.tables import (
     chains,
     events,
@@ -123,18 +125,29 @@ class Chains:
         return head
 
 
-def read_links(conn: Connection, holdout_id: int) -> tuple[Link, ...]:
-    """Read the chain of a holdout, each link with what it covers as it stands now."""
+def read_links(conn: Connection, holdout_id: int) -> Iterator[Link]:
+    """Read the chain of a holdout by position, each link with what it covers as it stands now.
+
+    There may be millions: they come one by one, and the database puts them in order.
+    """
     of_holdout = _texts_for_times(holdouts.c).where(holdouts.c.id == holdout_id)
     holdout = conn.execute(of_holdout).one()._asdict()
     of_ladders = _texts_for_times(_SETTINGS).where(ladders.c.holdout_id == holdout_id)
     known = {row.id: row._asdict() for row in conn.execute(of_ladders)}
+    noted = select(events).where(events.c.holdout_id == holdout_id)
     entries = _texts_for_times(submissions.c).where(submissions.c.ladder_id.in_(known))
-    found = [_event_link(row, holdout, known) for row in conn.execute(_events(holdout_id))]
-    found += [_submission_link(row._asdict(), known) for row in conn.execute(entries)]
     looks = _texts_for_times(reserve_looks.c).where(reserve_looks.c.holdout_id == holdout_id)
-    found += [_look_link(row._asdict()) for row in conn.execute(looks)]
-    return tuple(sorted(found, key=lambda link: link.position))
+    return heapq.merge(
+        (_event_link(row, holdout, known) for row in _by_position(conn, noted)),
+        (_submission_link(row._asdict(), known) for row in _by_position(conn, entries)),
+        (_look_link(row._asdict()) for row in _by_position(conn, looks)),
+        key=lambda link: link.position,
+    )
+
+
+def _by_position(conn: Connection, query: Select[Any]) -> Iterable[Any]:
+    ordered = query.order_by(query.selected_columns["position"])
+    return conn.execute(ordered, execution_options={"yield_per": AT_A_TIME})
 
 
 # Not the incumbent's predictions: they may be large, and the digest tells their change.
@@ -151,10 +164,6 @@ def _texts_for_times(columns: Any) -> Select[Any]:
             for column in columns
         )
     )
-
-
-def _events(holdout_id: int) -> Select[Any]:
-    return select(events).where(events.c.holdout_id == holdout_id)
 
 
 def _event_link(row: Any, holdout: Row, known: Mapping[int, Row]) -> Link:

@@ -88,7 +88,7 @@ def _text(statement: Any, keys: tuple[str, ...], dialect: Dialect) -> _Text:
 
 def _maker(statement: Any, dialect: Dialect) -> Callable[[Iterable[Any]], Any]:
     columns = statement.selected_columns
-    row = namedtuple("row", [column.key for column in columns])  # noqa: PYI024
+    row: Any = namedtuple("row", [column.key for column in columns])  # type: ignore[misc]
     kinds = (column.type.dialect_impl(dialect) for column in columns)
     processors = [kind.result_processor(dialect, None) for kind in kinds]
 

@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import io
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from datetime import UTC, datetime
 from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
-from sqlalchemy import BindParameter, Row, Select, select
+from sqlalchemy import BindParameter, Result, Row, Select, select
 
 from ladderholdout.errors import LedgerError
 from ladderholdout.ledger.records import Entry, HoldoutRecord, LadderRecord, LadderSettings
 from ladderholdout.ledger.tables import holdouts, ladders, submissions
 
 Record = TypeVar("Record")
+
+AT_A_TIME = 1000
+"""Rows that are held in memory where there may be millions."""
 
 _NOT_OF_ENTRIES = ("raw_risk", "evidence", "reserve_digest", "position", "hash")
 
@@ -59,6 +62,12 @@ def read_all(result: Iterable[Any], make: Callable[[Any], Record]) -> tuple[Reco
             "The ledger holds an entry that was changed and cannot be read any more. "
             "`ladder-holdout verify NAME` says which one; restore the ledger from a backup."
         ) from None
+
+
+def read_each(result: Result[Any], make: Callable[[Row[Any]], Record]) -> Iterator[Record]:
+    """Read rows as records, some at a time, or say that they are not as this library writes."""
+    for some in result.partitions(AT_A_TIME):
+        yield from read_all(some, make)
 
 
 def select_holdouts() -> Select[Any]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -24,12 +24,14 @@ from ladderholdout.ledger.records import (
 )
 from ladderholdout.ledger.reserve import ReserveAccess, refuse_retired
 from ladderholdout.ledger.rows import (
+    AT_A_TIME,
     entry_record,
     from_bytes,
     holdout_record,
     ladder_record,
     now,
     read_all,
+    read_each,
     select_entries,
     select_holdouts,
     select_ladders,
@@ -284,11 +286,21 @@ class Transaction(Telling, ReserveAccess):
         shown = self.shown_risks(self.ladder(ladder_id))
         return as_told(read_all(self._conn.execute(query), entry_record), shown)
 
-    def audit_entries(self, ladder_id: int, *, after: int = 0) -> tuple[AuditEntry, ...]:
+    def audit_entries(
+        self, ladder_id: int, *, after: int = 0, limit: int | None = None
+    ) -> tuple[AuditEntry, ...]:
         """Return submissions with their raw risks: for audits and replays alone."""
+        return tuple(self.each_audit_entry(ladder_id, after=after, limit=limit))
+
+    def each_audit_entry(
+        self, ladder_id: int, *, after: int = 0, limit: int | None = None
+    ) -> Iterator[AuditEntry]:
+        """Read the same one by one, while this transaction is open."""
         raw = (submissions.c.raw_risk, submissions.c.evidence, submissions.c.reserve_digest)
         query = select_entries(ladder_id, *raw).where(submissions.c.number > after)
-        return read_all(self._conn.execute(query.order_by(submissions.c.number)), _audit_entry)
+        query = query.order_by(submissions.c.number).limit(limit)
+        result = self._conn.execute(query, execution_options={"yield_per": AT_A_TIME})
+        return read_each(result, _audit_entry)
 
     def repeats(self, ladder_id: int) -> int:
         """Count the submissions that repeated earlier predictions."""
@@ -313,8 +325,8 @@ class Transaction(Telling, ReserveAccess):
         found = heads(self.holdout(holdout_id).secret, self.links(holdout_id))
         return next((head for head in found if head.length == length), None)
 
-    def links(self, holdout_id: int) -> tuple[Link, ...]:
-        """Return the chain of a holdout with what it covers: for `verify` alone."""
+    def links(self, holdout_id: int) -> Iterator[Link]:
+        """Read the chain of a holdout with what it covers, link by link: for `verify` alone."""
         return read_links(self._conn, holdout_id)
 
 
