@@ -103,7 +103,7 @@ class Transaction(Telling, ReserveAccess):
             "content_digest": content_digest,
             "secret": secret,
             "n": len(row_hashes),
-            "row_hashes": row_hashes.astype("<u8").tobytes(),
+            "row_hashes": row_hashes.astype("<u8", copy=False).tobytes(),
             "created": now(),
         }
         holdout_id = _key(self._conn.execute(insert(holdouts).values(values)))
