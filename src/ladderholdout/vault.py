@@ -15,11 +15,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO
 
+import platformdirs
 from numpy.typing import NDArray
 
 from ladderholdout.errors import InvalidArgument, VaultError
 from ladderholdout.fingerprint import fingerprint as fingerprint_of
 from ladderholdout.fingerprint import row_hashes
+from ladderholdout.ledger import file_of
 
 _REMEDY = "Open the holdout once with its rows, LadderHoldout(X, y, ...): that writes it anew."
 
@@ -60,6 +62,32 @@ class _Hashed:
     def write(self, data: Any) -> int:
         self.sha256.update(data)
         return self.file.write(data)
+
+
+def beside(url: str, path: str | None) -> Path:
+    """Return the folder of a vault, or where that of a ledger would lie by default.
+
+    Parameters
+    ----------
+    url : str
+        Of the ledger.
+    path : str or None
+        Of the vault.
+
+    Returns
+    -------
+    Path
+
+    Examples
+    --------
+    >>> print(beside("sqlite:////data/ledger.db", None))
+    /data/vault
+    """
+    if path is not None:
+        return Path(path).parent
+    ledger = file_of(url)
+    parent = ledger.parent if ledger else platformdirs.user_data_path("ladderholdout")
+    return parent / "vault"
 
 
 def write(folder: Path, stem: str, rows: Rows) -> tuple[Path, str]:

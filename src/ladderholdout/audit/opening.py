@@ -17,9 +17,9 @@ from ladderholdout.audit.statistics import holm, improvement_p, plain, spread_of
 from ladderholdout.errors import InvalidArgument, LadderHoldoutError, VaultError
 from ladderholdout.holdout.certificate import ScoreCertificate
 from ladderholdout.holdout.certifying import NO_CERTIFICATE, CertifiedHandle, certificate_of
-from ladderholdout.holdout.guard import Guard, bare, same_ladder
+from ladderholdout.holdout.guard import Guard, bare
 from ladderholdout.holdout.views import status_of, submission_of
-from ladderholdout.ledger import AuditEntry, LadderRecord, Ledger, Transaction, shown
+from ladderholdout.ledger import AuditEntry, LadderRecord, Transaction, shown
 from ladderholdout.mechanisms.arithmetic import inside
 from ladderholdout.metrics import METRICS, Metric
 
@@ -71,8 +71,7 @@ def _open(holdout: CertifiedHandle, fresh: Any, model: Any, confidence: float) -
     guard = _guard(holdout)
     # The one that can compute, where the handle's came from the ledger alone.
     metric = holdout.metric if guard is None else guard.metric
-    with Ledger(holdout.ledger).write() as tx:
-        same_ladder(tx.ladder(holdout._ladder_id), holdout._since)
+    with holdout._writing() as (tx, _):
         # Marked before anything is read: whoever saw raw scores is known to have seen them.
         ladder = tx.mark_opened(holdout._ladder_id)
         certificate = _certificate(tx, ladder, guard)

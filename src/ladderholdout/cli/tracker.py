@@ -24,6 +24,7 @@ from ladderholdout.cli.looking import show
 from ladderholdout.cli.options import context_of, mechanism_of
 from ladderholdout.cli.tables import Form, labels_like, predictions_from, read_table, take
 from ladderholdout.holdout import LadderHoldout
+from ladderholdout.holdout.marks import mark_of
 from ladderholdout.holdout.registration import find, named
 from ladderholdout.holdout.verifying import verify_holdout
 from ladderholdout.ledger import Finding, Ledger, Verification, backup, resolve_url, shown
@@ -186,8 +187,11 @@ def retire(
                 err=True,
             )
             typer.confirm("Retire it?", abort=True, err=True)
+        mark = mark_of(store.url, record)
         with store.write() as tx:
-            record = tx.retire(record.id)
+            gone = mark.note(tx, record.id)
+            record, head = tx.retire(record.id), tx.end(record.id)
+        mark.settle(head, gone)
         if as_json:
             print_json({"holdout": name, "retired": record.retired})
         else:

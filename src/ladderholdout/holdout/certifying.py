@@ -20,15 +20,13 @@ from ladderholdout.certificates import (
 from ladderholdout.errors import InvalidArgument, VaultError
 from ladderholdout.holdout.certificate import ScoreCertificate
 from ladderholdout.holdout.choices import stored_metric
-from ladderholdout.holdout.guard import same_ladder
 from ladderholdout.holdout.handle import Handle
-from ladderholdout.holdout.telling import NOT_ASKED, score_of
+from ladderholdout.holdout.telling import NOT_ASKED, RESTORED, score_of
 from ladderholdout.ledger import (
     Chosen,
     LadderLooks,
     LadderRecord,
     LadderSettings,
-    Ledger,
     LookRecord,
     Transaction,
 )
@@ -144,8 +142,7 @@ class CertifiedHandle(Handle):
         >>> holdout.reveal()
         0.75
         """
-        with Ledger(self._url).write() as tx:
-            ladder = same_ladder(tx.ladder(self._ladder_id, lock=True), self._since)
+        with self._writing() as (tx, ladder):
             tx.ask(ladder)
         return self._metric.to_score(ladder.state["standing"]) if ladder.version else None
 
@@ -290,6 +287,8 @@ def _missing(
     """Say why a ladder has no certificate, if so."""
     if any(opened < chosen.position for opened in tx.openings(ladder.holdout_id)):
         return "an audit had shown raw scores of this holdout before the incumbent was submitted"
+    if any(found < chosen.position for found, _ in tx.restorings(ladder.holdout_id)):
+        return RESTORED
     if not metric.is_mean:
         own = " (or was opened without its function: scoring=)"
         said = own if "custom" in ladder.settings.metric_settings else ""

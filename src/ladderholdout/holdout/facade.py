@@ -24,7 +24,7 @@ from ladderholdout.holdout.choices import (
     text,
 )
 from ladderholdout.holdout.context import describe_estimator, jsonable
-from ladderholdout.holdout.guard import Origin, make_guard, same_ladder
+from ladderholdout.holdout.guard import Origin, make_guard
 from ladderholdout.holdout.handle import SEARCH_POLICIES
 from ladderholdout.holdout.reserving import ReserveHandle
 from ladderholdout.holdout.studies import StudyHandle
@@ -289,8 +289,8 @@ class LadderHoldout(StudyHandle, TrackedHandle, CertifiedHandle, ReserveHandle):
         >>> holdout.retire().retired is None
         False
         """
-        with Ledger(self._url).write() as tx:
-            tx.retire(same_ladder(tx.ladder(self._ladder_id), self._since).holdout_id)
+        with self._writing() as (tx, ladder):
+            tx.retire(ladder.holdout_id)
         return self.status()
 
     def history(self, *, after: int = 0, limit: int | None = None) -> tuple[Submission, ...]:

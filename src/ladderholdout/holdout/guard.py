@@ -6,6 +6,7 @@ import math
 import sys
 import warnings
 from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass, field
 from datetime import datetime
 from typing import Any
@@ -14,7 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ladderholdout import fingerprint as fp
-from ladderholdout.errors import BudgetWarning, HoldoutConflict, LadderHoldoutError, OpenedWarning
+from ladderholdout.errors import BudgetWarning, LadderHoldoutError, OpenedWarning
+from ladderholdout.holdout.marks import mark_of, watched
 from ladderholdout.holdout.parts import Part, parts_of
 from ladderholdout.holdout.views import Release, releases_left
 from ladderholdout.ledger import (
@@ -89,8 +91,7 @@ class Guard:
         # A rule may measure once more, with other weights, so it steps under this as well.
         with without_autologging():
             evaluation = self.part.evaluate(self.metric, aligned)
-            with self.ledger.write() as tx:
-                ladder = same_ladder(tx.ladder(self.ladder_id, lock=True), self.since)
+            with self.writing() as (tx, ladder):
                 first = tx.first(ladder.id, digests[0], origin.key)
                 if first is not None:
                     return self._repeat(tx, ladder, aligned, first, digests, evaluation, origin)
@@ -113,6 +114,11 @@ class Guard:
                 stacklevel=4,
             )
         return release
+
+    def writing(self) -> AbstractContextManager[tuple[Transaction, LadderRecord]]:
+        """Open a write on the ladder."""
+        mark = mark_of(self.ledger.url, self.holdout)
+        return watched(self.ledger, mark, self.ladder_id, self.since)
 
     def step_at(self, score: float) -> float:
         """Return the score by which one grid step of risk lies below a standing one."""
@@ -251,16 +257,6 @@ def make_guard(
 def content_order(contents: NDArray[np.uint64]) -> NDArray[np.intp]:
     """Return the order that sorts rows by content, whatever order they came in."""
     return np.argsort(contents, kind="stable")
-
-
-def same_ladder(ladder: LadderRecord, since: datetime) -> LadderRecord:
-    """Refuse a ladder that stands where another one stood: the ledger was replaced."""
-    if ladder.created != since:
-        raise HoldoutConflict(
-            "The ledger was replaced by another one since this holdout was opened. Open the "
-            "holdout again with its rows, LadderHoldout(X, y, ...), or put the old file back."
-        )
-    return ladder
 
 
 def bare(error: LadderHoldoutError) -> LadderHoldoutError:

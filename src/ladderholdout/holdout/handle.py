@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from datetime import datetime
 from pathlib import Path
 from typing import Any, Self, TypeAlias
@@ -17,7 +17,8 @@ from ladderholdout import fingerprint as fp
 from ladderholdout import vault as vaults
 from ladderholdout.errors import HoldoutConflict, LedgerError, VaultError
 from ladderholdout.feedback import check_policy
-from ladderholdout.holdout.guard import Guard, make_guard, same_ladder
+from ladderholdout.holdout.guard import Guard, make_guard
+from ladderholdout.holdout.marks import mark_of, same_ladder, watched
 from ladderholdout.ledger import (
     HoldoutRecord,
     LadderRecord,
@@ -117,6 +118,10 @@ class Handle:
     def _reading(self) -> Iterator[tuple[Transaction, LadderRecord]]:
         with Ledger(self._url).read() as tx:
             yield tx, same_ladder(tx.ladder(self._ladder_id), self._since)
+
+    def _writing(self) -> AbstractContextManager[tuple[Transaction, LadderRecord]]:
+        mark = mark_of(self._url, self._records()[0])
+        return watched(Ledger(self._url), mark, self._ladder_id, self._since)
 
     def _records(self) -> tuple[HoldoutRecord, LadderRecord]:
         with self._reading() as (tx, ladder):

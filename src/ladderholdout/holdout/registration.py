@@ -11,7 +11,6 @@ from typing import Any
 from uuid import uuid4
 
 import numpy as np
-import platformdirs
 from numpy.typing import ArrayLike, NDArray
 
 from ladderholdout import fingerprint as fp
@@ -27,13 +26,13 @@ from ladderholdout.errors import (
 )
 from ladderholdout.holdout.apart import check_parts, reserve_of, set_reserve
 from ladderholdout.holdout.choices import Wish, asked_for, going_on, settings_for
+from ladderholdout.holdout.marks import mark_of
 from ladderholdout.ledger import (
     HoldoutRecord,
     LadderRecord,
     LadderSettings,
     Ledger,
     Transaction,
-    file_of,
     is_memory,
 )
 from ladderholdout.ledger.replay import rules_of, state_to
@@ -77,10 +76,13 @@ def open_rows(ledger: Ledger, rows: Rows, wish: Wish) -> Opened:
         metric = metric.for_classes(classes)
         n_reserve = reserve_of(known, wish.reserve, len(hashes))
         settings = None if ladder else settings_for(wish, metric, len(hashes) - n_reserve)
+        gone = None
         if known is None:
             known = _register(tx, hashes, contents, wish)
             if n_reserve:
                 known = set_reserve(tx, known, contents, n_reserve)
+        else:
+            gone = mark_of(ledger.url, known).note(tx, known.id)
         foreign = _recognise(tx, known, hashes, wish.name)
         if classes is not None and known.classes is None:
             known = tx.set_classes(known.id, classes)
@@ -92,6 +94,8 @@ def open_rows(ledger: Ledger, rows: Rows, wish: Wish) -> Opened:
             folder = _folder_of(before)
         # Last, for a file is not undone with the transaction.
         known = _store(tx, known, rows, folder, foreign)
+        mark, head = mark_of(ledger.url, known), tx.end(known.id)
+    mark.settle(head, gone)
     if before is not None and before.vault_path != known.vault_path:
         _remove(before.vault_path)
     assert ladder is not None
@@ -148,9 +152,7 @@ def vault_folder(url: str, vault: str | os.PathLike[str] | bool | None) -> Path 
     if vault is False or (vault is None and is_memory(url)):
         return None
     if vault is None or vault is True:
-        beside = file_of(url)
-        parent = beside.parent if beside else platformdirs.user_data_path("ladderholdout")
-        return parent / "vault"
+        return vaults.beside(url, None)
     return Path(vault).expanduser().absolute()
 
 

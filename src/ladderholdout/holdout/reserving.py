@@ -19,9 +19,11 @@ from ladderholdout.certificates import (
 from ladderholdout.certificates.reserve import DRAWN_LEVEL
 from ladderholdout.errors import HoldoutConflict, InvalidArgument, LadderHoldoutError
 from ladderholdout.holdout.certificate import ScoreCertificate
-from ladderholdout.holdout.guard import Guard, bare, same_ladder
+from ladderholdout.holdout.guard import Guard, bare
 from ladderholdout.holdout.handle import Handle
+from ladderholdout.holdout.marks import same_ladder
 from ladderholdout.holdout.parts import Part
+from ladderholdout.holdout.telling import RESTORED
 from ladderholdout.ledger import LadderRecord, ReserveEvidence, ReserveLook, Transaction
 from ladderholdout.mechanisms.arithmetic import inside
 from ladderholdout.mechanisms.rules import fresh_rng
@@ -103,6 +105,9 @@ def _certify(guard: Guard, confidence: float) -> ScoreCertificate:
     asked = _answered(guard, guard.reserve)
     if asked is None:
         return ScoreCertificate(None, None, None, confidence, None, missing="nothing stands yet")
+    if asked.answer is None:
+        number = asked.ladder.incumbent
+        return ScoreCertificate(None, None, None, confidence, number, missing=RESTORED)
     return _certificate(guard, guard.reserve, asked, confidence)
 
 
@@ -111,12 +116,15 @@ def _answered(guard: Guard, reserve: Part) -> _Asked | None:
     while True:
         with guard.ledger.read() as tx:
             asked, predictions = _ask(tx, guard, lock=False)
-        if asked is None or asked.answer is not None:
+            restored = tx.restorings(guard.holdout.id)
+        if asked is None or asked.answer is not None or restored:
             return asked
         assert predictions is not None
         # A bootstrap takes its time, and nobody else should have to wait for it.
         evidence = _measured(guard, reserve, predictions, len(asked.looks) + 1)
-        with guard.ledger.write() as tx:
+        with guard.writing() as (tx, _):
+            if tx.restorings(guard.holdout.id):
+                continue
             still, _ = _ask(tx, guard, lock=True)
             # Otherwise another process has looked meanwhile, or the incumbent is another one.
             if still is not None and (still.about, still.looks) == (asked.about, asked.looks):

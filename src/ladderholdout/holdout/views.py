@@ -149,6 +149,9 @@ class Status:
         Rows among the n that no ladder measures; 0 without a reserve.
     reserve_looks : int
         Looks at them by `certify`, through all ladders.
+    restored : tuple of int
+        For each time that an older copy of the ledger was found in place, how many links of
+        the holdout's chain had been known before.
     """
 
     name: str
@@ -173,6 +176,7 @@ class Status:
     ledger: str
     reserve: int
     reserve_looks: int
+    restored: tuple[int, ...] = ()
 
     @property
     def n_ladder(self) -> int:
@@ -210,6 +214,9 @@ class Status:
         found += [("overlap", f"{o.rows} rows with {o.source}") for o in self.overlaps]
         if self.opened is not None:
             found.append(("opened", f"raw scores were shown on {self.opened:%Y-%m-%d %H:%M} UTC"))
+        for length in self.restored:
+            said = f"an older copy of the ledger was put in place; link {length} had been known"
+            found.append(("restored", said))
         if self.retired is not None:
             said = f"on {self.retired:%Y-%m-%d %H:%M} UTC: it takes no more submissions"
             found.append(("retired", said))
@@ -295,6 +302,7 @@ def status_of(
         ledger=ledger,
         reserve=holdout.n_reserve,
         reserve_looks=len(tx.reserve_looks(holdout.id)),
+        restored=tuple(length for _, length in tx.restorings(holdout.id)),
     )
 
 

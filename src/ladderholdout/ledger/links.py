@@ -41,6 +41,7 @@ _OF_HOLDOUT = {
     "reserve": chain.reserve_content,
     "classes": chain.classes_content,
     "retired": chain.retired_content,
+    chain.RESTORED: chain.restored_content,
 }
 _OF_LADDER = {
     "ladder": chain.ladder_content,
@@ -106,7 +107,7 @@ class Chains:
         """Add a link about the holdout or one of its ladders, as the row stands now."""
         if ladder_id is None:
             row = self._conn.execute(select(holdouts).where(holdouts.c.id == holdout_id)).one()
-            content = _OF_HOLDOUT[kind](row._asdict())
+            content = _OF_HOLDOUT[_word(kind)](row._asdict())
         else:
             row = self._conn.execute(select(*_SETTINGS).where(ladders.c.id == ladder_id)).one()
             content = _OF_LADDER[kind](row._asdict())
@@ -166,11 +167,36 @@ def _texts_for_times(columns: Any) -> Select[Any]:
     )
 
 
+def read_hash(conn: Connection, holdout_id: int, position: int) -> str | None:
+    """Read the hash of one link, wherever it stands."""
+    # From the newest on: it is a recent link that is asked for.
+    entry = (
+        select(submissions.c.hash)
+        .select_from(submissions.join(ladders))
+        .where(ladders.c.holdout_id == holdout_id, submissions.c.position == position)
+        .order_by(submissions.c.id.desc())
+    )
+    others = (
+        select(table.c.hash).where(table.c.holdout_id == holdout_id, table.c.position == position)
+        for table in (events, reserve_looks)
+    )
+    for query in (*others, entry):
+        found: str | None = conn.execute(query.limit(1)).scalar()
+        if found is not None:
+            return found
+    return None
+
+
+def _word(kind: str) -> str:
+    """Return a kind without what is said with it."""
+    return kind.partition(" ")[0]
+
+
 def _event_link(row: Any, holdout: Row, known: Mapping[int, Row]) -> Link:
     ladder = known.get(row.ladder_id)
     content = None
-    if row.kind in _OF_HOLDOUT:
-        content = _covered(_OF_HOLDOUT[row.kind], holdout)
+    if _word(row.kind) in _OF_HOLDOUT:
+        content = _covered(_OF_HOLDOUT[_word(row.kind)], holdout)
     elif row.kind in _OF_LADDER and ladder is not None:
         content = _covered(_OF_LADDER[row.kind], ladder)
     place = None if ladder is None else _place(ladder)

@@ -12,6 +12,7 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, Select, func, select
 
+from ladderholdout.ledger.chain import RESTORED
 from ladderholdout.ledger.tables import events, ladders, submissions
 
 
@@ -217,3 +218,12 @@ def read_openings(conn: Connection, holdout_id: int) -> tuple[int, ...]:
         events.c.holdout_id == holdout_id, events.c.kind == "opened"
     )
     return tuple(conn.execute(query).scalars())
+
+
+def read_restorings(conn: Connection, holdout_id: int) -> tuple[tuple[int, int], ...]:
+    """Read where older copies of the ledger were found in place, and what length was known."""
+    query = select(events.c.position, events.c.kind).where(
+        events.c.holdout_id == holdout_id, events.c.kind.startswith(f"{RESTORED} ")
+    )
+    found = conn.execute(query.order_by(events.c.position))
+    return tuple((row.position, int(row.kind.split()[1])) for row in found)

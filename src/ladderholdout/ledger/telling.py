@@ -7,7 +7,8 @@ from dataclasses import replace
 
 from sqlalchemy import Connection, func, select
 
-from ladderholdout.ledger.links import Chains
+from ladderholdout.ledger.chain import RESTORED, Head
+from ladderholdout.ledger.links import Chains, read_hash
 from ladderholdout.ledger.looks import (
     Chosen,
     asked_looks,
@@ -15,6 +16,7 @@ from ladderholdout.ledger.looks import (
     read_chosen,
     read_improved,
     read_openings,
+    read_restorings,
 )
 from ladderholdout.ledger.records import Entry, LadderRecord
 from ladderholdout.ledger.replay import rules_of
@@ -34,6 +36,22 @@ class Telling:
     def openings(self, holdout_id: int) -> tuple[int, ...]:
         """Return after which links of its chain an audit had shown raw scores of a holdout."""
         return read_openings(self._conn, holdout_id)
+
+    def end(self, holdout_id: int) -> Head:
+        """Return where the chain of a holdout ends inside this write."""
+        return self._chains.end(holdout_id).head
+
+    def hash_at(self, holdout_id: int, position: int) -> str | None:
+        """Return the hash of a link of a chain as it stands; None where there is no such link."""
+        return read_hash(self._conn, holdout_id, position)
+
+    def note_restored(self, holdout_id: int, length: int) -> None:
+        """Note that an older copy of the ledger was put in place of one with so many links."""
+        self._chains.note(holdout_id, f"{RESTORED} {length}")
+
+    def restorings(self, holdout_id: int) -> tuple[tuple[int, int], ...]:
+        """Return where older copies were found in place, and how many links there had been."""
+        return read_restorings(self._conn, holdout_id)
 
     def asked(self, holdout_id: int) -> dict[tuple[int, int], int]:
         """Return which values of ladders that tell none were asked for, and when.

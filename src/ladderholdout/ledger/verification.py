@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from numpy.typing import NDArray
 
 from ladderholdout.errors import LedgerError
-from ladderholdout.ledger.chain import EMPTY, Head, Link, digests_of, extend
+from ladderholdout.ledger.chain import EMPTY, RESTORED, Head, Link, digests_of, extend
 from ladderholdout.ledger.records import AuditEntry, HoldoutRecord, LadderRecord
 from ladderholdout.ledger.replay import Replayed, replay, rules_of, state_to
 
@@ -183,6 +183,8 @@ def check_notes(
     for ladder in ladders:
         place = place_of(ladder)
         there |= {("ladder", place): True, ("opened", place): ladder.opened is not None}
+    for length in sorted(kind.split()[1] for kind, _ in noted if kind.startswith(f"{RESTORED} ")):
+        yield Finding(f"an older copy was put in place where link {length} had been known")
     for (kind, of_ladder), stands in there.items():
         if stands and (kind, of_ladder) not in noted:
             found = Link(0, kind, of_ladder, None, "", None)
