@@ -22,7 +22,6 @@ from ladderholdout.ledger.replay import rules_of, state_from
 from ladderholdout.ledger.rows import now
 from ladderholdout.ledger.tables import chains, ladders, submissions
 from ladderholdout.mechanisms.base import Evidence
-from ladderholdout.mechanisms.rules import fresh_rng
 
 CHUNK = 20_000
 REPEAT_EVERY = 20
@@ -30,7 +29,7 @@ REPEAT_EVERY = 20
 
 
 def fill(holdout: LadderHoldout, entries: int) -> None:
-    """Add entries to a ladder on which something stands and that has a worse submission to come."""
+    """Add entries to a ladder on which something stands, under a rule that draws nothing."""
     with Ledger(holdout.ledger).write() as tx:
         ladder = tx.ladder(holdout._ladder_id, lock=True)
         record, head = tx.holdout(ladder.holdout_id), tx.head(ladder.holdout_id)
@@ -47,7 +46,8 @@ def fill(holdout: LadderHoldout, entries: int) -> None:
 def _rows(record: Any, ladder: Any, entries: int) -> Iterator[Mapping[str, Any]]:
     rules = rules_of(ladder.settings)
     state = state_from(ladder.state, record.n_ladder, None)
-    risks = state.standing + 0.01 + 0.1 * np.random.default_rng(0).random(entries)
+    rng = np.random.default_rng(0)
+    risks = state.standing + 0.01 + 0.1 * rng.random(entries)
     before: dict[str, Any] = {}
     for number, risk in enumerate(risks.tolist(), ladder.submissions + 1):
         if before and number % REPEAT_EVERY == 0:
@@ -55,7 +55,7 @@ def _rows(record: Any, ladder: Any, entries: int) -> Iterator[Mapping[str, Any]]
             yield {**before, **again}
             continue
         evidence = Evidence(risk, spread=0.002)
-        _, outcome = rules.replay(state, evidence, fresh_rng(record.secret, ladder.id, number))
+        _, outcome = rules.replay(state, evidence, rng)  # a rule that draws nothing
         assert not outcome.improved
         before = {
             "ladder_id": ladder.id,

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -10,6 +12,8 @@ from hypothesis import settings
 from numpy.typing import NDArray
 from sklearn.datasets import load_breast_cancer
 from sklearn.model_selection import train_test_split
+
+from tests.support_postgres import Server, server
 
 # No deadline: a busy machine is no defect. Fixed examples: a red run can be run again.
 settings.register_profile("ladderholdout", deadline=None, derandomize=True)
@@ -47,3 +51,17 @@ def binary() -> Binary:
     for part in parts:
         part.setflags(write=False)  # the whole session shares them
     return Binary(*parts)
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[Server]:
+    """A PostgreSQL server that all tests share; who stops it starts it again."""
+    with server() as running:
+        yield running
+
+
+@pytest.fixture
+def database(postgres: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """The URL of an empty database; vaults of ledgers on it lie in the test's folder."""
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
+    return postgres.database()

@@ -31,7 +31,16 @@ from ladderholdout.errors import (
     OpenedWarning,
 )
 from ladderholdout.holdout.verifying import verify_holdout
-from ladderholdout.ledger import Head, Ledger, Verification, backup, engine, resolve_url, verify
+from ladderholdout.ledger import (
+    Access,
+    Head,
+    Ledger,
+    Verification,
+    backup,
+    engine,
+    resolve_url,
+    verify,
+)
 from ladderholdout.ledger.chain import EMPTY, extend
 from ladderholdout.ledger.tables import SCHEMA, holdouts, ladders, submissions
 from tests.support_holdouts import assert_replays, coins, guesses
@@ -436,7 +445,7 @@ def rebuild(path: Path) -> None:
     config = Config()
     folder = Path(ledger_room.__file__).parent / "migrations"
     config.set_main_option("script_location", str(folder))
-    with engine.connection(engine.source(resolve_url(path)), write=True) as conn:
+    with engine.connection(engine.source(resolve_url(path)), Access.ALL) as conn:
         config.attributes["connection"] = conn
         command.downgrade(config, "0002")
         command.upgrade(config, "head")
@@ -542,7 +551,7 @@ def old(path: Path) -> None:
     config = Config()
     folder = Path(ledger_room.__file__).parent / "migrations"
     config.set_main_option("script_location", str(folder))
-    with engine.connection(engine.source(resolve_url(path)), write=True) as conn:
+    with engine.connection(engine.source(resolve_url(path)), Access.ALL) as conn:
         config.attributes["connection"] = conn
         command.downgrade(config, "0002")
 

@@ -6,6 +6,7 @@ import re
 import runpy
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -164,6 +165,30 @@ def test_early_stopping_keeps_the_ledgers_best_round_and_repeats_when_run_again(
     else:
         assert kept[0] == seen < 500
         assert kept[1] < seen / 2  # so few of the scores are shown
+
+
+def test_a_mechanism_of_ones_own_keeps_the_contract() -> None:
+    script = ROOT / "examples" / "own_mechanism.py"
+    shown = run(script)
+    steps = np.diff([float(one) for one in re.findall(r"released as (0\.\d+)", shown)])
+    # Each release is dearer than the last: by more steps of 0.01 than there were releases.
+    assert len(steps) > 3
+    assert (steps > 0.01 * np.arange(1, len(steps) + 1)).all()
+    words = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(script)]
+    checked = subprocess.run(words, capture_output=True, text=True, cwd=ROOT, timeout=300)
+    assert checked.returncode == 0, checked.stdout
+    assert "10 passed" in checked.stdout
+
+
+@pytest.mark.slow
+def test_workers_of_a_team_share_a_database(database: str) -> None:
+    script, words = ROOT / "examples" / "team.py", ("--trials", "10", "--database", database)
+    with ThreadPoolExecutor(2) as pool:
+        shown = list(pool.map(lambda _: run(script, *words), range(2)))
+    counted = [int(re.search(r"^(\d+) submissions by all", one, re.MULTILINE)[1]) for one in shown]
+    assert max(counted) == 20
+    assert "20 submissions" in shown[counted.index(20)]
+    assert LadderHoldout.open("team", ledger=database).status().submissions == 20
 
 
 @pytest.mark.parametrize("script", EXAMPLES, ids=lambda script: script.stem)

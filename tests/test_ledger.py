@@ -32,6 +32,7 @@ import ladderholdout.ledger as ledger_room
 from ladderholdout import InvalidArgument, LadderHoldout
 from ladderholdout.errors import HoldoutConflict, LedgerBusy, LedgerError, UnknownHoldout
 from ladderholdout.ledger import (
+    Access,
     LadderSettings,
     Ledger,
     Transaction,
@@ -144,7 +145,10 @@ BAD = [
     "sqlite:////ledger.db?timeout=-1",
     "sqlite:////ledger.db?timeout=1e9",
     "sqlite:////ledger.db?timeout=1&timeout=2",
-    f"postgresql://user:{CANARY}@host/database",
+    f"postgresql+asyncpg://user:{CANARY}@host/database",
+    f"postgresql://user:{CANARY}@host",
+    f"postgresql://host/database?sslpassword={CANARY}",
+    "postgresql://host/database?timeout=-1",
     f"https://host/database?password={CANARY}",
     "mysql://host/database",
     "~nobody-of-that-name/ledger.db",
@@ -308,7 +312,7 @@ def downgrade(path: Path, revision: str) -> None:
     config = Config()
     folder = Path(ledger_room.__file__).parent / "migrations"
     config.set_main_option("script_location", str(folder))
-    with engine.connection(engine.source(resolve_url(path)), write=True) as conn:
+    with engine.connection(engine.source(resolve_url(path)), Access.ALL) as conn:
         config.attributes["connection"] = conn
         command.downgrade(config, revision)
 

@@ -10,7 +10,8 @@ The tree::
         ├── UnknownHoldout            no holdout or ladder of that name in the ledger
         ├── OverlapError              half of the holdout or more was seen elsewhere
         ├── LedgerError               the ledger could not be read or written
-        │   └── LedgerBusy            it stayed locked for longer than the timeout
+        │   ├── LedgerBusy            it stayed locked for longer than the timeout
+        │   └── LedgerUnreachable     its server does not answer, or was lost on the way
         ├── VaultError                the holdout's rows are missing, changed or not private
         └── TrackingError             MLflow cannot be reached or refuses; the ledger is whole
     BaseException
@@ -89,6 +90,10 @@ class LedgerError(LadderHoldoutError):
 
 class LedgerBusy(LedgerError):
     """Another process held the ledger for longer than the timeout."""
+
+
+class LedgerUnreachable(LedgerError):
+    """The server of the ledger does not answer, or the connection to it was lost."""
 
 
 class VaultError(LadderHoldoutError):

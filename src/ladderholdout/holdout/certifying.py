@@ -111,8 +111,9 @@ class CertifiedHandle(Handle):
         (0.872, 0.923)
         """
         weights = self._guard().part.weights
-        with self._reading() as (tx, ladder):
-            return certificate_of(tx, ladder, self._metric, weights, confidence)
+        return self._read(
+            lambda tx, ladder: certificate_of(tx, ladder, self._metric, weights, confidence)
+        )
 
     def reveal(self) -> float | None:
         """Show the standing score of a ladder that does not tell it, and put that on record.
@@ -142,8 +143,12 @@ class CertifiedHandle(Handle):
         >>> holdout.reveal()
         0.75
         """
-        with self._writing() as (tx, ladder):
+
+        def ask(tx: Transaction, ladder: LadderRecord) -> LadderRecord:
             tx.ask(ladder)
+            return ladder
+
+        ladder = self._write(ask)
         return self._metric.to_score(ladder.state["standing"]) if ladder.version else None
 
     def _certificate_or_why(self) -> Callable[[Transaction, LadderRecord], ScoreCertificate]:

@@ -37,7 +37,7 @@ from ladderholdout.holdout.views import (
     status_of,
     submission_of,
 )
-from ladderholdout.ledger import Ledger, resolve_url, shown
+from ladderholdout.ledger import Access, Ledger, resolve_url, shown
 from ladderholdout.mechanisms import Mechanism
 from ladderholdout.mechanisms.arithmetic import whole
 from ladderholdout.metrics import Metric
@@ -87,9 +87,10 @@ class LadderHoldout(StudyHandle, TrackedHandle, CertifiedHandle, ReserveHandle):
     ledger : path, str or None
         A file, an SQLAlchemy URL or ``"memory"``; by default ``LADDERHOLDOUT_LEDGER``, or
         one file in the user's data folder.
-    vault : path, bool or None
-        Folder of the private copy of the rows, by default beside the ledger; False keeps
-        no copy, and the rows travel with the handle.
+    vault : path, URL, bool or None
+        Folder of the private copy of the rows, by default beside the ledger, or a URL that
+        fsspec knows (``s3://bucket/vault``); False keeps no copy, and the rows travel with the
+        handle. A process that finds the vault elsewhere is told so by ``LADDERHOLDOUT_VAULT``.
     reserve : float, optional
         Share of the rows, in (0, 1), that no ladder measures: a secret draw among them, kept
         for `certify`. Stated when the holdout is registered, and its own for good; predictions
@@ -198,8 +199,9 @@ class LadderHoldout(StudyHandle, TrackedHandle, CertifiedHandle, ReserveHandle):
         choice("overlap", overlap, registration.OVERLAP_POLICIES)
         stated = metric_for(scoring, None)
         store = Ledger(resolve_url(ledger))
-        with store.read() as tx:
-            found, record = registration.find(tx, name, account, ladder)
+        found, record = store.transact(
+            lambda tx: registration.find(tx, name, account, ladder), Access.READ
+        )
         metric = going_on(stated, record.settings)
         registration.agree(found, record, asked_for(metric, None, None))
         handle = cls.__new__(cls)
@@ -263,10 +265,8 @@ class LadderHoldout(StudyHandle, TrackedHandle, CertifiedHandle, ReserveHandle):
 
     def status(self) -> Status:
         """Return where the ladder stands, and what else looked at its holdout."""
-        certify = self._certificate_or_why()
-        with self._reading() as (tx, ladder):
-            certificate = certify(tx, ladder)
-            return status_of(tx, ladder, self._metric, certificate, shown(self._url))
+        certify, place = self._certificate_or_why(), shown(self._url)
+        return self._read(lambda tx, one: status_of(tx, one, self._metric, certify(tx, one), place))
 
     def _repr_html_(self) -> str:
         try:
@@ -289,8 +289,7 @@ class LadderHoldout(StudyHandle, TrackedHandle, CertifiedHandle, ReserveHandle):
         >>> holdout.retire().retired is None
         False
         """
-        with self._writing() as (tx, ladder):
-            tx.retire(ladder.holdout_id)
+        self._write(lambda tx, ladder: tx.retire(ladder.holdout_id))
         return self.status()
 
     def history(self, *, after: int = 0, limit: int | None = None) -> tuple[Submission, ...]:
@@ -307,8 +306,7 @@ class LadderHoldout(StudyHandle, TrackedHandle, CertifiedHandle, ReserveHandle):
         -------
         tuple of Submission
         """
-        with self._reading() as (tx, ladder):
-            entries = tx.entries(ladder.id, after=after, limit=limit)
+        entries = self._read(lambda tx, one: tx.entries(one.id, after=after, limit=limit))
         return tuple(submission_of(entry, self._metric) for entry in entries)
 
     def audit(self, fresh: Any = None, model: Any = None, *, confidence: float = 0.95) -> Audit:

@@ -5,11 +5,10 @@ from __future__ import annotations
 import math
 import sys
 import warnings
-from collections.abc import Mapping
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from datetime import datetime
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,6 +31,8 @@ from ladderholdout.mechanisms.base import State
 from ladderholdout.mechanisms.rules import LadderRules, fresh_rng, unit_of
 from ladderholdout.metrics import Evaluation, Metric
 from ladderholdout.vault import Rows
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,11 +92,17 @@ class Guard:
         # A rule may measure once more, with other weights, so it steps under this as well.
         with without_autologging():
             evaluation = self.part.evaluate(self.metric, aligned)
-            with self.writing() as (tx, ladder):
+
+            def judge(tx: Transaction, ladder: LadderRecord) -> tuple[LadderRecord, Release, bool]:
                 first = tx.first(ladder.id, digests[0], origin.key)
+                given = (aligned, digests, evaluation, origin)
                 if first is not None:
-                    return self._repeat(tx, ladder, aligned, first, digests, evaluation, origin)
-                release, spent = self._step(tx, ladder, aligned, digests, evaluation, origin)
+                    return ladder, self._repeat(tx, ladder, first, *given), False
+                return ladder, *self._step(tx, ladder, *given)
+
+            ladder, release, spent = self.write(judge)
+        if release.repeat:
+            return release
         if release.improved:
             # It is in the ledger by now: the next submission need not read it back.
             self._incumbent = ladder.version + 1, aligned, evaluation
@@ -115,10 +122,10 @@ class Guard:
             )
         return release
 
-    def writing(self) -> AbstractContextManager[tuple[Transaction, LadderRecord]]:
-        """Open a write on the ladder."""
+    def write(self, body: Callable[[Transaction, LadderRecord], T]) -> T:
+        """Write to the ladder, and find out whether the ledger is an older copy."""
         mark = mark_of(self.ledger.url, self.holdout)
-        return watched(self.ledger, mark, self.ladder_id, self.since)
+        return watched(self.ledger, mark, self.ladder_id, self.since, body)
 
     def step_at(self, score: float) -> float:
         """Return the score by which one grid step of risk lies below a standing one."""
@@ -171,8 +178,8 @@ class Guard:
         self,
         tx: Transaction,
         ladder: LadderRecord,
-        predictions: NDArray[Any],
         first: Entry,
+        predictions: NDArray[Any],
         digests: tuple[str, str | None],
         evaluation: Evaluation,
         origin: Origin,
@@ -196,7 +203,8 @@ class Guard:
             evidence={},
         )
         left = releases_left(ladder, ladder.state["releases"])
-        opened = ladder.opened is not None and first.time > ladder.opened
+        after = None if ladder.opened is None else tx.opened_after(ladder.id)
+        opened = after is not None and first.number > after
         return Release(
             self._told(first.risk), first.improved, first.number, True, left, opened,
             tx.improvements(ladder.id, first.number),

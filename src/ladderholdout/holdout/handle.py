@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from datetime import datetime
-from pathlib import Path
-from typing import Any, Self, TypeAlias
+from typing import Any, Self, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +19,7 @@ from ladderholdout.feedback import check_policy
 from ladderholdout.holdout.guard import Guard, make_guard
 from ladderholdout.holdout.marks import mark_of, same_ladder, watched
 from ladderholdout.ledger import (
+    Access,
     HoldoutRecord,
     LadderRecord,
     Ledger,
@@ -35,6 +35,7 @@ from ladderholdout.vault import Rows
 # What a search may be told of a model that did not improve: there is no guide score here.
 SEARCH_POLICIES = ("auto", "penalised", "incumbent")
 
+T = TypeVar("T")
 Key: TypeAlias = tuple[str, int, datetime]
 
 # One guard per ladder and process: scikit-learn unpickles the handle for every task. One
@@ -119,13 +120,21 @@ class Handle:
         with Ledger(self._url).read() as tx:
             yield tx, same_ladder(tx.ladder(self._ladder_id), self._since)
 
-    def _writing(self) -> AbstractContextManager[tuple[Transaction, LadderRecord]]:
+    def _read(self, body: Callable[[Transaction, LadderRecord], T]) -> T:
+        """Read one state of the ledger, once more where its server was lost on the way."""
+
+        def read(tx: Transaction) -> T:
+            return body(tx, same_ladder(tx.ladder(self._ladder_id), self._since))
+
+        return Ledger(self._url).transact(read, Access.READ)
+
+    def _write(self, body: Callable[[Transaction, LadderRecord], T]) -> T:
+        """Write to the ladder, and find out whether the ledger is an older copy."""
         mark = mark_of(self._url, self._records()[0])
-        return watched(Ledger(self._url), mark, self._ladder_id, self._since)
+        return watched(Ledger(self._url), mark, self._ladder_id, self._since, body)
 
     def _records(self) -> tuple[HoldoutRecord, LadderRecord]:
-        with self._reading() as (tx, ladder):
-            return tx.holdout(ladder.holdout_id), ladder
+        return self._read(lambda tx, ladder: (tx.holdout(ladder.holdout_id), ladder))
 
     def _load(self) -> Guard:
         """Bring the ladder back in a process that was not given the rows."""
@@ -190,4 +199,4 @@ def _read_rows(holdout: HoldoutRecord) -> Rows:
             f"No copy of the rows of {holdout.name!r} is kept (vault=False). Open it with its "
             "rows: LadderHoldout(X, y, ...)."
         )
-    return vaults.read(Path(holdout.vault_path), holdout.vault_digest, holdout.fingerprint)
+    return vaults.read(holdout.vault_path, holdout.vault_digest, holdout.fingerprint)

@@ -64,6 +64,13 @@ def ledger_findings(url: str) -> Iterator[Finding]:
         yield Finding("ledger", False, str(error))
         return
     yield Finding("ledger", True, f"{shown(url)} is readable and writable; holdouts: {len(known)}")
+    for setting in store.risks():
+        yield Finding(
+            "server's durability",
+            False,
+            f"{setting} is off on the server: a power cut there may take back what was told",
+            f"Run ALTER SYSTEM SET {setting} = on; SELECT pg_reload_conf().",
+        )
     if path is not None:
         yield from _privacy(path)
     for holdout in known:
@@ -76,7 +83,7 @@ def vault_finding(holdout: HoldoutRecord) -> Finding:
     if holdout.vault_path is None or holdout.vault_digest is None:
         return Finding(what, True, "none is kept (vault=False)")
     try:
-        rows = vaults.read(Path(holdout.vault_path), holdout.vault_digest, holdout.fingerprint)
+        rows = vaults.read(holdout.vault_path, holdout.vault_digest, holdout.fingerprint)
     except LadderHoldoutError as error:
         return Finding(what, False, str(error))
     return Finding(what, True, f"{len(rows.y)} rows, private and unchanged")

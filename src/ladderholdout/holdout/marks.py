@@ -10,14 +10,16 @@ from __future__ import annotations
 import hmac
 import os
 import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
+from typing import TypeVar
 
 from ladderholdout.errors import HoldoutConflict, RestoredWarning
 from ladderholdout.ledger import (
+    Access,
     Head,
     HoldoutRecord,
     LadderRecord,
@@ -27,6 +29,7 @@ from ladderholdout.ledger import (
 )
 from ladderholdout.vault import beside
 
+T = TypeVar("T")
 _PURPOSE = b"ladderholdout mark 1"
 _SIZE = 256
 
@@ -101,7 +104,7 @@ def is_gone(tx: Transaction, holdout_id: int, end: Head, seen: Head | None) -> b
     """Tell whether a chain that ends here has lost an end that was seen."""
     if seen is None or seen == end:
         return False
-    return seen.length >= end.length or tx.hash_at(holdout_id, seen.length) != seen.hash
+    return seen.length >= end.length or not tx.has_link(holdout_id, seen)
 
 
 def mark_of(url: str, record: HoldoutRecord) -> Mark:
@@ -113,17 +116,23 @@ def mark_of(url: str, record: HoldoutRecord) -> Mark:
     return Mark(folder / f"{record.fingerprint[:16]}-{name}.mark", record.secret)
 
 
-@contextmanager
 def watched(
-    ledger: Ledger, mark: Mark, ladder_id: int, since: datetime
-) -> Iterator[tuple[Transaction, LadderRecord]]:
-    """Open a write on a ladder that finds out whether the ledger is an older copy."""
-    with ledger.write() as tx:
+    ledger: Ledger,
+    mark: Mark,
+    ladder_id: int,
+    since: datetime,
+    body: Callable[[Transaction, LadderRecord], T],
+) -> T:
+    """Write to a ladder, and find out whether the ledger is an older copy."""
+
+    def write(tx: Transaction) -> tuple[T, Head, Head | None]:
         ladder = same_ladder(tx.ladder(ladder_id, lock=True), since)
         gone = mark.note(tx, ladder.holdout_id)
-        yield tx, ladder
-        head = tx.end(ladder.holdout_id)
+        return body(tx, ladder), tx.end(ladder.holdout_id), gone
+
+    result, head, gone = ledger.transact(write, Access.LADDER)
     mark.settle(head, gone)
+    return result
 
 
 def same_ladder(ladder: LadderRecord, since: datetime) -> LadderRecord:

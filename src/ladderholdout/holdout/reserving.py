@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -24,7 +25,7 @@ from ladderholdout.holdout.handle import Handle
 from ladderholdout.holdout.marks import same_ladder
 from ladderholdout.holdout.parts import Part
 from ladderholdout.holdout.telling import RESTORED
-from ladderholdout.ledger import LadderRecord, ReserveEvidence, ReserveLook, Transaction
+from ladderholdout.ledger import Access, LadderRecord, ReserveEvidence, ReserveLook, Transaction
 from ladderholdout.mechanisms.arithmetic import inside
 from ladderholdout.mechanisms.rules import fresh_rng
 from ladderholdout.metrics import Metric
@@ -114,21 +115,30 @@ def _certify(guard: Guard, confidence: float) -> ScoreCertificate:
 def _answered(guard: Guard, reserve: Part) -> _Asked | None:
     """Return the question with its answer in the ledger; None before the first release."""
     while True:
-        with guard.ledger.read() as tx:
-            asked, predictions = _ask(tx, guard, lock=False)
-            restored = tx.restorings(guard.holdout.id)
+        asked, predictions, restored = guard.ledger.transact(
+            partial(_asking, guard=guard), Access.READ
+        )
         if asked is None or asked.answer is not None or restored:
             return asked
         assert predictions is not None
         # A bootstrap takes its time, and nobody else should have to wait for it.
         evidence = _measured(guard, reserve, predictions, len(asked.looks) + 1)
-        with guard.writing() as (tx, _):
-            if tx.restorings(guard.holdout.id):
-                continue
-            still, _ = _ask(tx, guard, lock=True)
-            # Otherwise another process has looked meanwhile, or the incumbent is another one.
-            if still is not None and (still.about, still.looks) == (asked.about, asked.looks):
-                tx.add_reserve_look(still.ladder, len(still.looks) + 1, evidence)
+        guard.write(partial(_record, guard=guard, asked=asked, evidence=evidence))
+
+
+def _asking(tx: Transaction, guard: Guard) -> tuple[_Asked | None, NDArray[Any] | None, bool]:
+    return *_ask(tx, guard, lock=False), bool(tx.restorings(guard.holdout.id))
+
+
+def _record(
+    tx: Transaction, _: LadderRecord, guard: Guard, asked: _Asked, evidence: ReserveEvidence
+) -> None:
+    """Record a look, unless another process has looked meanwhile, or the incumbent changed."""
+    if tx.restorings(guard.holdout.id):
+        return
+    still = _ask(tx, guard, lock=True)[0]
+    if still is not None and (still.about, still.looks) == (asked.about, asked.looks):
+        tx.add_reserve_look(still.ladder, len(still.looks) + 1, evidence)
 
 
 def _ask(tx: Transaction, guard: Guard, *, lock: bool) -> tuple[_Asked | None, NDArray[Any] | None]:

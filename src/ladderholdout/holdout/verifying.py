@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
 
 from ladderholdout import fingerprint as fp
 from ladderholdout import vault as vaults
@@ -61,7 +60,7 @@ def _vault_findings(record: HoldoutRecord) -> Iterator[Finding]:
     if record.vault_path is None or record.vault_digest is None:
         return
     try:
-        rows = vaults.read(Path(record.vault_path), record.vault_digest, record.fingerprint)
+        rows = vaults.read(record.vault_path, record.vault_digest, record.fingerprint)
     except VaultError as error:
         yield Finding(str(error).rstrip("."))
         return

@@ -15,7 +15,7 @@ from ladderholdout.errors import InvalidArgument, NoImprovementWarning
 from ladderholdout.feedback import counted
 from ladderholdout.holdout.context import describe_parameters
 from ladderholdout.integrations import rounds
-from ladderholdout.ledger import Entry, Ledger
+from ladderholdout.ledger import Entry
 
 if TYPE_CHECKING:
     from ladderholdout.holdout.scorer import SearchHandle
@@ -67,8 +67,8 @@ def _told_of(holdout: SearchHandle, improver: Entry) -> float:
     if holdout.rules.mechanism.tells_values:
         assert improver.risk is not None
         return holdout.metric.to_score(improver.risk)
-    with Ledger(holdout.ledger).read() as tx:
-        return counted(tx.improvements(holdout._ladder_id, _first(improver)), True)
+    first = _first(improver)
+    return counted(holdout._read(lambda tx, ladder: tx.improvements(ladder.id, first)), True)
 
 
 def _nearest(found: Mapping[int, list[Entry]]) -> int:
@@ -85,13 +85,15 @@ def _nearest(found: Mapping[int, list[Entry]]) -> int:
 def _entries_of(holdout: SearchHandle, asked: list[dict[str, Any]]) -> dict[int, list[Entry]]:
     """Match candidates with their submissions, newest search of this thread first."""
     found: dict[int, list[Entry]] = {}
-    with Ledger(holdout.ledger).read() as tx:
-        for search in rounds.opened_here():
-            entries = tx.entries(holdout._ladder_id, search=search)
-            found = _matches(asked, entries) | found
-            if len(found) == len(asked):
-                break
+    for search in rounds.opened_here():
+        found = _matches(asked, _of_search(holdout, search)) | found
+        if len(found) == len(asked):
+            break
     return found
+
+
+def _of_search(holdout: SearchHandle, search: str) -> tuple[Entry, ...]:
+    return holdout._read(lambda tx, ladder: tx.entries(ladder.id, search=search))
 
 
 def _matches(asked: list[dict[str, Any]], entries: Iterable[Entry]) -> dict[int, list[Entry]]:

@@ -28,6 +28,7 @@ from ladderholdout.holdout.handle import Handle
 from ladderholdout.holdout.marks import same_ladder
 from ladderholdout.holdout.registration import judge_overlap
 from ladderholdout.integrations import rounds
+from ladderholdout.ledger import Transaction
 
 if TYPE_CHECKING:
     from ladderholdout.holdout.scorer import SearchHandle
@@ -295,9 +296,12 @@ def look_for_overlap(holdout: SearchHandle, X: Any) -> None:
     shared = fp.overlap(guard.hashes, np.unique(hashes))
     if not shared:
         return
-    with guard.ledger.write() as tx:
+
+    def note(tx: Transaction) -> None:
         same_ladder(tx.ladder(guard.ladder_id), guard.since)
         tx.note_overlap(guard.holdout.id, "training rows", shared)
+
+    guard.ledger.transact(note)
     judge_overlap(
         holdout._overlap,
         shared,

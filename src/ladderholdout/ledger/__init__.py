@@ -6,9 +6,17 @@ every release from it; `verify` finds what was changed in it.
 
 from __future__ import annotations
 
+from ladderholdout.ledger.access import Access
 from ladderholdout.ledger.chain import Head, digests_of
 from ladderholdout.ledger.looks import Chosen, LadderLooks, LookRecord
-from ladderholdout.ledger.place import default_path, file_of, is_memory, resolve_url, shown
+from ladderholdout.ledger.place import (
+    default_path,
+    file_of,
+    is_memory,
+    is_server,
+    resolve_url,
+    shown,
+)
 from ladderholdout.ledger.records import (
     AuditEntry,
     Entry,
@@ -23,6 +31,7 @@ from ladderholdout.ledger.transaction import Transaction
 from ladderholdout.ledger.verification import Finding, Verification, verify
 
 __all__ = [
+    "Access",
     "AuditEntry",
     "Chosen",
     "Entry",
@@ -45,6 +54,7 @@ __all__ = [
     "file_of",
     "holdout_names",
     "is_memory",
+    "is_server",
     "resolve_url",
     "shown",
     "verify",

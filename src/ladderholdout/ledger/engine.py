@@ -1,40 +1,27 @@
-"""Connections to a ledger: how it is opened, and what its faults are called.
+"""Connections to a ledger, one way for files and servers.
 
-Connections are opened lazily, once a process: SQLite connections survive neither a fork
-nor a pickle, so handles carry the URL alone and find the engine here.
+Connections are opened lazily, once a process: none survives a fork or a pickle, so handles
+carry the URL alone and find the engine here.
 """
 
 from __future__ import annotations
 
+import atexit
 import logging
 import os
 import sqlite3
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext, suppress
-from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Any
+from contextlib import ExitStack, contextmanager, suppress
+from typing import TypeAlias
 
-from sqlalchemy import Connection, Engine, create_engine, event
-from sqlalchemy.exc import DBAPIError, SQLAlchemyError
-from sqlalchemy.pool import ConnectionPoolEntry, QueuePool, StaticPool
+from sqlalchemy import Connection, RootTransaction
+from sqlalchemy.exc import SQLAlchemyError
 
-from ladderholdout.errors import LedgerBusy, LedgerError
-from ladderholdout.ledger.place import file_of, is_memory, timeout_of
-
-_FAULTS = {
-    "SQLITE_READONLY": "it is read-only. Give this user write access to the file and its folder",
-    "SQLITE_NOTADB": "it is no SQLite database. Restore it from a backup, or name another ledger",
-    "SQLITE_CORRUPT": "it is damaged. Restore it from a backup",
-    "SQLITE_FULL": "the disk is full. Make room and run this again: nothing was recorded",
-    "SQLITE_IOERR": "the disk reports a fault. Nothing was recorded",
-    "SQLITE_CANTOPEN": "it cannot be opened. Check that the file and its folder are there",
-}
-_BUSY = ("SQLITE_BUSY", "SQLITE_LOCKED")
-
-_HEADER = b"SQLite format 3\0"
+from ladderholdout.ledger import files, servers
+from ladderholdout.ledger.access import PASSING, Access
+from ladderholdout.ledger.place import file_of, is_memory, is_server
 
 # The engine's own logger would print rows, and with them what no analyst may read, as
 # soon as somebody turns on debug logging for everything. A filter, since `dictConfig`
@@ -44,264 +31,100 @@ _logger.setLevel(logging.WARNING)
 _logger.addFilter(lambda record: record.levelno >= logging.WARNING)
 
 
-@dataclass(slots=True)
-class _Source:
-    """An engine of this process, with the identity of the file it was opened on."""
+# An engine of this process, and what is particular to its database.
+Source: TypeAlias = files.FileSource | servers.ServerSource
 
-    engine: Engine
-    path: Path | None
-    identity: tuple[int, int] | None
-    # Reads the file past SQLite's own cache. Never closed: closing any descriptor of a
-    # file drops all locks that SQLite holds on it in this process (POSIX).
-    descriptor: int = -1
-    changes: int = 0
-    # One writer of a process at a time: SQLite's own waiting is unfair.
-    lock: threading.RLock = field(default_factory=threading.RLock)
-
-    def current(self) -> bool:
-        """Whether the file is still the one that was opened."""
-        return self.path is None or _identity(self.path) == self.identity
-
-    def check(self, conn: Connection) -> None:
-        """Refuse to go on with files that were removed, replaced or overwritten since.
-
-        SQLite notices none of it: its page cache and its open files serve it to the end of
-        the process, and only then are the entries gone. This costs some ten microseconds.
-        """
-        if self.path is None:
-            return
-        if not self.current() or _companions(self.path) != conn.info["companions"]:
-            raise LedgerError(
-                f"The ledger {self.path}, or the -wal or -shm file beside it, was removed or "
-                "replaced while it was in use; what is written to it now would be lost. Put "
-                "it back, then start again."
-            )
-        known, found = self.changes, _changes(self.descriptor)
-        if found < known:
-            raise LedgerError(
-                f"The ledger {self.path} was overwritten while it was in use; what is written "
-                "to it now would be lost. Restore it from a backup, then start again in a new "
-                "process."
-            )
-        self.changes = found
-
-
-_sources: dict[str, _Source] = {}
+_sources: dict[str, Source] = {}
 _guard = threading.Lock()
-_inherited: list[dict[str, _Source]] = []
+_inherited: list[dict[str, Source]] = []
 
 
 def _after_fork() -> None:
     # Kept alive on purpose: closing a connection that the parent still uses could
-    # release the parent's locks.
+    # release the parent's locks, or end its talk with the server.
     global _sources, _guard
     _inherited.append(_sources)
     _sources, _guard = {}, threading.Lock()
 
 
+def _at_exit() -> None:
+    # A server is told that nobody talks to it any more; a file needs no word.
+    for known in _sources.values():
+        if isinstance(known, servers.ServerSource):
+            known.engine.dispose()
+
+
 os.register_at_fork(after_in_child=_after_fork)
+atexit.register(_at_exit)
 
 
-def create(url: str) -> _Source:
+def create(url: str) -> Source:
     """Open a ledger, making an empty one where there is none."""
     path = file_of(url)
-    if path is not None and not path.exists():
-        try:
-            path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-            # Raw scores lie in this file: it is born private.
-            os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
-        except OSError as fault:
-            raise LedgerError(
-                f"The ledger {path} cannot be made ({fault.strerror}). Name another place "
-                "with ledger= or LADDERHOLDOUT_LEDGER."
-            ) from None
+    if path is not None:
+        files.make(path)
     with _guard:
         if is_memory(url) and url not in _sources:
-            _sources[url] = _memory_source()
-        elif path is not None and url in _sources and not _sources[url].current():
+            _sources[url] = files.memory_source()
+        elif url in _sources and not _sources[url].current():
             _sources.pop(url).engine.dispose()
     return source(url)
 
 
-def source(url: str) -> _Source:
+def source(url: str) -> Source:
     """Return this process's engine on an existing ledger."""
     with _guard:
         if url not in _sources:
-            _sources[url] = _file_source(url)
+            _sources[url] = servers.source(url) if is_server(url) else files.file_source(url)
         return _sources[url]
 
 
-def _memory_source() -> _Source:
-    engine = create_engine(
-        "sqlite://",
-        poolclass=StaticPool,
-        connect_args={"check_same_thread": False},
-        hide_parameters=True,
-        logging_name="ladderholdout",
-    )
-    _prepare(engine)
-    return _Source(engine, None, None)
-
-
-def _file_source(url: str) -> _Source:
-    if is_memory(url):
-        raise LedgerError(
-            'A ledger in memory ("memory") lives in the process that made it. For searches '
-            "with several processes (n_jobs, loky, fork) give ledger= a path."
-        )
-    path, timeout = file_of(url), timeout_of(url)
-    assert path is not None
-    identity, descriptor = _opened(path)
-
-    def connect() -> sqlite3.Connection:
-        # mode=rw: a ledger that was deleted must never come back empty.
-        opened = sqlite3.connect(
-            f"{path.as_uri()}?mode=rw", uri=True, timeout=timeout, check_same_thread=False
-        )
-        # SQLite takes the -wal file beside an empty database for a leftover and deletes it at
-        # the first statement, and with it the newest entries of the ledger that was there.
-        emptied = _changes(descriptor) < 0 and _companions(path)[0] is not None
-        if emptied or _identity(path) != identity:
-            opened.close()
-            raise LedgerError(
-                f"The ledger {path} was emptied or replaced by another file. Put it back, or "
-                "restore it from a backup, with the -wal file that lies beside it, then start "
-                "again."
-            )
-        return opened
-
-    engine = create_engine(
-        "sqlite://",
-        creator=connect,
-        poolclass=QueuePool,
-        max_overflow=-1,
-        hide_parameters=True,
-        logging_name="ladderholdout",
-    )
-    _prepare(engine, timeout)
-    _distrust(engine, path)
-    return _Source(engine, path, identity, descriptor)
-
-
-def _opened(path: Path) -> tuple[tuple[int, int], int]:
-    try:
-        descriptor = os.open(path, os.O_RDONLY)
-    except FileNotFoundError:
-        raise LedgerError(
-            f"The ledger {path} is not there. Restore the file, or open the holdout with its "
-            "rows, LadderHoldout(X, y, ...), to start a new one."
-        ) from None
-    except OSError as fault:
-        raise LedgerError(
-            f"The ledger {path} cannot be used ({fault.strerror}). Give this user access to "
-            "the file and its folder."
-        ) from None
-    found = os.fstat(descriptor)
-    return (found.st_dev, found.st_ino), descriptor
-
-
-def _prepare(engine: Engine, timeout: float = 0.0) -> None:
-    @event.listens_for(engine, "connect")
-    def settings(connection: sqlite3.Connection, _: Any) -> None:
-        connection.isolation_level = None  # the driver's own BEGIN would be a deferred one
-        _write_ahead(connection, timeout)
-        for pragma in ("synchronous=FULL", "foreign_keys=ON"):
-            connection.execute(f"PRAGMA {pragma}")
-
-    @event.listens_for(engine, "close")
-    def give_up(connection: sqlite3.Connection, _: Any) -> None:
-        # A statement that an interrupt left open keeps even a closed connection alive, and
-        # its transaction with the lock, until the garbage is collected.
-        with suppress(sqlite3.Error):
-            connection.rollback()
-
-    @event.listens_for(engine, "begin")
-    def begin(connection: Connection) -> None:
-        # A deferred BEGIN takes the write lock too late, and fails at once where another
-        # writer came in between.
-        reading = connection.get_execution_options().get("reading", False)
-        driver: Any = connection.connection.dbapi_connection
-        driver.execute("BEGIN" if reading else "BEGIN IMMEDIATE")
-
-
-def _write_ahead(connection: sqlite3.Connection, timeout: float) -> None:
-    """Turn write-ahead logging on, which two who make a ledger at once cannot do at once.
-
-    SQLite does not wait here: it would be waiting for one that waits for it.
-    """
-    end = time.monotonic() + timeout
-    while True:
-        try:
-            connection.execute("PRAGMA journal_mode=WAL")
-            return
-        except sqlite3.OperationalError as fault:
-            if not fault.sqlite_errorname.startswith(_BUSY) or time.monotonic() > end:
-                raise
-        time.sleep(0.01)
-
-
-def _distrust(engine: Engine, path: Path) -> None:
-    @event.listens_for(engine, "connect")
-    def remember(connection: sqlite3.Connection, record: ConnectionPoolEntry) -> None:
-        # The first look makes both files, and they stay while anybody is connected.
-        connection.execute("PRAGMA schema_version")
-        record.info["companions"] = _companions(path)
-
-    @event.listens_for(engine, "checkout")
-    def forget(connection: sqlite3.Connection, *_: Any) -> None:
-        # Ten microseconds: cached pages would hide that those on disk are damaged.
-        connection.execute("PRAGMA shrink_memory")
-
-
-def _companions(path: Path) -> tuple[tuple[int, int] | None, ...]:
-    return tuple(_identity(f"{path}{suffix}") for suffix in ("-wal", "-shm"))
-
-
-def _changes(descriptor: int) -> int:
-    """Return the change counter of a database: an older copy has a smaller one, no database -1."""
-    try:
-        header = os.pread(descriptor, 28, 0)
-    except OSError:
-        return -1
-    return int.from_bytes(header[24:], "big") if header.startswith(_HEADER) else -1
-
-
-def _identity(path: Path | str) -> tuple[int, int] | None:
-    try:
-        found = os.stat(path)
-    except OSError:
-        return None
-    return found.st_dev, found.st_ino
-
-
 @contextmanager
-def connection(source: _Source, *, write: bool) -> Iterator[Connection]:
+def connection(source: Source, access: Access) -> Iterator[Connection]:
     """Open one transaction: committed at the end of the block, undone by any exception.
 
     Raises
     ------
     LedgerBusy
-        Another process held the write lock for longer than the timeout.
+        Another process held the lock for longer than the timeout.
+    LedgerUnreachable
+        The server did not answer for longer than the timeout, or was lost on the way.
     LedgerError
         The ledger is missing, replaced, damaged, read-only or out of space.
     """
-    place = source.path or "memory"
     # `with` lets no interrupt between taking the lock and the promise to give it back.
-    turn = source.lock if write or source.path is None else nullcontext()
+    turn = source.turn(write=access is not Access.READ)
     try:
-        with turn, source.engine.connect() as conn:
-            source.check(conn)
-            conn = conn.execution_options(reading=not write)
-            with _discarded_if_interrupted(conn), conn.begin():
+        with turn, ExitStack() as stack:
+            conn, transaction = _begun(source, access, stack)
+            with _discarded_if_interrupted(conn), transaction:
                 yield conn
             source.check(conn)
     except (SQLAlchemyError, sqlite3.Error) as fault:
         # The driver's own error stays inside, also as context: it holds the refused row.
-        error = _translated(place, fault)
+        error = source.translated(fault)
         try:
             raise error from None
         finally:
             error.__context__ = None
+
+
+def _begun(source: Source, access: Access, stack: ExitStack) -> tuple[Connection, RootTransaction]:
+    """Connect and begin, again while a server may come back: nothing was done by then."""
+    pauses = source.pauses()
+    while True:
+        try:
+            conn = stack.enter_context(source.engine.connect())
+            source.check(conn)
+            conn = conn.execution_options(access=access)
+            with _discarded_if_interrupted(conn):
+                return conn, conn.begin()
+        except SQLAlchemyError as fault:
+            stack.close()
+            pause = next(pauses, None)
+            if pause is None or not isinstance(source.translated(fault), PASSING):
+                raise
+        time.sleep(pause)
 
 
 @contextmanager
@@ -315,16 +138,3 @@ def _discarded_if_interrupted(conn: Connection) -> Iterator[None]:
         with suppress(SQLAlchemyError):
             conn.invalidate()
         raise
-
-
-def _translated(place: Path | str, fault: Exception) -> LedgerError:
-    original = fault.orig if isinstance(fault, DBAPIError) else fault
-    name = getattr(original, "sqlite_errorname", None) or type(original).__name__
-    if name.startswith(_BUSY):
-        return LedgerBusy(
-            f"The ledger {place} stayed locked by another process for longer than the timeout. "
-            "Nothing was recorded; run this again, or give more time: ledger="
-            f'"sqlite:///{place}?timeout=300".'
-        )
-    said = next((text for key, text in _FAULTS.items() if name.startswith(key)), None)
-    return LedgerError(f"The ledger {place} cannot be used: {said or 'SQLite says no'} ({name}).")

@@ -83,6 +83,8 @@ class Chains:
     def __init__(self, conn: Connection) -> None:
         self._conn = conn
         self._ends: dict[int, End] = {}
+        # The last link that was added here: it tells, later on, whether this was committed.
+        self.last: tuple[int, Head] | None = None
 
     def hold(self, holdout_id: int, end: End) -> None:
         """Keep the end of a chain that was read under lock."""
@@ -123,7 +125,27 @@ class Chains:
         values = {"holdout": holdout_id, "length": head.length, "head": head.hash}
         _MOVE_END.run(self._conn, values)
         self._ends[holdout_id] = End(end.name, end.retired, end.secret, head)
+        self.last = holdout_id, head
         return head
+
+
+def has_link(conn: Connection, holdout_id: int, head: Head) -> bool:
+    """Tell whether a chain has this link: no other has its hash, which covers the moment."""
+    entries = submissions.join(ladders)
+    places = (
+        *(
+            select(table.c.hash).where(
+                table.c.holdout_id == holdout_id, table.c.position == head.length
+            )
+            for table in (events, reserve_looks)
+        ),
+        # From the newest on, one by one: it is a recent link that is asked for.
+        select(submissions.c.hash)
+        .select_from(entries)
+        .where(ladders.c.holdout_id == holdout_id, submissions.c.position == head.length)
+        .order_by(submissions.c.id.desc()),
+    )
+    return any(conn.execute(place.limit(1)).scalar() == head.hash for place in places)
 
 
 def read_links(conn: Connection, holdout_id: int) -> Iterator[Link]:
@@ -165,26 +187,6 @@ def _texts_for_times(columns: Any) -> Select[Any]:
             for column in columns
         )
     )
-
-
-def read_hash(conn: Connection, holdout_id: int, position: int) -> str | None:
-    """Read the hash of one link, wherever it stands."""
-    # From the newest on: it is a recent link that is asked for.
-    entry = (
-        select(submissions.c.hash)
-        .select_from(submissions.join(ladders))
-        .where(ladders.c.holdout_id == holdout_id, submissions.c.position == position)
-        .order_by(submissions.c.id.desc())
-    )
-    others = (
-        select(table.c.hash).where(table.c.holdout_id == holdout_id, table.c.position == position)
-        for table in (events, reserve_looks)
-    )
-    for query in (*others, entry):
-        found: str | None = conn.execute(query.limit(1)).scalar()
-        if found is not None:
-            return found
-    return None
 
 
 def _word(kind: str) -> str:

@@ -1,8 +1,9 @@
-"""Where a ledger lies: a file, an SQLAlchemy URL, or this process's memory."""
+"""Where a ledger lies: a file, a PostgreSQL server, or this process's memory."""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Set
 from pathlib import Path
 from uuid import uuid4
 
@@ -18,6 +19,16 @@ seen to take seven."""
 
 _LONGEST_TIMEOUT = 86_400.0
 _MEMORY = "memory"
+_SERVER = "postgresql"
+# What libpq may be told in a URL besides user, password, host, port and database. No other
+# password: what is shown of a URL must hide all of them.
+_TRANSPORT = ("sslmode", "sslcert", "sslkey", "sslrootcert", "sslcrl", "channel_binding")
+_LIVELINESS = ("keepalives", "keepalives_idle", "keepalives_interval", "keepalives_count")
+_OF_SERVERS = {"host", "port", "hostaddr", "passfile", "service", "options", "require_auth"} | {
+    *("connect_timeout", "tcp_user_timeout", "application_name", "target_session_attrs"),
+    *_TRANSPORT,
+    *_LIVELINESS,
+}
 
 
 def default_path() -> Path:
@@ -47,6 +58,8 @@ def resolve_url(ledger: str | os.PathLike[str] | None) -> str:
     --------
     >>> resolve_url("sqlite:////data/ledger.db")
     'sqlite:////data/ledger.db'
+    >>> resolve_url("postgresql://ada@db.example/team")
+    'postgresql+psycopg://ada@db.example/team'
     """
     if ledger is None:
         ledger = os.environ.get("LADDERHOLDOUT_LEDGER") or default_path()
@@ -60,7 +73,9 @@ def resolve_url(ledger: str | os.PathLike[str] | None) -> str:
     if text.startswith(f"{_MEMORY}:"):
         return text
     url = _parsed(text) if "://" in text else URL.create("sqlite", database=text)
-    return url.set(database=_absolute(str(url.database))).render_as_string(hide_password=False)
+    if url.get_backend_name() != _SERVER:
+        url = url.set(database=_absolute(str(url.database)))
+    return url.render_as_string(hide_password=False)
 
 
 def _parsed(text: str) -> URL:
@@ -68,13 +83,32 @@ def _parsed(text: str) -> URL:
         url = make_url(text)
     except (ArgumentError, ValueError):
         raise _refused("a URL that does not parse") from None
+    if url.get_backend_name() == _SERVER:
+        return _of_server(url)
     if url.get_backend_name() != "sqlite" or url.host or url.database in (None, "", ":memory:"):
         # Without the query: a password may stand in it.
         raise _refused(url.set(query={}).render_as_string(hide_password=True))
-    if set(url.query) - {"timeout"}:
-        raise _refused(f"a URL with {', '.join(sorted(set(url.query) - {'timeout'}))}")
-    _seconds(url)
+    _check_query(url, set())
     return url
+
+
+def _of_server(url: URL) -> URL:
+    if url.drivername not in (_SERVER, f"{_SERVER}+psycopg"):
+        raise _refused(f"a URL with the driver {url.get_driver_name()}; psycopg is the one known")
+    if not url.database:
+        raise _refused("a URL of a server without the name of a database")
+    if "password" in url.query:
+        password = str(url.query["password"])
+        url = url.difference_update_query(["password"]).set(password=url.password or password)
+    _check_query(url, _OF_SERVERS)
+    return url.set(drivername=f"{_SERVER}+psycopg")
+
+
+def _check_query(url: URL, known: Set[str]) -> None:
+    unknown = set(url.query) - known - {"timeout"}
+    if unknown:
+        raise _refused(f"a URL with {', '.join(sorted(unknown))}")
+    _seconds(url)
 
 
 def _seconds(url: URL) -> float:
@@ -96,7 +130,7 @@ def _absolute(path: str) -> str:
 
 
 def _refused(came: str) -> InvalidArgument:
-    allowed = 'a path, "memory" or a URL like sqlite:////folder/ledger.db'
+    allowed = 'a path, "memory" or a URL like sqlite:////folder/ledger.db or postgresql://host/base'
     return InvalidArgument("ledger", allowed, came)
 
 
@@ -105,16 +139,31 @@ def is_memory(url: str) -> bool:
     return url.startswith(f"{_MEMORY}:")
 
 
+def is_server(url: str) -> bool:
+    """Tell whether a ledger lies on a PostgreSQL server."""
+    return url.startswith(f"{_SERVER}+")
+
+
 def file_of(url: str) -> Path | None:
     """Return the SQLite file behind a URL, or None for a ledger that has none."""
-    return None if is_memory(url) else Path(str(make_url(url).database))
+    return None if is_memory(url) or is_server(url) else Path(str(make_url(url).database))
 
 
 def timeout_of(url: str) -> float:
-    """Return how many seconds a writer waits for the others."""
+    """Return how many seconds a writer waits for the others, or for a server to come back."""
     return _seconds(make_url(url))
 
 
 def shown(url: str) -> str:
-    """Return the ledger's place as it may be printed."""
+    """Return the ledger's place as it may be printed: of a server's URL, no secrets.
+
+    Examples
+    --------
+    >>> shown(resolve_url("postgresql://ada:secret@db.example/team?sslkey=/home/ada/key"))
+    'postgresql+psycopg://ada:***@db.example/team'
+    """
+    if is_server(url):
+        found = make_url(url)
+        place = {name: found.query[name] for name in ("host", "port") if name in found.query}
+        return found.set(query=place).render_as_string(hide_password=True)
     return _MEMORY if is_memory(url) else str(file_of(url))

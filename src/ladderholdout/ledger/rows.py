@@ -32,7 +32,7 @@ def now() -> datetime:
 def utc(time: datetime) -> datetime:
     """Return a stored time with its zone."""
     # SQLite keeps no time zone; all that is written is UTC.
-    return time if time.tzinfo else time.replace(tzinfo=UTC)
+    return time.astimezone(UTC) if time.tzinfo else time.replace(tzinfo=UTC)
 
 
 def to_bytes(array: NDArray[Any]) -> bytes:

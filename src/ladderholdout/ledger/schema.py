@@ -9,7 +9,7 @@ from pathlib import Path
 from sqlalchemy import Connection, inspect, text
 
 from ladderholdout.errors import LedgerError
-from ladderholdout.ledger import copies, tables
+from ladderholdout.ledger import copies, servers, tables
 
 # Alembic keeps the running migration in globals of its modules.
 _migrating = threading.Lock()
@@ -45,7 +45,8 @@ def version_of(conn: Connection) -> str | None:
 def ensure(conn: Connection, path: Path | None) -> None:
     """Bring a ledger to this library's schema, inside the caller's transaction.
 
-    A ledger that holds something is copied first, beside itself: ``ledger.db.0002.bak``.
+    A ledger that holds something is copied first, beside itself: ``ledger.db.0002.bak``, or
+    on a server a schema ``ladderholdout_0002_20260314150926_bak``.
 
     Raises
     ------
@@ -55,6 +56,7 @@ def ensure(conn: Connection, path: Path | None) -> None:
     version = version_of(conn)
     if version == tables.SCHEMA:
         return
+    on_server = conn.dialect.name == "postgresql"
     # Imported here: it takes longer than all else, and only a new ledger needs it.
     from alembic import command
     from alembic.config import Config
@@ -71,5 +73,9 @@ def ensure(conn: Connection, path: Path | None) -> None:
         )
     if version is not None and path is not None:
         copies.copy(path, copies.free_name(path, version))
+    if version is not None and on_server:
+        servers.keep(conn, inspect(conn).get_table_names(), version)
+    if on_server:
+        servers.make_schema(conn)
     with _migrating:
         command.upgrade(config, "head")

@@ -2,22 +2,29 @@
 
 `Ledger.read` and `Ledger.write` open a transaction; what is done in it stands on the
 `Transaction` they yield. A write commits when its block ends, before anyone is told
-anything (promise 2), and holds the holdout's row for its whole length (promise 3).
+anything (promise 2), and nobody else writes to its holdout meanwhile (promise 3).
+`Ledger.transact` is a write that is done once, however often its server is lost.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TypeVar
 
 from sqlalchemy import select
 
 from ladderholdout.errors import LedgerError
-from ladderholdout.ledger import copies, engine, schema
-from ladderholdout.ledger.place import file_of, shown
+from ladderholdout.ledger import copies, engine, schema, servers
+from ladderholdout.ledger.access import PASSING, Access
+from ladderholdout.ledger.chain import Head
+from ladderholdout.ledger.place import file_of, is_server, shown
 from ladderholdout.ledger.tables import SCHEMA, holdouts
 from ladderholdout.ledger.transaction import Transaction
+
+T = TypeVar("T")
 
 
 class Ledger:
@@ -47,8 +54,7 @@ class Ledger:
     def __init__(self, url: str, *, create: bool = False) -> None:
         self.url = url
         source = engine.create(url) if create else engine.source(url)
-        with engine.connection(source, write=False) as conn:
-            version = schema.version_of(conn)
+        version = _until_it_stands(source, lambda: _version_of(source))
         if version == SCHEMA:
             return
         if version is None and not create:
@@ -56,25 +62,106 @@ class Ledger:
                 f"The ledger {shown(url)} is empty. Restore the file, or open the holdout "
                 "with its rows, LadderHoldout(X, y, ...), to start a new one."
             )
-        with engine.connection(source, write=True) as conn:
-            schema.ensure(conn, file_of(url))
+        _until_it_stands(source, lambda: _upgrade(source, file_of(url)))
 
     @contextmanager
     def read(self) -> Iterator[Transaction]:
         """Open a transaction that sees one state of the ledger and blocks no writer."""
-        with engine.connection(engine.source(self.url), write=False) as conn:
+        with engine.connection(engine.source(self.url), Access.READ) as conn:
             yield Transaction(conn)
 
     @contextmanager
-    def write(self) -> Iterator[Transaction]:
-        """Open a transaction that is alone in writing, and durable when its block ends."""
-        with engine.connection(engine.source(self.url), write=True) as conn:
+    def write(self, access: Access = Access.ALL) -> Iterator[Transaction]:
+        """Open a transaction that is alone in writing, and durable when its block ends.
+
+        Parameters
+        ----------
+        access : Access
+            With ``Access.LADDER``, alone on the holdout whose ladder it reads under lock.
+        """
+        with engine.connection(engine.source(self.url), access) as conn:
             yield Transaction(conn)
+
+    def transact(self, body: Callable[[Transaction], T], access: Access = Access.ALL) -> T:
+        """Do something in a transaction, once, though connections are lost on the way.
+
+        Parameters
+        ----------
+        body : callable
+            Is given the transaction, and again another one where the server undid the first
+            or was lost. What it links to a chain is found again by the hash of the link: a
+            commit whose answer was lost is not repeated.
+        access : Access
+            To read as well: then all of it is of one state.
+
+        Returns
+        -------
+        object
+            What `body` returned in the transaction that stands.
+
+        Raises
+        ------
+        LedgerUnreachable
+            The server did not come back before the timeout.
+        """
+        done: tuple[tuple[int, Head], T] | None = None
+
+        def attempt() -> T:
+            nonlocal done
+            if done is not None and self._stands(*done[0]):
+                return done[1]
+            done = None
+            with engine.connection(engine.source(self.url), access) as conn:
+                tx = Transaction(conn)
+                result = body(tx)
+                done = None if tx.linked is None else (tx.linked, result)
+            return result
+
+        return _until_it_stands(engine.source(self.url), attempt)
+
+    def risks(self) -> tuple[str, ...]:
+        """Return settings of a server that may let it forget what was told; no file has any."""
+        if not is_server(self.url):
+            return ()
+        with engine.connection(engine.source(self.url), Access.READ) as conn:
+            return servers.unsafe_settings(conn)
+
+    def _stands(self, holdout_id: int, head: Head) -> bool:
+        """Tell whether a link was committed.
+
+        Alone in writing: whoever is still committing it, on a connection that was lost, is
+        waited for.
+        """
+        with self.write() as tx:
+            return tx.has_link(holdout_id, head)
+
+
+def _until_it_stands(source: engine.Source, attempt: Callable[[], T]) -> T:
+    """Try again what a server undid, or was lost in, as long as its timeout allows."""
+    pauses = source.pauses()
+    while True:
+        try:
+            return attempt()
+        except PASSING:
+            pause = next(pauses, None)
+            if pause is None:
+                raise
+        time.sleep(pause)
+
+
+def _version_of(source: engine.Source) -> str | None:
+    with engine.connection(source, Access.READ) as conn:
+        return schema.version_of(conn)
+
+
+def _upgrade(source: engine.Source, path: Path | None) -> None:
+    with engine.connection(source, Access.ALL) as conn:
+        schema.ensure(conn, path)
 
 
 def holdout_names(url: str) -> tuple[str, ...]:
     """Return the names of the holdouts, oldest first; the ledger is not even upgraded."""
-    with engine.connection(engine.source(url), write=False) as conn:
+    with engine.connection(engine.source(url), Access.READ) as conn:
         if schema.version_of(conn) is None:
             return ()
         return tuple(conn.execute(select(holdouts.c.name).order_by(holdouts.c.id)).scalars())
@@ -103,6 +190,12 @@ def backup(url: str, target: Path) -> Path:
         There is no such ledger, or the copy cannot be written.
     """
     path, target = file_of(url), target.expanduser().absolute()
+    if is_server(url):
+        raise LedgerError(
+            f"The ledger {shown(url)} lies on a server, which has its own way to copy it while "
+            f"it is in use: pg_dump --schema={servers.SCHEMA} --format=custom "
+            f"--file={target} DATABASE, and pg_restore to bring it back."
+        )
     if path is None:
         raise LedgerError('A ledger in memory ("memory") has no file to copy.')
     with Ledger(url).read():  # says what is wrong with it, where something is

@@ -8,7 +8,7 @@ from dataclasses import replace
 from sqlalchemy import Connection, func, select
 
 from ladderholdout.ledger.chain import RESTORED, Head
-from ladderholdout.ledger.links import Chains, read_hash
+from ladderholdout.ledger.links import Chains, has_link
 from ladderholdout.ledger.looks import (
     Chosen,
     asked_looks,
@@ -20,7 +20,7 @@ from ladderholdout.ledger.looks import (
 )
 from ladderholdout.ledger.records import Entry, LadderRecord
 from ladderholdout.ledger.replay import rules_of
-from ladderholdout.ledger.tables import submissions
+from ladderholdout.ledger.tables import events, submissions
 
 
 class Telling:
@@ -41,9 +41,14 @@ class Telling:
         """Return where the chain of a holdout ends inside this write."""
         return self._chains.end(holdout_id).head
 
-    def hash_at(self, holdout_id: int, position: int) -> str | None:
-        """Return the hash of a link of a chain as it stands; None where there is no such link."""
-        return read_hash(self._conn, holdout_id, position)
+    @property
+    def linked(self) -> tuple[int, Head] | None:
+        """The holdout and the last link that this transaction added to its chain, if any."""
+        return self._chains.last
+
+    def has_link(self, holdout_id: int, head: Head) -> bool:
+        """Tell whether the chain of a holdout has this link."""
+        return has_link(self._conn, holdout_id, head)
 
     def note_restored(self, holdout_id: int, length: int) -> None:
         """Note that an older copy of the ledger was put in place of one with so many links."""
@@ -52,6 +57,22 @@ class Telling:
     def restorings(self, holdout_id: int) -> tuple[tuple[int, int], ...]:
         """Return where older copies were found in place, and how many links there had been."""
         return read_restorings(self._conn, holdout_id)
+
+    def opened_after(self, ladder_id: int) -> int | None:
+        """Return how many submissions a ladder had when an audit opened it; None: none did.
+
+        By the places in the chain, for clocks jump.
+        """
+        links = select(events.c.position).where(
+            events.c.ladder_id == ladder_id, events.c.kind == "opened"
+        )
+        opened = self._conn.execute(links).scalar_one_or_none()
+        if opened is None:
+            return None
+        before = select(func.count()).where(
+            submissions.c.ladder_id == ladder_id, submissions.c.position < opened
+        )
+        return int(self._conn.execute(before).scalar_one())
 
     def asked(self, holdout_id: int) -> dict[tuple[int, int], int]:
         """Return which values of ladders that tell none were asked for, and when.

@@ -27,6 +27,7 @@ from ladderholdout.holdout.context import describe_estimator
 from ladderholdout.holdout.guard import Origin
 from ladderholdout.holdout.marks import same_ladder
 from ladderholdout.holdout.views import Release
+from ladderholdout.ledger import Access, Transaction
 
 if TYPE_CHECKING:
     from ladderholdout.holdout.scorer import SearchHandle
@@ -192,21 +193,18 @@ def key_of(holdout: SearchHandle, trial: Trial) -> str:
         return key
     # A storage without row locks (SQLite) may hand a waiting trial to two workers at once:
     # whoever holds the ladder draws the key, and the other finds it.
-    with stopping(trial), _holding(holdout):
-        key = trial.study._storage.get_trial(trial._trial_id).user_attrs.get(KEY)
-        if not isinstance(key, str):
-            key = uuid4().hex
-            trial.set_user_attr(KEY, key)
-    return key
+    with stopping(trial):
+        guard = holdout._guard()
 
+        def draw(tx: Transaction) -> str:
+            same_ladder(tx.ladder(guard.ladder_id, lock=True), guard.since)
+            key = trial.study._storage.get_trial(trial._trial_id).user_attrs.get(KEY)
+            if not isinstance(key, str):
+                key = uuid4().hex
+                trial.set_user_attr(KEY, key)
+            return key
 
-@contextmanager
-def _holding(holdout: SearchHandle) -> Iterator[None]:
-    """Hold the ladder: nobody else who shares it gets past here meanwhile."""
-    guard = holdout._guard()
-    with guard.ledger.write() as tx:
-        same_ladder(tx.ladder(guard.ladder_id, lock=True), guard.since)
-        yield
+        return guard.ledger.transact(draw, Access.LADDER)
 
 
 def context_of(study: Study, trial: Trial | FrozenTrial) -> dict[str, Any]:

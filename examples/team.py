@@ -1,0 +1,61 @@
+"""One worker of a team: start it in as many terminals, on as many machines, as you like.
+
+All of them share a study of Optuna and a ladder. Both lie in one PostgreSQL database, which
+the URL names; without one they lie in SQLite files on this machine.
+
+    python examples/team.py --trials 20
+    python examples/team.py --trials 20 --database postgresql+psycopg://ada@db.example/team
+"""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+import optuna
+from sklearn.datasets import load_breast_cancer
+from sklearn.model_selection import train_test_split
+from sklearn.tree import DecisionTreeClassifier
+
+from ladderholdout import LadderHoldout
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--trials", type=int, default=20)
+    parser.add_argument("--database", help="a PostgreSQL URL, the same for all workers")
+    asked = parser.parse_args()
+
+    X, y = load_breast_cancer(return_X_y=True)
+    X_train, X_holdout, y_train, y_holdout = train_test_split(
+        X, y, test_size=200, stratify=y, random_state=0
+    )
+    # Whoever comes first registers the rows; the others find them known, and go on.
+    holdout = LadderHoldout(
+        X_holdout, y_holdout, scoring="accuracy", name="team", ledger=asked.database
+    )
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
+    storage = optuna.storages.RDBStorage(asked.database or "sqlite:///team-study.db")
+    study = optuna.create_study(
+        study_name="team", storage=storage, direction="maximize", load_if_exists=True
+    )
+
+    def build(trial: Any) -> DecisionTreeClassifier:
+        return DecisionTreeClassifier(
+            max_depth=trial.suggest_int("max_depth", 1, 8),
+            min_samples_leaf=trial.suggest_int("min_samples_leaf", 1, 40),
+            random_state=0,
+        )
+
+    study.optimize(
+        holdout.objective(build, inner=5, train=(X_train, y_train)), n_trials=asked.trials
+    )
+    status = holdout.status()
+    print(f"{status.submissions} submissions by all workers, {status.releases} releases")
+    print(f"standing score {status.score}, by {holdout.best_params(study)}")
+    print(f"ledger {status.ledger}")
+    storage.engine.dispose()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,289 @@
+"""Ledgers in SQLite: one file, or one process's memory."""
+
+from __future__ import annotations
+
+import os
+import random
+import sqlite3
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, nullcontext, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import Connection, Engine, create_engine, event
+from sqlalchemy.exc import DBAPIError
+from sqlalchemy.pool import ConnectionPoolEntry, QueuePool, StaticPool
+
+from ladderholdout.errors import LedgerBusy, LedgerError
+from ladderholdout.ledger.access import Access
+from ladderholdout.ledger.place import file_of, is_memory, timeout_of
+
+_FAULTS = {
+    "SQLITE_READONLY": "it is read-only. Give this user write access to the file and its folder",
+    "SQLITE_NOTADB": "it is no SQLite database. Restore it from a backup, or name another ledger",
+    "SQLITE_CORRUPT": "it is damaged. Restore it from a backup",
+    "SQLITE_FULL": "the disk is full. Make room and run this again: nothing was recorded",
+    "SQLITE_IOERR": "the disk reports a fault. Nothing was recorded",
+    "SQLITE_CANTOPEN": "it cannot be opened. Check that the file and its folder are there",
+}
+_BUSY = ("SQLITE_BUSY", "SQLITE_LOCKED")
+# Seconds between two questions for the lock, at first and at most.
+_PAUSE = 0.004
+
+_HEADER = b"SQLite format 3\0"
+
+
+@dataclass(slots=True)
+class FileSource:
+    """An engine of this process, with the identity of the file it was opened on."""
+
+    engine: Engine
+    path: Path | None
+    identity: tuple[int, int] | None
+    # Reads the file past SQLite's own cache. Never closed: closing any descriptor of a
+    # file drops all locks that SQLite holds on it in this process (POSIX).
+    descriptor: int = -1
+    changes: int = 0
+    # One writer of a process at a time: SQLite's own waiting is unfair.
+    lock: threading.RLock = field(default_factory=threading.RLock)
+
+    def turn(self, *, write: bool) -> AbstractContextManager[Any]:
+        """Wait for the other writers of this process."""
+        return self.lock if write or self.path is None else nullcontext()
+
+    def pauses(self) -> Iterator[float]:
+        """Return how long to wait before trying again what failed: a file is there or not."""
+        return iter(())
+
+    def current(self) -> bool:
+        """Whether the file is still the one that was opened."""
+        return self.path is None or _identity(self.path) == self.identity
+
+    def check(self, conn: Connection) -> None:
+        """Refuse to go on with files that were removed, replaced or overwritten since.
+
+        SQLite notices none of it: its page cache and its open files serve it to the end of
+        the process, and only then are the entries gone. This costs some ten microseconds.
+        """
+        if self.path is None:
+            return
+        if not self.current() or _companions(self.path) != conn.info["companions"]:
+            raise LedgerError(
+                f"The ledger {self.path}, or the -wal or -shm file beside it, was removed or "
+                "replaced while it was in use; what is written to it now would be lost. Put "
+                "it back, then start again."
+            )
+        known, found = self.changes, _changes(self.descriptor)
+        if found < known:
+            raise LedgerError(
+                f"The ledger {self.path} was overwritten while it was in use; what is written "
+                "to it now would be lost. Restore it from a backup, then start again in a new "
+                "process."
+            )
+        self.changes = found
+
+    def translated(self, fault: Exception) -> LedgerError:
+        """Say what is wrong, without the refused row."""
+        place = self.path or "memory"
+        original = fault.orig if isinstance(fault, DBAPIError) else fault
+        name = getattr(original, "sqlite_errorname", None) or type(original).__name__
+        if name.startswith(_BUSY):
+            return LedgerBusy(
+                f"The ledger {place} stayed locked by another process for longer than the "
+                "timeout. Nothing was recorded; run this again, or give more time: ledger="
+                f'"sqlite:///{place}?timeout=300".'
+            )
+        said = next((text for key, text in _FAULTS.items() if name.startswith(key)), None)
+        return LedgerError(
+            f"The ledger {place} cannot be used: {said or 'SQLite says no'} ({name})."
+        )
+
+
+def make(path: Path) -> None:
+    """Make an empty file where there is none."""
+    if path.exists():
+        return
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        # Raw scores lie in this file: it is born private.
+        os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
+    except OSError as fault:
+        raise LedgerError(
+            f"The ledger {path} cannot be made ({fault.strerror}). Name another place "
+            "with ledger= or LADDERHOLDOUT_LEDGER."
+        ) from None
+
+
+def memory_source() -> FileSource:
+    """Open a new ledger in memory."""
+    engine = create_engine(
+        "sqlite://",
+        poolclass=StaticPool,
+        connect_args={"check_same_thread": False},
+        hide_parameters=True,
+        logging_name="ladderholdout",
+    )
+    _prepare(engine)
+    return FileSource(engine, None, None)
+
+
+def file_source(url: str) -> FileSource:
+    """Open an existing file."""
+    if is_memory(url):
+        raise LedgerError(
+            'A ledger in memory ("memory") lives in the process that made it. For searches '
+            "with several processes (n_jobs, loky, fork) give ledger= a path."
+        )
+    path, timeout = file_of(url), timeout_of(url)
+    assert path is not None
+    identity, descriptor = _opened(path)
+
+    def connect() -> sqlite3.Connection:
+        # mode=rw: a ledger that was deleted must never come back empty.
+        opened = sqlite3.connect(
+            f"{path.as_uri()}?mode=rw", uri=True, timeout=timeout, check_same_thread=False
+        )
+        # SQLite takes the -wal file beside an empty database for a leftover and deletes it at
+        # the first statement, and with it the newest entries of the ledger that was there.
+        emptied = _changes(descriptor) < 0 and _companions(path)[0] is not None
+        if emptied or _identity(path) != identity:
+            opened.close()
+            raise LedgerError(
+                f"The ledger {path} was emptied or replaced by another file. Put it back, or "
+                "restore it from a backup, with the -wal file that lies beside it, then start "
+                "again."
+            )
+        return opened
+
+    engine = create_engine(
+        "sqlite://",
+        creator=connect,
+        poolclass=QueuePool,
+        max_overflow=-1,
+        hide_parameters=True,
+        logging_name="ladderholdout",
+    )
+    _prepare(engine, timeout)
+    _distrust(engine, path)
+    return FileSource(engine, path, identity, descriptor)
+
+
+def _opened(path: Path) -> tuple[tuple[int, int], int]:
+    try:
+        descriptor = os.open(path, os.O_RDONLY)
+    except FileNotFoundError:
+        raise LedgerError(
+            f"The ledger {path} is not there. Restore the file, or open the holdout with its "
+            "rows, LadderHoldout(X, y, ...), to start a new one."
+        ) from None
+    except OSError as fault:
+        raise LedgerError(
+            f"The ledger {path} cannot be used ({fault.strerror}). Give this user access to "
+            "the file and its folder."
+        ) from None
+    found = os.fstat(descriptor)
+    return (found.st_dev, found.st_ino), descriptor
+
+
+def _prepare(engine: Engine, timeout: float = 0.0) -> None:
+    @event.listens_for(engine, "connect")
+    def settings(connection: sqlite3.Connection, _: Any) -> None:
+        connection.isolation_level = None  # the driver's own BEGIN would be a deferred one
+        _write_ahead(connection, timeout)
+        for pragma in ("synchronous=FULL", "foreign_keys=ON"):
+            connection.execute(f"PRAGMA {pragma}")
+
+    @event.listens_for(engine, "close")
+    def give_up(connection: sqlite3.Connection, _: Any) -> None:
+        # A statement that an interrupt left open keeps even a closed connection alive, and
+        # its transaction with the lock, until the garbage is collected.
+        with suppress(sqlite3.Error):
+            connection.rollback()
+
+    @event.listens_for(engine, "begin")
+    def begin(connection: Connection) -> None:
+        if connection.get_execution_options()["access"] is Access.READ:
+            connection.exec_driver_sql("BEGIN")
+        else:
+            _begin_alone(connection, timeout)
+
+
+def _begin_alone(connection: Connection, timeout: float) -> None:
+    """Begin to write: at once, for a deferred BEGIN takes the lock too late, and fairly.
+
+    SQLite asks the more seldom the longer it waits, so that among many who come and go one
+    was seen to wait for seconds. Whoever waits here asks the more often.
+    """
+    driver, begun = connection.connection.driver_connection, time.monotonic()
+    assert isinstance(driver, sqlite3.Connection)
+    driver.execute("PRAGMA busy_timeout=0")
+    try:
+        while True:
+            try:
+                # By the driver: SQLAlchemy takes ten times as long over it.
+                driver.execute("BEGIN IMMEDIATE")
+                return
+            except sqlite3.OperationalError as fault:
+                waited = time.monotonic() - begun
+                if not _is_busy(fault) or waited > timeout:
+                    raise
+            time.sleep(random.uniform(0, _PAUSE / (1 + 10 * waited)))
+    finally:
+        driver.execute(f"PRAGMA busy_timeout={1000 * timeout:.0f}")
+
+
+def _is_busy(fault: BaseException | None) -> bool:
+    return getattr(fault, "sqlite_errorname", "").startswith(_BUSY)
+
+
+def _write_ahead(connection: sqlite3.Connection, timeout: float) -> None:
+    """Turn write-ahead logging on, which two who make a ledger at once cannot do at once.
+
+    SQLite does not wait here: it would be waiting for one that waits for it.
+    """
+    end = time.monotonic() + timeout
+    while True:
+        try:
+            connection.execute("PRAGMA journal_mode=WAL")
+            return
+        except sqlite3.OperationalError as fault:
+            if not _is_busy(fault) or time.monotonic() > end:
+                raise
+        time.sleep(0.01)
+
+
+def _distrust(engine: Engine, path: Path) -> None:
+    @event.listens_for(engine, "connect")
+    def remember(connection: sqlite3.Connection, record: ConnectionPoolEntry) -> None:
+        # The first look makes both files, and they stay while anybody is connected.
+        connection.execute("PRAGMA schema_version")
+        record.info["companions"] = _companions(path)
+
+    @event.listens_for(engine, "checkout")
+    def forget(connection: sqlite3.Connection, *_: Any) -> None:
+        # Ten microseconds: cached pages would hide that those on disk are damaged.
+        connection.execute("PRAGMA shrink_memory")
+
+
+def _companions(path: Path) -> tuple[tuple[int, int] | None, ...]:
+    return tuple(_identity(f"{path}{suffix}") for suffix in ("-wal", "-shm"))
+
+
+def _changes(descriptor: int) -> int:
+    """Return the change counter of a database: an older copy has a smaller one, no database -1."""
+    try:
+        header = os.pread(descriptor, 28, 0)
+    except OSError:
+        return -1
+    return int.from_bytes(header[24:], "big") if header.startswith(_HEADER) else -1
+
+
+def _identity(path: Path | str) -> tuple[int, int] | None:
+    try:
+        found = os.stat(path)
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino

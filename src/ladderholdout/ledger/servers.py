@@ -1,0 +1,205 @@
+"""Ledgers on a PostgreSQL server: how a process talks to it, and what its faults are called.
+
+The tables lie in a schema of their own, so that a study of Optuna or a tracking store, which
+have an ``alembic_version`` as well, may share the database.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field
+from typing import Any
+
+from sqlalchemy import Connection, Engine, create_engine, event, make_url, text
+from sqlalchemy.exc import DBAPIError
+from sqlalchemy.pool import QueuePool
+
+from ladderholdout.errors import LedgerBusy, LedgerError, LedgerUnreachable
+from ladderholdout.ledger.access import Access, Undone
+from ladderholdout.ledger.place import shown, timeout_of
+
+SCHEMA = "ladderholdout"
+"""The schema of the database that a ledger's tables lie in."""
+
+# Any number, as long as all of this library's versions take the same one.
+_LOCK = 0x1ADDE2
+_PATIENCE_AT_FIRST = 10.0
+
+_BEGIN = {
+    Access.READ: "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY",
+    Access.LADDER: "BEGIN ISOLATION LEVEL READ COMMITTED; "
+    f"SELECT pg_advisory_xact_lock_shared({_LOCK})",
+    Access.ALL: f"BEGIN ISOLATION LEVEL READ COMMITTED; SELECT pg_advisory_xact_lock({_LOCK})",
+}
+# A dead client is noticed after half a minute rather than two hours, and one that sleeps in
+# mid-transaction after ten minutes: all the others are waiting for its lock.
+_SETTINGS = f"""
+SET search_path TO {SCHEMA};
+SET TimeZone TO 'UTC';
+SET lock_timeout TO {{timeout:.0f}};
+SET idle_in_transaction_session_timeout TO 600000;
+SET tcp_keepalives_idle TO 10; SET tcp_keepalives_interval TO 5; SET tcp_keepalives_count TO 4;
+SELECT set_config('synchronous_commit', 'on', false)
+WHERE current_setting('synchronous_commit') = 'off';
+"""
+# The same from this end: a server that vanished must not be waited for without end.
+_PATIENCE = {
+    "connect_timeout": 10,
+    "keepalives_idle": 10,
+    "keepalives_interval": 5,
+    "keepalives_count": 4,
+}
+# SQLSTATE, or its class, and what to do about it.
+_FAULTS = {
+    "53100": "the server's disk is full. Make room there and run this again",
+    "25006": "it is read-only, perhaps a standby. Name the primary server",
+    "42501": "this user lacks a right. Let the owner of the database grant it: CREATE on the "
+    f"database for the first opening, and all rights on the schema {SCHEMA}",
+    "42P01": "a table of it is missing. Restore it from a backup",
+    "XX": "the server says it is damaged. Restore it from a backup",
+    "58": "the server's disk reports a fault",
+    "57014": "the server cancelled a statement (statement_timeout?)",
+}
+_UNDONE = ("40", "55006")
+_LOST = ("08", "57P", "53300", "25P03", "25P04")
+# A server that cannot be reached may come back; these answers will not change.
+_FINAL = (
+    "authentication failed",
+    "no password supplied",
+    "does not exist",
+    "pg_hba.conf",
+    "could not translate host name",
+    "permission denied",
+    "SSL",
+    "invalid",
+)
+
+
+@dataclass(slots=True)
+class ServerSource:
+    """A pool of this process's connections to a server."""
+
+    engine: Engine
+    shown: str
+    timeout: float
+    # Whether this process has reached it before.
+    known: bool = field(default=False)
+
+    def turn(self, *, write: bool) -> AbstractContextManager[Any]:
+        """Wait for nobody: the server lets writers in, in the order they come."""
+        return nullcontext()
+
+    def pauses(self) -> Iterator[float]:
+        """Yield how long to wait before each new try, until the time is up."""
+        patience = self.timeout if self.known else min(self.timeout, _PATIENCE_AT_FIRST)
+        end, longest = time.monotonic() + patience, 0.05
+        while time.monotonic() < end:
+            # At random: those who lost the same server must not come back all at once.
+            yield random.uniform(0.01, longest)
+            longest = min(2 * longest, 1.0)
+
+    def current(self) -> bool:
+        """Whether it is the one that was opened: its ladders tell that by themselves."""
+        return True
+
+    def check(self, conn: Connection) -> None:
+        """Note that the server answers."""
+        self.known = True
+
+    def translated(self, fault: Exception) -> LedgerError:
+        """Say what is wrong, without the refused row and without a password."""
+        original = fault.orig if isinstance(fault, DBAPIError) else fault
+        state = getattr(original, "sqlstate", None) or ""
+        lost = isinstance(fault, DBAPIError) and fault.connection_invalidated
+        if state == "55P03":
+            return LedgerBusy(
+                f"The ledger {self.shown} stayed locked by another process for longer than the "
+                "timeout. Nothing was recorded; run this again, or give more time: ?timeout=300 "
+                "at the end of its URL."
+            )
+        if state.startswith(_UNDONE):
+            return Undone(f"The ledger {self.shown} undid this for others' sake again and again.")
+        if lost or state.startswith(_LOST):
+            return LedgerUnreachable(
+                f"The connection to the ledger {self.shown} was lost. What was not answered may "
+                "be recorded: run this again, and it will be answered as it was the first time."
+            )
+        if not state and type(original).__name__ in ("OperationalError", "ConnectionTimeout"):
+            return _unreachable(self.shown, str(original))
+        said = next((text for key, text in _FAULTS.items() if state.startswith(key)), None)
+        name = state or type(original).__name__
+        return LedgerError(
+            f"The ledger {self.shown} cannot be used: {said or 'PostgreSQL says no'} ({name})."
+        )
+
+
+def _unreachable(place: str, said: str) -> LedgerError:
+    if any(answer in said for answer in _FINAL):
+        return LedgerError(
+            f"The ledger {place} cannot be opened: the server or the way to it says no. Check "
+            "user, password (in PGPASSWORD or ~/.pgpass), database and host with psql."
+        )
+    return LedgerUnreachable(
+        f"The server of the ledger {place} does not answer. Check that it runs, with "
+        "pg_isready, and that host and port are right, then run this again."
+    )
+
+
+def source(url: str) -> ServerSource:
+    """Return a pool on a server; nothing is asked of it yet."""
+    parsed, timeout = make_url(url), timeout_of(url)
+    defaults = {name: value for name, value in _PATIENCE.items() if name not in parsed.query}
+    try:
+        engine = create_engine(
+            parsed.difference_update_query(["timeout"]),
+            connect_args=defaults,
+            poolclass=QueuePool,
+            max_overflow=-1,
+            use_native_hstore=False,
+            hide_parameters=True,
+            logging_name="ladderholdout",
+        )
+    except ModuleNotFoundError:
+        raise LedgerError(
+            f"The ledger {shown(url)} needs psycopg: pip install 'ladderholdout[postgres]'."
+        ) from None
+    _prepare(engine, timeout)
+    return ServerSource(engine, shown(url), timeout)
+
+
+def _prepare(engine: Engine, timeout: float) -> None:
+    @event.listens_for(engine, "connect")
+    def settings(connection: Any, _: Any) -> None:
+        connection.autocommit = True  # the driver's own BEGIN would know of no lock
+        # Zero would mean to wait for ever.
+        connection.execute(_SETTINGS.format(timeout=max(1.0, 1000 * timeout)))
+
+    @event.listens_for(engine, "begin")
+    def begin(connection: Connection) -> None:
+        access = connection.get_execution_options()["access"]
+        connection.exec_driver_sql(_BEGIN[access])
+
+
+def unsafe_settings(conn: Connection) -> tuple[str, ...]:
+    """Return settings of a server under which a power cut may take back what was told."""
+    names = ("fsync", "full_page_writes", "synchronous_commit")
+    found = {name: conn.execute(text(f"SHOW {name}")).scalar_one() for name in names}
+    return tuple(name for name, value in found.items() if value == "off")
+
+
+def make_schema(conn: Connection) -> None:
+    """Make the schema of the ledger's tables, unless an administrator did."""
+    if conn.execute(text("SELECT to_regnamespace(:name)"), {"name": SCHEMA}).scalar() is None:
+        conn.execute(text(f"CREATE SCHEMA {SCHEMA}"))
+
+
+def keep(conn: Connection, tables: list[str], version: str) -> str:
+    """Copy all tables into a schema of their own, as they are before an upgrade."""
+    copies = f"{SCHEMA}_{version}_{time.strftime('%Y%m%d%H%M%S', time.gmtime())}_bak"
+    conn.execute(text(f"CREATE SCHEMA {copies}"))
+    for table in tables:
+        conn.execute(text(f"CREATE TABLE {copies}.{table} AS TABLE {SCHEMA}.{table}"))
+    return copies

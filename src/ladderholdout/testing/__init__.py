@@ -1,0 +1,12 @@
+"""Contract suites: what every ledger and every mechanism has to keep, as classes of tests.
+
+They need pytest. Derive a class from one of them, in a test file of your own, and say in a
+fixture what is to be tested; `docs/guide/extending.md` shows both.
+"""
+
+from __future__ import annotations
+
+from ladderholdout.testing.ledgers import LedgerContract
+from ladderholdout.testing.mechanisms import MechanismContract
+
+__all__ = ["LedgerContract", "MechanismContract"]

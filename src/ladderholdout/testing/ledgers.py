@@ -1,0 +1,379 @@
+"""What every place for a ledger has to keep, whatever lies behind its URL."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC
+from pathlib import Path
+from threading import Event
+from typing import Any, ClassVar
+
+import numpy as np
+import pytest
+
+from ladderholdout.errors import HoldoutConflict, LedgerError, UnknownHoldout
+from ladderholdout.holdout import LadderHoldout
+from ladderholdout.holdout.guard import Origin
+from ladderholdout.holdout.verifying import verify_holdout
+from ladderholdout.ledger import Access, LadderSettings, Ledger, Transaction, resolve_url
+from ladderholdout.mechanisms import FullDisclosure, Mechanism, OneBitLadder, ShakyLadder
+from ladderholdout.testing.workers import (
+    NAME,
+    PATIENCE,
+    answer,
+    assert_one_order,
+    assert_replays,
+    at_once,
+    guesses,
+    recorded,
+    register,
+    rows,
+    submit_all,
+    told_before_a_kill,
+)
+
+# So little noise that what has to improve does: its secret cannot be fixed by a seed.
+NOISY = ShakyLadder(step=0.02, noise=0.005)
+MECHANISMS: tuple[Mechanism, ...] = (FullDisclosure(), NOISY)
+WORKERS, EACH = 4, 25
+
+
+class LedgerContract:
+    """The promises of a ledger as tests. Derive a class whose name begins with ``Test``.
+
+    It overrides the fixture `url`, which gives a new, empty place for each test.
+
+    Attributes
+    ----------
+    processes : bool
+        Whether several processes can share it; threads take their places where not.
+
+    Examples
+    --------
+    >>> class TestFile(LedgerContract):
+    ...     @pytest.fixture
+    ...     def url(self, tmp_path):
+    ...         return str(tmp_path / "ledger.db")
+    """
+
+    processes: ClassVar[bool] = True
+
+    @pytest.fixture
+    def url(self) -> str:
+        """Return the URL of an empty ledger."""
+        raise NotImplementedError("override the fixture url")
+
+    @pytest.fixture
+    def make(self, url: str, tmp_path: Path) -> Callable[..., LadderHoldout]:
+        """Return what opens the holdout: with a mechanism, an account, a reserve and so on."""
+        place = resolve_url(url)
+
+        def opened(**given: Any) -> LadderHoldout:
+            vault = tmp_path / "vault"
+            chosen: dict[str, Any] = {"scoring": "accuracy", "name": NAME, "vault": vault} | given
+            return LadderHoldout(*rows(), ledger=place, **chosen)
+
+        return opened
+
+    # -- what stands in it ------------------------------------------------------------
+
+    def test_what_is_written_is_read_to_the_last_bit(self, url: str) -> None:
+        """Floats, bytes, texts, times and arrays come back as they were."""
+        ledger = Ledger(resolve_url(url), create=True)
+        state = {"standing": float("inf"), "noise": 1e-300 / 3, "releases": 0}
+        predictions = np.array([1, 0, 1], dtype=np.int32)
+        evidence = {"risk": 0.1 + 0.2, "spread": float("inf")}
+        with ledger.write() as tx:
+            number = _add_holdout(tx)
+            ladder = tx.add_ladder(number, _settings("main"), state)
+            given = _entry("one") | {"improved": True, "search": "s", "raw_risk": 1 / 3}
+            tx.append(ladder, entry=given, evidence=evidence, state=state, incumbent=predictions)
+        with ledger.read() as tx:
+            holdout, ladder = tx.holdout(number), tx.ladder(ladder.id)
+            (audited,) = tx.audit_entries(ladder.id)
+            stored = tx.incumbent_predictions(ladder.id)
+        assert (holdout.name, holdout.n, holdout.secret) == ("äöü", 3, b"\0secret\xff")
+        assert (ladder.settings, ladder.state) == (_settings("main"), state)
+        assert (ladder.submissions, ladder.version, ladder.incumbent) == (1, 1, 1)
+        assert (audited.raw_risk, audited.evidence) == (1 / 3, evidence)
+        assert (audited.entry.context, audited.entry.time.tzinfo) == ({"note": "ü\0"}, UTC)
+        assert stored is not None and stored.dtype == np.int32
+        np.testing.assert_array_equal(stored, predictions)
+
+    def test_a_block_that_fails_writes_nothing(self, url: str) -> None:
+        """An exception undoes all that was done before it."""
+        ledger = Ledger(resolve_url(url), create=True)
+        with pytest.raises(ZeroDivisionError), ledger.write() as tx:
+            _add_holdout(tx)
+            raise ZeroDivisionError
+        with ledger.read() as tx:
+            assert tx.holdouts() == ()
+
+    def test_what_is_refused_is_not_quoted(self, url: str) -> None:
+        """The error of a row that the database refuses holds nothing of the row."""
+        ledger = Ledger(resolve_url(url), create=True)
+        with ledger.write() as tx:
+            ladder = tx.add_ladder(_add_holdout(tx), _settings("main"), {})
+        for fault in ("number", "key"):
+            with pytest.raises(LedgerError) as caught, ledger.write() as tx:
+                for _ in range(2):  # as if it had not been read again
+                    given = _entry("canary") | {"key": "once" if fault == "key" else None}
+                    again = ladder if fault == "number" else tx.ladder(ladder.id, lock=True)
+                    tx.append(again, entry=given, evidence={})
+            assert "canary" not in str(caught.value)
+            assert caught.value.__context__ is None is caught.value.__cause__
+
+    def test_a_reader_sees_one_state_and_blocks_nobody(self, url: str) -> None:
+        """What is written meanwhile is there for the next reader."""
+        ledger = Ledger(resolve_url(url), create=True)
+        if not self.processes:
+            pytest.skip("in memory, there is one connection")
+        with ledger.write() as tx:
+            number = _add_holdout(tx)
+        with ledger.read() as reader:
+            assert reader.ladders(number) == ()
+            with ThreadPoolExecutor(1) as other:
+                other.submit(_add_ladder, ledger, number).result(PATIENCE)
+            assert reader.ladders(number) == ()
+        with ledger.read() as reader:
+            assert len(reader.ladders(number)) == 1
+
+    @pytest.mark.parametrize("access", [Access.LADDER, Access.ALL], ids=lambda one: one.name)
+    def test_a_writer_waits_for_the_one_who_holds_the_ladder(
+        self, make: Callable[..., LadderHoldout], access: Access
+    ) -> None:
+        """Who holds a ladder is alone with it until the end."""
+        holdout = make(mechanism=FullDisclosure())
+        started = Event()
+
+        def submit() -> int:
+            started.set()
+            return holdout.submit(guesses([1], 1)[0]).submission
+
+        with ThreadPoolExecutor(1) as other:
+            with Ledger(holdout.ledger).write(access) as tx:
+                ladder = tx.ladder(holdout._ladder_id, lock=True)
+                waiting = other.submit(submit)
+                started.wait(PATIENCE)
+                with pytest.raises(TimeoutError):
+                    waiting.result(0.2)
+                tx.append(ladder, entry=_entry("ours"), evidence={"risk": 0.5}, state=ladder.state)
+            assert waiting.result(PATIENCE) == 2
+
+    # -- one order --------------------------------------------------------------------
+
+    @pytest.mark.parametrize("mechanism", MECHANISMS, ids=lambda one: one.name)
+    def test_submitters_at_once_get_one_order(
+        self, make: Callable[..., LadderHoldout], mechanism: Mechanism
+    ) -> None:
+        """Each answer stands in the ledger once, and the whole replays."""
+        holdout = make(mechanism=mechanism)
+        calls = [(submit_all, holdout.ledger, "default", [2, i], EACH) for i in range(WORKERS)]
+        told = at_once(calls, processes=self.processes)
+        assert holdout.status().submissions == WORKERS * EACH
+        assert_one_order(holdout, told)
+        assert verify_holdout(holdout.ledger, NAME).findings == ()
+
+    @pytest.mark.filterwarnings("ignore::ladderholdout.errors.KnownHoldoutWarning")
+    def test_ladders_of_one_holdout_get_one_order(self, make: Callable[..., LadderHoldout]) -> None:
+        """The looks through all ladders are one sequence, without a gap or a tie."""
+        ours, theirs = make(account="ours"), make(account="theirs")
+        calls = [
+            (submit_all, ours.ledger, account, [3, i], EACH)
+            for i, account in enumerate(["ours", "theirs"] * 2)
+        ]
+        told = at_once(calls, processes=self.processes)
+        assert_one_order(ours, told[0::2])
+        assert_one_order(theirs, told[1::2])
+        with Ledger(ours.ledger).read() as tx:
+            links = list(tx.links(1))
+        assert [link.kind for link in links].count("submission") == 4 * EACH
+        assert [link.position for link in links] == list(range(1, len(links) + 1))
+
+    def test_those_who_register_at_once_share_one_ladder(self, url: str, tmp_path: Path) -> None:
+        """The ledger and the holdout in it are made once, whoever comes first."""
+        place = resolve_url(url)
+        calls = [(register, place, str(tmp_path / "vault"), [4, i], 5) for i in range(WORKERS)]
+        told = at_once(calls, processes=self.processes)
+        holdout = LadderHoldout.open(NAME, ledger=place)
+        assert holdout.status().submissions == WORKERS * 5
+        assert_one_order(holdout, told)
+
+    # -- once -------------------------------------------------------------------------
+
+    def test_the_same_predictions_are_answered_once(
+        self, make: Callable[..., LadderHoldout]
+    ) -> None:
+        """Whoever submits them again is told the same, and the ladder does not step."""
+        holdout = make(mechanism=NOISY)
+        calls = [(submit_all, holdout.ledger, "default", [5], EACH)] * WORKERS
+        told = at_once(calls, processes=self.processes)
+        for answers in zip(*told, strict=True):
+            assert len({one[:3] for one in answers}) == 1
+            assert sorted(one[3] for one in answers) == [False] + [True] * (WORKERS - 1)
+        assert holdout.status().repeats == EACH * (WORKERS - 1)
+        assert_replays(holdout)
+
+    def test_a_key_is_answered_once(self, make: Callable[..., LadderHoldout]) -> None:
+        """A trial that is run again, with other predictions, gets the answer of the first."""
+        holdout = make(mechanism=NOISY)
+        first, second = guesses([6], 2)
+        told = holdout._submit(first, Origin(key="trial"))
+        again = holdout._submit(second, Origin(key="trial"))
+        assert answer(again) == (*answer(told)[:3], True)
+        other = holdout._submit(second, Origin(key="another"))
+        assert not other.repeat
+        assert_replays(holdout)
+
+    def test_what_is_done_in_a_transaction_is_done_once(self, url: str) -> None:
+        """`transact` commits, returns what was made, and knows its own link again."""
+        ledger = Ledger(resolve_url(url), create=True)
+        with ledger.write() as tx:
+            number = _add_holdout(tx)
+        written: list[Any] = []
+
+        def start(tx: Transaction) -> int:
+            ladder = tx.add_ladder(number, _settings("main"), {})
+            written.append(tx.linked)
+            return ladder.id
+
+        assert ledger.transact(start) == 1
+        ((holdout_id, head),) = written
+        with ledger.read() as tx:
+            assert (holdout_id, tx.head(number)) == (number, head)
+            assert tx.has_link(number, head)
+            assert not tx.has_link(number, type(head)(head.length, "0" * 64))
+            assert not tx.has_link(number, type(head)(head.length + 1, head.hash))
+
+    # -- durable ----------------------------------------------------------------------
+
+    @pytest.mark.parametrize("mechanism", MECHANISMS, ids=lambda one: one.name)
+    def test_a_release_that_was_seen_survives_kill_9(
+        self, make: Callable[..., LadderHoldout], mechanism: Mechanism
+    ) -> None:
+        """Commit before release: who dies in mid-talk has told nothing that is not there."""
+        if not self.processes:
+            pytest.skip("it dies with its process")
+        holdout = make(mechanism=mechanism)
+        told = [told_before_a_kill(holdout.ledger, [7, turn], 3 + turn) for turn in range(3)]
+        assert_one_order(holdout, told)
+        # A kill can hit between the commit and the telling, once each.
+        surplus = holdout.status().submissions - sum(map(len, told))
+        assert 0 <= surplus <= len(told)
+        assert not holdout.submit(guesses([8], 1)[0]).repeat
+
+    def test_a_handle_goes_on_in_another_process(self, make: Callable[..., LadderHoldout]) -> None:
+        """It pickles small, and finds ledger and rows by itself."""
+        holdout = make(mechanism=NOISY)
+        if not self.processes:
+            with pytest.raises(LedgerError, match="cannot be pickled"):
+                pickle.dumps(holdout)
+            return
+        first, second = guesses([9], 2)
+        holdout.submit(first)
+        sent = pickle.dumps(holdout)
+        assert len(sent) < 1000
+        (found,) = at_once([(_submit_pickled, sent, second)], processes=True)
+        assert (found, holdout.submit(second).repeat) == (2, True)
+
+    # -- the chain, the reserve, what is told on demand --------------------------------
+
+    def test_the_head_of_every_moment_can_be_recomputed(
+        self, make: Callable[..., LadderHoldout]
+    ) -> None:
+        """What was anchored outside of the ledger is found in it again."""
+        holdout, heads = make(mechanism=NOISY), []
+        for one in guesses([10], 5):
+            holdout.submit(one)
+            with Ledger(holdout.ledger).read() as tx:
+                heads.append(tx.head(1))
+        with Ledger(holdout.ledger).read() as tx:
+            assert [tx.head_at(1, head.length) for head in heads] == heads
+        assert verify_holdout(holdout.ledger, NAME).findings == ()
+
+    def test_a_look_at_the_reserve_is_counted_once(
+        self, make: Callable[..., LadderHoldout]
+    ) -> None:
+        """Asking again is free; another incumbent is another look."""
+        holdout, (_, y) = make(reserve=0.5, mechanism=FullDisclosure()), rows()
+        worse = np.where(np.arange(len(y)) < 30, y, 1 - y)
+        holdout.submit(worse)
+        first = holdout.certify()
+        assert (first, first.look) == (holdout.certify(), 1)
+        assert LadderHoldout.open(NAME, ledger=holdout.ledger).certify() == first
+        assert holdout.submit(y).improved
+        assert holdout.certify().look == 2
+        assert verify_holdout(holdout.ledger, NAME).findings == ()
+
+    def test_what_is_told_on_demand_stays_told(self, make: Callable[..., LadderHoldout]) -> None:
+        """A one-bit ladder shows its standing score to those who ask, and notes that."""
+        holdout, (_, y) = make(mechanism=OneBitLadder(alpha=0.1)), rows()
+        assert holdout.submit(y).score is None
+        again = LadderHoldout.open(NAME, ledger=holdout.ledger)
+        assert again.status().score is None
+        assert holdout.reveal() == 1.0 == holdout.reveal()
+        assert again.status().score == 1.0
+        with Ledger(holdout.ledger).read() as tx:
+            assert [link.kind for link in tx.links(1)].count("asked") == 1
+        assert verify_holdout(holdout.ledger, NAME).findings == ()
+
+    def test_an_opening_and_a_retirement_stand(self, make: Callable[..., LadderHoldout]) -> None:
+        """The first time stands, for every handle."""
+        holdout = make(mechanism=FullDisclosure())
+        holdout.submit(guesses([11], 1)[0])
+        opened = holdout.audit().status.opened
+        again = LadderHoldout.open(NAME, ledger=holdout.ledger)
+        assert opened is not None
+        assert again.audit().status.opened == opened
+        retired = again.retire().retired
+        assert holdout.retire().retired == retired
+        with pytest.raises(HoldoutConflict, match="was retired"):
+            holdout.submit(guesses([12], 1)[0])
+        assert verify_holdout(holdout.ledger, NAME).findings == ()
+
+    def test_a_holdout_under_another_name_is_the_same(
+        self, make: Callable[..., LadderHoldout]
+    ) -> None:
+        """Its content is what is known."""
+        make().submit(guesses([13], 1)[0])
+        with pytest.warns(match="known as 'contract'"):
+            assert make(name="another").status().submissions == 1
+
+    def test_what_is_not_there_is_said(self, make: Callable[..., LadderHoldout]) -> None:
+        """Unknown names and numbers are refused, and make nothing."""
+        holdout = make()
+        with pytest.raises(UnknownHoldout, match="nobody"):
+            LadderHoldout.open("nobody", ledger=holdout.ledger)
+        with Ledger(holdout.ledger).read() as tx:
+            for look in (tx.holdout, tx.ladder):
+                with pytest.raises(UnknownHoldout, match="number 7"):
+                    look(7)
+        assert len(recorded(holdout)[2]) == 0
+
+
+def _add_holdout(tx: Transaction) -> int:
+    hashes = np.array([0, 1, 2**64 - 1], dtype=np.uint64)
+    number = tx.add_holdout("äöü", "f" * 64, b"digest", b"\0secret\xff", hashes)
+    assert tx.row_hashes(number).tolist() == hashes.tolist()
+    return number
+
+
+def _add_ladder(ledger: Ledger, holdout_id: int) -> None:
+    with ledger.write() as tx:
+        tx.add_ladder(holdout_id, _settings("main"), {})
+
+
+def _settings(name: str) -> LadderSettings:
+    return LadderSettings("default", name, "accuracy", {}, "Ladder", {"step": 0.1}, None, 1.0)
+
+
+def _entry(digest: str) -> dict[str, Any]:
+    risks = {"raw_risk": 0.5, "released_risk": 0.5}
+    return {"digest": digest, **risks, "improved": False, "context": {"note": "ü\0"}}
+
+
+def _submit_pickled(sent: bytes, predictions: Any) -> int:
+    number: int = pickle.loads(sent).submit(predictions).submission
+    return number

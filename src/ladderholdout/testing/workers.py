@@ -1,0 +1,132 @@
+"""Submitters for the contract of ledgers: in threads, in processes, and killed in mid-talk."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+from collections.abc import Sequence
+from concurrent.futures import Executor, ProcessPoolExecutor, ThreadPoolExecutor
+from contextlib import ExitStack
+from multiprocessing.connection import Connection
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ladderholdout.holdout import LadderHoldout, Release
+from ladderholdout.ledger import AuditEntry, HoldoutRecord, LadderRecord, Ledger
+from ladderholdout.ledger.replay import replay
+
+Answer: TypeAlias = tuple[int, float | None, bool, bool]
+
+NAME = "contract"
+N_ROWS = 40
+PATIENCE = 120.0
+
+# A fork would inherit what this process has opened; these have imported the package alone.
+_context = multiprocessing.get_context("forkserver")
+_context.set_forkserver_preload([__name__, "sklearn.dummy", "alembic.command"])
+
+
+def rows() -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+    """Return rows with labels that nothing predicts."""
+    rng = np.random.default_rng(0)
+    return rng.standard_normal((N_ROWS, 2)), rng.integers(0, 2, N_ROWS)
+
+
+def guesses(seed: Sequence[int], k: int) -> NDArray[np.int64]:
+    """Return predictions of k models that know nothing, the same for the same seed."""
+    return np.random.default_rng(seed).integers(0, 2, (k, N_ROWS))
+
+
+def answer(release: Release) -> Answer:
+    """Return what a submission was told."""
+    return release.submission, release.score, release.improved, release.repeat
+
+
+def submit_all(url: str, account: str, seed: Sequence[int], k: int) -> list[Answer]:
+    """Submit guesses one after the other, through a handle of one's own."""
+    holdout = LadderHoldout.open(NAME, account=account, ledger=url)
+    return [answer(holdout.submit(one)) for one in guesses(seed, k)]
+
+
+def register(url: str, vault: str, seed: Sequence[int], k: int) -> list[Answer]:
+    """Register the holdout, or find it registered, and submit."""
+    holdout = LadderHoldout(*rows(), scoring="accuracy", name=NAME, ledger=url, vault=vault)
+    return [answer(holdout.submit(one)) for one in guesses(seed, k)]
+
+
+def at_once(calls: Sequence[tuple[Any, ...]], *, processes: bool) -> list[Any]:
+    """Make several calls at the same time, each in a process, or else a thread, of its own."""
+    with ExitStack() as stack:
+        pools: list[Executor] = [
+            stack.enter_context(
+                ProcessPoolExecutor(1, _context) if processes else ThreadPoolExecutor(1)
+            )
+            for _ in calls
+        ]
+        running = [
+            pool.submit(function, *given)
+            for pool, (function, *given) in zip(pools, calls, strict=True)
+        ]
+        return [one.result(PATIENCE) for one in running]
+
+
+def told_before_a_kill(url: str, seed: Sequence[int], enough: int) -> list[Answer]:
+    """Kill a submitter once it has told so many answers; return all that it told."""
+    ours, theirs = _context.Pipe(duplex=False)
+    child = _context.Process(target=_tell, args=(url, seed, theirs))
+    child.start()
+    theirs.close()
+    told = [ours.recv() for _ in range(enough)]
+    assert child.pid is not None
+    os.kill(child.pid, signal.SIGKILL)
+    child.join()
+    try:
+        while ours.poll():
+            told.append(ours.recv())
+    except EOFError:
+        pass
+    return told
+
+
+def _tell(url: str, seed: Sequence[int], pipe: Connection) -> None:
+    holdout = LadderHoldout.open(NAME, ledger=url)
+    for one in guesses(seed, 100_000):
+        pipe.send(answer(holdout.submit(one)))
+
+
+def recorded(
+    holdout: LadderHoldout,
+) -> tuple[HoldoutRecord, LadderRecord, tuple[AuditEntry, ...]]:
+    """Read all that the ledger holds of a ladder."""
+    with Ledger(holdout.ledger).read() as tx:
+        known = tx.holdouts(name=NAME)[0]
+        ladder = next(one for one in tx.ladders(known.id) if one.id == holdout._ladder_id)
+        return known, ladder, tx.audit_entries(ladder.id)
+
+
+def assert_one_order(holdout: LadderHoldout, told: Sequence[Sequence[Answer]]) -> None:
+    """Check that the answers are the entries, without a gap, in an order that all agree on."""
+    history = holdout.history()
+    assert [one.number for one in history] == list(range(1, len(history) + 1))
+    for answers in told:
+        numbers = [number for number, *_, repeat in answers if not repeat]
+        assert numbers == sorted(set(numbers))
+    firsts = [one for answers in told for one in answers if not one[-1]]
+    assert len({number for number, *_ in firsts}) == len(firsts)
+    for number, score, improved, _ in (one for answers in told for one in answers):
+        kept = history[number - 1]
+        assert (kept.score, kept.improved, kept.repeat_of) == (score, improved, None)
+    assert_replays(holdout)
+
+
+def assert_replays(holdout: LadderHoldout) -> None:
+    """Check that every release and the state follow from the ledger, to the last bit."""
+    known, ladder, entries = recorded(holdout)
+    steps = list(replay(known, ladder, entries))
+    assert [one.number for one in steps] == [one.entry.number for one in entries]
+    assert all(one.agrees for one in steps)
+    if steps:
+        assert repr(dict(steps[-1].state)) == repr(dict(ladder.state))

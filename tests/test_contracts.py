@@ -1,0 +1,43 @@
+"""Attacks every ledger and every mechanism through the contracts that are shipped for them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from ladderholdout.mechanisms import MECHANISMS, Mechanism
+from ladderholdout.testing import LedgerContract, MechanismContract
+from tests.support_holdouts import EVERY
+
+
+class TestMemory(LedgerContract):
+    processes = False
+
+    @pytest.fixture
+    def url(self) -> str:
+        return "memory"
+
+
+class TestSqlite(LedgerContract):
+    @pytest.fixture
+    def url(self, tmp_path: Path) -> str:
+        return str(tmp_path / "ledger.db")
+
+
+class TestPostgres(LedgerContract):
+    @pytest.fixture
+    def url(self, database: str) -> str:
+        return database
+
+
+class TestMechanisms(MechanismContract):
+    @pytest.fixture(params=EVERY, ids=lambda one: one.name)
+    def mechanism(self, request: pytest.FixtureRequest) -> Mechanism:
+        found: Mechanism = request.param
+        return found
+
+
+def test_every_mechanism_without_a_guide_keeps_the_contract() -> None:
+    kept = {type(mechanism) for mechanism in EVERY}
+    assert {one for one in MECHANISMS.values() if not one.needs_guide} == kept

@@ -1,0 +1,563 @@
+"""Attacks ledgers on PostgreSQL: secrets in sight, lost connections, restarts, races, forks."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import pickle
+import re
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from alembic import command
+from alembic.autogenerate import compare_metadata
+from alembic.config import Config
+from alembic.runtime.migration import MigrationContext
+from sqlalchemy import Connection, text
+from typer.testing import CliRunner
+
+import ladderholdout.ledger as ledger_room
+from ladderholdout import InvalidArgument, LadderHoldout, SearchStopped
+from ladderholdout.cli import app
+from ladderholdout.errors import LedgerBusy, LedgerError, LedgerUnreachable
+from ladderholdout.holdout.health import ledger_findings
+from ladderholdout.holdout.verifying import verify_holdout
+from ladderholdout.ledger import (
+    Access,
+    Ledger,
+    Transaction,
+    backup,
+    engine,
+    file_of,
+    holdout_names,
+    resolve_url,
+    shown,
+)
+from ladderholdout.ledger.tables import SCHEMA, metadata
+from ladderholdout.mechanisms import FullDisclosure, OneBitLadder
+from tests.support_holdouts import assert_replays, coins, guesses
+from tests.support_postgres import Proxy, Server, server
+from tests.support_processes import PATIENCE, at_once, elsewhere
+
+CANARY = "canary-7f3a"
+
+
+def opened(ledger: str, seed: int = 0, **given: Any) -> LadderHoldout:
+    settings = {"scoring": "accuracy", "name": "coins", "mechanism": FullDisclosure()} | given
+    return LadderHoldout(*coins(seed=seed), ledger=ledger, **settings)
+
+
+def name_of(url: str) -> str:
+    return re.findall(r"/(\w+)\?", url)[0]
+
+
+def with_options(url: str, **options: str) -> str:
+    return url + "".join(f"&{name}={value}" for name, value in options.items())
+
+
+# Where it lies
+
+
+def test_a_url_names_a_server_a_database_and_a_timeout() -> None:
+    url = resolve_url("postgresql://ada@db.example:5433/team?sslmode=verify-full&timeout=5")
+    assert url.startswith("postgresql+psycopg://ada@db.example:5433/team?")
+    assert resolve_url(url) == url
+    assert file_of(url) is None
+
+
+@pytest.mark.parametrize(
+    "ledger",
+    [
+        f"postgresql://ada:{CANARY}@db.example/team",
+        f"postgresql+psycopg://ada:{CANARY}@db.example/team?sslmode=require&timeout=3",
+        f"postgresql://ada@db.example/team?password={CANARY}",
+        f"postgresql://ada@/team?host=/run&password={CANARY}",
+    ],
+)
+def test_a_password_is_shown_nowhere(ledger: str) -> None:
+    url = resolve_url(ledger)
+    assert CANARY in url
+    assert CANARY not in shown(url)
+    assert "ada:***@" in shown(url)
+
+
+def test_a_password_stays_out_of_all_that_is_said(
+    database: str, postgres: Server, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("DEBUG")
+    url = database.replace("postgres@", f"postgres:{CANARY}@")
+    holdout = opened(url)
+    said = [repr(holdout), str(holdout.status()), repr(holdout.status()), repr(holdout.audit())]
+    said += [str(one) for one in ledger_findings(holdout.ledger)]
+    runner = CliRunner(env={"LADDERHOLDOUT_LEDGER": url})
+    for words in (["list"], ["status", "coins", "--json"], ["doctor"], ["backup", "x"]):
+        said.append(runner.invoke(app, words).output)
+    missing = url.replace(name_of(url), "nowhere")
+    for nowhere in (missing, url.replace("host=", "host=/nowhere") + "&timeout=0.1"):
+        with pytest.raises(LedgerError) as caught:
+            Ledger(resolve_url(nowhere))
+        said += [str(caught.value), repr(caught.value.__context__)]
+    with pytest.raises(LedgerError) as caught, Ledger(holdout.ledger).write() as tx:
+        tx._conn.execute(text("SELECT 1/0"))
+    said += [str(caught.value), caplog.text]
+    assert CANARY not in "\n".join(said)
+    assert "postgres:***@" in said[0] and "postgres:***@" in said[1]
+
+
+def test_a_missing_driver_is_named(database: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(__import__("sys").modules, "psycopg", None)
+    with pytest.raises(LedgerError, match=r"pip install 'ladderholdout\[postgres\]'"):
+        Ledger(resolve_url(database + "&application_name=bare"))
+
+
+def test_two_programs_may_share_a_database(database: str, postgres: Server) -> None:
+    """Optuna and MLflow have a table of Alembic's, too."""
+    name = name_of(database)
+    postgres.sql("CREATE TABLE alembic_version (version_num TEXT)", name)
+    postgres.sql("CREATE TABLE studies (id INTEGER)", name)
+    assert opened(database).submit(guesses(0, 1)[0]).submission == 1
+    tables = postgres.sql(
+        "SELECT tablename FROM pg_tables WHERE schemaname = 'ladderholdout'", name
+    )
+    assert {one for (one,) in tables} == {*metadata.tables, "alembic_version"}
+
+
+def test_an_empty_database_is_no_ledger_until_it_is_given_rows(database: str) -> None:
+    for way_in in (
+        lambda: Ledger(resolve_url(database)),
+        lambda: LadderHoldout.open("coins", ledger=database),
+    ):
+        with pytest.raises(LedgerError, match=r"is empty.*LadderHoldout\(X, y, \.\.\.\)"):
+            way_in()
+    assert holdout_names(resolve_url(database)) == ()
+
+
+def test_the_schema_of_another_program_is_refused_and_left_alone(
+    database: str, postgres: Server
+) -> None:
+    postgres.sql("CREATE SCHEMA ladderholdout", name_of(database))
+    postgres.sql("CREATE TABLE ladderholdout.trials (id INTEGER)", name_of(database))
+    with pytest.raises(LedgerError, match="belongs to another program"):
+        opened(database)
+
+
+def test_a_user_without_rights_is_told_which(database: str, postgres: Server) -> None:
+    name = name_of(database)
+    postgres.sql("DROP ROLE IF EXISTS ada; CREATE ROLE ada LOGIN")
+    as_ada = database.replace("postgres@", "ada@")
+    with pytest.raises(LedgerError, match=r"lacks a right.*CREATE on the database"):
+        opened(as_ada)
+    # An administrator can make the schema, so that nobody else needs a right on the database.
+    postgres.sql("CREATE SCHEMA ladderholdout AUTHORIZATION ada", name)
+    assert opened(as_ada).submit(guesses(0, 1)[0]).submission == 1
+
+
+# How it is opened
+
+
+def settings_of(url: str, *names: str) -> list[str]:
+    with Ledger(resolve_url(url)).read() as tx:
+        return [tx._conn.execute(text(f"SHOW {name}")).scalar_one() for name in names]
+
+
+def test_a_commit_is_durable_whatever_the_server_defaults_to(
+    database: str, postgres: Server
+) -> None:
+    name = name_of(database)
+    postgres.sql(f"ALTER DATABASE {name} SET synchronous_commit = off")
+    postgres.sql(f"ALTER DATABASE {name} SET timezone = 'Asia/Kolkata'")
+    holdout = opened(database)
+    assert settings_of(database, "synchronous_commit", "timezone") == ["on", "UTC"]
+    holdout.submit(guesses(0, 1)[0])
+    assert verify_holdout(holdout.ledger, "coins").findings == ()
+    # A server that waits for its standbys goes on doing so.
+    postgres.sql(f"ALTER DATABASE {name} SET synchronous_commit = remote_apply")
+    assert settings_of(database + "&application_name=later", "synchronous_commit") == [
+        "remote_apply"
+    ]
+
+
+def test_the_migrations_make_exactly_the_tables(database: str) -> None:
+    opened(database)
+    with engine.connection(engine.source(resolve_url(database)), Access.READ) as conn:
+        context = MigrationContext.configure(conn)
+        assert compare_metadata(context, metadata) == []
+
+
+def connections(postgres: Server, url: str) -> int:
+    query = f"SELECT count(*) FROM pg_stat_activity WHERE datname = '{name_of(url)}'"
+    ((found,),) = postgres.sql(query)
+    assert isinstance(found, int)
+    return found
+
+
+def test_a_process_keeps_one_connection_and_a_fork_opens_its_own(
+    database: str, postgres: Server
+) -> None:
+    assert elsewhere(fork_and_submit, opened(database).ledger) == [1, 2, 3, 4, 5]
+    assert connections(postgres, database) == 1  # ours: those of the dead are gone
+
+
+def fork_and_submit(url: str) -> list[int]:
+    """Submit in turn with a fork that inherits an open connection, and ends as forks do."""
+    holdout = LadderHoldout.open("coins", ledger=url)
+    numbers = []
+    for turn in range(5):
+        one = guesses([1, turn], 1)[0]
+        if turn % 2 == 0:
+            numbers.append(holdout.submit(one).submission)
+            continue
+        reader, writer = os.pipe()
+        child = os.fork()
+        if child == 0:
+            engine._inherited.clear()  # as when the interpreter ends
+            os.write(writer, bytes([holdout.submit(one).submission]))
+            os._exit(0)
+        os.waitpid(child, 0)
+        numbers.append(os.read(reader, 1)[0])
+    return numbers
+
+
+# Waiting for others
+
+
+def test_a_writer_gives_up_after_the_timeout(database: str) -> None:
+    holdout, url = opened(database), resolve_url(database)
+    other = LadderHoldout.open("coins", ledger=with_options(database, timeout="0.2"))
+    for access in (Access.LADDER, Access.ALL):
+        with Ledger(url).write(access) as tx:
+            tx.ladder(holdout._ladder_id, lock=True)
+            with pytest.raises(LedgerBusy, match=r"stayed locked.*timeout=300"):
+                other.submit(guesses(1, 1)[0])
+            assert other.status().submissions == 0  # looking is free
+    assert other.submit(guesses(1, 1)[0]).submission == 1
+
+
+def test_holdouts_do_not_wait_for_each_other(database: str) -> None:
+    ours, theirs = opened(database), opened(database, seed=1, name="others")
+    with Ledger(ours.ledger).write(Access.LADDER) as tx:
+        tx.ladder(ours._ladder_id, lock=True)
+        assert theirs.submit(guesses(0, 1)[0]).submission == 1
+
+
+def test_those_who_wait_for_each_other_are_both_served(database: str) -> None:
+    """The server undoes one of two that hold what the other wants; it is done again."""
+    url = with_options(database, options="-c%20deadlock_timeout%3D20ms")
+    ladders = [opened(url)._ladder_id, opened(url, seed=1, name="others")._ladder_id]
+    both, tries = threading.Barrier(2), []
+
+    def take(order: list[int]) -> None:
+        def body(tx: Transaction) -> None:
+            tries.append(order)
+            tx.ladder(order[0], lock=True)
+            if tries.count(order) == 1:
+                both.wait(PATIENCE)
+            tx.ladder(order[1], lock=True)
+
+        Ledger(resolve_url(url)).transact(body, Access.LADDER)
+
+    with ThreadPoolExecutor(2) as pool:
+        for one in [pool.submit(take, ladders), pool.submit(take, ladders[::-1])]:
+            one.result(PATIENCE)
+    assert len(tries) == 3
+
+
+@pytest.mark.parametrize("state", ["40001", "40P01"])
+def test_what_the_server_undoes_is_done_again(database: str, state: str) -> None:
+    holdout, tries = opened(database), []
+
+    def body(tx: Transaction) -> int:
+        ladder = tx.ladder(holdout._ladder_id, lock=True)
+        tx.set_vault(1, f"try {len(tries)}", None)
+        tries.append(ladder)
+        if len(tries) < 4:
+            tx._conn.execute(text(f"DO $$ BEGIN RAISE SQLSTATE '{state}'; END $$"))
+        return len(tries)
+
+    assert Ledger(holdout.ledger).transact(body) == 4
+    with Ledger(holdout.ledger).read() as tx:
+        assert tx.holdout(1).vault_path == "try 3"
+
+
+# Connections that are lost
+
+
+@contextmanager
+def proxied(postgres: Server, cut: Callable[[bytes], bool]) -> Iterator[Proxy]:
+    proxy = Proxy(postgres, cut)
+    try:
+        yield proxy
+    finally:
+        proxy.close()
+
+
+class Deaf:
+    """Cuts connections at commits while it is armed: at half of them, never at three on end."""
+
+    def __init__(self) -> None:
+        self.armed, self._moments = False, itertools.cycle([True, False, True, True, False, False])
+
+    def __call__(self, said: bytes) -> bool:
+        return self.armed and b"COMMIT" in said and next(self._moments)
+
+
+def test_a_commit_whose_answer_was_lost_is_answered_once(database: str, postgres: Server) -> None:
+    """The entry stands, and is found again: no repeat of itself, and no second one."""
+    holdout, deaf = opened(database, mechanism=OneBitLadder(alpha=0.3), reserve=0.5), Deaf()
+    with proxied(postgres, deaf) as proxy:
+        distant = LadderHoldout.open("coins", ledger=postgres.url(name_of(database), proxy.folder))
+        distant.submit(guesses(0, 1)[0])
+        deaf.armed = True
+        for turn, one in enumerate([*guesses(1, 5), *guesses(1, 5)]):
+            told = distant.submit(one)
+            assert (told.submission, told.repeat) == (2 + turn % 5, turn >= 5)
+        assert proxy.cuts > 5
+        assert distant.certify().look == 1
+        assert distant.reveal() is not None
+        assert distant.retire().retired is not None
+        assert proxy.cuts > 10
+    assert [one.repeat_of for one in holdout.history()] == [None] * 6 + [2, 3, 4, 5, 6]
+    with Ledger(holdout.ledger).read() as tx:
+        kinds = [link.kind for link in tx.links(1)]
+    assert [kinds.count(kind) for kind in ("look", "asked", "retired")] == [1, 1, 1]
+    assert verify_holdout(holdout.ledger, "coins").findings == ()
+
+
+def test_a_connection_that_is_cut_at_any_message_loses_and_doubles_nothing(
+    database: str, postgres: Server
+) -> None:
+    holdout = opened(database)
+    messages, deadly = itertools.count(), -1
+
+    def cut(_: bytes) -> bool:
+        return next(messages) == deadly
+
+    with proxied(postgres, cut) as proxy:
+        distant = LadderHoldout.open("coins", ledger=postgres.url(name_of(database), proxy.folder))
+        distant.submit(guesses(0, 1)[0])
+        for turn in itertools.count(1):
+            before, deadly = proxy.cuts, next(messages) + turn
+            told = distant.submit(guesses([1, turn], 1)[0])
+            assert (told.submission, told.repeat) == (turn + 1, False)
+            if proxy.cuts == before:
+                break
+    assert turn > 6  # begin, read the ladder, look for a repeat, insert, two updates, commit
+    assert len(holdout.history()) == turn + 1
+    assert_replays(holdout)
+
+
+def submit_all(url: str, seed: Any, k: int) -> list[tuple[int, float, bool]]:
+    holdout = LadderHoldout.open("coins", ledger=url)
+    releases = [holdout.submit(one) for one in guesses(seed, k)]
+    return [(one.submission, float(one.score or 0), one.repeat) for one in releases]
+
+
+def test_connections_that_the_server_ends_at_random_moments_lose_nothing(
+    database: str, postgres: Server
+) -> None:
+    holdout, over = opened(database), threading.Event()
+    killed = [0]
+
+    def kill() -> None:
+        moment = np.random.default_rng(0)
+        while not over.wait(moment.uniform(0.0, 0.03)):
+            found = postgres.sql(
+                "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity "
+                f"WHERE datname = '{name_of(database)}' AND random() < 0.5"
+            )
+            killed[0] += int(str(found[0][0]))
+
+    with ThreadPoolExecutor(1) as killer:
+        running = killer.submit(kill)
+        try:
+            told = at_once([(submit_all, holdout.ledger, [2, i], 150) for i in range(2)])
+        finally:
+            over.set()
+            running.result(PATIENCE)
+    check_told(holdout, told, 300)
+    assert killed[0] > 10
+
+
+def check_told(holdout: LadderHoldout, told: list[Any], entries: int) -> None:
+    """Every answer is an entry of its own, and there are no others."""
+    history = holdout.history()
+    assert [one.number for one in history] == list(range(1, entries + 1))
+    numbers = [number for answers in told for number, *_ in answers]
+    assert sorted(numbers) == list(range(1, entries + 1))
+    for number, score, repeat in (one for answers in told for one in answers):
+        assert (history[number - 1].score, repeat) == (score, False)
+    assert_replays(holdout)
+    assert verify_holdout(holdout.ledger, "coins").findings == ()
+
+
+@pytest.fixture
+def own() -> Iterator[Server]:
+    """A server that no other test uses: it can be stopped."""
+    with server() as running:
+        yield running
+
+
+def test_a_server_that_restarts_in_mid_search_only_delays(
+    own: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
+    holdout = opened(own.database())
+    over, restarts = threading.Event(), []
+
+    def restart() -> None:
+        for how, moment in (("immediate", 20), ("fast", 120)):
+            while holdout.status().submissions < moment and not over.is_set():
+                time.sleep(0.01)
+            own.stop(how)
+            restarts.append(over.is_set())
+            own.start()
+
+    with ThreadPoolExecutor(1) as pool:
+        running = pool.submit(restart)
+        try:
+            told = at_once([(submit_all, holdout.ledger, [3, i], 150) for i in range(2)])
+        finally:
+            over.set()
+        running.result(PATIENCE)
+    assert restarts == [False, False]
+    check_told(holdout, told, 300)
+
+
+def test_a_server_that_stays_away_stops_the_search_and_loses_nothing(
+    own: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from sklearn.dummy import DummyClassifier
+    from sklearn.model_selection import GridSearchCV
+
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
+    holdout = opened(own.database() + "&timeout=0.5")
+    holdout.submit(guesses(0, 1)[0])
+    own.stop()
+    X, y = coins(seed=5)
+    search = GridSearchCV(
+        DummyClassifier(), {"constant": [0, 1]}, scoring=holdout, cv=holdout.split()
+    )
+    with pytest.raises((SearchStopped, LedgerUnreachable), match=r"does not answer.*pg_isready"):
+        search.fit(X, y)
+    with pytest.raises(LedgerUnreachable, match="does not answer"):
+        holdout.submit(guesses(1, 1)[0])
+    own.start()
+    assert holdout.submit(guesses(1, 1)[0]).submission == 2
+    assert search.fit(X, y).best_index_ in (0, 1)
+    assert_replays(holdout)
+
+
+def test_a_server_that_was_never_there_is_not_waited_for_long(tmp_path: Path) -> None:
+    before = time.monotonic()
+    with pytest.raises(LedgerUnreachable, match="does not answer"):
+        opened(f"postgresql://ada@/team?host={tmp_path}&timeout=0.3")
+    with pytest.raises(LedgerError, match="the server or the way to it says no"):
+        opened("postgresql://ada@no-such-host.invalid/team")
+    assert time.monotonic() - before < 30
+
+
+def test_a_read_only_server_is_refused(database: str, postgres: Server) -> None:
+    holdout = opened(database)
+    url = with_options(database, options="-c%20transaction_read_only%3Don")
+    postgres.sql(f"ALTER DATABASE {name_of(database)} SET default_transaction_read_only = on")
+    late = LadderHoldout.open("coins", ledger=url)
+    assert late.status().submissions == 0
+    with pytest.raises(LedgerError, match="read-only, perhaps a standby"):
+        late.submit(guesses(0, 1)[0])
+    assert holdout.status().submissions == 0
+
+
+# The schema
+
+
+def migrations(conn: Connection) -> Config:
+    config = Config()
+    folder = Path(ledger_room.__file__).parent / "migrations"
+    config.set_main_option("script_location", str(folder))
+    config.attributes["connection"] = conn
+    return config
+
+
+@pytest.mark.parametrize("revision", ["0001", "0002", "0003"])
+def test_a_ledger_of_an_earlier_schema_goes_on_and_is_copied_first(
+    database: str, postgres: Server, revision: str
+) -> None:
+    holdout, name = opened(database), name_of(database)
+    told = [holdout.submit(one) for one in guesses(0, 5)]
+    with engine.connection(engine.source(holdout.ledger), Access.ALL) as conn:
+        command.downgrade(migrations(conn), revision)
+    # Of those who come at once, one upgrades.
+    answers = at_once([(submit_all, holdout.ledger, 0, 5)] * 3)
+    assert answers == [[(one.submission, one.score, True) for one in told]] * 3
+    assert verify_holdout(holdout.ledger, "coins").findings == ()
+    ((copy,),) = postgres.sql(
+        "SELECT nspname FROM pg_namespace WHERE nspname LIKE 'ladderholdout_%_bak'", name
+    )
+    assert str(copy).startswith(f"ladderholdout_{revision}_")
+    assert postgres.sql(f"SELECT count(*) FROM {copy}.submissions", name) == [(5,)]
+    assert postgres.sql(f"SELECT version_num FROM {copy}.alembic_version", name) == [(revision,)]
+
+
+def test_a_newer_schema_is_refused(database: str, postgres: Server) -> None:
+    holdout = opened(database)
+    postgres.sql("UPDATE ladderholdout.alembic_version SET version_num = '9999'", name_of(database))
+    for use in (holdout.status, lambda: opened(database), lambda: Ledger(holdout.ledger)):
+        with pytest.raises(LedgerError, match=r"newer version.*9999.*Upgrade the package"):
+            use()
+    assert SCHEMA != "9999"
+
+
+# Looking after it
+
+
+def test_the_doctor_sees_a_server_that_may_forget(database: str, postgres: Server) -> None:
+    opened(database)
+    found = {one.what: one for one in ledger_findings(resolve_url(database))}
+    # The tests' own server does not wait for its disk.
+    assert "fsync is off" in found["server's durability"].said
+    assert found["ledger"].ok and found["vault of coins"].ok
+
+
+def test_a_backup_says_what_does_it(database: str, postgres: Server, tmp_path: Path) -> None:
+    holdout = opened(database)
+    holdout.submit(guesses(0, 1)[0])
+    with pytest.raises(LedgerError, match=r"pg_dump --schema=ladderholdout"):
+        backup(holdout.ledger, tmp_path / "copy")
+    name, copy = name_of(database), str(postgres.folder / f"{name_of(database)}.dump")
+    place = ("-h", str(postgres.folder), "-U", "postgres")
+    postgres.run("pg_dump", *place, "--schema=ladderholdout", "--format=custom", f"--file={copy}",
+                 name)  # fmt: skip
+    other = postgres.database()
+    postgres.run("pg_restore", *place, "-d", name_of(other), copy)
+    again = LadderHoldout.open("coins", ledger=other)
+    assert again.submit(guesses(0, 1)[0]).repeat
+    assert verify_holdout(again.ledger, "coins").findings == ()
+
+
+def test_a_handle_pickles_small_and_goes_on(database: str) -> None:
+    holdout = opened(database)
+    sent = pickle.dumps(holdout)
+    assert len(sent) < 1000
+    assert pickle.loads(sent) == holdout
+
+
+def test_the_command_line_takes_its_url(database: str) -> None:
+    holdout = opened(database)
+    holdout.submit(guesses(0, 1)[0])
+    runner = CliRunner(env={"LADDERHOLDOUT_LEDGER": database})
+    found = json.loads(runner.invoke(app, ["status", "coins", "--json"]).output)
+    assert (found["submissions"], found["ledger"]) == (1, shown(holdout.ledger))
+    assert runner.invoke(app, ["verify", "coins"]).exit_code == 0
+
+
+def test_a_driver_that_is_not_psycopg_is_refused() -> None:
+    with pytest.raises(InvalidArgument, match="psycopg is the one known"):
+        resolve_url("postgresql+pg8000://ada@db.example/team")
