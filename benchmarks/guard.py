@@ -148,8 +148,8 @@ def rate(work: Callable[..., tuple[float, float]], processes: int, *given: Any) 
     with ProcessPoolExecutor(processes, context) as pool:
         list(pool.map(time.sleep, [0.2] * processes))  # all of them are there
         start = time.time() + 1.5
-        spans = list(pool.map(work, [start] * processes, range(processes), *([one] * processes
-                                                                            for one in given)))  # fmt: skip
+        shared = ([one] * processes for one in given)
+        spans = list(pool.map(work, [start] * processes, range(processes), *shared))
     first, last = min(begin for begin, _ in spans), max(end for _, end in spans)
     return processes * EACH / (last - first)
 
