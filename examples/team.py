@@ -1,8 +1,10 @@
 """One worker of a team: start it in as many terminals, on as many machines, as you like.
 
 All of them share a study of Optuna and a ladder. Both lie in one PostgreSQL database, which
-the URL names; without one they lie in SQLite files on this machine.
+the URL names; without one they lie in SQLite files on this machine. Start it once with no
+trials, which makes the tables of both, and then the workers.
 
+    python examples/team.py --trials 0
     python examples/team.py --trials 20
     python examples/team.py --trials 20 --database postgresql+psycopg://ada@db.example/team
 """
@@ -52,7 +54,8 @@ def main() -> None:
     )
     status = holdout.status()
     print(f"{status.submissions} submissions by all workers, {status.releases} releases")
-    print(f"standing score {status.score}, by {holdout.best_params(study)}")
+    if status.incumbent is not None:
+        print(f"standing score {status.score}, by {holdout.best_params(study)}")
     print(f"ledger {status.ledger}")
     storage.engine.dispose()
 

@@ -21,6 +21,8 @@ from alembic import command
 from alembic.autogenerate import compare_metadata
 from alembic.config import Config
 from alembic.runtime.migration import MigrationContext
+from sklearn.dummy import DummyClassifier
+from sklearn.model_selection import GridSearchCV
 from sqlalchemy import Connection, text
 from typer.testing import CliRunner
 
@@ -48,6 +50,8 @@ from tests.support_postgres import Proxy, Server, server
 from tests.support_processes import PATIENCE, at_once, elsewhere
 
 CANARY = "canary-7f3a"
+# As it is sent; BEGIN speaks of READ COMMITTED.
+COMMIT = b"COMMIT\0"
 
 
 def opened(ledger: str, seed: int = 0, **given: Any) -> LadderHoldout:
@@ -306,7 +310,7 @@ class Deaf:
         self.armed, self._moments = False, itertools.cycle([True, False, True, True, False, False])
 
     def __call__(self, said: bytes) -> bool:
-        return self.armed and b"COMMIT" in said and next(self._moments)
+        return self.armed and COMMIT in said and next(self._moments)
 
 
 def test_a_commit_whose_answer_was_lost_is_answered_once(database: str, postgres: Server) -> None:
@@ -352,6 +356,53 @@ def test_a_connection_that_is_cut_at_any_message_loses_and_doubles_nothing(
     assert turn > 6  # begin, read the ladder, look for a repeat, insert, two updates, commit
     assert len(holdout.history()) == turn + 1
     assert_replays(holdout)
+
+
+def test_a_commit_of_which_nothing_can_be_learnt_is_not_called_undone(
+    database: str, postgres: Server
+) -> None:
+    """Somebody holds the ledger for longer than the timeout, right after the answer was lost."""
+    holdout, over = opened(database), threading.Event()
+
+    def hold() -> None:
+        with Ledger(holdout.ledger).write():
+            over.wait(PATIENCE)
+
+    with ThreadPoolExecutor(1) as pool:
+        held: list[Any] = []
+
+        def cut(said: bytes) -> bool:
+            if COMMIT in said and b"submit" in stage and not held:
+                held.append(pool.submit(hold))  # waits for the commit, and then holds on
+                return True
+            return False
+
+        stage = b""
+        with proxied(postgres, cut) as proxy:
+            url = postgres.url(name_of(database), proxy.folder) + "&timeout=0.5"
+            distant = LadderHoldout.open("coins", ledger=url)
+            distant._guard()  # the rows are read before the fault
+            stage = b"submit"
+            try:
+                with pytest.raises(LedgerUnreachable, match=r"Run this again|run this again"):
+                    distant.submit(guesses(0, 1)[0])
+            finally:
+                over.set()
+            held[0].result(PATIENCE)
+            again = distant.submit(guesses(0, 1)[0])
+    assert (again.submission, again.repeat) == (1, True)
+
+
+def test_threads_get_one_order(database: str) -> None:
+    holdout = opened(database)
+
+    def submit(at: int) -> list[tuple[int, float, bool]]:
+        releases = [holdout.submit(one) for one in guesses([4, at], 20)]
+        return [(one.submission, float(one.score or 0), one.repeat) for one in releases]
+
+    with ThreadPoolExecutor(6) as pool:
+        told = list(pool.map(submit, range(6)))
+    check_told(holdout, told, 120)
 
 
 def submit_all(url: str, seed: Any, k: int) -> list[tuple[int, float, bool]]:
@@ -431,28 +482,94 @@ def test_a_server_that_restarts_in_mid_search_only_delays(
     check_told(holdout, told, 300)
 
 
+@pytest.mark.slow
+def test_a_grid_search_goes_on_when_the_server_restarts_under_it(
+    own: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
+    holdout = opened(own.database())
+    deadly = {5: "immediate", 20: "fast"}
+
+    class Guess(DummyClassifier):
+        def __init__(self, level: int = 0) -> None:
+            super().__init__()
+            self.level = level
+
+        def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Any:
+            if self.level in deadly:
+                own.stop(deadly[self.level])
+                own.start()
+            return super().fit(X, y, sample_weight)
+
+        def predict(self, X: Any) -> Any:
+            return np.random.default_rng(self.level).integers(0, 2, len(X))
+
+    search = GridSearchCV(
+        Guess(),
+        {"level": list(range(40))},
+        scoring=holdout,
+        cv=holdout.split(),
+        refit=False,
+        n_jobs=2,
+    )
+    search.fit(*coins(seed=5))
+    history = holdout.history()
+    assert sorted(one.context["parameters"]["level"] for one in history) == list(range(40))
+    assert [one.repeat_of for one in history] == [None] * 40
+    assert verify_holdout(holdout.ledger, "coins").findings == ()
+
+
 def test_a_server_that_stays_away_stops_the_search_and_loses_nothing(
     own: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from sklearn.dummy import DummyClassifier
-    from sklearn.model_selection import GridSearchCV
-
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
     holdout = opened(own.database() + "&timeout=0.5")
-    holdout.submit(guesses(0, 1)[0])
-    own.stop()
+
+    class Fatal(DummyClassifier):
+        def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Any:
+            if self.constant == 1:
+                own.stop()
+            return super().fit(X, y, sample_weight)
+
     X, y = coins(seed=5)
     search = GridSearchCV(
-        DummyClassifier(), {"constant": [0, 1]}, scoring=holdout, cv=holdout.split()
+        Fatal(strategy="constant"),
+        {"constant": [0, 1]},
+        scoring=holdout,
+        cv=holdout.split(),
+        refit=False,
     )
-    with pytest.raises((SearchStopped, LedgerUnreachable), match=r"does not answer.*pg_isready"):
+    with pytest.raises(SearchStopped, match=r"does not answer.*pg_isready"):
         search.fit(X, y)
+    assert not hasattr(search, "cv_results_")
     with pytest.raises(LedgerUnreachable, match="does not answer"):
         holdout.submit(guesses(1, 1)[0])
     own.start()
     assert holdout.submit(guesses(1, 1)[0]).submission == 2
-    assert search.fit(X, y).best_index_ in (0, 1)
     assert_replays(holdout)
+
+
+@pytest.mark.parametrize(
+    ("state", "said"),
+    [
+        ("53100", "the server's disk is full. Make room"),
+        ("58030", "the server's disk reports a fault"),
+        ("XX001", "damaged. Restore it from a backup"),
+        ("57014", "cancelled a statement"),
+        ("22012", "PostgreSQL says no (22012)"),
+    ],
+)
+def test_what_a_server_says_is_put_in_words(database: str, state: str, said: str) -> None:
+    holdout = opened(database)
+
+    def body(tx: Transaction) -> None:
+        tx.set_vault(1, "nowhere", None)
+        tx._conn.execute(text(f"DO $$ BEGIN RAISE '{CANARY}' USING ERRCODE = '{state}'; END $$"))
+
+    with pytest.raises(LedgerError, match=re.escape(said)) as caught:
+        Ledger(holdout.ledger).transact(body)
+    assert CANARY not in str(caught.value)
+    assert holdout._records()[0].vault_path != "nowhere"
 
 
 def test_a_server_that_was_never_there_is_not_waited_for_long(tmp_path: Path) -> None:

@@ -121,7 +121,10 @@ class ServerSource:
                 "at the end of its URL."
             )
         if state.startswith(_UNDONE):
-            return Undone(f"The ledger {self.shown} undid this for others' sake again and again.")
+            return Undone(
+                f"The ledger {self.shown} undid this for others' sake, again and again. Nothing "
+                "was recorded; run this again when there is less to do."
+            )
         if lost or state.startswith(_LOST):
             return LedgerUnreachable(
                 f"The connection to the ledger {self.shown} was lost. What was not answered may "

@@ -16,7 +16,7 @@ from typing import TypeVar
 
 from sqlalchemy import select
 
-from ladderholdout.errors import LedgerError
+from ladderholdout.errors import LedgerBusy, LedgerError, LedgerUnreachable
 from ladderholdout.ledger import copies, engine, schema, servers
 from ladderholdout.ledger.access import PASSING, Access
 from ladderholdout.ledger.chain import Head
@@ -132,8 +132,15 @@ class Ledger:
         Alone in writing: whoever is still committing it, on a connection that was lost, is
         waited for.
         """
-        with self.write() as tx:
-            return tx.has_link(holdout_id, head)
+        try:
+            with self.write() as tx:
+                return tx.has_link(holdout_id, head)
+        except LedgerBusy:
+            raise LedgerUnreachable(
+                f"The connection to the ledger {shown(self.url)} was lost in mid-commit, and who "
+                "holds it now was waited for in vain. Run this again: what was recorded will be "
+                "answered as it was."
+            ) from None
 
 
 def _until_it_stands(source: engine.Source, attempt: Callable[[], T]) -> T:

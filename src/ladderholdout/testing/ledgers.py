@@ -5,10 +5,9 @@ from __future__ import annotations
 import pickle
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from datetime import UTC
 from pathlib import Path
 from threading import Event
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import pytest
@@ -17,8 +16,9 @@ from ladderholdout.errors import HoldoutConflict, LedgerError, UnknownHoldout
 from ladderholdout.holdout import LadderHoldout
 from ladderholdout.holdout.guard import Origin
 from ladderholdout.holdout.verifying import verify_holdout
-from ladderholdout.ledger import Access, LadderSettings, Ledger, Transaction, resolve_url
+from ladderholdout.ledger import Access, Ledger, resolve_url
 from ladderholdout.mechanisms import FullDisclosure, Mechanism, OneBitLadder, ShakyLadder
+from ladderholdout.testing.records import RecordsContract, entry_of
 from ladderholdout.testing.workers import (
     NAME,
     PATIENCE,
@@ -40,7 +40,7 @@ MECHANISMS: tuple[Mechanism, ...] = (FullDisclosure(), NOISY)
 WORKERS, EACH = 4, 25
 
 
-class LedgerContract:
+class LedgerContract(RecordsContract):
     """The promises of a ledger as tests. Derive a class whose name begins with ``Test``.
 
     It overrides the fixture `url`, which gives a new, empty place for each test.
@@ -58,13 +58,6 @@ class LedgerContract:
     ...         return str(tmp_path / "ledger.db")
     """
 
-    processes: ClassVar[bool] = True
-
-    @pytest.fixture
-    def url(self) -> str:
-        """Return the URL of an empty ledger."""
-        raise NotImplementedError("override the fixture url")
-
     @pytest.fixture
     def make(self, url: str, tmp_path: Path) -> Callable[..., LadderHoldout]:
         """Return what opens the holdout: with a mechanism, an account, a reserve and so on."""
@@ -77,68 +70,7 @@ class LedgerContract:
 
         return opened
 
-    # -- what stands in it ------------------------------------------------------------
-
-    def test_what_is_written_is_read_to_the_last_bit(self, url: str) -> None:
-        """Floats, bytes, texts, times and arrays come back as they were."""
-        ledger = Ledger(resolve_url(url), create=True)
-        state = {"standing": float("inf"), "noise": 1e-300 / 3, "releases": 0}
-        predictions = np.array([1, 0, 1], dtype=np.int32)
-        evidence = {"risk": 0.1 + 0.2, "spread": float("inf")}
-        with ledger.write() as tx:
-            number = _add_holdout(tx)
-            ladder = tx.add_ladder(number, _settings("main"), state)
-            given = _entry("one") | {"improved": True, "search": "s", "raw_risk": 1 / 3}
-            tx.append(ladder, entry=given, evidence=evidence, state=state, incumbent=predictions)
-        with ledger.read() as tx:
-            holdout, ladder = tx.holdout(number), tx.ladder(ladder.id)
-            (audited,) = tx.audit_entries(ladder.id)
-            stored = tx.incumbent_predictions(ladder.id)
-        assert (holdout.name, holdout.n, holdout.secret) == ("äöü", 3, b"\0secret\xff")
-        assert (ladder.settings, ladder.state) == (_settings("main"), state)
-        assert (ladder.submissions, ladder.version, ladder.incumbent) == (1, 1, 1)
-        assert (audited.raw_risk, audited.evidence) == (1 / 3, evidence)
-        assert (audited.entry.context, audited.entry.time.tzinfo) == ({"note": "ü\0"}, UTC)
-        assert stored is not None and stored.dtype == np.int32
-        np.testing.assert_array_equal(stored, predictions)
-
-    def test_a_block_that_fails_writes_nothing(self, url: str) -> None:
-        """An exception undoes all that was done before it."""
-        ledger = Ledger(resolve_url(url), create=True)
-        with pytest.raises(ZeroDivisionError), ledger.write() as tx:
-            _add_holdout(tx)
-            raise ZeroDivisionError
-        with ledger.read() as tx:
-            assert tx.holdouts() == ()
-
-    def test_what_is_refused_is_not_quoted(self, url: str) -> None:
-        """The error of a row that the database refuses holds nothing of the row."""
-        ledger = Ledger(resolve_url(url), create=True)
-        with ledger.write() as tx:
-            ladder = tx.add_ladder(_add_holdout(tx), _settings("main"), {})
-        for fault in ("number", "key"):
-            with pytest.raises(LedgerError) as caught, ledger.write() as tx:
-                for _ in range(2):  # as if it had not been read again
-                    given = _entry("canary") | {"key": "once" if fault == "key" else None}
-                    again = ladder if fault == "number" else tx.ladder(ladder.id, lock=True)
-                    tx.append(again, entry=given, evidence={})
-            assert "canary" not in str(caught.value)
-            assert caught.value.__context__ is None is caught.value.__cause__
-
-    def test_a_reader_sees_one_state_and_blocks_nobody(self, url: str) -> None:
-        """What is written meanwhile is there for the next reader."""
-        ledger = Ledger(resolve_url(url), create=True)
-        if not self.processes:
-            pytest.skip("in memory, there is one connection")
-        with ledger.write() as tx:
-            number = _add_holdout(tx)
-        with ledger.read() as reader:
-            assert reader.ladders(number) == ()
-            with ThreadPoolExecutor(1) as other:
-                other.submit(_add_ladder, ledger, number).result(PATIENCE)
-            assert reader.ladders(number) == ()
-        with ledger.read() as reader:
-            assert len(reader.ladders(number)) == 1
+    # -- one order --------------------------------------------------------------------
 
     @pytest.mark.parametrize("access", [Access.LADDER, Access.ALL], ids=lambda one: one.name)
     def test_a_writer_waits_for_the_one_who_holds_the_ladder(
@@ -159,10 +91,10 @@ class LedgerContract:
                 started.wait(PATIENCE)
                 with pytest.raises(TimeoutError):
                     waiting.result(0.2)
-                tx.append(ladder, entry=_entry("ours"), evidence={"risk": 0.5}, state=ladder.state)
+                tx.append(
+                    ladder, entry=entry_of("ours"), evidence={"risk": 0.5}, state=ladder.state
+                )
             assert waiting.result(PATIENCE) == 2
-
-    # -- one order --------------------------------------------------------------------
 
     @pytest.mark.parametrize("mechanism", MECHANISMS, ids=lambda one: one.name)
     def test_submitters_at_once_get_one_order(
@@ -226,26 +158,6 @@ class LedgerContract:
         other = holdout._submit(second, Origin(key="another"))
         assert not other.repeat
         assert_replays(holdout)
-
-    def test_what_is_done_in_a_transaction_is_done_once(self, url: str) -> None:
-        """`transact` commits, returns what was made, and knows its own link again."""
-        ledger = Ledger(resolve_url(url), create=True)
-        with ledger.write() as tx:
-            number = _add_holdout(tx)
-        written: list[Any] = []
-
-        def start(tx: Transaction) -> int:
-            ladder = tx.add_ladder(number, _settings("main"), {})
-            written.append(tx.linked)
-            return ladder.id
-
-        assert ledger.transact(start) == 1
-        ((holdout_id, head),) = written
-        with ledger.read() as tx:
-            assert (holdout_id, tx.head(number)) == (number, head)
-            assert tx.has_link(number, head)
-            assert not tx.has_link(number, type(head)(head.length, "0" * 64))
-            assert not tx.has_link(number, type(head)(head.length + 1, head.hash))
 
     # -- durable ----------------------------------------------------------------------
 
@@ -351,27 +263,6 @@ class LedgerContract:
                 with pytest.raises(UnknownHoldout, match="number 7"):
                     look(7)
         assert len(recorded(holdout)[2]) == 0
-
-
-def _add_holdout(tx: Transaction) -> int:
-    hashes = np.array([0, 1, 2**64 - 1], dtype=np.uint64)
-    number = tx.add_holdout("äöü", "f" * 64, b"digest", b"\0secret\xff", hashes)
-    assert tx.row_hashes(number).tolist() == hashes.tolist()
-    return number
-
-
-def _add_ladder(ledger: Ledger, holdout_id: int) -> None:
-    with ledger.write() as tx:
-        tx.add_ladder(holdout_id, _settings("main"), {})
-
-
-def _settings(name: str) -> LadderSettings:
-    return LadderSettings("default", name, "accuracy", {}, "Ladder", {"step": 0.1}, None, 1.0)
-
-
-def _entry(digest: str) -> dict[str, Any]:
-    risks = {"raw_risk": 0.5, "released_risk": 0.5}
-    return {"digest": digest, **risks, "improved": False, "context": {"note": "ü\0"}}
 
 
 def _submit_pickled(sent: bytes, predictions: Any) -> int:
