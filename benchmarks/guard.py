@@ -304,8 +304,8 @@ def ledger(folder: Path, entries: int) -> None:
         1.2, most=True)  # fmt: skip
     holdout.submit(coins()[1])  # what stands is the newest now: the certificate counts them all
     for what, work, bound, memory in (
-        ("status", holdout.status, 5.0, 50.0),
-        ("certificate", holdout.certificate, 5.0, 50.0),
+        ("status", holdout.status, 10.0, 50.0),
+        ("certificate", holdout.certificate, 10.0, 50.0),
         ("page of 50 in the midst", lambda: holdout.history(after=entries // 2, limit=50), 0.2, 50),
         ("verification", lambda: _intact(holdout), 300.0, 200.0),
         ("audit", holdout.audit, 300.0, 4000.0),

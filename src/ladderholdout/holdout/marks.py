@@ -69,9 +69,8 @@ class Mark:
 
     def settle(self, head: Head, gone: Head | None) -> None:
         """Keep the end that was committed; say what was found gone before."""
-        seen = self.seen() if gone is None else None
-        # Of two writers the later one may come first.
-        if self.path is not None and (seen is None or seen.length < head.length):
+        # Of two writers the later one may come first: then the mark lags, which does no harm.
+        if self.path is not None:
             self._write(self.path, str(head))
         if gone is not None:
             warnings.warn(
@@ -88,9 +87,11 @@ class Mark:
         line = f"{text} {self._code(text)}".encode().ljust(_SIZE)
         # A mark is a help: where it cannot be written, the ledger stands all the same.
         with suppress(OSError):
-            if not path.parent.is_dir():
+            try:
+                descriptor = os.open(path, os.O_CREAT | os.O_WRONLY, 0o600)
+            except FileNotFoundError:
                 path.parent.mkdir(parents=True, mode=0o700)
-            descriptor = os.open(path, os.O_CREAT | os.O_WRONLY, 0o600)
+                descriptor = os.open(path, os.O_CREAT | os.O_WRONLY, 0o600)
             try:
                 os.pwrite(descriptor, line, 0)
             finally:
