@@ -18,10 +18,11 @@ Processor: TypeAlias = Callable[[Any], Any] | None
 
 
 class _Text(NamedTuple):
-    """A statement as SQLite takes it: its text, and where the values go."""
+    """A statement as SQLite takes it: its text, where the values go, and those it has itself."""
 
     sql: str
     binds: tuple[tuple[str, Processor], ...]
+    own: Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,8 +66,9 @@ class Prepared:
         keys = tuple(values)
         if keys not in self._texts:
             self._texts[keys] = _text(self.statement, keys, conn.dialect)
-        sql, binds = self._texts[keys]
-        given = [values[name] if made is None else made(values[name]) for name, made in binds]
+        sql, binds, own = self._texts[keys]
+        known = {**own, **values} if own else values
+        given = [known[name] if made is None else made(known[name]) for name, made in binds]
         driver: Any = conn.connection.dbapi_connection
         return driver.execute(sql, given)
 
@@ -83,7 +85,9 @@ def _text(statement: Any, keys: tuple[str, ...], dialect: Dialect) -> _Text:
         made: Processor = kind.bind_processor(dialect)
         return made
 
-    return _Text(compiled.string, tuple((name, processor(name)) for name in compiled.positiontup))
+    own = {name: one.value for name, one in compiled.binds.items() if not one.required}
+    binds = tuple((name, processor(name)) for name in compiled.positiontup)
+    return _Text(compiled.string, binds, own)
 
 
 def _maker(statement: Any, dialect: Dialect) -> Callable[[Iterable[Any]], Any]:
