@@ -172,6 +172,7 @@ def test_a_clock_that_jumps_backwards_changes_no_order(
 # -- searches ------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_workers_of_a_grid_share_a_ladder_on_a_server(binary: Any, database: str) -> None:
     holdout = holdout_of(binary, database)
     search = GridSearchCV(
@@ -198,6 +199,7 @@ def work(url: str, name: str, X: Any, y: Any, n_trials: int) -> None:
     study.optimize(holdout.objective(lambda trial: tree_of(trial, X, y)), n_trials=n_trials)
 
 
+@pytest.mark.slow
 def test_workers_of_a_study_share_a_server_with_its_ladder(
     binary: Any, database: str, postgres: Server
 ) -> None:
