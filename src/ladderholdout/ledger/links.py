@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, TypeAlias
@@ -168,9 +168,11 @@ def read_links(conn: Connection, holdout_id: int) -> Iterator[Link]:
     )
 
 
-def _by_position(conn: Connection, query: Select[Any]) -> Iterable[Any]:
+def _by_position(conn: Connection, query: Select[Any]) -> Iterator[Any]:
     ordered = query.order_by(query.selected_columns["position"])
-    return conn.execute(ordered, execution_options={"yield_per": AT_A_TIME})
+    # Closed by whoever stops in the midst: on a server the rest waits in a cursor.
+    with conn.execute(ordered, execution_options={"yield_per": AT_A_TIME}) as rows:
+        yield from rows
 
 
 # Not the incumbent's predictions: they may be large, and the digest tells their change.

@@ -66,8 +66,9 @@ def read_all(result: Iterable[Any], make: Callable[[Any], Record]) -> tuple[Reco
 
 def read_each(result: Result[Any], make: Callable[[Row[Any]], Record]) -> Iterator[Record]:
     """Read rows as records, some at a time, or say that they are not as this library writes."""
-    for some in result.partitions(AT_A_TIME):
-        yield from read_all(some, make)
+    with result:
+        for some in result.partitions(AT_A_TIME):
+            yield from read_all(some, make)
 
 
 def select_holdouts() -> Select[Any]:
