@@ -70,7 +70,8 @@ def counts(ledger: Path) -> dict[str, int]:
             for table in TABLES
         }
     vault = ledger.parent / "vault"
-    return found | {"vault": len(list(vault.iterdir())) if vault.exists() else 0}
+    kept = vault.iterdir() if vault.exists() else ()
+    return found | {"vault": sum(path.suffix != ".mark" for path in kept)}
 
 
 def record(

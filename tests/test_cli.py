@@ -119,6 +119,16 @@ def test_history_shows_the_latest_that_are_asked_for(climbed: LadderHoldout) -> 
     assert total == "6 submissions in all"
 
 
+def test_a_long_history_is_gone_through_in_pages(climbed: LadderHoldout) -> None:
+    def numbers(*asked: str) -> list[str]:
+        _, *lines, _ = output("history", "churn 2026", *asked).splitlines()
+        return [line.split()[0] for line in lines]
+
+    assert numbers("--after", "0", "--last", "2") == ["1", "2"]
+    assert numbers("--after", "2", "--last", "2") == ["3", "4"]
+    assert [one.number for one in climbed.history(after=2, limit=2)] == [3, 4]
+
+
 def test_a_holdout_without_submissions_has_a_history_of_none() -> None:
     LadderHoldout(*rows(), scoring="accuracy", name="new")
     assert output("history", "new") == "0 submissions in all\n"

@@ -208,7 +208,7 @@ def test_the_chunk_size_does_not_matter(X: NDArray[np.float64], chunk: int) -> N
     packed = [X, X.astype(object), pd.DataFrame(X), scipy.sparse.csr_array(X)]
     whole = row_hashes(X)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(rows, "_CHUNK_CELLS", chunk)
+        patch.setattr(rows, "CHUNK", chunk)
         for other in packed:
             assert np.array_equal(row_hashes(other), whole)
 
@@ -217,7 +217,7 @@ def test_data_of_several_chunks_hash_as_their_parts_do() -> None:
     X = np.random.default_rng(0).standard_normal((3_000, 50))
     X[X < 0] = 0
     parts = np.concatenate([row_hashes(part) for part in np.split(X, 10)])
-    assert X.size > 2 * rows._CHUNK_CELLS
+    assert X.size > 2 * rows.CHUNK
     for other in (X, pd.DataFrame(X), scipy.sparse.csr_array(X)):
         assert np.array_equal(row_hashes(other), parts)
 

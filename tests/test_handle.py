@@ -59,7 +59,7 @@ def opened(ledger: Any, **given: Any) -> LadderHoldout:
 
 
 def vault(ledger: Path) -> list[Path]:
-    return sorted((ledger.parent / "vault").glob("*"))
+    return sorted((ledger.parent / "vault").glob("*.vault"))
 
 
 class Linear:
@@ -358,13 +358,12 @@ def test_a_memory_ledger_keeps_no_copy_unless_it_is_told_where(
 def test_the_vault_can_lie_elsewhere(ledger: Path, tmp_path: Path) -> None:
     holdout = opened(ledger, vault=tmp_path / "safe" / "deep")
     assert vault(ledger) == []
-    (file,) = (tmp_path / "safe" / "deep").iterdir()
-    assert file.suffix == ".vault"
+    (file,) = (tmp_path / "safe" / "deep").glob("*.vault")
     assert elsewhere(LadderHoldout.submit, holdout, coins(N)[1]).score == 1.0
     # Going on without saying it again leaves it where it is.
     opened(ledger)
     opened(ledger, vault=str(tmp_path / "safe" / "deep"))
-    assert list((tmp_path / "safe" / "deep").iterdir()) == [file]
+    assert list((tmp_path / "safe" / "deep").glob("*.vault")) == [file]
 
 
 def test_a_vault_that_moves_leaves_no_copy_behind(ledger: Path, tmp_path: Path) -> None:
@@ -372,10 +371,10 @@ def test_a_vault_that_moves_leaves_no_copy_behind(ledger: Path, tmp_path: Path) 
     (first,) = vault(ledger)
     opened(ledger, vault=tmp_path / "safe")
     assert not first.exists()
-    assert len(list((tmp_path / "safe").iterdir())) == 1
+    assert len(list((tmp_path / "safe").glob("*.vault"))) == 1
     assert elsewhere(LadderHoldout.submit, holdout, coins(N)[1]).score == 1.0
     opened(ledger, vault=False)
-    assert list((tmp_path / "safe").iterdir()) == []
+    assert list((tmp_path / "safe").glob("*.vault")) == []
     with pytest.raises(VaultError, match="No copy"):
         elsewhere(LadderHoldout.submit, holdout, coins(N)[1])
     opened(ledger, vault=True)

@@ -141,5 +141,9 @@ class OpenedWarning(LadderHoldoutWarning):
     """An audit has shown raw scores of this ladder: only a reserve certifies what comes now."""
 
 
+class RestoredWarning(LadderHoldoutWarning):
+    """The ledger is an older copy: what it had told since is off the record."""
+
+
 class TrackingWarning(LadderHoldoutWarning):
     """Not all of the ledger is in MLflow yet."""

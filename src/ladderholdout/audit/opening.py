@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ladderholdout.audit.constant import best_constant, everywhere
 from ladderholdout.audit.findings import Audit
@@ -17,9 +19,9 @@ from ladderholdout.audit.statistics import holm, improvement_p, plain, spread_of
 from ladderholdout.errors import InvalidArgument, LadderHoldoutError, VaultError
 from ladderholdout.holdout.certificate import ScoreCertificate
 from ladderholdout.holdout.certifying import NO_CERTIFICATE, CertifiedHandle, certificate_of
-from ladderholdout.holdout.guard import Guard, bare, same_ladder
-from ladderholdout.holdout.views import status_of, submission_of
-from ladderholdout.ledger import AuditEntry, LadderRecord, Ledger, Transaction, shown
+from ladderholdout.holdout.guard import Guard, bare
+from ladderholdout.holdout.views import Status, status_of, submission_of
+from ladderholdout.ledger import AuditEntry, LadderRecord, Transaction, shown
 from ladderholdout.mechanisms.arithmetic import inside
 from ladderholdout.metrics import METRICS, Metric
 
@@ -71,15 +73,8 @@ def _open(holdout: CertifiedHandle, fresh: Any, model: Any, confidence: float) -
     guard = _guard(holdout)
     # The one that can compute, where the handle's came from the ledger alone.
     metric = holdout.metric if guard is None else guard.metric
-    with Ledger(holdout.ledger).write() as tx:
-        same_ladder(tx.ladder(holdout._ladder_id), holdout._since)
-        # Marked before anything is read: whoever saw raw scores is known to have seen them.
-        ladder = tx.mark_opened(holdout._ladder_id)
-        certificate = _certificate(tx, ladder, guard)
-        status = status_of(tx, ladder, metric, certificate, shown(holdout.ledger))
-        entries, opened_after = tx.audit_entries(ladder.id), tx.opened_after(ladder.id)
-        ladders = tuple(_uses(tx, ladder.holdout_id))
-        stored = tx.incumbent_predictions(ladder.id)
+    found = holdout._write(partial(_read, metric=metric, guard=guard, place=shown(holdout.ledger)))
+    ladder, status, entries, opened_after, ladders, stored = found
     scores = {} if rows is None else {n: metric.to_score(e.risk) for n, e in rows.models.items()}
     spreads = _spread_of(metric, guard)
     submissions = tuple(_audited(entries, opened_after, metric, spreads, status.n_ladder, scores))
@@ -98,9 +93,31 @@ def _open(holdout: CertifiedHandle, fresh: Any, model: Any, confidence: float) -
         audit = replace(audit, on_holdout=HoldoutTest(metric.to_score(flat.risk), gain, compared))
     if rows is not None:
         (incumbent,) = (one for one in submissions if one.number == ladder.incumbent)
-        found = tested(rows, submissions, incumbent, on_holdout, constant, confidence, rng)
-        audit = replace(audit, fresh=found)
+        test = tested(rows, submissions, incumbent, on_holdout, constant, confidence, rng)
+        audit = replace(audit, fresh=test)
     return audit
+
+
+def _read(
+    tx: Transaction, ladder: LadderRecord, metric: Metric, guard: Guard | None, place: str
+) -> tuple[
+    LadderRecord,
+    Status,
+    tuple[AuditEntry, ...],
+    int | None,
+    tuple[LadderUse, ...],
+    NDArray[Any] | None,
+]:
+    # Marked before anything is read: whoever saw raw scores is known to have seen them.
+    ladder = tx.mark_opened(ladder.id)
+    return (
+        ladder,
+        status_of(tx, ladder, metric, _certificate(tx, ladder, guard), place),
+        tx.audit_entries(ladder.id),
+        tx.opened_after(ladder.id),
+        tuple(_uses(tx, ladder.holdout_id)),
+        tx.incumbent_predictions(ladder.id),
+    )
 
 
 def _fresh(holdout: CertifiedHandle, fresh: Any, model: Any) -> Fresh | None:

@@ -19,7 +19,13 @@ from ladderholdout.certificates.codes import (
     steady_length,
 )
 from ladderholdout.certificates.comparison import Comparison, compare, worst_log_count
-from ladderholdout.certificates.history import Grid, Look, grid_of, transcript_before
+from ladderholdout.certificates.history import (
+    Grid,
+    Look,
+    grid_of,
+    ladder_transcript,
+    transcript_before,
+)
 from ladderholdout.certificates.intervals import (
     bounded_lower,
     bounded_upper,
@@ -69,6 +75,7 @@ __all__ = [
     "hardt",
     "kl_lower",
     "kl_upper",
+    "ladder_transcript",
     "lower_bound",
     "mixed",
     "place_length",

@@ -168,15 +168,55 @@ def transcript_before(
 
 def _told(looks: Sequence[Look], grid: Grid) -> LadderTranscript:
     improved = tuple(i for i, look in enumerate(looks, 1) if look.improved)
-    # Once the budget is used up it is known that nothing improves any more.
-    used_up = grid.budget is not None and len(improved) >= grid.budget
     tellers = [
         look for look in looks if look.value is not None and (look.improved or grid.discloses)
     ]
     values = tuple(look.value for look in tellers if look.value is not None)
     choices = tuple(look.choices or grid.n_values for look in tellers)
+    return ladder_transcript(len(looks), improved, values, grid, choices)
+
+
+def ladder_transcript(
+    looks: int,
+    improved: tuple[int, ...],
+    values: tuple[int, ...],
+    grid: Grid,
+    choices: tuple[int, ...] | None = None,
+) -> LadderTranscript:
+    """Return what one ladder told, from its counts alone.
+
+    Parameters
+    ----------
+    looks : int
+        Submissions that stepped it.
+    improved : tuple of int
+        Which of them improved, in 1 to looks, increasing.
+    values : tuple of int
+        The numbers of the values that it told, as in `Look`.
+    grid : Grid
+        What it can tell.
+    choices : tuple of int, optional
+        How many values each of them could have been, as was known before; looked at where
+        values do not fall.
+
+    Returns
+    -------
+    LadderTranscript
+
+    Raises
+    ------
+    InvalidArgument
+        If what was told cannot have been.
+
+    Examples
+    --------
+    >>> ladder_transcript(500, (1, 3), (60, 50), Grid(101, budget=2)).looks
+    3
+    """
+    # Once the budget is used up it is known that nothing improves any more.
+    used_up = grid.budget is not None and len(improved) >= grid.budget
     return LadderTranscript(
-        improved[-1] if used_up else len(looks),
+        improved[-1] if used_up else looks,
         None if grid.discloses else improved,
         values,
         grid.n_values,

@@ -110,6 +110,9 @@ def history(
     account: AccountOption = "default",
     ladder: LadderOption = "main",
     last: Annotated[int, typer.Option(min=1, help="Show at most so many, the latest.")] = 50,
+    after: Annotated[
+        int | None, typer.Option(min=0, help="Show those that follow this number instead.")
+    ] = None,
     ledger: LedgerOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -117,7 +120,8 @@ def history(
     with said(as_json):
         holdout = LadderHoldout.open(name, account=account, ladder=ladder, ledger=ledger)
         total = holdout._records()[1].submissions
-        out, latest = console(), holdout.history(after=max(0, total - last))
+        start = max(0, total - last) if after is None else after
+        out, latest = console(), holdout.history(after=start, limit=last)
         if as_json:
             print_json({"submissions": total, "latest": latest})
             return

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -24,9 +25,20 @@ from ladderholdout.cli.looking import show
 from ladderholdout.cli.options import context_of, mechanism_of
 from ladderholdout.cli.tables import Form, labels_like, predictions_from, read_table, take
 from ladderholdout.holdout import LadderHoldout
+from ladderholdout.holdout.marks import Mark, mark_of
 from ladderholdout.holdout.registration import find, named
 from ladderholdout.holdout.verifying import verify_holdout
-from ladderholdout.ledger import Finding, Ledger, Verification, backup, resolve_url, shown
+from ladderholdout.ledger import (
+    Finding,
+    Head,
+    HoldoutRecord,
+    Ledger,
+    Transaction,
+    Verification,
+    backup,
+    resolve_url,
+    shown,
+)
 
 _MANY = 20
 
@@ -189,11 +201,18 @@ def retire(
                 err=True,
             )
             typer.confirm("Retire it?", abort=True, err=True)
-        record = store.transact(lambda tx: tx.retire(record.id))
+        mark = mark_of(store.url, record)
+        record, head, gone = store.transact(partial(_retired, mark=mark, holdout=record.id))
+        mark.settle(head, gone)
         if as_json:
             print_json({"holdout": name, "retired": record.retired})
         else:
             console().print(f"{name} is retired since {record.retired:%Y-%m-%d %H:%M} UTC")
+
+
+def _retired(tx: Transaction, mark: Mark, holdout: int) -> tuple[HoldoutRecord, Head, Head | None]:
+    gone = mark.note(tx, holdout)
+    return tx.retire(holdout), tx.end(holdout), gone
 
 
 @app.command("backup")

@@ -14,6 +14,9 @@ from numpy.typing import NDArray
 
 UInt64Array: TypeAlias = NDArray[np.uint64]
 
+# Half a megabyte of 64 bits: all temporary arrays of a chunk stay in the second-level cache.
+CHUNK = 1 << 16
+
 # The constants of SplitMix64 (Steele, Lea and Flood 2014: Fast splittable generators).
 GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 _MIX_1 = np.uint64(0xBF58476D1CE4E5B9)
@@ -36,11 +39,16 @@ class Refused(Exception):
 
 def mix(values: UInt64Array) -> UInt64Array:
     """Scramble the bits, one to one (the finaliser of SplitMix64)."""
-    mixed = values ^ (values >> np.uint64(30))
-    mixed *= _MIX_1
-    mixed ^= mixed >> np.uint64(27)
-    mixed *= _MIX_2
-    mixed ^= mixed >> np.uint64(31)
+    mixed = values.copy(order="C")
+    cells = mixed.reshape(-1)
+    # A piece at a time, so that what lies in between stays in the cache, and small.
+    for start in range(0, cells.size, CHUNK):
+        piece = cells[start : start + CHUNK]
+        piece ^= piece >> np.uint64(30)
+        piece *= _MIX_1
+        piece ^= piece >> np.uint64(27)
+        piece *= _MIX_2
+        piece ^= piece >> np.uint64(31)
     return mixed
 
 

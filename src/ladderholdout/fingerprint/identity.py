@@ -163,8 +163,8 @@ def order_between(here: UInt64Array, there: UInt64Array) -> IntArray | None:
     return order
 
 
-def _sorted_bytes(hashes: UInt64Array) -> bytes:
-    return np.sort(hashes).astype("<u8").tobytes()
+def _sorted_bytes(hashes: UInt64Array) -> memoryview:
+    return np.sort(hashes).astype("<u8", copy=False).data
 
 
 def _column_of(values: ArrayLike, argument: str, n: int) -> UInt64Array:

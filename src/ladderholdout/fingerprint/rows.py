@@ -16,13 +16,10 @@ import scipy.sparse
 from numpy.typing import NDArray
 
 from ladderholdout.errors import InvalidArgument
-from ladderholdout.fingerprint.cells import GOLDEN, Refused, UInt64Array, canonical, mix
+from ladderholdout.fingerprint.cells import CHUNK, GOLDEN, Refused, UInt64Array, canonical, mix
 
 # Some columns, and how to read a slice of the rows of them.
 _Block: TypeAlias = tuple[NDArray[np.intp], Callable[[slice], NDArray[Any]]]
-
-# Half a megabyte of float64: all temporary arrays of a chunk stay in the second-level cache.
-_CHUNK_CELLS = 1 << 16
 
 
 def row_hashes(X: Any, argument: str = "X") -> UInt64Array:
@@ -77,7 +74,8 @@ def row_hashes(X: Any, argument: str = "X") -> UInt64Array:
             "Give an array, a DataFrame, a sparse matrix or a list of equally long rows, "
             "and encode or drop the columns that hold anything else.",
         ) from None
-    return mix(totals + GOLDEN)
+    totals += GOLDEN
+    return mix(totals)
 
 
 def _seeds(columns: NDArray[Any]) -> UInt64Array:
@@ -94,7 +92,7 @@ def _dense_totals(n: int, blocks: Iterable[_Block]) -> UInt64Array:
     totals = np.zeros(n, dtype=np.uint64)
     for columns, read in blocks:
         seeds = _seeds(columns)
-        step = max(1, _CHUNK_CELLS // max(1, len(columns)))
+        step = max(1, CHUNK // max(1, len(columns)))
         for start in range(0, n, step):
             rows = slice(start, start + step)
             cells = read(rows)
@@ -113,7 +111,7 @@ def _sparse_totals(X: Any) -> UInt64Array:
     totals = np.zeros(table.shape[0], dtype=np.uint64)
     start = 0
     while start < len(totals):
-        stop = int(np.searchsorted(ends, ends[start] + _CHUNK_CELLS, side="right")) - 1
+        stop = int(np.searchsorted(ends, ends[start] + CHUNK, side="right")) - 1
         stop = max(stop, start + 1)
         stored = slice(ends[start], ends[stop])
         values = canonical(table.data[stored], table.indices[stored])

@@ -3,20 +3,29 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Mapping, Sequence, Set
+from collections.abc import Callable, Mapping, Set
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ladderholdout.certificates import Grid, Look, certify, grid_of, transcript_before
+from ladderholdout.certificates import (
+    Grid,
+    LadderTranscript,
+    Transcript,
+    certify,
+    grid_of,
+    ladder_transcript,
+)
 from ladderholdout.errors import InvalidArgument, VaultError
 from ladderholdout.holdout.certificate import ScoreCertificate
 from ladderholdout.holdout.choices import stored_metric
 from ladderholdout.holdout.handle import Handle, note_glance
 from ladderholdout.holdout.ranks import Bars, bars_on
-from ladderholdout.holdout.telling import score_of
+from ladderholdout.holdout.telling import RESTORED, score_of
 from ladderholdout.ledger import (
+    Chosen,
+    LadderLooks,
     LadderRecord,
     LadderSettings,
     LookRecord,
@@ -126,12 +135,14 @@ class CertifiedHandle(Handle):
         ladder = self._write(ask)
         return self._metric.to_score(ladder.state["standing"]) if ladder.version else None
 
-    def _certificate_or_why(self) -> ScoreCertificate:
-        """Return the certificate for the status, which is shown whatever the vault holds."""
+    def _certificate_or_why(self) -> Callable[[Transaction, LadderRecord], ScoreCertificate]:
+        """Return what certifies for the status, which is shown whatever the vault holds."""
         try:
-            return self.certificate()
+            weights = self._guard().part.weights
         except (VaultError, InvalidArgument):
-            return NO_CERTIFICATE
+            return lambda *_: NO_CERTIFICATE
+        metric, confidence = self._metric, NO_CERTIFICATE.confidence
+        return lambda tx, ladder: certificate_of(tx, ladder, metric, weights, confidence)
 
 
 def certificate_of(
@@ -167,21 +178,19 @@ def certificate_of(
         If the confidence is refused.
     """
     confidence = inside("confidence", confidence)
-    looks = tx.looks(ladder.holdout_id)
-    own = (ladder.id, ladder.incumbent)
-    place = next((i for i, look in enumerate(looks) if (look.ladder_id, look.number) == own), None)
-    if place is None:
+    chosen = tx.chosen(ladder)
+    if chosen is None:
         return ScoreCertificate(None, None, None, confidence, None, missing="nothing stands yet")
     score = score_of(tx.standing(ladder), metric)
-    asked = {look for look, at in tx.asked(ladder.holdout_id).items() if at < looks[place].position}
+    asked = {look for look, at in tx.asked(ladder.holdout_id).items() if at < chosen.position}
     bars = bars_on(tx, ladder.holdout_id) if bars is None else bars
-    tellers = _tellers(tx, ladder, looks[: place + 1], asked, bars, weighted=weights is not None)
-    missing = _missing(tx, ladder, metric, looks[place], tellers)
+    tellers = _tellers(tx, ladder, chosen, asked, bars, weighted=weights is not None)
+    missing = _missing(tx, ladder, metric, chosen, tellers)
     if score is None and missing is None:
         missing = "it would show the standing score; reveal does, when the search is over"
     if missing is not None:
         return ScoreCertificate(score, None, None, confidence, ladder.incumbent, missing=missing)
-    return _certified(ladder, metric, weights, confidence, looks[: place + 1], tellers)
+    return _certified(ladder, metric, weights, confidence, chosen, tellers)
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,15 +210,29 @@ class _Teller:
     asked: Set[tuple[int, int]]
     bars: Mapping[int, float]
 
-    def look(self, record: LookRecord) -> Look:
+    def transcript(self, looks: LadderLooks) -> LadderTranscript:
         assert self.grid is not None
-        value = None
-        told = self.rule.tells_values or (record.ladder_id, record.number) in self.asked
-        if told and (record.improved or self.grid.discloses):
-            value = self._number(record.risk) if self.grid.falling or self.bars else 0
-        bar = self.bars.get(record.number)
-        choices = None if bar is None else self._number(bar)
-        return Look(record.ladder_id, record.improved, value, record.batch, choices)
+        improved = tuple(look.place for look in looks.improved)
+        values, choices = self._values(looks), self._choices(looks) if self.bars else None
+        return ladder_transcript(looks.count, improved, values, self.grid, choices)
+
+    def _values(self, looks: LadderLooks) -> tuple[int, ...]:
+        """Return the numbers of the values that were told; where any will do, zeros."""
+        assert self.grid is not None
+        if self.grid.discloses and self.rule.tells_values:
+            return (0,) * looks.count
+        number = self.grid.falling or self.bars
+        told = (look for look in looks.improved if self._told(look))
+        return tuple(self._number(look.risk) if number else 0 for look in told)
+
+    def _choices(self, looks: LadderLooks) -> tuple[int, ...]:
+        """Return how many values each release of a `RankLadder` could have been."""
+        assert self.grid is not None
+        bars = (self.bars.get(look.number) for look in looks.improved)
+        return tuple(self.grid.n_values if bar is None else self._number(bar) for bar in bars)
+
+    def _told(self, look: LookRecord) -> bool:
+        return self.rule.tells_values or (look.ladder_id, look.number) in self.asked
 
     def uncounted(self) -> str:
         """Say why what it tells can not be counted."""
@@ -229,14 +252,14 @@ class _Teller:
 def _tellers(
     tx: Transaction,
     ladder: LadderRecord,
-    looks: Sequence[LookRecord],
+    chosen: Chosen,
     asked: Set[tuple[int, int]],
     bars: Bars,
     *,
     weighted: bool,
 ) -> dict[int, _Teller]:
-    """Return the ladders of these looks."""
-    n, used = tx.holdout(ladder.holdout_id).n_ladder, {look.ladder_id for look in looks}
+    """Return the ladders that were looked at by then."""
+    n, used = tx.holdout(ladder.holdout_id).n_ladder, {one.ladder_id for one in chosen.ladders}
     ladders = tx.ladders(ladder.holdout_id)
     return {
         one.id: _teller(one.settings, n, asked, weighted, bars[one.id])
@@ -280,15 +303,17 @@ def _missing(
     tx: Transaction,
     ladder: LadderRecord,
     metric: Metric,
-    incumbent: LookRecord,
+    chosen: Chosen,
     tellers: Mapping[int, _Teller],
 ) -> str | None:
     """Say why a ladder has no certificate, if so, and what can be done about it."""
     kept = tx.holdout(ladder.holdout_id).n_reserve > 0
     way = "; certify() looks at the reserve" if kept else ""
-    if any(opened < incumbent.position for opened in tx.openings(ladder.holdout_id)):
+    if any(opened < chosen.position for opened in tx.openings(ladder.holdout_id)):
         said = "an audit had shown raw scores of this holdout before the incumbent was submitted"
         return said + way
+    if any(found < chosen.position for found, _ in tx.restorings(ladder.holdout_id)):
+        return RESTORED
     if not metric.is_mean:
         own = " (or was opened without its function: scoring=)"
         said = own if "custom" in ladder.settings.metric_settings else ""
@@ -306,20 +331,16 @@ def _certified(
     metric: Metric,
     weights: NDArray[np.float64] | None,
     confidence: float,
-    looks: Sequence[LookRecord],
+    chosen: Chosen,
     tellers: Mapping[int, _Teller],
 ) -> ScoreCertificate:
     own, standing = tellers[ladder.id], ladder.state["standing"]
     unit = ladder.settings.unit or 1.0
-    grids: dict[Hashable, Grid] = {}
-    for ladder_id, teller in tellers.items():
-        assert teller.grid is not None
-        grids[ladder_id] = teller.grid
-    told = [tellers[look.ladder_id].look(look) for look in looks]
+    told = (tellers[one.ladder_id].transcript(one) for one in chosen.ladders if one.count)
     found = certify(
         (standing - own.least) / unit,
         own.n,
-        transcript_before(told, len(told) - 1, grids),
+        Transcript(chosen.before, chosen.place, tuple(told)),
         confidence=confidence,
         rounding=own.rule.resolution(own.n),
         noise=own.rule.allowance if own.rule.noisy else None,

@@ -25,7 +25,7 @@ from ladderholdout.holdout.choices import (
     text,
 )
 from ladderholdout.holdout.context import describe_estimator, jsonable
-from ladderholdout.holdout.guard import Origin, make_guard, same_ladder
+from ladderholdout.holdout.guard import Origin, make_guard
 from ladderholdout.holdout.handle import SEARCH_POLICIES
 from ladderholdout.holdout.reserving import ReserveHandle
 from ladderholdout.holdout.studies import StudyHandle
@@ -38,7 +38,7 @@ from ladderholdout.holdout.views import (
     status_of,
     submission_of,
 )
-from ladderholdout.ledger import Access, Ledger, Transaction, resolve_url, shown
+from ladderholdout.ledger import Access, Ledger, resolve_url, shown
 from ladderholdout.mechanisms import Mechanism
 from ladderholdout.mechanisms.arithmetic import whole
 from ladderholdout.metrics import Metric
@@ -90,9 +90,10 @@ class LadderHoldout(StudyHandle, TrackedHandle, CertifiedHandle, ReserveHandle):
     ledger : path, str or None
         A file, an SQLAlchemy URL or ``"memory"``; by default ``LADDERHOLDOUT_LEDGER``, or
         one file in the user's data folder.
-    vault : path, bool or None
-        Folder of the private copy of the rows, by default beside the ledger; False keeps
-        no copy, and the rows travel with the handle.
+    vault : path, URL, bool or None
+        Folder of the private copy of the rows, by default beside the ledger, or a URL that
+        fsspec knows (``s3://bucket/vault``); False keeps no copy, and the rows travel with the
+        handle. A process that finds the vault elsewhere is told so by ``LADDERHOLDOUT_VAULT``.
     reserve : float, optional
         Share of the rows, in (0, 1), that no ladder measures: a secret draw among them, kept
         for `certify`. Stated when the holdout is registered, and its own for good; predictions
@@ -270,9 +271,10 @@ class LadderHoldout(StudyHandle, TrackedHandle, CertifiedHandle, ReserveHandle):
 
     def status(self) -> Status:
         """Return where the ladder stands, and what else looked at its holdout."""
-        certificate = self._certificate_or_why()
-        place = shown(self._url)
-        return self._showing(lambda tx, one: status_of(tx, one, self._metric, certificate, place))
+        certify, place = self._certificate_or_why(), shown(self._url)
+        return self._showing(
+            lambda tx, one: status_of(tx, one, self._metric, certify(tx, one), place)
+        )
 
     def _repr_html_(self) -> str:
         try:
@@ -295,11 +297,7 @@ class LadderHoldout(StudyHandle, TrackedHandle, CertifiedHandle, ReserveHandle):
         >>> holdout.retire().retired is None
         False
         """
-
-        def close(tx: Transaction) -> None:
-            tx.retire(same_ladder(tx.ladder(self._ladder_id), self._since).holdout_id)
-
-        Ledger(self._url).transact(close)
+        self._write(lambda tx, ladder: tx.retire(ladder.holdout_id))
         return self.status()
 
     def history(self, *, after: int = 0, limit: int | None = None) -> tuple[Submission, ...]:

@@ -5,20 +5,20 @@ from __future__ import annotations
 import math
 import sys
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from datetime import datetime
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ladderholdout import fingerprint as fp
-from ladderholdout.errors import BudgetWarning, HoldoutConflict, LadderHoldoutError, OpenedWarning
+from ladderholdout.errors import BudgetWarning, LadderHoldoutError, OpenedWarning
+from ladderholdout.holdout.marks import mark_of, watched
 from ladderholdout.holdout.parts import Part, parts_of
 from ladderholdout.holdout.views import Release, releases_left
 from ladderholdout.ledger import (
-    Access,
     Entry,
     HoldoutRecord,
     LadderRecord,
@@ -31,6 +31,8 @@ from ladderholdout.mechanisms.base import State
 from ladderholdout.mechanisms.rules import LadderRules, fresh_rng, unit_of
 from ladderholdout.metrics import Evaluation, Metric
 from ladderholdout.vault import Rows
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,15 +97,14 @@ class Guard:
             if origin.account is not None:
                 evaluation = evaluation.by(origin.account)
 
-            def judge(tx: Transaction) -> tuple[LadderRecord, Release, bool]:
-                ladder = same_ladder(tx.ladder(self.ladder_id, lock=True), self.since)
+            def judge(tx: Transaction, ladder: LadderRecord) -> tuple[LadderRecord, Release, bool]:
                 first = tx.first(ladder.id, digests[0], origin.key)
                 given = (aligned, digests, evaluation, origin)
                 if first is not None:
                     return ladder, self._repeat(tx, ladder, first, *given), False
                 return ladder, *self._step(tx, ladder, *given)
 
-            ladder, release, spent = self.ledger.transact(judge, Access.LADDER)
+            ladder, release, spent = self.write(judge)
         if release.repeat:
             return release
         if release.improved:
@@ -124,6 +125,11 @@ class Guard:
                 stacklevel=4,
             )
         return release
+
+    def write(self, body: Callable[[Transaction, LadderRecord], T]) -> T:
+        """Write to the ladder, and find out whether the ledger is an older copy."""
+        mark = mark_of(self.ledger.url, self.holdout)
+        return watched(self.ledger, mark, self.ladder_id, self.since, body)
 
     def step_at(self, score: float) -> float:
         """Return the score by which one grid step of risk lies below a standing one."""
@@ -263,16 +269,6 @@ def make_guard(
 def content_order(contents: NDArray[np.uint64]) -> NDArray[np.intp]:
     """Return the order that sorts rows by content, whatever order they came in."""
     return np.argsort(contents, kind="stable")
-
-
-def same_ladder(ladder: LadderRecord, since: datetime) -> LadderRecord:
-    """Refuse a ladder that stands where another one stood: the ledger was replaced."""
-    if ladder.created != since:
-        raise HoldoutConflict(
-            "The ledger was replaced by another one since this holdout was opened. Open the "
-            "holdout again with its rows, LadderHoldout(X, y, ...), or put the old file back."
-        )
-    return ladder
 
 
 def bare(error: LadderHoldoutError) -> LadderHoldoutError:

@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import datetime
-from pathlib import Path
 from typing import Any, Self, TypeAlias, TypeVar
 
 import numpy as np
@@ -18,7 +17,8 @@ from ladderholdout import fingerprint as fp
 from ladderholdout import vault as vaults
 from ladderholdout.errors import HoldoutConflict, LedgerError, VaultError
 from ladderholdout.feedback import check_policy
-from ladderholdout.holdout.guard import Guard, make_guard, same_ladder
+from ladderholdout.holdout.guard import Guard, make_guard
+from ladderholdout.holdout.marks import mark_of, same_ladder, watched
 from ladderholdout.ledger import (
     Access,
     HoldoutRecord,
@@ -131,12 +131,9 @@ class Handle:
         return Ledger(self._url).transact(read, Access.READ)
 
     def _write(self, body: Callable[[Transaction, LadderRecord], T]) -> T:
-        """Write to the ladder's holdout, once, though connections are lost on the way."""
-
-        def write(tx: Transaction) -> T:
-            return body(tx, same_ladder(tx.ladder(self._ladder_id, lock=True), self._since))
-
-        return Ledger(self._url).transact(write, Access.LADDER)
+        """Write to the ladder, and find out whether the ledger is an older copy."""
+        mark = mark_of(self._url, self._records()[0])
+        return watched(Ledger(self._url), mark, self._ladder_id, self._since, body)
 
     def _showing(self, body: Callable[[Transaction, LadderRecord], T]) -> T:
         """Read what is shown to somebody."""
@@ -227,4 +224,4 @@ def _read_rows(holdout: HoldoutRecord) -> Rows:
             f"No copy of the rows of {holdout.name!r} is kept (vault=False). Open it with its "
             "rows: LadderHoldout(X, y, ...)."
         )
-    return vaults.read(Path(holdout.vault_path), holdout.vault_digest, holdout.fingerprint)
+    return vaults.read(holdout.vault_path, holdout.vault_digest, holdout.fingerprint)

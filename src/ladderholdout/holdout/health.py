@@ -83,7 +83,7 @@ def vault_finding(holdout: HoldoutRecord) -> Finding:
     if holdout.vault_path is None or holdout.vault_digest is None:
         return Finding(what, True, "none is kept (vault=False)")
     try:
-        rows = vaults.read(Path(holdout.vault_path), holdout.vault_digest, holdout.fingerprint)
+        rows = vaults.read(holdout.vault_path, holdout.vault_digest, holdout.fingerprint)
     except LadderHoldoutError as error:
         return Finding(what, False, str(error))
     return Finding(what, True, f"{len(rows.y)} rows, private and unchanged")

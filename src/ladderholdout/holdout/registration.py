@@ -11,7 +11,6 @@ from typing import Any
 from uuid import uuid4
 
 import numpy as np
-import platformdirs
 from numpy.typing import ArrayLike, NDArray
 
 from ladderholdout import fingerprint as fp
@@ -23,23 +22,23 @@ from ladderholdout.errors import (
     OverlapError,
     OverlapWarning,
     UnknownHoldout,
-    VaultError,
 )
 from ladderholdout.holdout.apart import check_parts, reserve_of, set_reserve
 from ladderholdout.holdout.choices import Wish, asked_for, going_on, settings_for
+from ladderholdout.holdout.marks import mark_of
 from ladderholdout.ledger import (
     HoldoutRecord,
     LadderRecord,
     LadderSettings,
     Ledger,
     Transaction,
-    file_of,
     is_memory,
 )
 from ladderholdout.ledger.replay import rules_of, state_to
 from ladderholdout.mechanisms import mechanism_from
 from ladderholdout.metrics import METRICS, Metric
-from ladderholdout.vault import Rows
+from ladderholdout.vault import Place, Rows
+from ladderholdout.vault.remote import is_url
 
 OVERLAP_POLICIES = ("auto", "warn", "error", "ignore")
 _STACK = 5  # frames from the warning to the caller of LadderHoldout(...)
@@ -78,10 +77,13 @@ def open_rows(ledger: Ledger, rows: Rows, wish: Wish) -> Opened:
         n_reserve = reserve_of(known, wish.reserve, len(hashes))
         n = len(hashes) - n_reserve
         settings = None if ladder else settings_for(wish, metric, n, n_reserve)
+        gone = None
         if known is None:
             known = _register(tx, hashes, contents, wish)
             if n_reserve:
                 known = set_reserve(tx, known, contents, n_reserve)
+        else:
+            gone = mark_of(ledger.url, known).note(tx, known.id)
         foreign = _recognise(tx, known, hashes, wish.name)
         if classes is not None and known.classes is None:
             known = tx.set_classes(known.id, classes)
@@ -93,8 +95,10 @@ def open_rows(ledger: Ledger, rows: Rows, wish: Wish) -> Opened:
             folder = _folder_of(before)
         # Last, for a file is not undone with the transaction.
         known = _store(tx, known, rows, folder, foreign)
-    if before is not None and before.vault_path != known.vault_path:
-        _remove(before.vault_path)
+        mark, head = mark_of(ledger.url, known), tx.end(known.id)
+    mark.settle(head, gone)
+    if before is not None and before.vault_path not in (None, known.vault_path):
+        vaults.remove(str(before.vault_path))
     assert ladder is not None
     return Opened(known, ladder, metric, hashes, foreign)
 
@@ -144,14 +148,14 @@ def named(tx: Transaction, name: str) -> HoldoutRecord:
     return found[0]
 
 
-def vault_folder(url: str, vault: str | os.PathLike[str] | bool | None) -> Path | None:
+def vault_folder(url: str, vault: str | os.PathLike[str] | bool | None) -> Place | None:
     """Return the folder for the rows; None where no copy may be kept."""
     if vault is False or (vault is None and is_memory(url)):
         return None
     if vault is None or vault is True:
-        beside = file_of(url)
-        parent = beside.parent if beside else platformdirs.user_data_path("ladderholdout")
-        return parent / "vault"
+        return vaults.beside(url, None)
+    if isinstance(vault, str) and is_url(vault):
+        return vault.rstrip("/")
     return Path(vault).expanduser().absolute()
 
 
@@ -286,7 +290,7 @@ def _recognise(
 
 
 def _store(
-    tx: Transaction, record: HoldoutRecord, rows: Rows, folder: Path | None, foreign: bool
+    tx: Transaction, record: HoldoutRecord, rows: Rows, folder: Place | None, foreign: bool
 ) -> HoldoutRecord:
     """Bring the rows to the folder, unless they lie there unharmed."""
     if folder == _folder_of(record) and (folder is None or _intact(record)):
@@ -307,23 +311,12 @@ def _store(
     return tx.holdout(record.id)
 
 
-def _remove(vault_path: str | None) -> None:
-    """Remove a copy of the rows that the ledger no longer points to."""
-    try:
-        if vault_path is not None:
-            Path(vault_path).unlink(missing_ok=True)
-    except OSError as fault:
-        raise VaultError(
-            f"The former vault {vault_path} cannot be removed: {fault.strerror}. Remove it by hand."
-        ) from None
-
-
-def _folder_of(record: HoldoutRecord) -> Path | None:
-    return None if record.vault_path is None else Path(record.vault_path).parent
+def _folder_of(record: HoldoutRecord) -> Place | None:
+    return None if record.vault_path is None else vaults.folder_of(record.vault_path)
 
 
 def _intact(record: HoldoutRecord) -> bool:
-    return vaults.intact(Path(str(record.vault_path)), str(record.vault_digest))
+    return vaults.intact(str(record.vault_path), str(record.vault_digest))
 
 
 def _stated(settings: Mapping[str, Any], field: str) -> tuple[str, str]:

@@ -20,9 +20,11 @@ from ladderholdout.certificates import (
 from ladderholdout.certificates.reserve import DRAWN_LEVEL
 from ladderholdout.errors import HoldoutConflict, InvalidArgument, LadderHoldoutError
 from ladderholdout.holdout.certificate import ScoreCertificate
-from ladderholdout.holdout.guard import Guard, bare, same_ladder
+from ladderholdout.holdout.guard import Guard, bare
 from ladderholdout.holdout.handle import Handle, note_glance
+from ladderholdout.holdout.marks import same_ladder
 from ladderholdout.holdout.parts import Part
+from ladderholdout.holdout.telling import RESTORED
 from ladderholdout.ledger import Access, LadderRecord, ReserveEvidence, ReserveLook, Transaction
 from ladderholdout.mechanisms.arithmetic import inside
 from ladderholdout.mechanisms.rules import fresh_rng
@@ -105,26 +107,37 @@ def _certify(guard: Guard, confidence: float) -> ScoreCertificate:
     asked = _answered(guard, guard.reserve)
     if asked is None:
         return ScoreCertificate(None, None, None, confidence, None, missing="nothing stands yet")
+    if asked.answer is None:
+        number = asked.ladder.incumbent
+        return ScoreCertificate(None, None, None, confidence, number, missing=RESTORED)
     return _certificate(guard, guard.reserve, asked, confidence)
 
 
 def _answered(guard: Guard, reserve: Part) -> _Asked | None:
     """Return the question with its answer in the ledger; None before the first release."""
     while True:
-        asked, predictions = guard.ledger.transact(
-            partial(_ask, guard=guard, lock=False), Access.READ
+        asked, predictions, restored = guard.ledger.transact(
+            partial(_asking, guard=guard), Access.READ
         )
-        if asked is None or asked.answer is not None:
+        if asked is None or asked.answer is not None or restored:
             return asked
         assert predictions is not None
         # A bootstrap takes its time, and nobody else should have to wait for it.
         evidence = _measured(guard, reserve, predictions, len(asked.looks) + 1)
-        guard.ledger.transact(partial(_record, guard=guard, asked=asked, evidence=evidence))
+        guard.write(partial(_record, guard=guard, asked=asked, evidence=evidence))
 
 
-def _record(tx: Transaction, guard: Guard, asked: _Asked, evidence: ReserveEvidence) -> None:
+def _asking(tx: Transaction, guard: Guard) -> tuple[_Asked | None, NDArray[Any] | None, bool]:
+    return *_ask(tx, guard, lock=False), bool(tx.restorings(guard.holdout.id))
+
+
+def _record(
+    tx: Transaction, _: LadderRecord, guard: Guard, asked: _Asked, evidence: ReserveEvidence
+) -> None:
     """Record a look, unless another process has looked meanwhile, or the incumbent changed."""
-    still, _ = _ask(tx, guard, lock=True)
+    if tx.restorings(guard.holdout.id):
+        return
+    still = _ask(tx, guard, lock=True)[0]
     if still is not None and (still.about, still.looks) == (asked.about, asked.looks):
         tx.add_reserve_look(still.ladder, len(still.looks) + 1, evidence)
 

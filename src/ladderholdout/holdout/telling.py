@@ -7,6 +7,9 @@ from ladderholdout.metrics import Metric
 NOT_ASKED = "not asked for; reveal shows it, and later certificates pay for that"
 """What stands in the place of a score that a ladder tells on demand alone."""
 
+RESTORED = "an older copy of the ledger was put in place: not all that was told is on record"
+"""Why nothing that was chosen after that is certified."""
+
 
 def score_of(risk: float | None, metric: Metric) -> float | None:
     """Show a released risk in the metric's own sign, if it may be shown.

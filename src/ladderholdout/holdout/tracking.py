@@ -141,8 +141,8 @@ class TrackedHandle(Handle):
         )
 
 
-def standing(holdout: TrackedHandle, *, after: int, raw: bool) -> Standing:
-    """Read a ladder's submissions after a number, in one transaction.
+def standing(holdout: TrackedHandle, *, after: int, raw: bool, limit: int) -> Standing:
+    """Read the next submissions of a ladder after a number, in one transaction.
 
     Parameters
     ----------
@@ -150,6 +150,8 @@ def standing(holdout: TrackedHandle, *, after: int, raw: bool) -> Standing:
     after : int
     raw : bool
         Whether the points are for an auditor's eyes.
+    limit : int
+        At most so many: there may be millions.
 
     Returns
     -------
@@ -159,7 +161,7 @@ def standing(holdout: TrackedHandle, *, after: int, raw: bool) -> Standing:
     with holdout._reading() as (tx, ladder):
         entries: tuple[Entry | AuditEntry, ...] = ()
         if ladder.submissions > after:
-            entries = (tx.audit_entries if raw else tx.entries)(ladder.id, after=after)
+            entries = (tx.audit_entries if raw else tx.entries)(ladder.id, after=after, limit=limit)
         looks = tx.reserve_looks(ladder.holdout_id)
         kept = {one.submission: one.risk for one in looks if one.ladder_id == ladder.id}
         points = tuple(_point(one, metric, kept) for one in entries)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
 
 from ladderholdout import fingerprint as fp
 from ladderholdout import vault as vaults
 from ladderholdout.errors import VaultError
+from ladderholdout.holdout.marks import is_gone, mark_of
 from ladderholdout.holdout.registration import named
 from ladderholdout.ledger import Finding, HoldoutRecord, Ledger, Verification, verify
 
@@ -44,15 +44,23 @@ def verify_holdout(url: str, name: str) -> Verification:
     """
     with Ledger(url).read() as tx:
         record = named(tx, name)
+    mark = mark_of(url, record)
+    seen = mark.seen()  # before the ledger, which never lags behind its mark
+    with Ledger(url).read() as tx:
         found = verify(tx, record.id)
-    return replace(found, findings=(*found.findings, *_vault_findings(record)))
+        older = is_gone(tx, record.id, found.head, seen)
+    said = (*found.findings, *_vault_findings(record))
+    if older and seen is not None:
+        what = f"this is an older copy: link {seen.length} was seen on this machine"
+        said = (*said, Finding(what))
+    return replace(found, findings=said)
 
 
 def _vault_findings(record: HoldoutRecord) -> Iterator[Finding]:
     if record.vault_path is None or record.vault_digest is None:
         return
     try:
-        rows = vaults.read(Path(record.vault_path), record.vault_digest, record.fingerprint)
+        rows = vaults.read(record.vault_path, record.vault_digest, record.fingerprint)
     except VaultError as error:
         yield Finding(str(error).rstrip("."))
         return

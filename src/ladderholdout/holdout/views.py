@@ -151,6 +151,9 @@ class Status:
         Looks at them by `certify`, through all ladders.
     reserve_score : float or None
         What a look at them showed of the incumbent; None before there is one.
+    restored : tuple of int
+        For each time that an older copy of the ledger was found in place, how many links of
+        the holdout's chain had been known before.
     """
 
     name: str
@@ -176,6 +179,7 @@ class Status:
     reserve: int
     reserve_looks: int
     reserve_score: float | None
+    restored: tuple[int, ...] = ()
 
     @property
     def n_ladder(self) -> int:
@@ -213,6 +217,9 @@ class Status:
         found += [("overlap", f"{o.rows} rows with {o.source}") for o in self.overlaps]
         if self.opened is not None:
             found.append(("opened", f"raw scores were shown on {self.opened:%Y-%m-%d %H:%M} UTC"))
+        for length in self.restored:
+            said = f"an older copy of the ledger was put in place; link {length} had been known"
+            found.append(("restored", said))
         if self.retired is not None:
             said = f"on {self.retired:%Y-%m-%d %H:%M} UTC: it takes no more submissions"
             found.append(("retired", said))
@@ -301,6 +308,7 @@ def status_of(
         reserve=holdout.n_reserve,
         reserve_looks=len(looks),
         reserve_score=score_of(seen.get((ladder.id, ladder.incumbent or 0)), metric),
+        restored=tuple(length for _, length in tx.restorings(holdout.id)),
     )
 
 

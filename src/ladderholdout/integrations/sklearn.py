@@ -23,8 +23,9 @@ from ladderholdout.errors import (
 from ladderholdout.feedback import told, told_of_one_bit
 from ladderholdout.holdout.choices import count_rows
 from ladderholdout.holdout.context import describe_estimator
-from ladderholdout.holdout.guard import Origin, same_ladder
+from ladderholdout.holdout.guard import Origin
 from ladderholdout.holdout.handle import Handle
+from ladderholdout.holdout.marks import same_ladder
 from ladderholdout.holdout.registration import judge_overlap
 from ladderholdout.integrations import rounds
 from ladderholdout.ledger import Transaction

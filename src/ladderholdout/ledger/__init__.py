@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from ladderholdout.ledger.access import Access
 from ladderholdout.ledger.chain import Head, digests_of
-from ladderholdout.ledger.looks import LookRecord
+from ladderholdout.ledger.looks import Chosen, LadderLooks, LookRecord
 from ladderholdout.ledger.place import (
     default_path,
     file_of,
@@ -33,10 +33,12 @@ from ladderholdout.ledger.verification import Finding, Verification, verify
 __all__ = [
     "Access",
     "AuditEntry",
+    "Chosen",
     "Entry",
     "Finding",
     "Head",
     "HoldoutRecord",
+    "LadderLooks",
     "LadderRecord",
     "LadderSettings",
     "Ledger",

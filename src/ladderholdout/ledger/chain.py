@@ -5,7 +5,7 @@ ladder depends on the looks through the others, and a ladder that was deleted wi
 entries must be missed. Its links are the registration, which rows are the reserve, the class
 labels once they are fixed, the start of every ladder with its settings, every submission,
 every look at the reserve, every asking for a score that is told on demand alone, every opening
-of raw scores and the retirement.
+of raw scores, every finding that the ledger is an older copy, and the retirement.
 
 The hashes are keyed with the holdout's secret. They cover raw risks, and their last one is
 shown and anchored in other places: without a key, raw risks could be tried until one fits.
@@ -56,6 +56,9 @@ class Head:
 
 EMPTY = Head(0, "")
 
+RESTORED = "restored"
+"""The kind of a link that says that an older copy of the ledger was found; a length follows."""
+
 
 @dataclass(frozen=True, slots=True)
 class Link:
@@ -66,7 +69,8 @@ class Link:
     position : int
         In the chain, from 1.
     kind : str
-        One of holdout, reserve, classes, ladder, submission, look, asked, opened, retired.
+        One of holdout, reserve, classes, ladder, submission, look, asked, opened, retired, or
+        restored with the number of links that were known.
     ladder : str or None
         Account and name, as ``default/main``; None for what concerns the holdout.
     number : int or None
@@ -96,7 +100,8 @@ class Link:
             "asked": f"the asking for the standing score{of_ladder}",
             "opened": f"the opening{of_ladder}",
             "retired": "the retirement",
-        }.get(self.kind, "an entry of no known kind")
+            RESTORED: "the finding of an older copy",
+        }.get(self.kind.split(" ")[0], "an entry of no known kind")
 
 
 def extend(secret: bytes, end: Head, kind: str, content: Content) -> Head:
@@ -206,6 +211,11 @@ def asked_content(row: Mapping[str, Any]) -> Content:
 def opened_content(row: Mapping[str, Any]) -> Content:
     """Return what the opening of a ladder covers."""
     return (row["id"], moment(row["opened"]))
+
+
+def restored_content(row: Mapping[str, Any]) -> Content:
+    """Return what the finding of an older copy covers: its kind says how long the newer was."""
+    return (row["id"],)
 
 
 def retired_content(row: Mapping[str, Any]) -> Content:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import heapq
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, TypeAlias
@@ -16,12 +17,13 @@ from sqlalchemy import (
     insert,
     select,
     type_coerce,
-    union_all,
     update,
 )
 
 from ladderholdout.ledger import chain
 from ladderholdout.ledger.chain import Content, Head, Link
+from ladderholdout.ledger.prepared import Prepared
+from ladderholdout.ledger.rows import AT_A_TIME
 from ladderholdout.ledger.tables import (
     chains,
     events,
@@ -39,6 +41,7 @@ _OF_HOLDOUT = {
     "reserve": chain.reserve_content,
     "classes": chain.classes_content,
     "retired": chain.retired_content,
+    chain.RESTORED: chain.restored_content,
 }
 _OF_LADDER = {
     "ladder": chain.ladder_content,
@@ -66,7 +69,7 @@ END_COLUMNS = (
 )
 
 
-_MOVE_END = update(chains).where(chains.c.holdout_id == bindparam("holdout"))
+_MOVE_END = Prepared(update(chains).where(chains.c.holdout_id == bindparam("holdout")))
 
 
 def end_of(row: Any) -> End:
@@ -106,7 +109,7 @@ class Chains:
         """Add a link about the holdout or one of its ladders, as the row stands now."""
         if ladder_id is None:
             row = self._conn.execute(select(holdouts).where(holdouts.c.id == holdout_id)).one()
-            content = _OF_HOLDOUT[kind](row._asdict())
+            content = _OF_HOLDOUT[_word(kind)](row._asdict())
         else:
             row = self._conn.execute(select(*_SETTINGS).where(ladders.c.id == ladder_id)).one()
             content = _OF_LADDER[kind](row._asdict())
@@ -120,7 +123,7 @@ class Chains:
         end = self.end(holdout_id)
         head = chain.extend(end.secret, end.head, kind, content)
         values = {"holdout": holdout_id, "length": head.length, "head": head.hash}
-        self._conn.execute(_MOVE_END, values)
+        _MOVE_END.run(self._conn, values)
         self._ends[holdout_id] = End(end.name, end.retired, end.secret, head)
         self.last = holdout_id, head
         return head
@@ -128,33 +131,48 @@ class Chains:
 
 def has_link(conn: Connection, holdout_id: int, head: Head) -> bool:
     """Tell whether a chain has this link: no other has its hash, which covers the moment."""
-    own = select(ladders.c.id).where(ladders.c.holdout_id == holdout_id)
+    entries = submissions.join(ladders)
     places = (
-        select(submissions.c.hash).where(
-            submissions.c.ladder_id.in_(own), submissions.c.position == head.length
-        ),
         *(
             select(table.c.hash).where(
                 table.c.holdout_id == holdout_id, table.c.position == head.length
             )
             for table in (events, reserve_looks)
         ),
+        # From the newest on, one by one: it is a recent link that is asked for.
+        select(submissions.c.hash)
+        .select_from(entries)
+        .where(ladders.c.holdout_id == holdout_id, submissions.c.position == head.length)
+        .order_by(submissions.c.id.desc()),
     )
-    return head.hash in conn.execute(union_all(*places)).scalars().all()
+    return any(conn.execute(place.limit(1)).scalar() == head.hash for place in places)
 
 
-def read_links(conn: Connection, holdout_id: int) -> tuple[Link, ...]:
-    """Read the chain of a holdout, each link with what it covers as it stands now."""
+def read_links(conn: Connection, holdout_id: int) -> Iterator[Link]:
+    """Read the chain of a holdout by position, each link with what it covers as it stands now.
+
+    There may be millions: they come one by one, and the database puts them in order.
+    """
     of_holdout = _texts_for_times(holdouts.c).where(holdouts.c.id == holdout_id)
     holdout = conn.execute(of_holdout).one()._asdict()
     of_ladders = _texts_for_times(_SETTINGS).where(ladders.c.holdout_id == holdout_id)
     known = {row.id: row._asdict() for row in conn.execute(of_ladders)}
+    noted = select(events).where(events.c.holdout_id == holdout_id)
     entries = _texts_for_times(submissions.c).where(submissions.c.ladder_id.in_(known))
-    found = [_event_link(row, holdout, known) for row in conn.execute(_events(holdout_id))]
-    found += [_submission_link(row._asdict(), known) for row in conn.execute(entries)]
     looks = _texts_for_times(reserve_looks.c).where(reserve_looks.c.holdout_id == holdout_id)
-    found += [_look_link(row._asdict()) for row in conn.execute(looks)]
-    return tuple(sorted(found, key=lambda link: link.position))
+    return heapq.merge(
+        (_event_link(row, holdout, known) for row in _by_position(conn, noted)),
+        (_submission_link(row._asdict(), known) for row in _by_position(conn, entries)),
+        (_look_link(row._asdict()) for row in _by_position(conn, looks)),
+        key=lambda link: link.position,
+    )
+
+
+def _by_position(conn: Connection, query: Select[Any]) -> Iterator[Any]:
+    ordered = query.order_by(query.selected_columns["position"])
+    # Closed by whoever stops in the midst: on a server the rest waits in a cursor.
+    with conn.execute(ordered, execution_options={"yield_per": AT_A_TIME}) as rows:
+        yield from rows
 
 
 # Not the incumbent's predictions: they may be large, and the digest tells their change.
@@ -173,15 +191,16 @@ def _texts_for_times(columns: Any) -> Select[Any]:
     )
 
 
-def _events(holdout_id: int) -> Select[Any]:
-    return select(events).where(events.c.holdout_id == holdout_id)
+def _word(kind: str) -> str:
+    """Return a kind without what is said with it."""
+    return kind.partition(" ")[0]
 
 
 def _event_link(row: Any, holdout: Row, known: Mapping[int, Row]) -> Link:
     ladder = known.get(row.ladder_id)
     content = None
-    if row.kind in _OF_HOLDOUT:
-        content = _covered(_OF_HOLDOUT[row.kind], holdout)
+    if _word(row.kind) in _OF_HOLDOUT:
+        content = _covered(_OF_HOLDOUT[_word(row.kind)], holdout)
     elif row.kind in _OF_LADDER and ladder is not None:
         content = _covered(_OF_LADDER[row.kind], ladder)
     place = None if ladder is None else _place(ladder)

@@ -6,8 +6,10 @@ comes from the holdout's secret and the submission's number; so no predictions a
 
 from __future__ import annotations
 
+import math
+from array import array
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from ladderholdout.ledger.records import AuditEntry, HoldoutRecord, LadderRecord, LadderSettings
@@ -30,6 +32,22 @@ class Replayed:
     def agrees(self) -> bool:
         """Whether the recorded release is the recomputed one, bit for bit."""
         return self.recorded == self.recomputed
+
+
+@dataclass(frozen=True, slots=True)
+class _Told:
+    """What each submission was told, in nine bytes, for the repeats of any of them."""
+
+    risks: array[float] = field(default_factory=lambda: array("d"))
+    improved: bytearray = field(default_factory=bytearray)
+
+    def keep(self, number: int, risk: float, improved: bool) -> None:
+        gap = number - 1 - len(self.risks)
+        self.risks.extend([math.nan] * gap + [risk])
+        self.improved.extend(bytes(gap) + bytes([improved]))
+
+    def of(self, number: int) -> tuple[float, bool]:
+        return self.risks[number - 1], bool(self.improved[number - 1])
 
 
 def rules_of(settings: LadderSettings) -> LadderRules:
@@ -70,14 +88,14 @@ def replay(
     """
     rules = rules_of(ladder.settings)
     state = rules.start(holdout.n_ladder)
-    told: dict[int, tuple[float, bool]] = {}
+    told = _Told()
     for entry in entries:
         number = entry.entry.number
         if entry.entry.repeat_of is None:
             rng = fresh_rng(holdout.secret, ladder.id, number)
             state, outcome = rules.replay(state, Evidence(**entry.evidence), rng)
-            told[number] = outcome.risk, outcome.improved
-        recomputed = told[entry.entry.repeat_of or number]
+            told.keep(number, outcome.risk, outcome.improved)
+        recomputed = told.of(entry.entry.repeat_of or number)
         yield Replayed(
             number, (entry.entry.risk, entry.entry.improved), recomputed, state_to(state)
         )

@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import io
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from datetime import UTC, datetime
 from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
-from sqlalchemy import Result, Row, Select, select
+from sqlalchemy import BindParameter, Result, Row, Select, select
 
 from ladderholdout.errors import LedgerError
 from ladderholdout.ledger.records import Entry, HoldoutRecord, LadderRecord, LadderSettings
 from ladderholdout.ledger.tables import holdouts, ladders, submissions
 
 Record = TypeVar("Record")
+
+AT_A_TIME = 1000
+"""Rows that are held in memory where there may be millions."""
 
 _NOT_OF_ENTRIES = ("raw_risk", "evidence", "reserve_digest", "position", "hash")
 
@@ -50,7 +53,7 @@ def booleans(stored: bytes, n: int) -> NDArray[np.bool_]:
     return np.unpackbits(np.frombuffer(stored, dtype=np.uint8), count=n).astype(bool)
 
 
-def read_all(result: Result[Any], make: Callable[[Row[Any]], Record]) -> tuple[Record, ...]:
+def read_all(result: Iterable[Any], make: Callable[[Any], Record]) -> tuple[Record, ...]:
     """Read rows as records, or say that they are not as this library writes them."""
     try:
         return tuple(make(row) for row in result)
@@ -59,6 +62,13 @@ def read_all(result: Result[Any], make: Callable[[Row[Any]], Record]) -> tuple[R
             "The ledger holds an entry that was changed and cannot be read any more. "
             "`ladder-holdout verify NAME` says which one; restore the ledger from a backup."
         ) from None
+
+
+def read_each(result: Result[Any], make: Callable[[Row[Any]], Record]) -> Iterator[Record]:
+    """Read rows as records, some at a time, or say that they are not as this library writes."""
+    with result:
+        for some in result.partitions(AT_A_TIME):
+            yield from read_all(some, make)
 
 
 def select_holdouts() -> Select[Any]:
@@ -104,7 +114,7 @@ def ladder_record(row: Row[Any]) -> LadderRecord:
     )
 
 
-def select_entries(ladder_id: int, *raw: Any) -> Select[Any]:
+def select_entries(ladder_id: int | BindParameter[Any], *raw: Any) -> Select[Any]:
     """Select the submissions of a ladder, with only those raw columns that are named."""
     seen = [column for column in submissions.c if column.name not in _NOT_OF_ENTRIES]
     return (

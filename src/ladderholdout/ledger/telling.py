@@ -7,13 +7,16 @@ from dataclasses import replace
 
 from sqlalchemy import Connection, func, select
 
-from ladderholdout.ledger.links import Chains
+from ladderholdout.ledger.chain import RESTORED, Head
+from ladderholdout.ledger.links import Chains, has_link
 from ladderholdout.ledger.looks import (
-    LookRecord,
+    Chosen,
     asked_looks,
     read_askings,
-    read_looks,
+    read_chosen,
+    read_improved,
     read_openings,
+    read_restorings,
 )
 from ladderholdout.ledger.records import Entry, LadderRecord
 from ladderholdout.ledger.replay import rules_of
@@ -26,13 +29,34 @@ class Telling:
     _conn: Connection
     _chains: Chains
 
-    def looks(self, holdout_id: int) -> tuple[LookRecord, ...]:
-        """Return the looks at a holdout in their order, over all its ladders."""
-        return read_looks(self._conn, holdout_id)
+    def chosen(self, ladder: LadderRecord) -> Chosen | None:
+        """Return what had been told of the holdout when a ladder's incumbent was chosen."""
+        return read_chosen(self._conn, ladder.holdout_id, ladder.id, ladder.incumbent)
 
     def openings(self, holdout_id: int) -> tuple[int, ...]:
         """Return after which links of its chain an audit had shown raw scores of a holdout."""
         return read_openings(self._conn, holdout_id)
+
+    def end(self, holdout_id: int) -> Head:
+        """Return where the chain of a holdout ends inside this write."""
+        return self._chains.end(holdout_id).head
+
+    @property
+    def linked(self) -> tuple[int, Head] | None:
+        """The holdout and the last link that this transaction added to its chain, if any."""
+        return self._chains.last
+
+    def has_link(self, holdout_id: int, head: Head) -> bool:
+        """Tell whether the chain of a holdout has this link."""
+        return has_link(self._conn, holdout_id, head)
+
+    def note_restored(self, holdout_id: int, length: int) -> None:
+        """Note that an older copy of the ledger was put in place of one with so many links."""
+        self._chains.note(holdout_id, f"{RESTORED} {length}")
+
+    def restorings(self, holdout_id: int) -> tuple[tuple[int, int], ...]:
+        """Return where older copies were found in place, and how many links there had been."""
+        return read_restorings(self._conn, holdout_id)
 
     def opened_after(self, ladder_id: int) -> int | None:
         """Return how many submissions a ladder had when an audit opened it; None: none did.
@@ -58,7 +82,7 @@ class Telling:
         dict of (ladder id, number of the submission) to position in the holdout's chain
         """
         askings = read_askings(self._conn, holdout_id)
-        return asked_looks(self.looks(holdout_id), askings) if askings else {}
+        return asked_looks(read_improved(self._conn, holdout_id), askings) if askings else {}
 
     def ask(self, ladder: LadderRecord) -> None:
         """Note that the standing score of a ladder is shown; the first time stands.
@@ -87,8 +111,8 @@ class Telling:
         if _tells(ladder):
             return None
         asked = self.asked(ladder.holdout_id)
-        looks = self.looks(ladder.holdout_id) if asked else ()
-        own = (one for one in looks if one.ladder_id == ladder.id)
+        improved = read_improved(self._conn, ladder.holdout_id) if asked else ()
+        own = (one for one in improved if one.ladder_id == ladder.id)
         return frozenset(one.risk for one in own if (ladder.id, one.number) in asked)
 
     def improvements(self, ladder_id: int, number: int) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -12,7 +12,8 @@ from sqlalchemy import CursorResult, Row, bindparam, func, insert, select, updat
 
 from ladderholdout.errors import UnknownHoldout
 from ladderholdout.ledger.chain import EMPTY, Head, Link, heads, submission_content
-from ladderholdout.ledger.links import END_COLUMNS, End, end_of, has_link, read_links
+from ladderholdout.ledger.links import END_COLUMNS, End, end_of, read_links
+from ladderholdout.ledger.prepared import Prepared
 from ladderholdout.ledger.records import (
     AuditEntry,
     Entry,
@@ -23,12 +24,14 @@ from ladderholdout.ledger.records import (
 )
 from ladderholdout.ledger.reserve import ReserveAccess, refuse_retired
 from ladderholdout.ledger.rows import (
+    AT_A_TIME,
     entry_record,
     from_bytes,
     holdout_record,
     ladder_record,
     now,
     read_all,
+    read_each,
     select_entries,
     select_holdouts,
     select_ladders,
@@ -40,15 +43,19 @@ from ladderholdout.ledger.telling import Telling, as_told
 
 # What every submission asks for, made once: to make a statement takes longer than to run it.
 _LADDER = select_ladders().where(ladders.c.id == bindparam("ladder"))
+_ANY_LADDER = Prepared(_LADDER)
 # All ladders of a holdout take turns, so that the ids of their submissions are in one order.
 # That the holdout's row still reads also tells a damaged file.
-_LOCKED_LADDER = (
+_LOCKED_LADDER = Prepared(
     _LADDER.add_columns(*END_COLUMNS)
     .select_from(ladders.join(holdouts).join(chains))
     .with_for_update()
 )
-_ADD_SUBMISSION = insert(submissions)
-_CHANGE_LADDER = update(ladders).where(ladders.c.id == bindparam("ladder"))
+_FIRST = select_entries(bindparam("ladder")).where(submissions.c.repeat_of.is_(None))
+_FIRST_BY_KEY = Prepared(_FIRST.where(submissions.c.key == bindparam("key")))
+_FIRST_BY_DIGEST = Prepared(_FIRST.where(submissions.c.digest == bindparam("digest")))
+_ADD_SUBMISSION = Prepared(insert(submissions))
+_CHANGE_LADDER = Prepared(update(ladders).where(ladders.c.id == bindparam("ladder")))
 # The columns of a submission that not every caller has something for.
 _OPTIONAL = dict.fromkeys(("batch", "search", "key", "repeat_of", "disagreement", "reserve_digest"))
 
@@ -96,7 +103,7 @@ class Transaction(Telling, ReserveAccess):
             "content_digest": content_digest,
             "secret": secret,
             "n": len(row_hashes),
-            "row_hashes": row_hashes.astype("<u8").tobytes(),
+            "row_hashes": row_hashes.astype("<u8", copy=False).tobytes(),
             "created": now(),
         }
         holdout_id = _key(self._conn.execute(insert(holdouts).values(values)))
@@ -149,8 +156,9 @@ class Transaction(Telling, ReserveAccess):
 
     def ladder(self, ladder_id: int, *, lock: bool = False) -> LadderRecord:
         """Return a ladder; with `lock`, hold it and its holdout until the transaction ends."""
-        result = self._conn.execute(_LOCKED_LADDER if lock else _LADDER, {"ladder": ladder_id})
-        for record, end in read_all(result, _locked if lock else _unlocked):
+        query, read = (_LOCKED_LADDER, _locked) if lock else (_ANY_LADDER, _unlocked)
+        found = query.rows(self._conn, {"ladder": ladder_id})
+        for record, end in read_all(found, read):
             if end is not None:
                 self._chains.hold(record.holdout_id, end)
             return record
@@ -202,11 +210,9 @@ class Transaction(Telling, ReserveAccess):
 
         For the guard, which hides what the ladder does not tell.
         """
-        firsts = select_entries(ladder_id).where(submissions.c.repeat_of.is_(None))
-        asked = [] if key is None else [submissions.c.key == key]
-        for condition in (*asked, submissions.c.digest == digest):
-            row = self._conn.execute(firsts.where(condition)).first()
-            if row is not None:
+        asked = {"ladder": ladder_id, "digest": digest, "key": key}
+        for query in (_FIRST_BY_DIGEST,) if key is None else (_FIRST_BY_KEY, _FIRST_BY_DIGEST):
+            for row in query.rows(self._conn, asked):
                 return entry_record(row)
         return None
 
@@ -253,14 +259,14 @@ class Transaction(Telling, ReserveAccess):
         }
         head = self._chains.add(ladder.holdout_id, "submission", submission_content(values))
         values |= {"position": head.length, "hash": head.hash}
-        self._conn.execute(_ADD_SUBMISSION, values)
+        _ADD_SUBMISSION.run(self._conn, values)
         changes: dict[str, Any] = {"ladder": ladder.id, "submissions": number}
         if state is not None:
             changes["state"] = json.dumps(state)
         if incumbent is not None:
             changes["incumbent_predictions"] = to_bytes(incumbent)
             changes["version"], changes["incumbent"] = ladder.version + 1, number
-        self._conn.execute(_CHANGE_LADDER, changes)
+        _CHANGE_LADDER.run(self._conn, changes)
         return number
 
     def entries(
@@ -280,11 +286,21 @@ class Transaction(Telling, ReserveAccess):
         shown = self.shown_risks(self.ladder(ladder_id))
         return as_told(read_all(self._conn.execute(query), entry_record), shown)
 
-    def audit_entries(self, ladder_id: int, *, after: int = 0) -> tuple[AuditEntry, ...]:
+    def audit_entries(
+        self, ladder_id: int, *, after: int = 0, limit: int | None = None
+    ) -> tuple[AuditEntry, ...]:
         """Return submissions with their raw risks: for audits and replays alone."""
+        return tuple(self.each_audit_entry(ladder_id, after=after, limit=limit))
+
+    def each_audit_entry(
+        self, ladder_id: int, *, after: int = 0, limit: int | None = None
+    ) -> Iterator[AuditEntry]:
+        """Read the same one by one, while this transaction is open."""
         raw = (submissions.c.raw_risk, submissions.c.evidence, submissions.c.reserve_digest)
         query = select_entries(ladder_id, *raw).where(submissions.c.number > after)
-        return read_all(self._conn.execute(query.order_by(submissions.c.number)), _audit_entry)
+        query = query.order_by(submissions.c.number).limit(limit)
+        result = self._conn.execute(query, execution_options={"yield_per": AT_A_TIME})
+        return read_each(result, _audit_entry)
 
     def repeats(self, ladder_id: int) -> int:
         """Count the submissions that repeated earlier predictions."""
@@ -309,17 +325,8 @@ class Transaction(Telling, ReserveAccess):
         found = heads(self.holdout(holdout_id).secret, self.links(holdout_id))
         return next((head for head in found if head.length == length), None)
 
-    @property
-    def linked(self) -> tuple[int, Head] | None:
-        """The holdout and the last link that this transaction added to its chain, if any."""
-        return self._chains.last
-
-    def has_link(self, holdout_id: int, head: Head) -> bool:
-        """Tell whether the chain of a holdout has this link."""
-        return has_link(self._conn, holdout_id, head)
-
-    def links(self, holdout_id: int) -> tuple[Link, ...]:
-        """Return the chain of a holdout with what it covers: for `verify` alone."""
+    def links(self, holdout_id: int) -> Iterator[Link]:
+        """Read the chain of a holdout with what it covers, link by link: for `verify` alone."""
         return read_links(self._conn, holdout_id)
 
 

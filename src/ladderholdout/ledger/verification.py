@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from numpy.typing import NDArray
 
 from ladderholdout.errors import LedgerError
-from ladderholdout.ledger.chain import EMPTY, Head, Link, digests_of, extend
+from ladderholdout.ledger.chain import EMPTY, RESTORED, Head, Link, digests_of, extend
 from ladderholdout.ledger.records import AuditEntry, HoldoutRecord, LadderRecord
 from ladderholdout.ledger.replay import Replayed, replay, rules_of, state_to
 
 if TYPE_CHECKING:
     from ladderholdout.ledger.transaction import Transaction
+
+
+Note: TypeAlias = tuple[str, str | None]
+"""The kind of a link, and whose it is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,10 +45,13 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class LadderRecords:
-    """All that a ledger holds of one ladder; raw, so not shown."""
+    """All that a ledger holds of one ladder; raw, so not shown.
+
+    Its entries are gone through once.
+    """
 
     ladder: LadderRecord
-    entries: tuple[AuditEntry, ...] = field(repr=False)
+    entries: Iterable[AuditEntry] = field(repr=False)
     incumbent: NDArray[Any] | None = field(repr=False)
 
 
@@ -93,7 +100,7 @@ def verify(tx: Transaction, holdout_id: int) -> Verification:
     ...     verify(tx, 1).findings
     ()
     """
-    holdout, links, head = tx.holdout(holdout_id), tx.links(holdout_id), tx.head(holdout_id)
+    holdout, head = tx.holdout(holdout_id), tx.head(holdout_id)
     findings: list[Finding] = []
     try:
         ladders = tx.ladders(holdout_id)
@@ -101,14 +108,16 @@ def verify(tx: Transaction, holdout_id: int) -> Verification:
         ladders = ()
         findings.append(Finding("a ladder of it was changed beyond reading"))
     counts = {place_of(ladder): ladder.submissions for ladder in ladders}
+    noted: set[Note] = set()
+    links = _noting(tx.links(holdout_id), noted)
     findings += check_chain(holdout.secret, links, head, counts)
-    findings += check_notes(holdout, ladders, links)
+    findings += check_notes(holdout, ladders, noted)
     findings += check_looks(findings, tx.reserve_replays(holdout_id))
     # Of entries that were changed no replay is needed, and maybe none is possible.
     changed = {one.ladder for one in findings}
     for ladder in ladders:
         if place_of(ladder) not in changed:
-            entries = tx.audit_entries(ladder.id)
+            entries = tx.each_audit_entry(ladder.id)
             incumbent = tx.incumbent_predictions(ladder.id)
             findings += check_ladder(holdout, LadderRecords(ladder, entries, incumbent))
     return Verification(holdout.name, sum(counts.values()), head, tuple(findings))
@@ -120,7 +129,7 @@ def place_of(ladder: LadderRecord) -> str:
 
 
 def check_chain(
-    secret: bytes, links: Sequence[Link], head: Head, counts: Mapping[str, int]
+    secret: bytes, links: Iterable[Link], head: Head, counts: Mapping[str, int]
 ) -> Iterator[Finding]:
     """Find the links that were changed, removed, inserted or moved.
 
@@ -128,8 +137,8 @@ def check_chain(
     ----------
     secret : bytes
         The holdout's.
-    links : sequence of Link
-        By position, as they stand now.
+    links : iterable of Link
+        By position, as they stand now. They are gone through once.
     head : Head
         The end of the chain that was written last.
     counts : mapping of str to int
@@ -139,24 +148,33 @@ def check_chain(
     ------
     Finding
     """
-    gone = list(_removed(links, counts))
+    numbers = {place: _Numbers() for place in counts}
+    mismatches: list[Finding] = []
+    within, end, before = 0, EMPTY, EMPTY
+    for link in links:
+        if link.ladder in numbers and link.number is not None:
+            numbers[link.ladder].add(link.number)
+        if problem := _problem(secret, before, link, head.length):
+            mismatches.append(Finding(f"{link} {problem}", link.ladder, link.number))
+        # From the recorded hash: what comes after a change is judged by itself.
+        before = Head(link.position, link.hash)
+        if link.position <= head.length:
+            within, end = within + 1, before
+    gone = list(_removed(numbers, counts))
     yield from gone
-    within = [link for link in links if link.position <= head.length]
-    more = head.length - len(within) - len(gone)
+    more = head.length - within - len(gone)
     if more > 0:
         yield Finding(f"{more} more entries of the chain were removed")
-    yield from _mismatches(secret, links, head.length)
-    end = Head(within[-1].position, within[-1].hash) if within else EMPTY
-    if end != head and len(within) == head.length:
+    yield from mismatches
+    if end != head and within == head.length:
         yield Finding("the end of the chain is not that of its last entry")
 
 
 def check_notes(
-    holdout: HoldoutRecord, ladders: Iterable[LadderRecord], links: Iterable[Link]
+    holdout: HoldoutRecord, ladders: Iterable[LadderRecord], noted: Set[Note]
 ) -> Iterator[Finding]:
     """Find what stands in the ledger without the link that is written with it."""
-    noted = {(link.kind, link.ladder) for link in links}
-    there: dict[tuple[str, str | None], bool] = {
+    there: dict[Note, bool] = {
         ("holdout", None): True,
         ("reserve", None): holdout.reserve is not None,
         ("classes", None): holdout.classes is not None,
@@ -165,6 +183,8 @@ def check_notes(
     for ladder in ladders:
         place = place_of(ladder)
         there |= {("ladder", place): True, ("opened", place): ladder.opened is not None}
+    for length in sorted(kind.split()[1] for kind, _ in noted if kind.startswith(f"{RESTORED} ")):
+        yield Finding(f"an older copy was put in place where link {length} had been known")
     for (kind, of_ladder), stands in there.items():
         if stands and (kind, of_ladder) not in noted:
             found = Link(0, kind, of_ladder, None, "", None)
@@ -208,39 +228,51 @@ def check_ladder(holdout: HoldoutRecord, found: LadderRecords) -> Iterator[Findi
     Finding
     """
     ladder, place = found.ladder, place_of(found.ladder)
+    last = _Last(_state_at_start(holdout, ladder))
     try:
-        replayed = list(replay(holdout, ladder, found.entries))
+        for one in replay(holdout, ladder, last.seen(found.entries)):
+            last.replayed = one
+            if not one.agrees:
+                what = f"the release of submission {one.number} of ladder {place} is not its replay"
+                yield Finding(what, place, one.number)
     except Exception:  # anything can stand in a changed entry, and any text in its error
         yield Finding(f"ladder {place} cannot be replayed", place)
         return
-    for one in replayed:
-        if not one.agrees:
-            what = f"the release of submission {one.number} of ladder {place} is not its replay"
-            yield Finding(what, place, one.number)
-    if _standing(ladder) != _replayed_standing(holdout, found, replayed):
+    if _standing(ladder) != last.standing():
         yield Finding(f"the state of ladder {place} is not that of its last submission", place)
-    if not _is_incumbent(holdout, found):
+    if not _is_incumbent(holdout, found, last):
         yield Finding(f"the incumbent's predictions on ladder {place} were changed", place)
 
 
-def _removed(links: Iterable[Link], counts: Mapping[str, int]) -> Iterator[Finding]:
-    numbers: dict[str, set[int]] = {place: set() for place in counts}
+def _noting(links: Iterable[Link], noted: set[Note]) -> Iterator[Link]:
+    """Note the kinds of links as they go by."""
     for link in links:
-        if link.ladder in numbers and link.number is not None:
-            numbers[link.ladder].add(link.number)
-    for place, there in numbers.items():
-        for number in sorted(set(range(1, max(there | {counts[place]}) + 1)) - there):
+        noted.add((link.kind, link.ladder))
+        yield link
+
+
+@dataclass(slots=True)
+class _Numbers:
+    """Which of the numbers from 1 have come, by those that have not."""
+
+    largest: int = 0
+    missing: set[int] = field(default_factory=set)
+
+    def add(self, number: int) -> None:
+        self.missing.discard(number)
+        self.reach(number - 1)
+        self.largest = max(self.largest, number)
+
+    def reach(self, number: int) -> None:
+        self.missing.update(range(self.largest + 1, number + 1))
+        self.largest = max(self.largest, number)
+
+
+def _removed(numbers: Mapping[str, _Numbers], counts: Mapping[str, int]) -> Iterator[Finding]:
+    for place, came in numbers.items():
+        came.reach(counts[place])
+        for number in sorted(came.missing):
             yield Finding(f"submission {number} of ladder {place} was removed", place, number)
-
-
-def _mismatches(secret: bytes, links: Iterable[Link], length: int) -> Iterator[Finding]:
-    end = EMPTY
-    for link in links:
-        problem = _problem(secret, end, link, length)
-        if problem:
-            yield Finding(f"{link} {problem}", link.ladder, link.number)
-        # From the recorded hash: what comes after a change is judged by itself.
-        end = Head(link.position, link.hash)
 
 
 def _problem(secret: bytes, end: Head, link: Link, length: int) -> str:
@@ -260,17 +292,31 @@ def _standing(ladder: LadderRecord) -> tuple[Any, ...]:
     return (ladder.submissions, ladder.version, ladder.incumbent, _bits(ladder.state))
 
 
-def _replayed_standing(
-    holdout: HoldoutRecord, found: LadderRecords, replayed: Sequence[Replayed]
-) -> tuple[Any, ...]:
-    start = state_to(rules_of(found.ladder.settings).start(holdout.n_ladder))
-    improved = [
-        one.entry.number
-        for one in found.entries
-        if one.entry.improved and one.entry.repeat_of is None
-    ]
-    state = replayed[-1].state if replayed else start
-    return (len(replayed), len(improved), improved[-1] if improved else None, _bits(state))
+def _state_at_start(holdout: HoldoutRecord, ladder: LadderRecord) -> Mapping[str, Any]:
+    return state_to(rules_of(ladder.settings).start(holdout.n_ladder))
+
+
+@dataclass(slots=True)
+class _Last:
+    """Where the replay of a ladder stands: what its entries come to."""
+
+    start: Mapping[str, Any]
+    count: int = 0
+    version: int = 0
+    improver: AuditEntry | None = field(default=None, repr=False)
+    replayed: Replayed | None = field(default=None, repr=False)
+
+    def seen(self, entries: Iterable[AuditEntry]) -> Iterator[AuditEntry]:
+        for one in entries:
+            self.count += 1
+            if one.entry.improved and one.entry.repeat_of is None:
+                self.version, self.improver = self.version + 1, one
+            yield one
+
+    def standing(self) -> tuple[Any, ...]:
+        state = self.start if self.replayed is None else self.replayed.state
+        improver = None if self.improver is None else self.improver.entry.number
+        return (self.count, self.version, improver, _bits(state))
 
 
 def _bits(state: Mapping[str, Any]) -> dict[str, str]:
@@ -281,14 +327,13 @@ def _bits(state: Mapping[str, Any]) -> dict[str, str]:
     }
 
 
-def _is_incumbent(holdout: HoldoutRecord, found: LadderRecords) -> bool:
+def _is_incumbent(holdout: HoldoutRecord, found: LadderRecords, last: _Last) -> bool:
     if found.incumbent is None:
         return found.ladder.incumbent is None
-    if len(found.incumbent) != holdout.n:
+    one = last.improver
+    if len(found.incumbent) != holdout.n or one is None:
         return False
     digests = digests_of(holdout.secret, found.incumbent, holdout.reserve)
-    return any(
+    return one.entry.number == found.ladder.incumbent and (
         (one.entry.digest, one.reserve_digest) == digests
-        for one in found.entries
-        if one.entry.number == found.ladder.incumbent
     )

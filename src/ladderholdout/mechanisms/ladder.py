@@ -252,7 +252,14 @@ def compared(mechanism: str, state: State, evaluation: Evaluation) -> Evidence:
     if state.n == 1:
         return Evidence(evaluation.risk, spread=math.inf)
     difference = losses - _losses(mechanism, state.incumbent)
-    return Evidence(evaluation.risk, float(np.std(difference, ddof=1)) / math.sqrt(state.n))
+    return Evidence(evaluation.risk, _deviation(difference) / math.sqrt(state.n))
+
+
+def _deviation(values: NDArray[np.float64]) -> float:
+    """Return what `numpy.std` does with ddof=1, to the bit, without a second array as long."""
+    values -= values.sum() / len(values)
+    np.multiply(values, values, out=values)
+    return math.sqrt(values.sum() / (len(values) - 1))
 
 
 def _losses(mechanism: str, evaluation: Evaluation) -> NDArray[np.float64]:

@@ -6,7 +6,6 @@ from the ledger; both end in the same code.
 
 from __future__ import annotations
 
-import hashlib
 import hmac
 import math
 from dataclasses import dataclass, replace
@@ -246,7 +245,7 @@ def fresh_rng(secret: bytes, ladder: int, number: int) -> np.random.Generator:
     >>> first.random() == again.random()
     True
     """
-    digest = hmac.new(secret, f"{ladder}:{number}".encode(), hashlib.sha256).digest()
+    digest = hmac.digest(secret, f"{ladder}:{number}".encode(), "sha256")
     return np.random.Generator(np.random.Philox(key=int.from_bytes(digest[:16], "little")))
 
 

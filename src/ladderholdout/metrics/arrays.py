@@ -88,9 +88,20 @@ def codes_of(labels: Array, classes: Array) -> IntArray:
     """Return the position of each label in the sorted ``classes``, -1 for those not there."""
     if is_text(labels) != is_text(classes):
         return np.full(labels.shape, -1, dtype=np.intp)
+    if _are_consecutive(classes) and labels.dtype.kind in "bi":
+        codes = np.subtract(labels, classes[0], dtype=np.int64)
+        return np.where((codes >= 0) & (codes < len(classes)), codes, -1)
     codes = np.searchsorted(classes, labels)
     codes[codes == len(classes)] = 0
     return np.where(classes[codes] == labels, codes, -1)
+
+
+def _are_consecutive(classes: Array) -> bool:
+    """Tell whether classes are whole numbers without a gap, small enough to subtract."""
+    if classes.dtype.kind not in "bi":
+        return False
+    first, last = int(classes[0]), int(classes[-1])
+    return last - first == len(classes) - 1 and abs(first) < 2**31
 
 
 def united(first: Array, second: Array) -> Array | None:

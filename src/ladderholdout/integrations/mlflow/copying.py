@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from ladderholdout.errors import HoldoutConflict
-from ladderholdout.holdout.tracking import Point, TrackedHandle, standing
+from ladderholdout.holdout.tracking import Point, Standing, TrackedHandle, standing
 from ladderholdout.integrations.mlflow import names
 from ladderholdout.integrations.mlflow.service import require, told
 from ladderholdout.ledger import Head
@@ -71,24 +71,28 @@ class Copy:
         LedgerError
             The ledger cannot be read.
         """
-        raw = self.kind == names.AUDIT
-        seen = standing(self.holdout, after=self.last, raw=raw)
+        seen = self._after(self.last)
         if self.last and seen.later != self._later:
             # Something was shown of what the run holds already.
             self.last = 0
-            seen = standing(self.holdout, after=0, raw=raw)
+            seen = self._after(0)
         if not seen.points:
             return 0
         require(self.uri)
         with told(self.uri):
             held = self._held() if self.last == 0 else {}
-            self.last = 0
-            sent = sum(
-                self._log(held, seen.points[start : start + _BATCH], seen.head)
-                for start in range(0, len(seen.points), _BATCH)
-            )
-        self.last, self._later = seen.points[-1].number, seen.later
+            self.last = last = sent = 0
+            later = seen.later
+            while seen.points:
+                sent += self._log(held, seen.points, seen.head)
+                last = seen.points[-1].number
+                seen = self._after(last)
+        self.last, self._later = last, later
         return sent
+
+    def _after(self, number: int) -> Standing:
+        raw = self.kind == names.AUDIT
+        return standing(self.holdout, after=number, raw=raw, limit=_BATCH)
 
     def end(self, status: str = "FINISHED") -> None:
         """Set the run's status; `MlflowClient.set_terminated` would print its address as well."""

@@ -24,7 +24,8 @@ from ladderholdout.errors import (
 )
 from ladderholdout.feedback import told, told_of_one_bit
 from ladderholdout.holdout.context import describe_estimator
-from ladderholdout.holdout.guard import Origin, same_ladder
+from ladderholdout.holdout.guard import Origin
+from ladderholdout.holdout.marks import same_ladder
 from ladderholdout.holdout.views import Release
 from ladderholdout.ledger import Access, Transaction
 

@@ -13,13 +13,23 @@ import pickle
 import tempfile
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, TypeAlias
 
+import platformdirs
 from numpy.typing import NDArray
 
 from ladderholdout.errors import InvalidArgument, VaultError
 from ladderholdout.fingerprint import fingerprint as fingerprint_of
 from ladderholdout.fingerprint import row_hashes
+from ladderholdout.ledger import file_of
+from ladderholdout.vault import remote
+from ladderholdout.vault.remote import is_url
+
+PLACE = "LADDERHOLDOUT_VAULT"
+"""Environment variable: the folder or URL where a process finds the vaults, by their names."""
+
+Place: TypeAlias = Path | str
+"""A folder or a file: a path, or a URL that fsspec knows."""
 
 _REMEDY = "Open the holdout once with its rows, LadderHoldout(X, y, ...): that writes it anew."
 
@@ -62,21 +72,53 @@ class _Hashed:
         return self.file.write(data)
 
 
-def write(folder: Path, stem: str, rows: Rows) -> tuple[Path, str]:
+def folder_of(path: str) -> Place:
+    """Return the folder of a vault, as a URL where the vault has one."""
+    return path.rpartition("/")[0] if is_url(path) else Path(path).parent
+
+
+def beside(url: str, path: str | None) -> Path:
+    """Return the folder of a vault, or where that of a ledger would lie by default.
+
+    Parameters
+    ----------
+    url : str
+        Of the ledger.
+    path : str or None
+        Of the vault.
+
+    Returns
+    -------
+    Path
+
+    Examples
+    --------
+    >>> print(beside("sqlite:////data/ledger.db", None))
+    /data/vault
+    """
+    if path is not None and not is_url(path):
+        return Path(path).parent
+    ledger = file_of(url)
+    parent = ledger.parent if ledger else platformdirs.user_data_path("ladderholdout")
+    return parent / "vault"
+
+
+def write(folder: Place, stem: str, rows: Rows) -> tuple[Place, str]:
     """Write the rows into a private file, all of it or nothing.
 
     Parameters
     ----------
-    folder : Path
-        Made with mode 0700 if it is not there.
+    folder : Path or str
+        Made with mode 0700 if it is not there. What fsspec writes to a URL is as private as
+        the place behind it.
     stem : str
         The file is called ``<stem>.vault``; one of that name is replaced.
     rows : Rows
 
     Returns
     -------
-    path : Path
-        Of the file, which has mode 0600.
+    path : Path or str
+        Of the file, which has mode 0600; a URL in a folder with one.
     digest : str
         SHA-256 of its bytes, in 64 hexadecimal digits.
 
@@ -98,9 +140,13 @@ def write(folder: Path, stem: str, rows: Rows) -> tuple[Path, str]:
     >>> path.name, again
     ('churn.vault', Rows(n=2))
     """
-    path = folder / f"{stem}.vault"
-    if not stem or path.parent != folder:
+    if not stem or Path(stem).name != stem:
         raise InvalidArgument("stem", "a file name without a folder", repr(stem))
+    if isinstance(folder, str):
+        place = f"{folder}/{stem}.vault"
+        with remote.opened(place, "wb") as file:
+            return place, _dump(rows, file)
+    path = folder / f"{stem}.vault"
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         digest = _replace(path, rows)
@@ -113,13 +159,14 @@ def write(folder: Path, stem: str, rows: Rows) -> tuple[Path, str]:
     return path, digest
 
 
-def read(path: Path, digest: str, fingerprint: str) -> Rows:
+def read(path: Place, digest: str, fingerprint: str) -> Rows:
     """Read the rows, after checking that they are private and unchanged.
 
     Parameters
     ----------
-    path : Path
-        What ``write`` gave.
+    path : Path or str
+        What ``write`` gave. With ``LADDERHOLDOUT_VAULT`` the file of that name is read from
+        there, which may be a URL.
     digest : str
         SHA-256 of the file, from the ledger.
     fingerprint : str
@@ -148,7 +195,7 @@ def read(path: Path, digest: str, fingerprint: str) -> Rows:
     return rows
 
 
-def intact(path: Path, digest: str) -> bool:
+def intact(path: Place, digest: str) -> bool:
     """Tell whether the file is there, private and unchanged, without unpickling it.
 
     Parameters
@@ -215,16 +262,51 @@ def _sync(folder: Path) -> None:
         os.close(descriptor)
 
 
-def _checked(path: Path, digest: str) -> bytes:
+def remove(path: str) -> None:
+    """Remove a copy of the rows; one that is gone already is fine.
+
+    Raises
+    ------
+    VaultError
+        It is there and stays.
+    """
+    if is_url(path):
+        remote.remove(path)
+        return
+    try:
+        Path(path).unlink(missing_ok=True)
+    except OSError as fault:
+        raise VaultError(
+            f"The former vault {path} cannot be removed: {fault.strerror}. Remove it by hand."
+        ) from None
+
+
+def _checked(path: Place, digest: str) -> bytes:
     """Return the very bytes that were checked: the file may change after this look."""
+    place = _place(path)
+    if isinstance(place, str):
+        with remote.opened(place, "rb") as file:
+            data, mode = bytes(file.read()), 0  # who may read there is not for a file mode to say
+    else:
+        data, mode = _local(place)
+    if os.name != "nt" and mode & 0o077:
+        raise VaultError(f"The vault {place} is open to other users. {_REMEDY}")
+    if hashlib.sha256(data).hexdigest() != digest:
+        raise VaultError(f"The vault {place} is not the file that was written. {_REMEDY}")
+    return data
+
+
+def _place(path: Place) -> Place:
+    """Return where this process finds a vault: where the user says, else where it was written."""
+    text, stated = str(path), os.environ.get(PLACE)
+    if stated:
+        text = f"{stated.rstrip('/')}/{text.rpartition('/')[2]}"
+    return text if is_url(text) else Path(text)
+
+
+def _local(path: Path) -> tuple[bytes, int]:
     try:
         with open(path, "rb", buffering=0) as file:
-            mode = os.fstat(file.fileno()).st_mode
-            data = file.readall()
+            return file.readall(), os.fstat(file.fileno()).st_mode
     except OSError as error:
         raise VaultError(f"The vault {path} cannot be read: {error.strerror}. {_REMEDY}") from None
-    if os.name != "nt" and mode & 0o077:
-        raise VaultError(f"The vault {path} is open to other users. {_REMEDY}")
-    if hashlib.sha256(data).hexdigest() != digest:
-        raise VaultError(f"The vault {path} is not the file that was written. {_REMEDY}")
-    return data

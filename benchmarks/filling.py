@@ -1,0 +1,83 @@
+"""A ledger of many entries, made in seconds: every link of its chain and every replay holds.
+
+The entries are written in bulk, with the ledger's own chain and rules, in place of a million
+commits. They stand for submissions that did not improve, with a repeat now and then.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict
+from typing import Any
+
+import numpy as np
+from sqlalchemy import insert, update
+
+from ladderholdout import LadderHoldout
+from ladderholdout.ledger import Ledger
+from ladderholdout.ledger.chain import Head, extend, submission_content
+from ladderholdout.ledger.replay import rules_of, state_from
+from ladderholdout.ledger.rows import now
+from ladderholdout.ledger.tables import chains, ladders, submissions
+from ladderholdout.mechanisms.base import Evidence
+
+CHUNK = 20_000
+REPEAT_EVERY = 20
+"""Of the entries one in so many repeats the one before it."""
+
+
+def fill(holdout: LadderHoldout, entries: int) -> None:
+    """Add entries to a ladder on which something stands, under a rule that draws nothing."""
+    with Ledger(holdout.ledger).write() as tx:
+        ladder = tx.ladder(holdout._ladder_id, lock=True)
+        record, head = tx.holdout(ladder.holdout_id), tx.head(ladder.holdout_id)
+        rows = _rows(record, ladder, entries)
+        for _ in range(0, entries, CHUNK):
+            chunk = []
+            for row in (found for _, found in zip(range(CHUNK), rows, strict=False)):
+                head = extend(record.secret, head, "submission", submission_content(row))
+                chunk.append({**row, "position": head.length, "hash": head.hash})
+            tx._conn.execute(insert(submissions), chunk)
+        _close(tx._conn, record.id, ladder.id, ladder.submissions + entries, head)
+
+
+def _rows(record: Any, ladder: Any, entries: int) -> Iterator[Mapping[str, Any]]:
+    rules = rules_of(ladder.settings)
+    state = state_from(ladder.state, record.n_ladder, None)
+    rng = np.random.default_rng(0)
+    risks = state.standing + 0.01 + 0.1 * rng.random(entries)
+    before: dict[str, Any] = {}
+    for number, risk in enumerate(risks.tolist(), ladder.submissions + 1):
+        if before and number % REPEAT_EVERY == 0:
+            again = {"number": number, "repeat_of": before["number"], "evidence": "{}"}
+            yield {**before, **again}
+            continue
+        evidence = Evidence(risk, spread=0.002)
+        _, outcome = rules.replay(state, evidence, rng)  # a rule that draws nothing
+        assert not outcome.improved
+        before = {
+            "ladder_id": ladder.id,
+            "number": number,
+            "time": now(),
+            "digest": hashlib.sha256(b"%d" % number).hexdigest(),
+            "reserve_digest": None,
+            "batch": None,
+            "search": None,
+            "key": None,
+            "repeat_of": None,
+            "raw_risk": risk,
+            "evidence": json.dumps(asdict(evidence)),
+            "released_risk": outcome.risk,
+            "improved": outcome.improved,
+            "disagreement": 0.25,
+            "context": json.dumps({"estimator": "SVC", "parameters": {"C": risk, "kernel": "rbf"}}),
+        }
+        yield before
+
+
+def _close(conn: Any, holdout_id: int, ladder_id: int, count: int, head: Head) -> None:
+    ends = {"length": head.length, "head": head.hash}
+    conn.execute(update(chains).where(chains.c.holdout_id == holdout_id).values(ends))
+    conn.execute(update(ladders).where(ladders.c.id == ladder_id).values(submissions=count))

@@ -1,0 +1,399 @@
+"""What the guard costs: time beside a plain search and beside bare commits, size, memory.
+
+    python benchmarks/guard.py [search commits postgres crowd ledger holdout] [--postgres URL]
+
+Without names all sections run, which takes a quarter of an hour; `postgres` needs the URL of a
+database that may be written to. Each line ends with the bound that it has to keep, if there is
+one, and the status is 1 where a bound was not kept. Run it on a machine that does nothing else.
+"""
+
+from __future__ import annotations
+
+import argparse
+import multiprocessing
+import os
+import resource
+import sqlite3
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from filling import fill
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.model_selection import GridSearchCV, PredefinedSplit
+
+from ladderholdout import LadderHoldout
+from ladderholdout.holdout.verifying import verify_holdout
+from ladderholdout.ledger import Ledger
+
+ROWS = 10_000
+MEGABYTE = 2**20
+_missed: list[str] = []
+
+
+def say(what: str, value: float, unit: str = "", bound: float | None = None, *, most: bool) -> None:
+    """Print one figure beside its bound, and remember a bound that was not kept."""
+    kept = bound is None or (value <= bound if most else value >= bound)
+    limit = "" if bound is None else f"  ({'at most' if most else 'at least'} {bound:g})"
+    print(f"{what:<58}{value:>10.4g} {unit:<5}{limit}{'' if kept else '  MISSED'}", flush=True)
+    if not kept:
+        _missed.append(what)
+
+
+def coins(n: int = ROWS, width: int = 5) -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(0)
+    return rng.random((n, width), dtype=np.float32), rng.integers(0, 2, n)
+
+
+def guesses(y: np.ndarray, seed: int, count: int) -> Iterator[np.ndarray]:
+    """Yield predictions of which 70 % are right, more or less."""
+    rng = np.random.default_rng(seed)
+    for _ in range(count):
+        yield np.where(rng.random(len(y)) < rng.uniform(0.65, 0.75), y, 1 - y)
+
+
+def opened(ledger: Path | str, n: int = ROWS, width: int = 5) -> LadderHoldout:
+    X, y = coins(n, width)
+    return LadderHoldout(X, y, scoring="accuracy", name="coins", ledger=ledger)
+
+
+@contextmanager
+def peak() -> Iterator[Callable[[], float]]:
+    """Measure by how much memory grew at its highest, in megabytes (Linux)."""
+
+    def read(name: str) -> float:
+        lines = Path("/proc/self/status").read_text().splitlines()
+        return next(int(line.split()[1]) for line in lines if line.startswith(name)) / 1024
+
+    Path("/proc/self/clear_refs").write_text("5")
+    before = read("VmRSS")
+    yield lambda: read("VmHWM") - before
+
+
+# A search
+
+
+class Sleeper(ClassifierMixin, BaseEstimator):
+    """Fits without work for some milliseconds, and guesses."""
+
+    def __init__(self, milliseconds: float = 2.0, seed: int = 0) -> None:
+        self.milliseconds, self.seed = milliseconds, seed
+
+    def fit(self, X: np.ndarray, y: np.ndarray) -> Sleeper:
+        time.sleep(self.milliseconds / 1000)
+        self.classes_ = np.array([0, 1])
+        return self
+
+    def predict(self, X: np.ndarray) -> np.ndarray:
+        return np.random.default_rng(self.seed).integers(0, 2, len(X))
+
+
+def search(folder: Path) -> None:
+    """A grid, guarded and plain, on the same rows: training rows before, the holdout after."""
+    targets = {2: 1.10, 20: 1.02, 200: 1.01}
+    X, y = coins(2 * ROWS)
+    for milliseconds, target in targets.items():
+        for jobs in (1, 2):
+            candidates = min(400, 4000 // milliseconds)
+            both = [
+                (
+                    _plain_seconds(X, y, milliseconds, candidates, jobs),
+                    _guarded_seconds(folder / f"{milliseconds}-{jobs}-{run}.db", X, y,
+                                     milliseconds, candidates, jobs),
+                )
+                for run in range(5)
+            ]  # fmt: skip
+            plain, guarded = (min(column) for column in zip(*both, strict=True))
+            what = f"search, fits of {milliseconds} ms, n_jobs={jobs}: guarded over plain"
+            say(what, guarded / plain, "", target, most=True)
+
+
+def _plain_seconds(X: Any, y: Any, milliseconds: int, candidates: int, jobs: int) -> float:
+    split = PredefinedSplit(np.repeat([-1, 0], ROWS))
+    grid = {"seed": range(candidates)}
+    found = GridSearchCV(
+        Sleeper(milliseconds), grid, scoring="accuracy", cv=split, n_jobs=jobs, refit=False
+    )
+    started = time.perf_counter()
+    found.fit(X, y)
+    return time.perf_counter() - started
+
+
+def _guarded_seconds(
+    ledger: Path, X: Any, y: Any, milliseconds: int, candidates: int, jobs: int
+) -> float:
+    holdout = LadderHoldout(X[ROWS:], y[ROWS:], scoring="accuracy", name="rows", ledger=ledger)
+    grid = {"seed": range(candidates)}
+    found = GridSearchCV(
+        Sleeper(milliseconds), grid, scoring=holdout, cv=holdout.split(), n_jobs=jobs, refit=False
+    )
+    started = time.perf_counter()
+    found.fit(X[:ROWS], y[:ROWS])
+    return time.perf_counter() - started
+
+
+# Commits
+
+
+def rate(work: Callable[..., tuple[float, float]], processes: int, *given: Any) -> float:
+    """Return how often a second so many processes together do what each is given to do."""
+    context = _fresh_processes()
+    with ProcessPoolExecutor(processes, context) as pool:
+        list(pool.map(time.sleep, [0.2] * processes))  # all of them are there
+        start = time.time() + 1.5
+        shared = ([one] * processes for one in given)
+        spans = list(pool.map(work, [start] * processes, range(processes), *shared))
+    first, last = min(begin for begin, _ in spans), max(end for _, end in spans)
+    return processes * EACH / (last - first)
+
+
+EACH = 300
+
+
+def _fresh_processes() -> Any:
+    """Return how processes are made: each inherits imports and nothing else."""
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["filling", "ladderholdout.holdout.verifying", "sklearn.svm"])
+    return context
+
+
+def _wait(start: float) -> float:
+    time.sleep(max(0.0, start - time.time()))
+    return time.time()
+
+
+def raw_sqlite(start: float, who: int, ledger: str) -> tuple[float, float]:
+    """Insert an entry and change the ladder, as the guard does, by the driver alone."""
+    with closing(sqlite3.connect(ledger, isolation_level=None, timeout=60)) as driver:
+        driver.execute("PRAGMA synchronous=FULL")
+        driver.row_factory = sqlite3.Row
+        row = dict(driver.execute("SELECT * FROM submissions LIMIT 1").fetchone())
+        (state,) = driver.execute("SELECT state FROM ladders").fetchone()
+        del row["id"]
+        names = ", ".join(row)
+        into = f"INSERT INTO submissions ({names}) VALUES ({', '.join(f':{one}' for one in row)})"
+        begin = _wait(start)
+        for turn in range(EACH):
+            unique = {"number": 1_000_000 * (who + 1) + turn, "digest": os.urandom(32).hex()}
+            driver.execute("BEGIN IMMEDIATE")
+            driver.execute(into, row | unique)
+            driver.execute("UPDATE ladders SET submissions = ?, state = ?", (turn, state))
+            driver.execute("COMMIT")
+        return begin, time.time()
+
+
+def raw_psycopg(start: float, who: int, url: str) -> tuple[float, float]:
+    """The same on PostgreSQL: the ladder's row is locked, changed, and an entry inserted."""
+    import psycopg
+
+    with psycopg.connect(url.replace("+psycopg", "")) as driver:
+        state = "x" * 80
+        begin = _wait(start)
+        for turn in range(EACH):
+            driver.execute("SELECT state FROM bench_ladders WHERE id = 1 FOR UPDATE")
+            driver.execute(
+                "INSERT INTO bench_entries (number, digest, hash, context, risk) "
+                "VALUES (%s, %s, %s, %s, %s)",
+                (1_000_000 * who + turn, os.urandom(32).hex(), os.urandom(32).hex(), state, 0.5),
+            )
+            driver.execute("UPDATE bench_ladders SET state = %s WHERE id = 1", (state,))
+            driver.commit()
+        return begin, time.time()
+
+
+def guarded(start: float, who: int, ledger: str) -> tuple[float, float]:
+    holdout = LadderHoldout.open("coins", ledger=ledger)
+    y = coins()[1]
+    holdout.submit(next(guesses(y, 1000 + who, 1)))  # the rows are at hand from now on
+    todo = list(guesses(y, who, EACH))
+    begin = _wait(start)
+    for predictions in todo:
+        holdout.submit(predictions)
+    return begin, time.time()
+
+
+def commits(folder: Path) -> None:
+    for processes in (1, 4):
+        ours, bare = folder / f"guard-{processes}.db", folder / f"raw-{processes}.db"
+        for ledger in (ours, bare):
+            opened(ledger).submit(coins()[1])
+        turns = [
+            (rate(raw_sqlite, processes, str(bare)), rate(guarded, processes, str(ours)))
+            if run == 0
+            else (rate(raw_again, processes, str(bare)), rate(guarded_again, processes, str(ours)))
+            for run in range(2)
+        ]
+        raw, guard = (max(column) for column in zip(*turns, strict=True))
+        say(f"raw sqlite3, WAL and FULL, {processes} processes", raw, "/s", most=False)
+        say(f"guard, {ROWS} predictions each, {processes} processes", guard, "/s", most=False)
+        say(f"guard over raw sqlite3, {processes} processes", guard / raw, "", 0.5, most=False)
+
+
+def raw_again(start: float, who: int, ledger: str) -> tuple[float, float]:
+    return raw_sqlite(start, who + 100, ledger)
+
+
+def guarded_again(start: float, who: int, ledger: str) -> tuple[float, float]:
+    return guarded(start, who + 100, ledger)
+
+
+def postgres(url: str) -> None:
+    import psycopg
+
+    with psycopg.connect(url.replace("+psycopg", "")) as driver:
+        driver.execute("CREATE TABLE bench_ladders (id int PRIMARY KEY, state text)")
+        driver.execute("INSERT INTO bench_ladders VALUES (1, '')")
+        driver.execute(
+            "CREATE TABLE bench_entries (id serial PRIMARY KEY, number int, digest text, "
+            "hash text, context text, risk float)"
+        )
+    opened(url)
+    for processes in (1, 4):
+        raw = rate(raw_psycopg, processes, url)
+        guard = rate(guarded if processes == 1 else guarded_again, processes, url)
+        say(f"raw psycopg, {processes} processes", raw, "/s", most=False)
+        say(f"guard on PostgreSQL, {processes} processes", guard, "/s", most=False)
+        say(f"guard over raw psycopg, {processes} processes", guard / raw, "", 0.5, most=False)
+
+
+# A crowd
+
+
+def crowded(ledger: str, who: int) -> tuple[list[int], float]:
+    holdout = LadderHoldout.open("coins", ledger=ledger)
+    numbers, longest = [], 0.0
+    for predictions in guesses(coins()[1], 10_000 + who, 20):
+        begin = time.perf_counter()
+        numbers.append(holdout.submit(predictions).submission)
+        longest = max(longest, time.perf_counter() - begin)
+    return numbers, longest
+
+
+def crowd(folder: Path) -> None:
+    """64 processes submit at once: all numbers come once, and nobody waits for long."""
+    holdout = opened(folder / "crowd.db")
+    context = _fresh_processes()
+    with ProcessPoolExecutor(64, context) as pool:
+        list(pool.map(time.sleep, [1.0] * 64))
+        begin = time.perf_counter()
+        told = list(pool.map(crowded, [holdout.ledger] * 64, range(64)))
+        seconds = time.perf_counter() - begin
+    numbers = sorted(number for own, _ in told for number in own)
+    assert numbers == list(range(1, 64 * 20 + 1))
+    assert verify_holdout(holdout.ledger, "coins").findings == ()
+    say("64 submitters at once", 64 * 20 / seconds, "/s", most=False)
+    say("the longest that one of them waited", max(wait for _, wait in told), "s", 5.0, most=True)
+
+
+# A ledger
+
+
+def ledger(folder: Path, entries: int) -> None:
+    """The same on an empty ledger and on one of many entries, in a process of their own."""
+    seconds = {}
+    for size in (0, entries):
+        holdout = opened(folder / f"{size}.db")
+        for predictions in guesses(coins()[1], 1, 3):
+            holdout.submit(predictions)
+        if size:
+            begin = time.perf_counter()
+            fill(holdout, size)
+            print(f"{size} entries were written in {time.perf_counter() - begin:.0f} s")
+        seconds[size] = _submission(holdout)
+    say(f"submission on {entries} entries over one on none", seconds[entries] / seconds[0], "",
+        1.2, most=True)  # fmt: skip
+    holdout.submit(coins()[1])  # what stands is the newest now: the certificate counts them all
+    for what, work, bound, memory in (
+        ("status", holdout.status, 5.0, 50.0),
+        ("certificate", holdout.certificate, 5.0, 50.0),
+        ("page of 50 in the midst", lambda: holdout.history(after=entries // 2, limit=50), 0.2, 50),
+        ("verification", lambda: _intact(holdout), 300.0, 200.0),
+        ("audit", holdout.audit, 300.0, 4000.0),
+    ):
+        with peak() as grown:
+            begin = time.perf_counter()
+            work()
+            took = time.perf_counter() - begin
+            say(f"{what}, {entries} entries", took, "s", bound, most=True)
+            say(f"{what}, memory", grown(), "MB", memory, most=True)
+
+
+def _submission(holdout: LadderHoldout) -> float:
+    """Return the median of the seconds that a submission takes."""
+    found = []
+    for predictions in guesses(coins()[1], 2, 400):
+        begin = time.perf_counter()
+        holdout.submit(predictions)
+        found.append(time.perf_counter() - begin)
+    return statistics.median(found)
+
+
+def _intact(holdout: LadderHoldout) -> None:
+    assert verify_holdout(holdout.ledger, "coins").findings == ()
+
+
+# A holdout
+
+
+def holdout(folder: Path, largest: int) -> None:
+    sizes = [size for size in (10_000, 100_000, 1_000_000, 10_000_000) if size <= largest]
+    for n in sizes:
+        begin = time.perf_counter()
+        with peak() as grown:
+            made = opened(folder / f"holdout-{n}.db", n, 2)
+            say(f"registration of {n} rows", time.perf_counter() - begin, "s", most=True)
+            say(f"registration of {n} rows, memory", grown(), "MB", most=True)
+        y, times, peaks = coins(n, 2)[1], [], []
+        for predictions in guesses(y, 3, 6):
+            with peak() as grown:
+                begin = time.perf_counter()
+                made.submit(predictions)
+                times.append(time.perf_counter() - begin)
+                peaks.append(grown())
+        say(f"submission of {n} predictions", 1000 * min(times), "ms", most=True)
+        if n >= 1_000_000:  # below, other things weigh more
+            say(f"submission of {n} predictions, memory over its losses",
+                statistics.median(peaks) * MEGABYTE / (8 * n), "", 3.0, most=True)  # fmt: skip
+        Ledger(made.ledger)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="What the guard costs.")
+    names = ("search", "commits", "postgres", "crowd", "ledger", "holdout")
+    parser.add_argument("sections", nargs="*", choices=[*names, []], default=[])
+    parser.add_argument("--postgres", metavar="URL", help="a database that may be written to")
+    parser.add_argument("--entries", type=int, default=1_000_000)
+    parser.add_argument("--rows", type=int, default=10_000_000)
+    given = parser.parse_args()
+    chosen = given.sections or names
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = Path(temporary)
+        work: dict[str, Callable[[], None]] = {
+            "search": lambda: search(folder),
+            "commits": lambda: commits(folder),
+            "postgres": lambda: postgres(given.postgres),
+            "crowd": lambda: crowd(folder),
+            "ledger": lambda: ledger(folder, given.entries),
+            "holdout": lambda: holdout(folder, given.rows),
+        }
+        for name in names:
+            if name == "postgres" and given.postgres is None:
+                if name in given.sections:
+                    sys.exit("postgres needs --postgres URL")
+                continue
+            if name in chosen:
+                work[name]()
+    most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    print(f"peak memory of this process: {most:.0f} MB")
+    sys.exit(bool(_missed))
+
+
+if __name__ == "__main__":
+    main()

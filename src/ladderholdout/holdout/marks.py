@@ -1,0 +1,146 @@
+"""How far a ledger had come when this machine last wrote to it, so that an older copy is found.
+
+Whoever puts an older copy of a ledger in place takes back what it has told. A mark outside of
+it, in the folder of the vault, knows better. It is written after the commit that it speaks of:
+so it never runs ahead of an honest ledger, and a crash in between raises no false alarm.
+"""
+
+from __future__ import annotations
+
+import hmac
+import os
+import warnings
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path
+from typing import TypeVar
+
+from ladderholdout.errors import HoldoutConflict, RestoredWarning
+from ladderholdout.ledger import (
+    Access,
+    Head,
+    HoldoutRecord,
+    LadderRecord,
+    Ledger,
+    Transaction,
+    is_memory,
+)
+from ladderholdout.vault import beside
+
+T = TypeVar("T")
+_PURPOSE = b"ladderholdout mark 1"
+_SIZE = 256
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """The end of a holdout's chain as this machine knows it.
+
+    Attributes
+    ----------
+    path : Path or None
+        Of its file; None for a ledger in memory, of which there is no copy.
+    secret : bytes
+        The holdout's. Without it nobody can set a mark, and a torn one is none.
+    """
+
+    path: Path | None
+    secret: bytes = field(repr=False)
+
+    def seen(self) -> Head | None:
+        """Return the end that was seen; None where nothing readable is kept."""
+        try:
+            said = b"" if self.path is None else self.path.read_bytes()
+            text, code = said.decode().split()
+            length, _, digest = text.partition(":")
+            return Head(int(length), digest) if self._code(text) == code else None
+        except (OSError, ValueError):
+            return None
+
+    def note(self, tx: Transaction, holdout_id: int) -> Head | None:
+        """Put on record, inside a write, that the ledger is an older copy; return what is gone."""
+        seen = self.seen()
+        if seen is None or not is_gone(tx, holdout_id, tx.end(holdout_id), seen):
+            return None
+        tx.note_restored(holdout_id, seen.length)
+        return seen
+
+    def settle(self, head: Head, gone: Head | None) -> None:
+        """Keep the end that was committed; say what was found gone before."""
+        # Of two writers the later one may come first: then the mark lags, which does no harm.
+        if self.path is not None:
+            self._write(self.path, str(head))
+        if gone is not None:
+            warnings.warn(
+                "An older copy of the ledger was put in place, or another one: link "
+                f"{gone.length} of this holdout's chain was seen on this machine and is not in "
+                "it. What it had told since is known and off the record, so that nothing can be "
+                "certified from now on. This is on record. If you have the newer ledger, put it "
+                "back.",
+                RestoredWarning,
+                stacklevel=6,
+            )
+
+    def _write(self, path: Path, text: str) -> None:
+        line = f"{text} {self._code(text)}".encode().ljust(_SIZE)
+        # A mark is a help: where it cannot be written, the ledger stands all the same.
+        with suppress(OSError):
+            try:
+                descriptor = os.open(path, os.O_CREAT | os.O_WRONLY, 0o600)
+            except FileNotFoundError:
+                path.parent.mkdir(parents=True, mode=0o700)
+                descriptor = os.open(path, os.O_CREAT | os.O_WRONLY, 0o600)
+            try:
+                os.pwrite(descriptor, line, 0)
+            finally:
+                os.close(descriptor)
+
+    def _code(self, text: str) -> str:
+        return hmac.digest(self.secret, _PURPOSE + text.encode(), "sha256").hex()
+
+
+def is_gone(tx: Transaction, holdout_id: int, end: Head, seen: Head | None) -> bool:
+    """Tell whether a chain that ends here has lost an end that was seen."""
+    if seen is None or seen == end:
+        return False
+    return seen.length >= end.length or not tx.has_link(holdout_id, seen)
+
+
+def mark_of(url: str, record: HoldoutRecord) -> Mark:
+    """Return the mark of a holdout: beside its vault, else where its vault would be."""
+    if is_memory(url):
+        return Mark(None, record.secret)
+    name = hmac.digest(record.secret, _PURPOSE, "sha256").hex()[:16]
+    folder = beside(url, record.vault_path)
+    return Mark(folder / f"{record.fingerprint[:16]}-{name}.mark", record.secret)
+
+
+def watched(
+    ledger: Ledger,
+    mark: Mark,
+    ladder_id: int,
+    since: datetime,
+    body: Callable[[Transaction, LadderRecord], T],
+) -> T:
+    """Write to a ladder, and find out whether the ledger is an older copy."""
+
+    def write(tx: Transaction) -> tuple[T, Head, Head | None]:
+        ladder = same_ladder(tx.ladder(ladder_id, lock=True), since)
+        gone = mark.note(tx, ladder.holdout_id)
+        return body(tx, ladder), tx.end(ladder.holdout_id), gone
+
+    result, head, gone = ledger.transact(write, Access.LADDER)
+    mark.settle(head, gone)
+    return result
+
+
+def same_ladder(ladder: LadderRecord, since: datetime) -> LadderRecord:
+    """Refuse a ladder that stands where another one stood: the ledger was replaced."""
+    if ladder.created != since:
+        raise HoldoutConflict(
+            "The ledger was replaced by another one since this holdout was opened. Open the "
+            "holdout again with its rows, LadderHoldout(X, y, ...), or put the old file back."
+        )
+    return ladder

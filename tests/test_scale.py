@@ -1,0 +1,151 @@
+"""Attacks what is counted and streamed: is it the same as from all entries, and is it small?"""
+
+from __future__ import annotations
+
+import importlib.util
+import sqlite3
+import tracemalloc
+from collections.abc import Hashable
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from ladderholdout import LadderHoldout
+from ladderholdout.certificates import Grid, Look, transcript_before
+from ladderholdout.errors import KnownHoldoutWarning
+from ladderholdout.holdout.guard import Origin
+from ladderholdout.holdout.verifying import verify_holdout
+from ladderholdout.ledger import Chosen, Ledger
+from tests.support_holdouts import coins
+
+BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
+
+
+def bench(name: str) -> Any:
+    """Import a benchmark, which is no package."""
+    spec = importlib.util.spec_from_file_location(name, BENCHMARKS / f"{name}.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def two_ladders(ledger: str) -> list[LadderHoldout]:
+    X, y = coins()
+    first = LadderHoldout(X, y, scoring="accuracy", name="coins", ledger=ledger)
+    with pytest.warns(KnownHoldoutWarning):
+        second = LadderHoldout(X, y, scoring="accuracy", account="ben", ledger=first.ledger)
+    return [first, second]
+
+
+def chosen(holdout: LadderHoldout) -> Chosen | None:
+    with holdout._reading() as (tx, ladder):
+        return tx.chosen(ladder)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_what_is_counted_in_the_ledger_is_what_happened(seed: int) -> None:
+    """Two ladders, batches that are broken by others, repeats: against the pure functions."""
+    rng = np.random.default_rng(seed)
+    y = coins()[1]
+    ladders = two_ladders("memory")
+    looks: list[Look] = []
+    seen: list[tuple[int, np.ndarray]] = []
+    grids: dict[Hashable, Grid] = {0: Grid(10**9, falling=False), 1: Grid(10**9, falling=False)}
+    for _ in range(60):
+        who = int(rng.integers(2))
+        batch = [None, "one", "two"][rng.integers(3)]
+        predictions = np.where(rng.random(len(y)) < rng.uniform(0.3, 1.0), y, 1 - y)
+        again = [one for place, one in seen if place == who]
+        if again and rng.random() < 0.2:
+            predictions = again[rng.integers(len(again))]
+        release = ladders[who]._submit(predictions, Origin(batch=batch))
+        if not release.repeat:
+            looks.append(Look(who, release.improved, 0 if release.improved else None, batch))
+            seen.append((who, predictions))
+        for place, holdout in enumerate(ladders):
+            found = chosen(holdout)
+            own = [i for i, look in enumerate(looks) if look.ladder == place and look.improved]
+            if not own:
+                assert found is None
+                continue
+            assert found is not None
+            expected = transcript_before(looks, own[-1], grids)
+            assert (found.before, found.place) == (expected.before, expected.place)
+            told = {one.ladder_id - 1: one for one in found.ladders if one.count}
+            by_ladder = {}
+            for name in (0, 1):
+                before = [look for look in looks[: found.before] if look.ladder == name]
+                if before:
+                    improved = tuple(i for i, look in enumerate(before, 1) if look.improved)
+                    by_ladder[name] = (len(before), improved)
+            assert by_ladder == {
+                name: (one.count, tuple(look.place for look in one.improved))
+                for name, one in told.items()
+            }
+
+
+@pytest.fixture(scope="module")
+def long(tmp_path_factory: pytest.TempPathFactory) -> LadderHoldout:
+    X, y = coins()
+    place = tmp_path_factory.mktemp("long") / "ledger.db"
+    holdout = LadderHoldout(X, y, scoring="accuracy", name="coins", ledger=place)
+    for right in (0.6, 0.7):
+        holdout.submit(np.where(np.arange(len(y)) < right * len(y), y, 1 - y))
+    bench("filling").fill(holdout, 6000)
+    return holdout
+
+
+def test_a_ledger_that_was_filled_in_bulk_is_a_ledger(long: LadderHoldout) -> None:
+    assert verify_holdout(long.ledger, "coins").findings == ()
+    assert long.status().submissions == 6002
+    assert long.submit(coins()[1]).submission == 6003
+    assert verify_holdout(long.ledger, "coins").findings == ()
+
+
+def test_a_long_ledger_is_verified_without_being_held(long: LadderHoldout) -> None:
+    """Held whole, its links and entries take over 20 MB."""
+    tracemalloc.start()
+    try:
+        assert verify_holdout(long.ledger, "coins").findings == ()
+        assert tracemalloc.get_traced_memory()[1] < 8e6
+    finally:
+        tracemalloc.stop()
+
+
+def test_a_change_in_the_midst_of_a_long_ledger_is_found(
+    long: LadderHoldout, tmp_path: Path
+) -> None:
+    from ladderholdout.ledger import backup, resolve_url
+
+    copy = backup(long.ledger, tmp_path / "copy.db")
+    with closing(sqlite3.connect(copy)) as connection, connection:
+        connection.execute("UPDATE submissions SET context = '{}' WHERE number = 3000")
+        connection.execute("DELETE FROM submissions WHERE number = 4000")
+    with Ledger(resolve_url(copy)).read() as tx:
+        from ladderholdout.ledger import verify
+
+        found = {one.number for one in verify(tx, 1).findings}
+    assert {3000, 4000} <= found
+
+
+def test_a_submission_of_many_rows_takes_at_most_three_loss_vectors() -> None:
+    """Measured by NumPy's own accounting; the predictions themselves are the caller's."""
+    n = 400_000
+    rng = np.random.default_rng(0)
+    y = rng.integers(0, 2, n)
+    holdout = LadderHoldout(
+        np.arange(n).reshape(-1, 1), y, scoring="accuracy", name="many", ledger="memory"
+    )
+    holdout.submit(np.where(rng.random(n) < 0.8, y, 1 - y))
+    worse = np.where(rng.random(n) < 0.6, y, 1 - y)
+    tracemalloc.start()
+    try:
+        assert not holdout.submit(worse).improved
+        assert tracemalloc.get_traced_memory()[1] < 3 * 8 * n
+    finally:
+        tracemalloc.stop()
