@@ -1,0 +1,233 @@
+"""Playing an analyst against a mechanism in many repetitions, or against a real holdout."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ladderholdout.analysts.base import Analyst, Floats, Problem, Submission, Told
+from ladderholdout.analysts.bits import Flags, Ints
+from ladderholdout.analysts.lockstep import Ladders, below, ladders
+from ladderholdout.analysts.losses import Losses, losses_of
+from ladderholdout.mechanisms import Mechanism
+from ladderholdout.mechanisms.arithmetic import whole
+
+# Labels that are played at once: half a megabyte of bits, which stays in a cache, and 32
+# megabytes of numbers. All accounts together may keep 64 times that.
+LABELS, KEPT = 2**22, 2**28
+
+
+@dataclass(frozen=True, slots=True)
+class Course:
+    """What an analyst came to, in each of R repetitions.
+
+    Parameters
+    ----------
+    submissions : int
+        How many there were.
+    releases : ndarray of int of shape (R,)
+        How many releases were given, on all accounts.
+    believed : ndarray of shape (R,)
+        The risk that is believed in the end: what stands on the best account, unless the
+        analyst knows better.
+    empirical : ndarray of shape (R,)
+        The risk of the incumbent on the holdout. Where nothing was released, the first
+        submission counts as the incumbent.
+    true : ndarray of shape (R,)
+        Its risk on rows that nobody has seen.
+    trace : ndarray of shape (submissions, R), optional
+        The best risk that stood after each submission.
+    """
+
+    submissions: int
+    releases: Ints
+    believed: Floats
+    empirical: Floats
+    true: Floats
+    trace: Floats | None = None
+
+    @property
+    def bias(self) -> Floats:
+        """By how much the true risk is larger than the believed one, of shape (R,)."""
+        return self.true - self.believed
+
+
+def simulate(
+    analyst: Analyst,
+    mechanism: Mechanism,
+    n: int,
+    repetitions: int,
+    seed: int = 0,
+    *,
+    trace: bool = False,
+) -> Course:
+    """Play an analyst on problems of his own kind.
+
+    The repetitions are played in portions, so that memory stays bounded. With the same seed
+    the labels, and the guesses of an analyst, are the same for every mechanism.
+
+    Parameters
+    ----------
+    analyst : Analyst
+    mechanism : Mechanism
+    n : int
+        Rows of the holdout.
+    repetitions : int
+        How many holdouts.
+    seed : int, default=0
+        Of labels, guesses and noise.
+    trace : bool, default=False
+        Whether to keep what stood after each submission.
+
+    Returns
+    -------
+    Course
+
+    Raises
+    ------
+    InvalidArgument
+        If a number is refused, or mechanism and problem do not fit.
+
+    Examples
+    --------
+    >>> from ladderholdout.analysts import Boosting
+    >>> from ladderholdout.mechanisms import ParameterFreeLadder
+    >>> attack = Boosting(guesses=100, improvers=True)
+    >>> course = simulate(attack, ParameterFreeLadder(), n=1000, repetitions=20)
+    >>> course.submissions, bool(course.bias.mean() < 0.05)
+    (101, True)
+    """
+    n, left = whole("n", n), whole("repetitions", repetitions)
+    portion = max(1, min(LABELS // n, KEPT // (n * analyst.accounts)))
+    found = []
+    for child in np.random.SeedSequence(seed).spawn(-(-left // portion)):
+        count = min(portion, left)
+        hidden, guessing, noise = map(np.random.default_rng, child.spawn(3))
+        problem = analyst.problem(n, count, hidden)
+        found.append(play(analyst, mechanism, problem, guessing, noise, trace=trace))
+        left -= count
+    return _joined(found)
+
+
+def play(
+    analyst: Analyst,
+    mechanism: Mechanism,
+    problem: Problem,
+    guessing: np.random.Generator,
+    noise: np.random.Generator,
+    *,
+    trace: bool = False,
+) -> Course:
+    """Play an analyst on one problem, all of its repetitions in step.
+
+    Parameters
+    ----------
+    analyst : Analyst
+    mechanism : Mechanism
+        The same in each repetition and for each account.
+    problem : Problem
+        The holdouts.
+    guessing, noise : numpy.random.Generator
+        For the analyst, and for the mechanism.
+    trace : bool, default=False
+        Whether to keep what stood after each submission.
+
+    Returns
+    -------
+    Course
+
+    Examples
+    --------
+    >>> from ladderholdout.analysts import Boosting
+    >>> from ladderholdout.mechanisms import FullDisclosure
+    >>> attack, rng = Boosting(guesses=3), np.random.default_rng(0)
+    >>> course = play(attack, FullDisclosure(), attack.problem(9, 2, rng), rng, rng, trace=True)
+    >>> course.trace.shape
+    (4, 2)
+    """
+    board = _Board(mechanism, problem)
+    traced = []
+    generator = analyst.play(problem.seen, guessing)
+    believed = None
+    try:
+        submission = next(generator)
+        while True:
+            told = board.submit(submission, noise, ranked=analyst.sees_ranks)
+            if trace:
+                traced.append(board.standing())
+            submission = generator.send(told)
+    except StopIteration as end:
+        believed = end.value
+    course = board.course(believed)
+    return replace(course, trace=np.array(traced)) if trace else course
+
+
+class _Account:
+    """The ladders of one account, and how good its incumbents are."""
+
+    def __init__(self, mechanism: Mechanism, losses: Losses, true: Floats) -> None:
+        self.ladders: Ladders = ladders(mechanism, losses)
+        self.empirical, self.true = losses.risks, true
+
+    def take(self, improved: Flags, losses: Losses, true: Floats) -> None:
+        self.empirical = np.where(improved, losses.risks, self.empirical)
+        self.true = np.where(improved, true, self.true)
+
+
+class _Board:
+    """The ladders of all accounts on the holdouts of one problem."""
+
+    def __init__(self, mechanism: Mechanism, problem: Problem) -> None:
+        self.mechanism, self.problem = mechanism, problem
+        self.accounts: dict[int, _Account] = {}
+        self.submissions = 0
+
+    def submit(self, submission: Submission, rng: np.random.Generator, *, ranked: bool) -> Told:
+        self.submissions += 1
+        losses = losses_of(self.problem.losses(submission))
+        # A training set as large as one likes would show the true risk.
+        guides = self.problem.true_risk(submission) if self.mechanism.needs_guide else None
+        account = self.accounts.get(submission.account)
+        if account is None:
+            account = _Account(self.mechanism, losses, self.problem.true_risk(submission))
+            self.accounts[submission.account] = account
+        risks, improved = account.ladders.advance(losses, guides, rng)
+        if improved.any():
+            account.take(improved, losses, self.problem.true_risk(submission))
+        told = risks if self.mechanism.tells_values else np.full_like(risks, np.nan)
+        return Told(told, improved, self._ranks(account) if ranked else None)
+
+    def standing(self) -> Floats:
+        return np.asarray(self._standing().min(axis=0))
+
+    def course(self, believed: Floats | None) -> Course:
+        accounts, standing = self.accounts.values(), self._standing()
+        # Of the account that is best in each repetition.
+        best = standing.argmin(axis=0), np.arange(standing.shape[1])
+        return Course(
+            self.submissions,
+            np.sum([account.ladders.releases for account in accounts], axis=0),
+            standing[best] if believed is None else believed,
+            np.array([account.empirical for account in accounts])[best],
+            np.array([account.true for account in accounts])[best],
+        )
+
+    def _standing(self) -> Floats:
+        return np.array([account.ladders.standing for account in self.accounts.values()])
+
+    def _ranks(self, account: _Account) -> Ints:
+        standing = self._standing()
+        ahead = below(standing, np.broadcast_to(account.ladders.standing, standing.shape))
+        return np.asarray(1 + ahead.sum(axis=0))
+
+
+def _joined(courses: list[Course]) -> Course:
+    def all_of(name: str) -> NDArray[Any]:
+        return np.concatenate([getattr(course, name) for course in courses], axis=-1)
+
+    parts = {name: all_of(name) for name in ("releases", "believed", "empirical", "true")}
+    trace = None if courses[0].trace is None else all_of("trace")
+    return Course(courses[0].submissions, trace=trace, **parts)
