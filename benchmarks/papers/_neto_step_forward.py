@@ -53,20 +53,22 @@ def run(
             name: errors[:, place, :, 0] - (0.0 if public else errors[:, place, :, 1])
             for place, name in enumerate(rules)
         }
-        rows += [_row(data, name, errors[:, place]) for place, name in enumerate(rules)]
+        rows += [_row(data, name, errors[:, place], public) for place, name in enumerate(rules)]
     measured = [f"{what} {rounds}" for rounds in (2, 5) for what in ("public", "final", "gap")]
-    table(["data", "mechanism", *measured, "quartiles of gap 5"], rows)
+    last = "public 5" if public else "gap 5"
+    table(["data", "mechanism", *measured, f"quartiles of {last}"], rows)
     write(_picture(found, rules, public), asked, figure)
 
 
-def _row(data: str, name: str, errors: Floats) -> list[object]:
+def _row(data: str, name: str, errors: Floats, shows_public: bool) -> list[object]:
     public, final = errors[..., 0], errors[..., 1]
     medians = [
         median(values[:, rounds - 1])
         for rounds in (2, 5)
         for values in (public, final, public - final)
     ]
-    return [data, name, *medians, quartiles(public[:, -1] - final[:, -1])]
+    shown = public if shows_public else public - final
+    return [data, name, *medians, quartiles(shown[:, -1])]
 
 
 def _picture(found: Mapping[str, Found], rules: Mapping[str, Rule], public: bool) -> Figure:

@@ -24,6 +24,7 @@ from ladderholdout.analysts.base import (
 )
 from ladderholdout.analysts.bits import Bits, Tally
 from ladderholdout.analysts.engine import Course, play, simulate
+from ladderholdout.analysts.freedman import Freedman, StepForward
 from ladderholdout.analysts.voting import Boosting, ShiftedMajority
 
 __all__ = [
@@ -33,10 +34,12 @@ __all__ = [
     "Boosting",
     "CoinFlips",
     "Course",
+    "Freedman",
     "Play",
     "Problem",
     "Seen",
     "ShiftedMajority",
+    "StepForward",
     "Submission",
     "Tally",
     "Told",
@@ -46,5 +49,5 @@ __all__ = [
 ]
 
 ANALYSTS: dict[str, type[Analyst]] = {
-    analyst.__name__: analyst for analyst in (Boosting, ShiftedMajority)
+    analyst.__name__: analyst for analyst in (Boosting, ShiftedMajority, Freedman, StepForward)
 }
