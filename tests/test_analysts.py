@@ -34,6 +34,7 @@ from ladderholdout.mechanisms import (
     OneBitLadder,
     PairedTestLadder,
     ParameterFreeLadder,
+    PricedLadder,
     RoundedDisclosure,
     ShakyLadder,
     SimplifiedLadder,
@@ -58,6 +59,8 @@ DETERMINISTIC: list[Mechanism] = [
     PairedTestLadder(alpha=0.05),
     PairedTestLadder(alpha=0.5),
     OneBitLadder(alpha=0.2),
+    PricedLadder(weight=0.7),
+    PricedLadder(weight=0.01),
 ]
 NOISY: list[Mechanism] = [
     ShakyLadder(step=0.05, noise=0.1),
@@ -166,9 +169,11 @@ def test_bits_do_what_arrays_do(n: int, rows: int, seed: int, m: int) -> None:
 def test_votes_are_counted(votes: int, n: int, seed: int) -> None:
     rng = np.random.default_rng(seed)
     cast, counted = rng.integers(0, 2, (votes, 3, n)), rng.integers(0, 2, (votes, 3)).astype(bool)
-    tally, ties = Tally(3, n), Bits.random(rng, 3, n)
+    tally, everywhere, ties = Tally(3, n), Tally(3, n), Bits.random(rng, 3, n)
     for vote, where in zip(cast, counted, strict=True):
         tally.add(Bits.pack(vote), where)
+        everywhere.add(Bits.pack(vote))
+    assert (everywhere.counts() == cast.sum(axis=0)).all() and (everywhere.votes == votes).all()
     counts = (cast * counted[:, :, None]).sum(axis=0)
     assert (tally.counts() == counts).all() and (tally.votes == counted.sum(axis=0)).all()
     lead = 2 * counts - counted.sum(axis=0)[:, None]

@@ -608,7 +608,7 @@ def test_margins_are_what_a_normal_difference_needs() -> None:
     difference = rng.normal(size=n)
     difference -= difference.mean()
     for mechanism in (LadderBoot(0.15), BayesBootLadder(17 / 3), BayesBootLadderBoot(17 / 3)):
-        margin = mechanism.margin(n, float(difference.var(ddof=1)))
+        margin = mechanism.margin(State(n, 10.0), float(difference.var(ddof=1)))
         old = np.full(n, 10.0)
         for factor, improves in ((0.9, False), (1.1, True)):
             losses = [old, old + difference - factor * margin]
@@ -616,7 +616,7 @@ def test_margins_are_what_a_normal_difference_needs() -> None:
             for row in losses:
                 state, outcome = mechanism.advance(state, Evaluation.from_losses(row), rng)
             assert outcome.improved == improves, mechanism
-    assert LadderBoot(0.15).margin(1, 1.0) == math.inf
+    assert LadderBoot(0.15).margin(State(1, 0.5), 1.0) == math.inf
 
 
 # What holds for all of them.
@@ -738,7 +738,8 @@ def test_a_step_outside_of_its_range_is_refused(step: Any) -> None:
     with pytest.raises(InvalidArgument, match=r"step must be a number in \(0, 1\]"):
         BayesBootLadder(3, step=step)
     assert BayesBootLadder(3).resolution(40) == 1 / 40
-    assert BayesBootLadder(3, step=0.2).resolution(40) == BayesBootLadder(3, step=0.2).margin(40, 0)
+    assert BayesBootLadder(3, step=0.2).resolution(40) == 0.2
+    assert BayesBootLadder(3, step=0.2).margin(State(40, 0.5), 0) == 0.2
 
 
 def test_ladder_boot_refuses_levels_and_metrics_that_it_cannot_test() -> None:

@@ -53,6 +53,7 @@ from ladderholdout.mechanisms import (
     Mechanism,
     PairedTestLadder,
     ParameterFreeLadder,
+    PricedLadder,
     RoundedDisclosure,
     ShakyLadder,
     SimplifiedLadder,
@@ -688,6 +689,7 @@ def test_the_bootstrap_covers_an_auc() -> None:
 
 RULES = [
     ParameterFreeLadder(),
+    PricedLadder(),
     PairedTestLadder(0.05),
     Ladder(0.02),
     SimplifiedLadder(0.02),

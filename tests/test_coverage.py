@@ -29,6 +29,7 @@ from ladderholdout.mechanisms import (
     Mechanism,
     PairedTestLadder,
     ParameterFreeLadder,
+    PricedLadder,
     RoundedDisclosure,
     ShakyLadder,
     SimplifiedLadder,
@@ -49,6 +50,7 @@ MECHANISMS: dict[str, Mechanism] = {
     "simplified": SimplifiedLadder(0.01),
     "shaky": ShakyLadder(0.02, 0.01),
     "disclosure": RoundedDisclosure(0.01),
+    "priced": PricedLadder(),
 }
 LADDERS = [name for name in MECHANISMS if name != "disclosure"]
 
@@ -340,7 +342,7 @@ def test_certificates_of_all_times_hold_together(analyst: str) -> None:
 
 
 @pytest.mark.parametrize("analyst", [name for name in ANALYSTS if name != "several_accounts"])
-@pytest.mark.parametrize("mechanism", ["parameter-free", "paired", "simplified"])
+@pytest.mark.parametrize("mechanism", ["parameter-free", "paired", "simplified", "priced"])
 def test_one_bit_certificates_miss_at_most_a_tenth(mechanism: str, analyst: str) -> None:
     """These analysts look at improvements alone, so they need not have been told the values."""
     assert more_than_a_tenth(played(mechanism, analyst).misses_had_values_not_been_told()) > 1e-4
@@ -351,7 +353,7 @@ def test_intervals_that_forget_the_search_fail_the_same_test(analyst: str) -> No
     assert more_than_a_tenth(played("parameter-free", analyst).misses_of_naive_intervals()) < 1e-9
 
 
-@pytest.mark.parametrize("mechanism", ["parameter-free", "paired", "simplified"])
+@pytest.mark.parametrize("mechanism", ["parameter-free", "paired", "simplified", "priced"])
 def test_a_climb_passed_off_as_one_batch_fails_the_same_test(mechanism: str) -> None:
     assert more_than_a_tenth(played(mechanism, "hill_climb").misses_as_one_batch()) < 1e-9
 

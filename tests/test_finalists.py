@@ -23,8 +23,10 @@ from ladderholdout.mechanisms import (
     Mechanism,
     PairedTestLadder,
     ParameterFreeLadder,
+    PricedLadder,
     ShakyLadder,
     SimplifiedLadder,
+    State,
     run,
 )
 from ladderholdout.metrics import get_metric
@@ -194,6 +196,7 @@ def test_a_winner_that_died_is_said(holdout: LadderHoldout, binary: Any) -> None
 RULES: list[Mechanism] = [
     Ladder(step=0.02),
     SimplifiedLadder(step=0.02),
+    PricedLadder(),
     ParameterFreeLadder(),
     PairedTestLadder(alpha=0.05),
     ShakyLadder(step=0.02, noise=1e-6),
@@ -209,7 +212,7 @@ def test_an_improvement_beyond_the_margin_is_released_and_half_of_it_is_not(
     # and no worse elsewhere, so that they differ in a share of gain/n.
     n, errors = 2000, 600
     for gain in range(1, 200):
-        margin = mechanism.margin(n, gain / n)
+        margin = mechanism.margin(State(n, errors / n, releases=1), gain / n)
         losses = np.zeros((2, n))
         losses[0, :errors] = 1
         losses[1, gain:errors] = 1
@@ -225,11 +228,12 @@ def test_the_smallest_step_is_in_units_of_the_score() -> None:
     step = smallest_step
     rmse, mse = get_metric("neg_root_mean_squared_error"), get_metric("neg_mean_squared_error")
     ladder = LadderRules(Ladder(step=0.1), unit=None)
-    assert step(ladder, mse, 100, 80.0, []) == pytest.approx(10.0)  # a tenth of 100
-    assert step(ladder, rmse, 100, 80.0, []) == pytest.approx(math.sqrt(80) - math.sqrt(70))
-    assert step(ladder, rmse, 100, 0.0, []) == 0.0  # nothing is better than no error
+    high, none, low = State(100, 80.0), State(100, 0.0), State(100, 0.2)
+    assert step(ladder, mse, high, []) == pytest.approx(10.0)  # a tenth of 100
+    assert step(ladder, rmse, high, []) == pytest.approx(math.sqrt(80) - math.sqrt(70))
+    assert step(ladder, rmse, none, []) == 0.0  # nothing is better than no error
     paired = LadderRules(PairedTestLadder(alpha=0.5))
-    assert step(paired, get_metric("accuracy"), 100, 0.2, [0.5]) == pytest.approx(1 / 100)
+    assert step(paired, get_metric("accuracy"), low, [0.5]) == pytest.approx(1 / 100)
 
 
 def test_the_smallest_step_knows_no_label(binary: Any, tmp_path: Path) -> None:

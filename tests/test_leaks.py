@@ -52,6 +52,7 @@ from ladderholdout.mechanisms import (
     Mechanism,
     PairedTestLadder,
     ParameterFreeLadder,
+    PricedLadder,
     ShakyLadder,
     SimplifiedLadder,
 )
@@ -261,6 +262,7 @@ MECHANISMS: list[Mechanism] = [
     Ladder(step=0.05),
     SimplifiedLadder(step=0.05),
     ParameterFreeLadder(),
+    PricedLadder(),
     PairedTestLadder(alpha=0.05),
     ShakyLadder(step=0.05, noise=0.01),
 ]

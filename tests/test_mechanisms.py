@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
+from decimal import Decimal, localcontext
 from fractions import Fraction
 from itertools import pairwise
 
@@ -25,6 +26,7 @@ from ladderholdout.mechanisms import (
     Outcome,
     PairedTestLadder,
     ParameterFreeLadder,
+    PricedLadder,
     RoundedDisclosure,
     ShakyLadder,
     SimplifiedLadder,
@@ -43,6 +45,7 @@ EVERY: tuple[Mechanism, ...] = (
     SimplifiedLadder(step=0.1),
     ParameterFreeLadder(),
     PairedTestLadder(alpha=0.15),
+    PricedLadder(),
     OneBitLadder(alpha=0.15),
     ShakyLadder(step=0.05, noise=0.02),
 )
@@ -102,6 +105,37 @@ def paired(rows: Rows, critical: Fraction, published: bool) -> list[Fraction]:
             standing, best = nearest(mean(row), Fraction(1, n)), row
         releases.append(standing)
     return releases
+
+
+def priced(rows: Rows, weight: Fraction) -> list[Fraction]:
+    """Decision 17: what is smaller than the standing risk by more than weight times the price.
+
+    The price is sqrt(r(1 - r)/n) (sqrt(2 L) - sqrt(2 (L - 10))), with L = 14 + 10 nats for
+    each release so far; in sixty digits, as it is a root.
+    """
+    n, standing, releases = len(rows[0]), None, []
+    count = 0
+    with localcontext() as exact:
+        exact.prec = 60
+        for row in rows:
+            rounded = nearest(mean(row), Fraction(1, n))
+            if standing is None:
+                fires = True
+            else:
+                paid = Decimal(14 + 10 * count)
+                wider = (2 * paid).sqrt() - (2 * (paid - 10)).sqrt()
+                width = decimal(standing * (1 - standing) / n).sqrt() * wider
+                gap = decimal(standing - mean(row))
+                fires = gap > decimal(weight) * width and rounded < standing
+            if fires:
+                standing, count = rounded, count + 1
+            assert standing is not None
+            releases.append(standing)
+    return releases
+
+
+def decimal(fraction: Fraction) -> Decimal:
+    return Decimal(fraction.numerator) / Decimal(fraction.denominator)
 
 
 def hardt(risks: list[float], step: float, sigma: float, uniforms: list[float]) -> list[float]:
@@ -211,6 +245,30 @@ def test_the_paired_test_ladder_is_netos_algorithm_3(alpha: float, rows: Rows) -
     assert released(PairedTestLadder(alpha), rows) == exactly(paired(rows, critical, False))
 
 
+@pytest.mark.parametrize("weight", [Fraction(7, 10), Fraction(1), Fraction(1, 100), Fraction(2)])
+@given(rows=tenths())
+@example(rows=ONES)
+@example(rows=IMPROVING_PAIR)
+@example(rows=[[Fraction(1)] * 2, [Fraction(1), Fraction(0)], [Fraction(0)] * 2])
+def test_the_priced_ladder_is_the_rule_of_decision_17(weight: Fraction, rows: Rows) -> None:
+    assert released(PricedLadder(float(weight)), rows) == exactly(priced(rows, weight))
+
+
+def test_the_priced_ladder_at_its_ends() -> None:
+    """No risk is free of a price but 0 and 1; from 1 all improve, from 0 nothing does."""
+    one = [[Fraction(1)], [Fraction(0)], [Fraction(0)]]
+    assert released(PricedLadder(), one) == [1, 0, 0]
+    # Two rows: 0.7 * 1.64 * sqrt(1/8) is .41 of a risk, and half a risk is more.
+    pair = [[Fraction(1), Fraction(0)], [Fraction(1), Fraction(1, 5)], [Fraction(0)] * 2]
+    assert released(PricedLadder(), pair) == [0.5, 0.5, 0]
+    assert released(PricedLadder(weight=2.0), pair) == [0.5, 0.5, 0.5]
+    # The second release costs 1.64, the third 1.32: the margin falls as releases go on.
+    first, later = State(100, 0.5, releases=1), State(100, 0.5, releases=9)
+    assert PricedLadder().margin(first, 0.0) == pytest.approx(0.7 * 1.6367 * 0.05, rel=1e-4)
+    assert PricedLadder().margin(later, 0.0) < PricedLadder().margin(first, 0.0) / 2
+    assert PricedLadder().margin(State(100, 0.0, releases=1), 1.0) == 1 / 100
+
+
 @pytest.mark.parametrize("zero_one", [True, False])
 @pytest.mark.parametrize("seed", range(8))
 def test_long_climbs_follow_the_pseudo_code_too(seed: int, zero_one: bool) -> None:
@@ -224,6 +282,7 @@ def test_long_climbs_follow_the_pseudo_code_too(seed: int, zero_one: bool) -> No
     step = Fraction(1, 25)
     assert released(Ladder(0.04), rows) == exactly(blum_hardt_1(rows, step))
     assert released(SimplifiedLadder(0.04), rows) == exactly(zheng_2(rows, step))
+    assert released(PricedLadder(), rows) == exactly(priced(rows, Fraction(7, 10)))
 
 
 @given(rows=tenths(), seed=st.integers(0, 2**32), noise=st.sampled_from([1e-3, 0.05, 0.5]))
@@ -556,6 +615,7 @@ def test_a_ladder_starts_on_a_whole_number_of_examples(n: object) -> None:
         ("Ladder", {"step": 0.1, "noise": 1}, r"those of Ladder \(step\), but is noise, step"),
         ("ParameterFreeLadder", {"step": 0.1}, r"those of ParameterFreeLadder \(none\)"),
         ("Ladder", {"step": 7}, "step must be"),
+        ("PricedLadder", {"weight": 3}, r"weight must be a number in \(0, 2\]"),
     ],
 )
 def test_unknown_names_and_settings_are_refused(
@@ -567,6 +627,7 @@ def test_unknown_names_and_settings_are_refused(
 
 def test_a_default_may_be_left_out_of_the_settings() -> None:
     assert mechanism_from("RoundedDisclosure", {}) == RoundedDisclosure(step=1e-5)
+    assert mechanism_from("PricedLadder", {}) == PricedLadder(weight=0.7)
 
 
 @pytest.mark.parametrize("mechanism", EVERY, ids=lambda mechanism: mechanism.name)

@@ -233,7 +233,7 @@ def test_the_analyst_in_step_is_the_attack_on_whole_rounds(
 
 def test_repetitions_in_step_end_their_attacks_by_themselves() -> None:
     """Some of the attacks end early; each has to be what it is alone."""
-    analyst, rule = StepForward(features=8, rounds=5), PairedTestLadder(0.4)
+    analyst, rule = StepForward(features=30, rounds=4), PairedTestLadder(0.5)
     rng = np.random.default_rng(3)
     together = analyst.problem(40, 12, rng)
     course = play(analyst, rule, together, rng, rng, trace=True)

@@ -22,6 +22,7 @@ from ladderholdout.mechanisms import (
     Outcome,
     PairedTestLadder,
     ParameterFreeLadder,
+    PricedLadder,
     RoundedDisclosure,
     ShakyLadder,
     SimplifiedLadder,
@@ -41,7 +42,7 @@ SCALE_FREE: tuple[Mechanism, ...] = (
     PairedTestLadder(alpha=0.15),
     OneBitLadder(alpha=0.15),
 )
-MECHANISMS = (*SCALE_FREE, ShakyLadder(step=0.05, noise=0.02))
+MECHANISMS = (*SCALE_FREE, PricedLadder(), ShakyLadder(step=0.05, noise=0.02))
 
 budgets = st.none() | st.integers(1, 4)
 units = st.none() | st.sampled_from([1.0, 7.0, 1e-6, 1e9])

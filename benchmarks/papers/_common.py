@@ -22,6 +22,7 @@ from matplotlib.figure import Figure
 OUT = Path(__file__).with_name("out")
 # Blue, orange, green, purple, grey: told apart without colour vision as well.
 COLOURS = ("#1d5a9b", "#c97b00", "#007a62", "#7a3e9d", "#6b7280", "#b3261e", "#4787c2")
+Task = TypeVar("Task")
 Result = TypeVar("Result")
 
 
@@ -46,12 +47,25 @@ def repeated(
 
     The results depend on the seed alone, not on the number of processes.
     """
-    seeds = np.random.SeedSequence(asked.seed).spawn(repetitions)
-    if asked.jobs == 1:
-        return list(map(once, seeds))
+    return _spread_out(asked.jobs, once, np.random.SeedSequence(asked.seed).spawn(repetitions))
+
+
+def mapped(
+    once: Callable[[Task, np.random.SeedSequence], Result],
+    tasks: Sequence[Task],
+    asked: argparse.Namespace,
+) -> list[Result]:
+    """Call a function with each task and a seed of its own; see `repeated`."""
+    seeds = np.random.SeedSequence(asked.seed).spawn(len(tasks))
+    return _spread_out(asked.jobs, once, tasks, seeds)
+
+
+def _spread_out(jobs: int, once: Callable[..., Result], *each: Sequence[Any]) -> list[Result]:
+    if jobs == 1:
+        return list(map(once, *each))
     # Started from a clean process: the parent may hold threads of a numerical library.
-    with ProcessPoolExecutor(asked.jobs, get_context("forkserver")) as pool:
-        return list(pool.map(once, seeds, chunksize=max(1, repetitions // (8 * asked.jobs))))
+    with ProcessPoolExecutor(jobs, get_context("forkserver")) as pool:
+        return list(pool.map(once, *each))
 
 
 def table(heads: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:

@@ -13,6 +13,7 @@ submissions and is sent what is released. `simulate` plays many repetitions in s
 from __future__ import annotations
 
 from ladderholdout.analysts.against import attack
+from ladderholdout.analysts.asking import Averaging, LogLossOracle
 from ladderholdout.analysts.base import (
     Analyst,
     CoinFlips,
@@ -23,31 +24,64 @@ from ladderholdout.analysts.base import (
     Told,
 )
 from ladderholdout.analysts.bits import Bits, Tally
+from ladderholdout.analysts.climbing import Enumeration, HillClimb, TwoAccounts
 from ladderholdout.analysts.engine import Course, play, simulate
 from ladderholdout.analysts.freedman import Freedman, StepForward
-from ladderholdout.analysts.voting import Boosting, ShiftedMajority
+from ladderholdout.analysts.honest import ForwardSelection, KnobClimb, RandomSearch
+from ladderholdout.analysts.voting import (
+    Boosting,
+    ManyAccounts,
+    ShiftedMajority,
+    WeightedVote,
+)
 
 __all__ = [
     "ANALYSTS",
     "Analyst",
+    "Averaging",
     "Bits",
     "Boosting",
     "CoinFlips",
     "Course",
+    "Enumeration",
+    "ForwardSelection",
     "Freedman",
+    "HillClimb",
+    "KnobClimb",
+    "LogLossOracle",
+    "ManyAccounts",
     "Play",
     "Problem",
+    "RandomSearch",
     "Seen",
     "ShiftedMajority",
     "StepForward",
     "Submission",
     "Tally",
     "Told",
+    "TwoAccounts",
+    "WeightedVote",
     "attack",
     "play",
     "simulate",
 ]
 
 ANALYSTS: dict[str, type[Analyst]] = {
-    analyst.__name__: analyst for analyst in (Boosting, ShiftedMajority, Freedman, StepForward)
+    analyst.__name__: analyst
+    for analyst in (
+        Boosting,
+        WeightedVote,
+        ManyAccounts,
+        ShiftedMajority,
+        Enumeration,
+        HillClimb,
+        TwoAccounts,
+        Averaging,
+        LogLossOracle,
+        Freedman,
+        StepForward,
+        RandomSearch,
+        KnobClimb,
+        ForwardSelection,
+    )
 }

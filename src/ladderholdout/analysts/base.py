@@ -130,6 +130,8 @@ class Analyst(ABC):
     ----------
     sees_ranks : bool
         Whether he looks at ranks.
+    in_step : bool
+        Whether his generator can play several repetitions at once.
 
     Examples
     --------
@@ -141,6 +143,7 @@ class Analyst(ABC):
     """
 
     sees_ranks: ClassVar[bool] = False
+    in_step: ClassVar[bool] = True
 
     @property
     def name(self) -> str:
@@ -151,6 +154,11 @@ class Analyst(ABC):
     def accounts(self) -> int:
         """How many accounts he uses."""
         return 1
+
+    @property
+    def bits_per_row(self) -> int:
+        """How many bits of each holdout's rows are kept in memory, about."""
+        return self.accounts
 
     def problem(self, n: int, repetitions: int, rng: np.random.Generator) -> Problem:
         """Draw the problem that he is made for: by default labels that are coin flips.

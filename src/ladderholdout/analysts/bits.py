@@ -197,9 +197,8 @@ class Tally:
         self.votes[chosen] += 1
         carry = bits.words[chosen]
         for plane in self.planes:
-            before = plane[chosen]
-            plane[chosen] = before ^ carry
-            carry = before & carry
+            total, carry = plane[chosen] ^ carry, plane[chosen] & carry
+            plane[chosen] = total
             if not carry.any():
                 return
         if carry.any():

@@ -16,7 +16,7 @@ from ladderholdout.mechanisms import Mechanism
 from ladderholdout.mechanisms.arithmetic import whole
 
 # Labels that are played at once: half a megabyte of bits, which stays in a cache, and 32
-# megabytes of numbers. All accounts together may keep 64 times that.
+# megabytes of numbers. Who keeps more than that about a row may have as much in all.
 LABELS, KEPT = 2**22, 2**28
 
 
@@ -101,7 +101,7 @@ def simulate(
     (101, True)
     """
     n, left = whole("n", n), whole("repetitions", repetitions)
-    portion = max(1, min(LABELS // n, KEPT // (n * analyst.accounts)))
+    portion = _portion(analyst, n)
     found = []
     for child in np.random.SeedSequence(seed).spawn(-(-left // portion)):
         count = min(portion, left)
@@ -224,10 +224,25 @@ class _Board:
         return np.asarray(1 + ahead.sum(axis=0))
 
 
+def _portion(analyst: Analyst, n: int) -> int:
+    """How many repetitions are played at once."""
+    most = min(LABELS // n, KEPT // (n * analyst.bits_per_row))
+    return max(1, most) if analyst.in_step else 1
+
+
 def _joined(courses: list[Course]) -> Course:
     def all_of(name: str) -> NDArray[Any]:
         return np.concatenate([getattr(course, name) for course in courses], axis=-1)
 
     parts = {name: all_of(name) for name in ("releases", "believed", "empirical", "true")}
-    trace = None if courses[0].trace is None else all_of("trace")
-    return Course(courses[0].submissions, trace=trace, **parts)
+    longest = max(course.submissions for course in courses)
+    if courses[0].trace is None:
+        return Course(longest, **parts)
+    traces = [_lengthened(course.trace, longest) for course in courses]
+    return Course(longest, trace=np.concatenate(traces, axis=1), **parts)
+
+
+def _lengthened(trace: Floats | None, length: int) -> Floats:
+    """Let what stood at the end of a shorter game go on standing."""
+    assert trace is not None  # all or none are traced
+    return np.pad(trace, ((0, length - len(trace)), (0, 0)), mode="edge")

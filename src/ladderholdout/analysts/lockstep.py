@@ -26,6 +26,7 @@ from ladderholdout.mechanisms import (
     OneBitLadder,
     PairedTestLadder,
     ParameterFreeLadder,
+    PricedLadder,
     RoundedDisclosure,
     ShakyLadder,
     SimplifiedLadder,
@@ -33,7 +34,14 @@ from ladderholdout.mechanisms import (
 )
 from ladderholdout.mechanisms.arithmetic import TIE, round_half_up
 
-CLIMBING = (Ladder, SimplifiedLadder, ParameterFreeLadder, PairedTestLadder, OneBitLadder)
+CLIMBING = (
+    Ladder,
+    SimplifiedLadder,
+    ParameterFreeLadder,
+    PairedTestLadder,
+    OneBitLadder,
+    PricedLadder,
+)
 
 
 class Ladders(ABC):

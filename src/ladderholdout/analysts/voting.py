@@ -24,7 +24,10 @@ class Boosting(Analyst):
     guesses : int, default=400
         How many; the vote is one submission more.
     improvers : bool, default=False
-        Whether to count the guesses that improved, and no others.
+        Whether the good ones are those that improved.
+    opposites : bool, default=False
+        Whether to count the opposite of each other guess, as the majority attack of Hardt
+        2017 (Appendix B) and Zheng (Section 2.1) do.
 
     Raises
     ------
@@ -42,6 +45,7 @@ class Boosting(Analyst):
 
     guesses: int = 400
     improvers: bool = False
+    opposites: bool = False
 
     def __post_init__(self) -> None:
         """Validate the number of guesses."""
@@ -53,9 +57,113 @@ class Boosting(Analyst):
         for _ in range(self.guesses):
             guess = Bits.random(rng, seen.repetitions, seen.n)
             told = yield Submission(guess)
-            tally.add(guess, told.improved if self.improvers else told.risk <= 0.5)
+            good = told.improved if self.improvers else told.risk <= 0.5
+            if self.opposites:
+                tally.add(guess.where(good, ~guess))
+            else:
+                tally.add(guess, good)
+        yield Submission(tally.majority(Bits.random(rng, seen.repetitions, seen.n)))
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class WeightedVote(Analyst):
+    """Guess labels, and submit the vote in which each guess counts by what it was told.
+
+    The boosting attack with weights of one half less the risk, which may be negative. A
+    guess that did not improve a ladder was told nothing about itself, and does not count.
+
+    Parameters
+    ----------
+    guesses : int, default=400
+        How many; the vote is one submission more.
+    improvers : bool, default=False
+        Whether to count the guesses that improved, and no others.
+
+    Raises
+    ------
+    InvalidArgument
+        If the number of guesses is not a whole number of at least 1.
+
+    Examples
+    --------
+    >>> from ladderholdout.analysts import simulate
+    >>> from ladderholdout.mechanisms import FullDisclosure
+    >>> for analyst in (WeightedVote(400), Boosting(400)):
+    ...     course = simulate(analyst, FullDisclosure(), n=4000, repetitions=10)
+    ...     print(round(float(course.believed.mean()), 2))
+    0.38
+    0.43
+    """
+
+    guesses: int = 400
+    improvers: bool = False
+
+    def __post_init__(self) -> None:
+        """Validate the number of guesses."""
+        object.__setattr__(self, "guesses", whole("guesses", self.guesses))
+
+    def play(self, seen: Seen, rng: np.random.Generator) -> Play:
+        """Guess, and vote; `Analyst.play` says what the parts are."""
+        votes = np.zeros((seen.repetitions, seen.n))
+        for _ in range(self.guesses):
+            guess = Bits.random(rng, seen.repetitions, seen.n)
+            told = yield Submission(guess)
+            counts = told.improved if self.improvers else np.full(seen.repetitions, True)
+            weights = np.where(counts, 0.5 - np.nan_to_num(told.risk, nan=0.5), 0.0)
+            votes += weights[:, None] * (guess.unpack() - 0.5)
         ties = Bits.random(rng, seen.repetitions, seen.n)
-        yield Submission(tally.majority(ties))
+        yield Submission(Bits.pack(votes > 0) | (Bits.pack(votes == 0) & ties))
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class ManyAccounts(Analyst):
+    """Guess labels, each guess from an account of its own, and submit their vote from one more.
+
+    Zheng, Sections 2.1 and 5: every ladder tells a new account its first risk, so a ladder
+    for each account gives away as much as full disclosure does. Of a guess that was told to
+    be worse than chance the opposite counts.
+
+    Parameters
+    ----------
+    guesses : int, default=400
+        How many; there is one account more.
+
+    Raises
+    ------
+    InvalidArgument
+        If the number of guesses is not a whole number of at least 1.
+
+    Examples
+    --------
+    >>> from ladderholdout.analysts import simulate
+    >>> from ladderholdout.mechanisms import ParameterFreeLadder
+    >>> course = simulate(ManyAccounts(400), ParameterFreeLadder(), n=1000, repetitions=10)
+    >>> bool(course.believed.mean() < 0.33)
+    True
+    """
+
+    guesses: int = 400
+
+    def __post_init__(self) -> None:
+        """Validate the number of guesses."""
+        object.__setattr__(self, "guesses", whole("guesses", self.guesses))
+
+    @property
+    def accounts(self) -> int:
+        """One for each guess, and one for the vote."""
+        return self.guesses + 1
+
+    def play(self, seen: Seen, rng: np.random.Generator) -> Play:
+        """Guess, and vote; `Analyst.play` says what the parts are."""
+        tally = Tally(seen.repetitions, seen.n)
+        for account in range(self.guesses):
+            guess = Bits.random(rng, seen.repetitions, seen.n)
+            told = yield Submission(guess, account)
+            tally.add(guess.where(told.risk <= 0.5, ~guess))
+        vote = tally.majority(Bits.random(rng, seen.repetitions, seen.n))
+        yield Submission(vote, self.guesses)
         return None
 
 

@@ -9,13 +9,11 @@ from typing import Annotated, Any
 import typer
 
 from ladderholdout.cli.common import JsonOption, app, console, print_json, said
-from ladderholdout.errors import InvalidArgument
 from ladderholdout.mechanisms import Mechanism
 from ladderholdout.planning import Plan, Way
 from ladderholdout.planning import plan as planned
 from ladderholdout.planning import plot as drawn
-
-_PICTURES = (".png", ".svg", ".pdf")
+from ladderholdout.planning.pictures import picture_file, save
 
 
 @app.command()
@@ -37,7 +35,7 @@ def plan(
 ) -> None:
     """Plan the rule, the releases and the reserve, and say what may then be believed."""
     with said(as_json):
-        file = None if picture is None else _checked(picture)
+        file = None if picture is None else picture_file(picture)
         found = planned(
             n=n,
             submissions=submissions,
@@ -48,30 +46,11 @@ def plan(
             seed=seed,
         )
         if file is not None:
-            _draw(found, file)
+            save(drawn(found), file)
         if as_json:
             print_json(_plain(found))
         else:
             console().print(str(found), soft_wrap=True)
-
-
-def _checked(file: Path) -> Path:
-    """Refuse a place that cannot be, before anything is simulated."""
-    if file.suffix.lower() not in _PICTURES:
-        raise InvalidArgument("--plot", f"a file ending in {', '.join(_PICTURES)}", file.name)
-    if file.is_dir() or not file.parent.is_dir():
-        raise InvalidArgument("--plot", "a file in a folder that is there", file)
-    return file
-
-
-def _draw(found: Plan, file: Path) -> None:
-    figure = drawn(found).get_figure(root=True)
-    assert figure is not None
-    try:
-        figure.savefig(file)
-    except OSError as fault:
-        came = f"{file}: {fault.strerror}"
-        raise InvalidArgument("--plot", "a file that can be written", came) from None
 
 
 def _plain(found: Plan | Way) -> dict[str, Any]:

@@ -19,12 +19,14 @@ from ladderholdout.holdout.telling import NOT_ASKED, score_of
 from ladderholdout.ledger import LadderRecord, LadderSettings, Ledger, LookRecord, Transaction
 from ladderholdout.ledger.replay import rules_of
 from ladderholdout.mechanisms import (
+    BayesBootLadder,
     FullDisclosure,
     Ladder,
     Mechanism,
     OneBitLadder,
     PairedTestLadder,
     ParameterFreeLadder,
+    PricedLadder,
     RoundedDisclosure,
     ShakyLadder,
     SimplifiedLadder,
@@ -37,11 +39,13 @@ from ladderholdout.metrics.losses import zero_one
 # Rules whose releases can be counted. The others draw numbers anew for what they tell, or
 # tell numbers of which there is no end.
 _COUNTED = (
+    BayesBootLadder,
     FullDisclosure,
     Ladder,
     OneBitLadder,
     PairedTestLadder,
     ParameterFreeLadder,
+    PricedLadder,
     RoundedDisclosure,
     ShakyLadder,
     SimplifiedLadder,

@@ -150,14 +150,6 @@ def default_mechanism(metric: Metric, n: int) -> Mechanism:
     return ParameterFreeLadder() if metric.is_mean else Ladder(step=1 / math.sqrt(n))
 
 
-def unit_of_metric(metric: Metric) -> float | None:
-    """Return the unit in which a ladder on this metric thinks; None adapts to the risk."""
-    if metric.loss_range is not None:
-        low, high = metric.loss_range
-        return high - low
-    return None if metric.in_units_of_y else 1.0
-
-
 def asked_for(
     metric: Metric | None, mechanism: Mechanism | None, budget: int | None
 ) -> dict[str, Any]:
@@ -194,7 +186,7 @@ def settings_for(wish: Wish, metric: Metric, n: int) -> LadderSettings:
             f"{mechanism.name}, which compares it with the training rows",
             "Take it for simulations, and ShakyLadder(step, noise) here.",
         )
-    rules = LadderRules(mechanism, wish.budget, unit_of_metric(metric))
+    rules = LadderRules(mechanism, wish.budget, metric.unit)
     asked = asked_for(metric, mechanism, rules.budget)
     return LadderSettings(
         **{"budget": None, **asked}, account=wish.account, name=wish.ladder, unit=rules.unit

@@ -27,6 +27,7 @@ from ladderholdout.mechanisms.ladder import (
     SimplifiedLadder,
 )
 from ladderholdout.mechanisms.onebit import OneBitLadder
+from ladderholdout.mechanisms.priced import PricedLadder
 from ladderholdout.mechanisms.rules import LadderRules, fresh_rng, unit_of
 from ladderholdout.mechanisms.shaky import ShakyLadder
 from ladderholdout.mechanisms.thresholdout import Thresholdout
@@ -48,6 +49,7 @@ __all__ = [
     "Outcome",
     "PairedTestLadder",
     "ParameterFreeLadder",
+    "PricedLadder",
     "RoundedDisclosure",
     "ShakyLadder",
     "SimplifiedLadder",
@@ -68,6 +70,7 @@ MECHANISMS: dict[str, type[Mechanism]] = {
         SimplifiedLadder,
         ParameterFreeLadder,
         PairedTestLadder,
+        PricedLadder,
         OneBitLadder,
         ShakyLadder,
         GaussianLadder,

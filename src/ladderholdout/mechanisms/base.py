@@ -182,13 +182,13 @@ class Mechanism(ABC):
         """
         return 0.0
 
-    def margin(self, n: int, variance: float) -> float:
+    def margin(self, state: State, variance: float) -> float:
         """Return by how much a risk has to be smaller than the standing one to be released.
 
         Parameters
         ----------
-        n : int
-            Number of examples in the holdout.
+        state : State
+            Of a ladder on which a release stands; the incumbent is not looked at.
         variance : float
             Of the difference of two losses on one example.
 
@@ -197,7 +197,7 @@ class Mechanism(ABC):
         float
             Here one step of the grid, whatever the variance.
         """
-        return self.resolution(n)
+        return self.resolution(state.n)
 
     def settings(self) -> dict[str, Any]:
         """Return the settings as a dictionary that JSON can hold.

@@ -86,9 +86,9 @@ class BayesBootLadder(Mechanism):
         """Return the step, which is 1/n if it was left out."""
         return 1.0 / n if self.step is None else self.step
 
-    def margin(self, n: int, variance: float) -> float:
+    def margin(self, state: State, variance: float) -> float:
         """Return the difference that has these odds, where the posterior is about normal."""
-        return max(self.resolution(n), _margin(self.odds, n, variance))
+        return max(self.resolution(state.n), _margin(self.odds, state.n, variance))
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,9 +150,9 @@ class BayesBootLadderBoot(Mechanism):
         """Release the estimate that was drawn; `Mechanism.decide` says what the parts are."""
         return redrawn(state, evidence, _believed(state, evidence, self.odds))
 
-    def margin(self, n: int, variance: float) -> float:
+    def margin(self, state: State, variance: float) -> float:
         """Return the difference that has these odds, where the posterior is about normal."""
-        return _margin(self.odds, n, variance)
+        return _margin(self.odds, state.n, variance)
 
 
 def _odds_of(value: object) -> float:

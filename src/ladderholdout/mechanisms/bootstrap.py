@@ -80,9 +80,9 @@ class LadderBoot(Mechanism):
         """Release the estimate that was drawn; `Mechanism.decide` says what the parts are."""
         return redrawn(state, evidence, self._passes(state, evidence))
 
-    def margin(self, n: int, variance: float) -> float:
+    def margin(self, state: State, variance: float) -> float:
         """Return the critical difference of the test."""
-        # By symmetry the upper quantile.
+        n = state.n  # by symmetry the upper quantile
         return math.inf if n == 1 else -float(stdtrit(n - 1, self.alpha)) * math.sqrt(variance / n)
 
     def _passes(self, state: State, evidence: Evidence) -> bool:

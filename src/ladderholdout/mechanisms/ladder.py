@@ -127,9 +127,9 @@ class ParameterFreeLadder(Mechanism):
         """Return 1/n."""
         return 1.0 / n
 
-    def margin(self, n: int, variance: float) -> float:
+    def margin(self, state: State, variance: float) -> float:
         """Return one standard error of the mean difference, and never less than 1/n."""
-        return max(1.0 / n, math.sqrt(variance / n))
+        return max(1.0 / state.n, math.sqrt(variance / state.n))
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,8 +183,9 @@ class PairedTestLadder(Mechanism):
         """Return 1/n."""
         return 1.0 / n
 
-    def margin(self, n: int, variance: float) -> float:
+    def margin(self, state: State, variance: float) -> float:
         """Return the critical difference of the test, and never less than 1/n."""
+        n = state.n
         return math.inf if n == 1 else max(1.0 / n, self._critical(n) * math.sqrt(variance / n))
 
     def _critical(self, n: int) -> float:

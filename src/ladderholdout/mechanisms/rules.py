@@ -80,7 +80,7 @@ class LadderRules:
         elif self.mechanism.needs_bounded_risk:
             raise InvalidArgument(
                 "loss_range",
-                f"stated for {self.mechanism.name}, whose noise has the scale of the losses",
+                f"stated for {self.mechanism.name}, which goes by the scale of the losses",
                 None,
                 "State loss_range=(low, high).",
             )

@@ -163,7 +163,7 @@ class ShakyLadder(Mechanism):
             return released(replace(state, noise=redrawn), evidence, evidence.risk + release)
         return kept(replace(state, noise=threshold), evidence)
 
-    def margin(self, n: int, variance: float) -> float:
+    def margin(self, state: State, variance: float) -> float:
         """Return the step; the noise lies around it."""
         return self.step
 

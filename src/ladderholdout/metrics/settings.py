@@ -51,6 +51,14 @@ class MetricSettings:
         """Whether the range of the loss is known."""
         return self.loss_range is not None
 
+    @property
+    def unit(self) -> float | None:
+        """The unit in which a ladder on this metric thinks; None adapts to the risk."""
+        if self.loss_range is not None:
+            low, high = self.loss_range
+            return high - low
+        return None if self.in_units_of_y else 1.0
+
     def with_range(self, loss_range: tuple[float, float]) -> Self:
         """Return this metric with its losses clipped to a stated range.
 

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ladderholdout.errors import InvalidArgument, LadderHoldoutError
+from ladderholdout.errors import InvalidArgument
 from ladderholdout.mechanisms.arithmetic import whole
+from ladderholdout.planning.pictures import axes_or_new
 from ladderholdout.planning.plans import Plan
 from ladderholdout.planning.widths import fixed_width, learning_width, reserve_width
 
@@ -56,7 +57,7 @@ def plot(
     """
     if not 1 <= len(budgets) <= len(LEARNING):
         raise InvalidArgument("budgets", f"1 to {len(LEARNING)} numbers", f"of {len(budgets)}")
-    ax = _axes(ax)
+    ax = axes_or_new(ax)
     rows = np.unique(np.geomspace(max(plan.n / 30, 20), plan.n * 30, _POINTS).astype(int))
     asked = plan.submissions, plan.risk
 
@@ -86,15 +87,3 @@ def plot(
     ax.yaxis.set_major_formatter("{x:g}")
     ax.legend(fontsize="small", frameon=False)
     return ax
-
-
-def _axes(ax: Axes | None) -> Axes:
-    if ax is not None:
-        return ax
-    try:
-        from matplotlib import pyplot as plt
-    except ImportError:
-        raise LadderHoldoutError(
-            "The picture needs matplotlib: pip install 'ladderholdout[report]'."
-        ) from None
-    return plt.subplots(layout="constrained")[1]

@@ -101,7 +101,7 @@ def simulate(
     if mechanism.discloses or mechanism.redraws or mechanism.resolution(n) == 0.0:
         raise InvalidArgument("mechanism", "a ladder without noise", mechanism.name)
     risk = inside("risk", risk)
-    seeds = np.random.SeedSequence(_seed(seed)).spawn(whole("searches", searches))
+    seeds = np.random.SeedSequence(seed_of(seed)).spawn(whole("searches", searches))
     return tuple(
         _search(_Field(n, risk, learns, np.random.default_rng(one)), mechanism, submissions)
         for one in seeds
@@ -217,7 +217,8 @@ def _evidence(n: int, drawn: _Candidates, i: int, incumbent: float) -> Evidence:
     return Evidence(risk, math.sqrt(variance / n))
 
 
-def _seed(seed: object) -> int:
+def seed_of(seed: object) -> int:
+    """Validate a seed."""
     if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or seed < 0:
         raise InvalidArgument("seed", "a whole number of at least 0", repr(seed))
     return int(seed)

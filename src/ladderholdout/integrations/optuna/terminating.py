@@ -5,9 +5,10 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from ladderholdout.mechanisms import LadderRules
+from ladderholdout.mechanisms import LadderRules, State
 from ladderholdout.mechanisms.rules import unit_of
 from ladderholdout.metrics import Metric
 
@@ -50,6 +51,7 @@ class ErrorEvaluator:
             first = max(ladder.incumbent, ladder.submissions - _LATEST)
             entries = tx.entries(ladder.id, after=first)
             n, standing = tx.holdout(ladder.holdout_id).n_ladder, tx.standing(ladder)
+            releases = ladder.state["releases"]
         differ = [entry.disagreement for entry in entries if entry.disagreement is not None]
         rules = self._holdout.rules
         if standing is None:
@@ -57,11 +59,12 @@ class ErrorEvaluator:
                 return 0.0
             # Not told. In the middle of the range the variance is largest, whatever stands.
             standing = rules.unit / 2
-        return smallest_step(rules, self._holdout.metric, n, standing, differ)
+        state = State(n, standing, releases=releases)
+        return smallest_step(rules, self._holdout.metric, state, differ)
 
 
 def smallest_step(
-    rules: LadderRules, metric: Metric, n: int, standing: float, disagreements: Sequence[float]
+    rules: LadderRules, metric: Metric, state: State, disagreements: Sequence[float]
 ) -> float:
     """Return how much better than the standing score a submission has to be.
 
@@ -75,10 +78,8 @@ def smallest_step(
     ----------
     rules : LadderRules
     metric : Metric
-    n : int
-        Examples in the holdout.
-    standing : float
-        The released risk that stands.
+    state : State
+        Of the ladder, with the released risk that stands.
     disagreements : sequence of float
         How far the latest submissions lay from the incumbent.
 
@@ -89,19 +90,22 @@ def smallest_step(
 
     Examples
     --------
-    >>> from ladderholdout.mechanisms import Ladder, ParameterFreeLadder
+    >>> from ladderholdout.mechanisms import Ladder, ParameterFreeLadder, State
     >>> from ladderholdout.metrics import get_metric
     >>> accuracy = get_metric("accuracy")
-    >>> smallest_step(LadderRules(Ladder(step=0.02)), accuracy, 400, 0.2, [])
+    >>> state = State(n=400, standing=0.2, releases=1)
+    >>> smallest_step(LadderRules(Ladder(step=0.02)), accuracy, state, [])
     0.02
-    >>> smallest_step(LadderRules(ParameterFreeLadder()), accuracy, 400, 0.2, [0.03, 0.04, 0.05])
+    >>> smallest_step(LadderRules(ParameterFreeLadder()), accuracy, state, [0.03, 0.04, 0.05])
     0.01
     """
+    standing = state.standing
     unit = rules.unit or unit_of(math.inf, standing)
     share = min(max(standing / unit, 0.0), 1.0)
     variance = 2.0 * share * (1.0 - share)
     if metric.response == "labels" and disagreements:
         variance = min(variance, statistics.median(disagreements))
-    step = rules.mechanism.margin(n, variance) * unit
+    within = replace(state, standing=standing / unit)
+    step = rules.mechanism.margin(within, variance) * unit
     better = max(standing - step, 0.0) if metric.root else standing - step
     return round(metric.to_score(better) - metric.to_score(standing), 12)
