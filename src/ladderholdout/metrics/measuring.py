@@ -162,7 +162,8 @@ def _of_score(
         combined = weights if own is None else weights * own
         live = combined.sum(axis=1) > 0
         risks = np.full(len(weights), np.nan)
-        risks[live] = metric.offset - many(combined[live])
+        # Without a copy where, as nearly always, all have some weight.
+        risks[live] = metric.offset - many(combined if live.all() else combined[live])
         defined = np.isfinite(risks)
         if defined.any():
             risks[defined] = _within_range(metric, risks[defined])
