@@ -14,7 +14,8 @@ from __future__ import annotations
 
 import argparse
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterable, Iterator
+from itertools import chain
 from typing import NamedTuple
 
 import numpy as np
@@ -26,6 +27,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC
 
+from ladderholdout.analysts import Course, RowByRow, ScoreSum, simulate
 from ladderholdout.mechanisms import BayesBootLadder, FullDisclosure, Ladder, Mechanism, State
 from ladderholdout.metrics import Evaluation, get_metric
 
@@ -107,46 +109,33 @@ def grid(seed: int) -> Iterator[tuple[str, Result]]:
         yield name, Result(state.releases, max(told), fresh[improved[-1]])
 
 
-def boosting(seed: int) -> Iterator[tuple[str, Result]]:
-    rng = np.random.default_rng(seed)
-    labels, guesses = rng.integers(0, 2, GUESSED_ROWS), rng.normal(size=(GUESSES, GUESSED_ROWS))
-    evaluations = [AUC.evaluate(labels, guess) for guess in guesses]
+def boosting(repetitions: int) -> Iterator[tuple[str, Result]]:
     for name, mechanism in mechanisms(GUESSED_ROWS).items():
-        rng = np.random.default_rng(seed)
-        state, told, improved = climb(mechanism, evaluations, rng)
         # Where only improvements are told, these are what is known to be better than others.
-        kept = np.array(told) > 0.5 if mechanism.discloses else improved
-        vote = AUC.evaluate(labels, guesses[kept].sum(axis=0))
-        state, outcome = mechanism.advance(state, vote, rng)
-        yield name, Result(state.releases, 1 - outcome.risk, 0.5)
+        attack = ScoreSum(GUESSES, improvers=not mechanism.discloses)
+        yield from results(name, simulate(attack, mechanism, GUESSED_ROWS, repetitions))
 
 
-def row_by_row(seed: int) -> Iterator[tuple[str, Result]]:
-    rng = np.random.default_rng(seed)
-    labels, guess = rng.integers(0, 2, HELD_OUT), rng.normal(size=HELD_OUT)
+def row_by_row(repetitions: int) -> Iterator[tuple[str, Result]]:
     for name, mechanism in mechanisms(HELD_OUT).items():
-        state, rng = mechanism.start(HELD_OUT), np.random.default_rng(seed)
-        state, _ = mechanism.advance(state, AUC.evaluate(labels, guess), rng)
-        best = guess
-        for row, score in ((row, score) for score in (9.0, -9.0) for row in range(HELD_OUT)):
-            moved = best.copy()
-            moved[row] = score
-            state, outcome = mechanism.advance(state, AUC.evaluate(labels, moved), rng)
-            best = moved if outcome.improved else best
-        yield name, Result(state.releases, 1 - state.standing, 0.5)
+        yield from results(name, simulate(RowByRow(), mechanism, HELD_OUT, repetitions))
 
 
-def report(search: Callable[[int], Iterator[tuple[str, Result]]], repetitions: int) -> None:
+def results(name: str, course: Course) -> Iterator[tuple[str, Result]]:
+    for one in zip(course.releases, 1 - course.believed, 1 - course.true, strict=True):
+        yield name, Result(*one)
+
+
+def report(came: Iterable[tuple[str, Result]]) -> None:
     found: dict[str, list[Result]] = {}
-    for seed in range(repetitions):
-        for name, result in search(seed):
-            found.setdefault(name, []).append(result)
+    for name, result in came:
+        found.setdefault(name, []).append(result)
     heads = ("believed", "true", "believed too much")
     print(f"{'':38}{'releases':>8}" + "".join(f"{head:>18}" for head in heads))
-    for name, results in found.items():
-        releases = np.mean([result.releases for result in results])
-        believed = np.array([result.believed for result in results])
-        true = np.array([result.true for result in results])
+    for name, each in found.items():
+        releases = np.mean([result.releases for result in each])
+        believed = np.array([result.believed for result in each])
+        true = np.array([result.true for result in each])
         shown = "".join(f"{_mean(values):>18}" for values in (believed, true, believed - true))
         print(f"{name:38}{releases:>8.1f}{shown}")
 
@@ -161,13 +150,13 @@ def main() -> None:
     parser.add_argument("--repetitions", type=int, default=20)
     repetitions = parser.parse_args().repetitions
     print(f"{len(list(models()))} models on {HELD_OUT} digits, {repetitions} splits")
-    report(grid, repetitions)
+    report(chain.from_iterable(map(grid, range(repetitions))))
     print()
     print(f"A sum of {GUESSES} guesses at {GUESSED_ROWS} coin flips, {repetitions} times")
-    report(boosting, repetitions)
+    report(boosting(repetitions))
     print()
     print(f"{HELD_OUT} coin flips, {2 * HELD_OUT} moves of a single row, {repetitions} times")
-    report(row_by_row, repetitions)
+    report(row_by_row(repetitions))
 
 
 if __name__ == "__main__":

@@ -652,7 +652,7 @@ def test_a_person_at_a_terminal_is_asked_and_answered(registered: Path) -> None:
     assert (status, "retired" in shown) == (0, True)
 
 
-BEFORE = {"plan", "safe"}  # there is a holdout, hence a ledger
+WITHOUT_A_HOLDOUT = {"attack", "plan", "safe"}
 COMMANDS = sorted(get_command(app).commands)  # type: ignore[attr-defined]
 
 
@@ -661,7 +661,7 @@ def test_every_command_has_help_and_json(command: str, default_ledger: Path) -> 
     told = CliRunner().invoke(app, [command, "--help"], env={"COLUMNS": "100"})
     assert told.exit_code == 0
     assert "--json" in told.stdout
-    assert ("--ledger" in told.stdout) == (command not in BEFORE)
+    assert ("--ledger" in told.stdout) == (command not in WITHOUT_A_HOLDOUT)
     assert not default_ledger.exists()
 
 

@@ -117,9 +117,11 @@ def check_make(words: list[str]) -> None:
 
 
 def check_script(words: list[str]) -> None:
-    assert (ROOT / words[0]).is_file()
+    script = ROOT / words[0]
+    script = script / "__main__.py" if script.is_dir() else script
+    assert script.is_file()
     options = [word for word in words[1:] if word.startswith("-")]
-    assert all(option in (ROOT / words[0]).read_text() for option in options)
+    assert all(option in script.read_text() for option in options)
 
 
 def check_ladder_holdout(words: list[str]) -> None:

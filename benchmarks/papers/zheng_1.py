@@ -54,10 +54,10 @@ def once(task: tuple[str, int], seed: np.random.SeedSequence, repetitions: int) 
     return 1.0 - course.believed
 
 
-def enumerated(repetitions: int, seed: int) -> np.ndarray:
+def enumerated(repetitions: int, seed: int, labels: int = 2) -> np.ndarray:
     """Return the score after so many submissions, as it stood, of shape (submissions, R)."""
-    rule = ParameterFreeLadder()
-    course = simulate(Enumeration(max(MORE)), rule, N, repetitions, seed=seed, trace=True)
+    attack, rule = Enumeration(max(MORE), labels), ParameterFreeLadder()
+    course = simulate(attack, rule, N, repetitions, seed=seed, trace=True)
     assert course.trace is not None
     return 1.0 - course.trace
 
@@ -78,6 +78,8 @@ def main(argv: Sequence[str] | None = None) -> None:
     rows += [(guesses, *_pairs([*empty, climb[guesses - 1]])) for guesses in MORE]
     heads = [head for name in (*LINES, "enumeration") for head in (name, "sd")]
     common.table(("submissions", *heads), rows)
+    single = enumerated(repetitions, asked.seed, labels=1)[-1].mean()
+    print(f"enumeration by one label at a time, after {max(MORE)} submissions: {single:.3f}")
     draw(found, climb, asked)
 
 

@@ -70,6 +70,7 @@ def draw(found: dict[Task, np.ndarray], asked: Any) -> None:
             label = [f"{changes} labels at a time", *[None] * (ATTACKS - 1)]
             ax.plot(after, trace, color=colour, lw=0.6, label=label)
         ax.set(xlabel="submissions", ylabel="score", title=f"n = {case[0]:,}, precision {case[1]}")
+        ax.locator_params(axis="x", nbins=4)
         ax.legend(frameon=False, fontsize="small")
     common.write(figure, asked, "zheng_2")
 

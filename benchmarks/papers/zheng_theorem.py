@@ -7,6 +7,9 @@ scores that differ by more than 2 eta are in the right order. Shown by M: that s
 best score of 19 in 20 boosting attacks with M accounts on the simplified Ladder lies from one
 half, at this step and at 1/sqrt(n), and what the best model is fitted by. Labels are coin flips.
 
+The paper says that a precision of 0.1 takes 10^3 rows and one of 0.01 takes 10^6: the theorem's
+steps at these sizes, with its constants, and the rows that it asks for.
+
 The precision argument: of accounts whose models truly differ, the share of pairs in the wrong
 order, by how many steps apart their scores are shown; more than two steps apart there should
 be none at the theorem's step.
@@ -38,6 +41,7 @@ from ladderholdout.analysts import (
 )
 from ladderholdout.certificates import zheng
 from ladderholdout.mechanisms import SimplifiedLadder
+from ladderholdout.planning import rows_needed
 
 N, GUESSES = 4_000, 400
 ACCOUNTS = (1, 4, 20, 100, 400)
@@ -45,6 +49,8 @@ TEAMS, MODELS = 100, 20  # of the competition that shows the precision
 STEPS = (1 / N, 0.005, 0.02, 0.1)
 RANKED = 1_000
 REPETITIONS, QUICK = 40, 6
+PROMISED = ((1_000, 0.1), (1_000_000, 0.01))
+LOOKS = 1_000  # submissions behind the promises
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +93,16 @@ def lead(accounts: int, seed: np.random.SeedSequence, repetitions: int) -> tuple
     return theory, *found
 
 
+def promises() -> None:
+    """Print the theorem's step at the sizes that the paper names, and the sizes it asks for."""
+    for n, precision in PROMISED:
+        enough = rows_needed(lambda rows: zheng(rows, LOOKS), precision)
+        print(
+            f"n = {n}, {LOOKS} submissions, one account: eta = {zheng(n, LOOKS):.3f};"
+            f" {precision} takes {enough:,} rows"
+        )
+
+
 def inversions(seed: np.random.SeedSequence) -> np.ndarray:
     """Return wrong and all pairs, by step and by how far apart they are shown (0 to 3 and on)."""
     rng = np.random.default_rng(seed)
@@ -117,6 +133,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     print(f"n = {N}, {GUESSES} guesses and their vote, {repetitions} repetitions")
     heads = ("accounts", "eta", "error at eta", "fitted", "error at 1/sqrt(n)", "fitted")
     common.table(heads, [(many, *each) for many, each in zip(ACCOUNTS, found, strict=True)])
+    promises()
 
     wrong, pairs = np.sum(common.repeated(inversions, repetitions, asked), axis=0).swapaxes(0, 1)
     print(f"\n{TEAMS} teams, true accuracies 0.70 to 0.80, {MODELS} models each: pairs in the")
@@ -124,7 +141,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     with np.errstate(invalid="ignore"):
         shares = wrong / pairs
     rows = [
-        (step, tied / all_.sum(), *share[1:])
+        (f"{step:g}", tied / all_.sum(), *share[1:])
         for step, tied, all_, share in zip(STEPS, pairs[:, 0], pairs, shares, strict=True)
     ]
     common.table(("step", "tied", "1 step", "2 steps", "3 or more"), rows)
@@ -133,7 +150,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     courses = common.mapped(partial(ranked, repetitions=min(repetitions, 10)), steps, asked)
     print(f"\nTwo accounts that see ranks, n = {RANKED}: the leader after {RANKED + 1} submissions")
     rows = [
-        (step, 1 - course.empirical.mean(), 1 - course.empirical.max())
+        (f"{step:g}", 1 - course.empirical.mean(), 1 - course.empirical.max())
         for step, course in zip(steps, courses, strict=True)
     ]
     common.table(("step", "mean score", "least"), rows)

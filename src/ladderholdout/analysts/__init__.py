@@ -13,6 +13,7 @@ submissions and is sent what is released. `simulate` plays many repetitions in s
 from __future__ import annotations
 
 from ladderholdout.analysts.against import attack
+from ladderholdout.analysts.areas import RowByRow, ScoreSum
 from ladderholdout.analysts.asking import Averaging, LogLossOracle
 from ladderholdout.analysts.base import (
     Analyst,
@@ -53,6 +54,8 @@ __all__ = [
     "Play",
     "Problem",
     "RandomSearch",
+    "RowByRow",
+    "ScoreSum",
     "Seen",
     "ShiftedMajority",
     "StepForward",
@@ -80,6 +83,8 @@ ANALYSTS: dict[str, type[Analyst]] = {
         LogLossOracle,
         Freedman,
         StepForward,
+        ScoreSum,
+        RowByRow,
         RandomSearch,
         KnobClimb,
         ForwardSelection,

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from ladderholdout.analysts.base import Analyst, Floats, Play, Problem, Seen, Submission
 from ladderholdout.analysts.bits import Bits, Ints
+from ladderholdout.errors import InvalidArgument
 from ladderholdout.mechanisms.arithmetic import whole
 
 
@@ -104,10 +105,10 @@ class HillClimb(Analyst):
 
     def __post_init__(self) -> None:
         """Validate the numbers."""
-        for name in ("submissions", "changes"):
+        for name in ("submissions", "changes", "classes"):
             object.__setattr__(self, name, whole(name, getattr(self, name)))
-        # One class more than the changes of a label that there can be.
-        object.__setattr__(self, "classes", 1 + whole("classes", self.classes - 1))
+        if self.classes == 1:
+            raise InvalidArgument("classes", "2 or more", 1)
 
     @property
     def bits_per_row(self) -> int:

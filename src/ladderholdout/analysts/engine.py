@@ -13,7 +13,7 @@ from ladderholdout.analysts.bits import Flags, Ints
 from ladderholdout.analysts.lockstep import Ladders, below, ladders
 from ladderholdout.analysts.losses import Losses, losses_of
 from ladderholdout.mechanisms import Mechanism
-from ladderholdout.mechanisms.arithmetic import whole
+from ladderholdout.mechanisms.arithmetic import natural, whole
 
 # Labels that are played at once: half a megabyte of bits, which stays in a cache, and 32
 # megabytes of numbers. Who keeps more than that about a row may have as much in all.
@@ -103,7 +103,7 @@ def simulate(
     n, left = whole("n", n), whole("repetitions", repetitions)
     portion = _portion(analyst, n)
     found = []
-    for child in np.random.SeedSequence(seed).spawn(-(-left // portion)):
+    for child in np.random.SeedSequence(natural("seed", seed)).spawn(-(-left // portion)):
         count = min(portion, left)
         hidden, guessing, noise = map(np.random.default_rng, child.spawn(3))
         problem = analyst.problem(n, count, hidden)

@@ -110,6 +110,36 @@ def whole(argument: str, value: object) -> int:
     return count
 
 
+def natural(argument: str, value: object) -> int:
+    """Validate a number that may be zero, such as a seed.
+
+    Parameters
+    ----------
+    argument : str
+        The name the caller used.
+    value : object
+        What came.
+
+    Returns
+    -------
+    int
+        The number, as an int of Python.
+
+    Raises
+    ------
+    InvalidArgument
+        If it is no whole number of at least 0.
+
+    Examples
+    --------
+    >>> natural("seed", 0)
+    0
+    """
+    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 0:
+        raise InvalidArgument(argument, "a whole number of at least 0", repr(value))
+    return int(value)
+
+
 def within(argument: str, value: object, most: float, remedy: str = "") -> float:
     """Validate a setting in (0, most].
 

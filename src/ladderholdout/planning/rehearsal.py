@@ -167,8 +167,8 @@ def optimism(
     # The holdout's own labels, again and again: labels and features have nothing to do with
     # each other, and a holdout with easy labels does not count as overfitted.
     labels = np.concatenate([holdout.y] * math.ceil(FRESH / n))
-    fresh = source.draw(len(labels), chosen, rng).X
-    fitted = _least_squares(train.X[:, selected], responses, fresh[:, selected])
+    fresh = source.draw(len(labels), chosen[selected], rng).X
+    fitted = _least_squares(train.X[:, selected], responses, fresh)
     there = source.evaluate(source.metric.targets(labels, source.classes), fitted)
     here = source.evaluate(targets, model.fitted)
     return source.metric.to_score(here.risk) - source.metric.to_score(there.risk)

@@ -16,10 +16,9 @@ from numpy.typing import ArrayLike, NDArray
 
 from ladderholdout.errors import InvalidArgument
 from ladderholdout.mechanisms import LadderRules, Mechanism
-from ladderholdout.mechanisms.arithmetic import inside, whole
+from ladderholdout.mechanisms.arithmetic import inside, natural, whole
 from ladderholdout.metrics import Metric, get_metric
 from ladderholdout.planning.rehearsal import Source, optimism
-from ladderholdout.planning.simulation import seed_of
 
 # The paper's grid: so many settings, up to all features or 300, whichever is less.
 SETTINGS, MOST_FEATURES = 6, 300
@@ -102,17 +101,17 @@ class SafeSubmissions:
             "features  selected  submissions   optimism: median        quartiles",
         ]
         for one in self.attacks:
-            low, middle, high = one.optimism
+            low, middle, high = (f"{value:z.3f}" for value in one.optimism)
             lines.append(
                 f"{one.features:>8}{one.iterations:>10}{one.submissions:>13}"
-                f"{middle:>19.3f}{f'{low:.3f} to {high:.3f}':>17}"
+                f"{middle:>19}{f'{low} to {high}':>17}"
             )
         return "\n".join([*lines, "", self._conclusion()])
 
     def _conclusion(self) -> str:
         accepted = f"an optimism of {self.threshold:g}"
         if self.unsafe is None:
-            return f"No attack came to {accepted}: {self.safe} submissions are safe."
+            return f"No attack came to more than {accepted}: {self.safe} submissions are safe."
         return f"{self.unsafe} submissions came to more than {accepted}; {self.safe} did not."
 
 
@@ -258,7 +257,7 @@ def _submissions(features: int, iterations: int) -> int:
 
 
 def _spawned(seed: int, count: int) -> list[np.random.SeedSequence]:
-    return np.random.SeedSequence(seed_of(seed)).spawn(count)
+    return np.random.SeedSequence(natural("seed", seed)).spawn(count)
 
 
 def _rng(seed: np.random.SeedSequence) -> np.random.Generator:

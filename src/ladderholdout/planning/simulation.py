@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from ladderholdout.errors import InvalidArgument
 from ladderholdout.mechanisms import Evidence, Mechanism
-from ladderholdout.mechanisms.arithmetic import inside, whole
+from ladderholdout.mechanisms.arithmetic import inside, natural, whole
 
 # The bowl: the first model's risk and that of the optimum, in units of the risk expected.
 START, OPTIMUM = 1.5, 0.75
@@ -101,7 +101,7 @@ def simulate(
     if mechanism.discloses or mechanism.redraws or mechanism.resolution(n) == 0.0:
         raise InvalidArgument("mechanism", "a ladder without noise", mechanism.name)
     risk = inside("risk", risk)
-    seeds = np.random.SeedSequence(seed_of(seed)).spawn(whole("searches", searches))
+    seeds = np.random.SeedSequence(natural("seed", seed)).spawn(whole("searches", searches))
     return tuple(
         _search(_Field(n, risk, learns, np.random.default_rng(one)), mechanism, submissions)
         for one in seeds
@@ -215,10 +215,3 @@ def _evidence(n: int, drawn: _Candidates, i: int, incumbent: float) -> Evidence:
     mean = risk - incumbent / n
     variance = max(float(drawn.differing[i]) / n - mean * mean, 0.0) * n / (n - 1)
     return Evidence(risk, math.sqrt(variance / n))
-
-
-def seed_of(seed: object) -> int:
-    """Validate a seed."""
-    if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or seed < 0:
-        raise InvalidArgument("seed", "a whole number of at least 0", repr(seed))
-    return int(seed)
