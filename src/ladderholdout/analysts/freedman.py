@@ -106,7 +106,7 @@ class StepForward(_Screening):
         Where the last jump is: False is where the releases say so. True is where the released
         values have their last change of level by binary segmentation, the number of changes
         being known, as in the paper: for mechanisms whose noise hides the places. It needs
-        the package ruptures.
+        the package ruptures. Where no values are told, it is as False.
 
     Raises
     ------
@@ -165,7 +165,9 @@ class StepForward(_Screening):
         places = np.where(improved.any(axis=0), last, -1)
         if self.change_points:
             risks = np.array([answer.risk for answer in told])
-            for r in np.flatnonzero(improved[1:].any(axis=0)):
+            # Where no value is told, there is nothing to see but the ledger's word.
+            seen = improved[1:].any(axis=0) & np.isfinite(risks).all(axis=0)
+            for r in np.flatnonzero(seen):
                 places[r] = _last_change(risks[:, r], int(improved[1:, r].sum()))
             # The first release of a round has none before it to differ from.
             only_first = improved[0] & ~improved[1:].any(axis=0)
