@@ -78,7 +78,7 @@ def run(
 ) -> None:
     """Repeat the attack on both data sets; print medians and draw all of them."""
     asked = options(description, argv)
-    count = repetitions(asked, 100, 2)
+    count = repetitions(asked, 100, 10)
     kinds = " and ".join(WHAT[response] for response in responses)
     print(f"{count} repetitions, {kinds}: median concordance of the regression on the best")
     print("1, 10 and 30 features, public and final, and of their gap, public - final")
