@@ -24,6 +24,7 @@ from ladderholdout.analysts import (
     Boosting,
     Enumeration,
     ForwardSelection,
+    Freedman,
     HillClimb,
     KnobClimb,
     LogLossOracle,
@@ -33,6 +34,7 @@ from ladderholdout.analysts import (
     ScoreSum,
     Seen,
     ShiftedMajority,
+    StepForward,
     Submission,
     Told,
     TwoAccounts,
@@ -303,6 +305,7 @@ def test_every_analyst_plays_against_every_mechanism() -> None:
         WeightedVote(6, improvers=True), ManyAccounts(6), ShiftedMajority(6), Enumeration(6),
         HillClimb(6, changes=3), TwoAccounts(6), Averaging(6), LogLossOracle(), RandomSearch(6),
         KnobClimb(6), ForwardSelection(6, features=3), ScoreSum(6), RowByRow(),
+        Freedman(features=6, top=2), StepForward(features=6, rounds=2, change_points=True),
     ]  # fmt: skip
     assert {type(analyst) for analyst in small} == set(ANALYSTS.values())
     for analyst in small:

@@ -27,6 +27,7 @@ from ladderholdout.analysts.base import (
 from ladderholdout.analysts.bits import Bits, Tally
 from ladderholdout.analysts.climbing import Enumeration, HillClimb, TwoAccounts
 from ladderholdout.analysts.engine import Course, play, simulate
+from ladderholdout.analysts.freedman import Freedman, StepForward
 from ladderholdout.analysts.honest import ForwardSelection, KnobClimb, RandomSearch
 from ladderholdout.analysts.voting import (
     Boosting,
@@ -45,6 +46,7 @@ __all__ = [
     "Course",
     "Enumeration",
     "ForwardSelection",
+    "Freedman",
     "HillClimb",
     "KnobClimb",
     "LogLossOracle",
@@ -56,6 +58,7 @@ __all__ = [
     "ScoreSum",
     "Seen",
     "ShiftedMajority",
+    "StepForward",
     "Submission",
     "Tally",
     "Told",
@@ -78,6 +81,8 @@ ANALYSTS: dict[str, type[Analyst]] = {
         TwoAccounts,
         Averaging,
         LogLossOracle,
+        Freedman,
+        StepForward,
         ScoreSum,
         RowByRow,
         RandomSearch,

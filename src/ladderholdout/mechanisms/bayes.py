@@ -29,7 +29,8 @@ class BayesBootLadder(Mechanism):
     metric that has a value under weights. Metrics of ranks and of extremes are resampled
     with whole rows instead. For means of losses the odds are exact and nothing is drawn
     (`posterior.probability_below_zero`); for others drawing stops once it is settled how
-    all draws would decide, but for a chance of 1e-6 (`posterior.RISK_OF_STOPPING`).
+    all draws would decide, but for a chance of 1e-6 (`posterior.RISK_OF_STOPPING`), or, for
+    AUC and correlations, once a few draws are as precise as all of them.
     Releases are rounded and fall: a submission that would repeat or raise the
     standing release does not become the incumbent, as it may in the paper.
 

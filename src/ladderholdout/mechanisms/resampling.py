@@ -91,10 +91,11 @@ def resamples(count: int, n: int, rng: np.random.Generator) -> FloatArray:
     array([[0., 2., 1.],
            [3., 0., 0.]])
     """
-    counts = np.empty((count, n))
-    for row in counts:
-        row[:] = np.bincount(rng.integers(0, n, n), minlength=n)
-    return counts
+    drawn = rng.integers(0, n, (count, n))
+    # Each row counts into places of its own.
+    drawn += n * np.arange(count)[:, None]
+    counts = np.bincount(drawn.ravel(), minlength=count * n)
+    return counts.reshape(count, n).astype(np.float64)
 
 
 def chunks(total: int, n: int) -> Iterator[int]:

@@ -57,6 +57,58 @@ def one_by_one(single: Weighted) -> Many:
     return lambda weights: np.array([single(row) for row in weights], dtype=np.float64)
 
 
+def influences(prepare: object, targets: Array, predictions: Array) -> FloatArray | None:
+    """Return what a little more weight of each row does to a score: its influence function.
+
+    Parameters
+    ----------
+    prepare : callable
+        What prepares the score for one weighting.
+    targets, predictions : ndarray
+        In canonical form.
+
+    Returns
+    -------
+    ndarray of shape (n,) or None
+        Of mean 0. None for scores whose influences are not known here, or not finite.
+    """
+    if prepare not in _INFLUENCES:
+        return None
+    values = _INFLUENCES[prepare](targets, predictions)
+    return values if np.isfinite(values).all() else None
+
+
+def _roc_auc_influences(targets: Array, scores: Array) -> FloatArray:
+    """Return placement values (DeLong et al. 1988): how much of the other class a row beats."""
+    positive = targets == 1
+    mine, others = np.sort(scores[positive]), np.sort(scores[~positive])
+
+    def beaten(rows: Array, by: Array) -> FloatArray:
+        least, most = np.searchsorted(rows, by, "left"), np.searchsorted(rows, by, "right")
+        return np.asarray((least + most) / (2 * len(rows)))
+
+    values = np.empty(len(targets))
+    values[positive] = beaten(others, scores[positive])
+    values[~positive] = 1 - beaten(mine, scores[~positive])
+    sizes = np.where(positive, len(mine), len(others))
+    return np.asarray((values - values[positive].mean()) * len(targets) / sizes)
+
+
+def _pearson_influences(x: FloatArray, y: FloatArray) -> FloatArray:
+    u, v = (x - x.mean()) / x.std(), (y - y.mean()) / y.std()
+    return np.asarray(u * v - (u * v).mean() * (u**2 + v**2) / 2)
+
+
+def _concordance_influences(x: FloatArray, y: FloatArray) -> FloatArray:
+    """Differentiate twice the covariance over the sum of variances and squared shift."""
+    scale = x.std()
+    u, v, shift = (x - x.mean()) / scale, (y - y.mean()) / scale, (y - x).mean() / scale
+    spreads = u**2 + v**2 + 2 * shift * (v - u)
+    spread = spreads.mean() + shift**2
+    ratio = 2 * (u * v).mean() / spread
+    return np.asarray((2 * (u * v - (u * v).mean()) - ratio * (spreads - spreads.mean())) / spread)
+
+
 def _roc_auc(targets: Array, scores: Array) -> Many:
     """Prepare the Mann-Whitney statistic: for each positive the negatives below it."""
     positive, negative = np.flatnonzero(targets == 1), np.flatnonzero(targets == 0)
@@ -115,3 +167,8 @@ def _concordance(
 
 
 _RATIOS = {pearson: _correlation, concordance: _concordance}
+_INFLUENCES: dict[object, Callable[[Array, Array], FloatArray]] = {
+    roc_auc: _roc_auc_influences,
+    pearson: _pearson_influences,
+    concordance: _concordance_influences,
+}

@@ -87,6 +87,8 @@ class Evaluation:
     _function: Callable[[FloatArray], float] | None = field(default=None, repr=False)
     # The same under many weightings at once, nan where there is none.
     _many: Callable[[FloatArray], FloatArray] | None = field(default=None, repr=False)
+    # The influence function of the risk, worked out when it is asked for.
+    _influences: Callable[[], FloatArray | None] | None = field(default=None, repr=False)
     guide: float | None = field(default=None, repr=False)
     account: str | None = field(default=None, repr=False)
     needs_whole_weights: bool = field(default=False, repr=False)
@@ -188,6 +190,25 @@ class Evaluation:
         np.divide(matrix @ self.losses, totals, out=risks, where=totals > 0)
         return risks
 
+    def influences(self) -> FloatArray | None:
+        """Return what a little more weight of each example does to the risk.
+
+        Returns
+        -------
+        ndarray of shape (n,) or None
+            The influence function, of mean 0: under weights w the risk is about its value
+            plus the weighted mean of these. None for metrics of which it is not known, and
+            on holdouts with weights of their own.
+
+        Examples
+        --------
+        >>> from ladderholdout.metrics import get_metric
+        >>> y, scores = np.array([0, 1, 1, 0]), np.array([0.1, 0.2, 0.8, 0.6])
+        >>> get_metric("roc_auc").evaluate(y, scores).influences().tolist()
+        [-0.5, 0.5, -0.5, 0.5]
+        """
+        return None if self._influences is None else self._influences()
+
     def guided(self, risk: float) -> Evaluation:
         """Return the same submission with its risk on the training rows beside it.
 
@@ -263,11 +284,17 @@ class Evaluation:
             losses = read_only(self.losses * factor)
             return replace(self, risk=float(losses.mean()), losses=losses, guide=guide)
         many = self._many
+
+        def influences() -> FloatArray | None:
+            found = self.influences()
+            return None if found is None else factor * found
+
         return replace(
             self,
             risk=self.risk * factor,
             _function=lambda weights: factor * self._risk_under(weights),
             _many=None if many is None else lambda weights: factor * many(weights),
+            _influences=influences,
             guide=guide,
         )
 

@@ -16,6 +16,7 @@ import numpy as np
 from ladderholdout.errors import InvalidArgument, InvalidSubmission, LadderHoldoutError
 from ladderholdout.metrics.batched import (
     Many,
+    influences,
     needs_whole_weights,
     one_by_one,
     weighted_many,
@@ -161,11 +162,20 @@ def _of_score(
         combined = weights if own is None else weights * own
         live = combined.sum(axis=1) > 0
         risks = np.full(len(weights), np.nan)
-        risks[live] = metric.offset - many(combined[live])
+        # Without a copy where, as nearly always, all have some weight.
+        risks[live] = metric.offset - many(combined if live.all() else combined[live])
         defined = np.isfinite(risks)
         if defined.any():
             risks[defined] = _within_range(metric, risks[defined])
         return risks
+
+    prepare = getattr(metric.score, "prepare", None)
+
+    def of_risk() -> FloatArray | None:
+        if own is not None or prepare is None:
+            return None
+        of_score = _call(metric, lambda: influences(prepare, targets, predictions))
+        return None if of_score is None else -of_score
 
     return Evaluation(
         n,
@@ -173,7 +183,8 @@ def _of_score(
         None,
         _function=reweighted,
         _many=many_reweighted,
-        needs_whole_weights=needs_whole_weights(getattr(metric.score, "prepare", None)),
+        _influences=of_risk,
+        needs_whole_weights=needs_whole_weights(prepare),
     )
 
 
