@@ -709,11 +709,15 @@ def test_verify_compares_with_what_was_anchored(
     export(holdout, tracking_uri=store)
     submit(holdout, 2)
     assert call(*words)[0] == 0
-    # Whoever owns the file can chain it anew, which the ledger alone cannot tell.
+    # Whoever owns the files can chain it anew, and take away the mark that lies beside the
+    # vault, which the ledger alone cannot tell.
     edit = """UPDATE submissions SET context = '{"idea": "mine"}' WHERE number = 2"""
     change(tmp_path / "ledger.db", edit)
     assert call("verify", "tiny")[0] == 1
     rebuild(tmp_path / "ledger.db")
+    assert "older copy" in call("verify", "tiny")[1]
+    for mark in tmp_path.rglob("*.mark"):
+        mark.unlink()
     assert call("verify", "tiny")[0] == 0
     status, said, _ = call(*words)
     assert status == 1

@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from ladderholdout.ledger import LadderRecord, Transaction
+from ladderholdout.ledger.replay import rules_of
 from ladderholdout.mechanisms import LadderRules, State
 from ladderholdout.mechanisms.rules import unit_of
 from ladderholdout.metrics import Metric
@@ -54,7 +55,7 @@ class ErrorEvaluator:
         first = max(ladder.incumbent, ladder.submissions - _LATEST)
         entries = tx.entries(ladder.id, after=first)
         differ = [entry.disagreement for entry in entries if entry.disagreement is not None]
-        rules, standing = self._holdout.rules, tx.standing(ladder)
+        rules, standing = rules_of(ladder.settings), tx.standing(ladder)
         if standing is None:
             if rules.unit is None:
                 return 0.0
