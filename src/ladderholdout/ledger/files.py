@@ -30,8 +30,9 @@ _FAULTS = {
     "SQLITE_CANTOPEN": "it cannot be opened. Check that the file and its folder are there",
 }
 _BUSY = ("SQLITE_BUSY", "SQLITE_LOCKED")
-# Seconds between two questions for the lock, at first and at most.
-_PAUSE = 0.004
+# Seconds between two questions for the lock, at most: at first, and after a long wait. Many
+# who ask all the time would leave no core to whoever holds it.
+_PAUSE, _SHORT_PAUSE = 0.008, 0.002
 
 _HEADER = b"SQLite format 3\0"
 
@@ -230,7 +231,7 @@ def _begin_alone(connection: Connection, timeout: float) -> None:
                 waited = time.monotonic() - begun
                 if not _is_busy(fault) or waited > timeout:
                     raise
-            time.sleep(random.uniform(0, _PAUSE / (1 + 10 * waited)))
+            time.sleep(random.uniform(0, max(_PAUSE / (1 + 10 * waited), _SHORT_PAUSE)))
     finally:
         driver.execute(f"PRAGMA busy_timeout={1000 * timeout:.0f}")
 
