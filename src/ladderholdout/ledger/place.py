@@ -159,7 +159,7 @@ def shown(url: str) -> str:
 
     Examples
     --------
-    >>> shown(resolve_url("postgresql://ada:secret@db.example/team?sslkey=/home/ada/key"))
+    >>> shown(resolve_url("postgresql://ada:secret@db.example/team?sslkey=ada.key"))
     'postgresql+psycopg://ada:***@db.example/team'
     """
     if is_server(url):
