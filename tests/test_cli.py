@@ -20,6 +20,7 @@ from typer.testing import CliRunner
 from ladderholdout import LadderHoldout, Metric
 from ladderholdout.cli import app
 from ladderholdout.errors import KnownHoldoutWarning
+from ladderholdout.mechanisms import MECHANISMS, Ladder
 
 COMMAND = Path(sys.executable).with_name("ladder-holdout")
 N = 1000
@@ -171,6 +172,23 @@ def test_a_metric_of_ones_own_is_shown_without_its_function() -> None:
     assert "neg_cost" in output("list")
     assert "-0.2 (submission 1)" in output("status", "costs")
     assert "-0.2" in output("history", "costs")
+
+
+class OwnLadder(Ladder):
+    """A rule that somebody wrote, and that another process does not know."""
+
+
+def test_a_rule_of_ones_own_is_listed_where_nobody_knows_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    X, y = rows()
+    monkeypatch.setitem(MECHANISMS, "OwnLadder", OwnLadder)
+    LadderHoldout(X, y, scoring="accuracy", name="own", mechanism=OwnLadder(step=0.1))
+    monkeypatch.delitem(MECHANISMS, "OwnLadder")
+    assert "OwnLadder(step=0.1)" in output("list")
+    result = call("status", "own")
+    assert result.exit_code == 1
+    assert "is 'OwnLadder'" in result.stderr
 
 
 # -- what must not be shown -------------------------------------------------------------

@@ -25,7 +25,7 @@ from ladderholdout.cli.common import (
 )
 from ladderholdout.holdout import LadderHoldout, Release, Status, Submission
 from ladderholdout.ledger import Ledger, resolve_url, shown
-from ladderholdout.ledger.replay import rules_of
+from ladderholdout.ledger.replay import rule_shown
 
 # Each column with the width of the terminal from which on there is room for it.
 _HOLDOUTS = {
@@ -149,7 +149,7 @@ def _ladders(url: str) -> Iterator[dict[str, Any]]:
                     "account": stated.account,
                     "ladder": stated.name,
                     "metric": stated.metric,
-                    "mechanism": repr(rules_of(stated).mechanism),
+                    "mechanism": rule_shown(stated),
                     "submissions": ladder.submissions,
                     "releases": ladder.state["releases"],
                     "opened": ladder.opened,

@@ -11,7 +11,7 @@ from typing import Any
 from ladderholdout.holdout.certificate import ScoreCertificate
 from ladderholdout.holdout.telling import score_line, score_of, standing_line
 from ladderholdout.ledger import Entry, LadderRecord, Overlap, Transaction
-from ladderholdout.ledger.replay import rules_of
+from ladderholdout.ledger.replay import rule_shown
 from ladderholdout.metrics import Metric
 
 _LATEST = 3
@@ -285,7 +285,7 @@ def status_of(
         account=ladder.settings.account,
         ladder=ladder.settings.name,
         metric=metric.name,
-        mechanism=repr(rules_of(ladder.settings).mechanism),
+        mechanism=rule_shown(ladder.settings),
         submissions=ladder.submissions,
         repeats=tx.repeats(ladder.id),
         releases=ladder.state["releases"],

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ladderholdout.ledger.records import AuditEntry, HoldoutRecord, LadderRecord, LadderSettings
-from ladderholdout.mechanisms import mechanism_from
+from ladderholdout.mechanisms import MECHANISMS, mechanism_from
 from ladderholdout.mechanisms.base import Evidence, State
 from ladderholdout.mechanisms.rules import LadderRules, fresh_rng
 from ladderholdout.metrics import Evaluation
@@ -54,6 +54,14 @@ def rules_of(settings: LadderSettings) -> LadderRules:
     """Return the rules a ladder follows."""
     mechanism = mechanism_from(settings.mechanism, settings.mechanism_settings)
     return LadderRules(mechanism, settings.budget, settings.unit)
+
+
+def rule_shown(settings: LadderSettings) -> str:
+    """Return the rule as Python writes it; also somebody's own, which may be unknown here."""
+    if settings.mechanism in MECHANISMS:
+        return repr(rules_of(settings).mechanism)
+    given = (f"{name}={value!r}" for name, value in settings.mechanism_settings.items())
+    return f"{settings.mechanism}({', '.join(given)})"
 
 
 def state_to(state: State) -> dict[str, Any]:
