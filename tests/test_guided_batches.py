@@ -19,6 +19,7 @@ from ladderholdout.certificates import LadderTranscript, Transcript
 from ladderholdout.errors import BudgetWarning, LadderHoldoutWarning
 from ladderholdout.integrations import rounds
 from ladderholdout.integrations.optuna import Candidate, Objective
+from ladderholdout.leaderboard import Leaderboard
 from ladderholdout.mechanisms import OneBitLadder, SimplifiedLadder
 
 optuna.logging.set_verbosity(optuna.logging.ERROR)
@@ -223,6 +224,21 @@ def test_a_callback_that_looks_ends_it(holdout: LadderHoldout, glance: str) -> N
     def curious(study: optuna.Study, trial: Any) -> None:
         if trial.number == 3:
             GLANCES[glance](holdout)
+
+    study_of().optimize(holdout.objective(build), n_trials=TRIALS, callbacks=[curious])
+    assert ended_at(4, holdout)
+
+
+@pytest.mark.parametrize("glance", ["standings", "certificate"])
+def test_who_looks_at_a_leaderboard_ends_it(holdout: LadderHoldout, glance: str) -> None:
+    rows = np.arange(ROWS).reshape(-1, 1)
+    with pytest.warns(UserWarning, match="ladder"):
+        board = Leaderboard(rows, LABELS, scoring="accuracy", ledger=holdout.ledger)
+    board.submit("Ada", LABELS)
+
+    def curious(study: optuna.Study, trial: Any) -> None:
+        if trial.number == 3:
+            getattr(board, glance)()
 
     study_of().optimize(holdout.objective(build), n_trials=TRIALS, callbacks=[curious])
     assert ended_at(4, holdout)

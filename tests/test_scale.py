@@ -43,8 +43,7 @@ def two_ladders(ledger: str) -> list[LadderHoldout]:
 
 
 def chosen(holdout: LadderHoldout) -> Chosen | None:
-    with holdout._reading() as (tx, ladder):
-        return tx.chosen(ladder)
+    return holdout._read(lambda tx, ladder: tx.chosen(ladder))
 
 
 @pytest.mark.parametrize("seed", range(4))

@@ -125,8 +125,7 @@ def _fresh(holdout: CertifiedHandle, fresh: Any, model: Any) -> Fresh | None:
         if model is not None:
             raise InvalidArgument("fresh", "given with model=", "missing", "Give fresh=(X, y).")
         return None
-    with holdout._reading() as (tx, ladder):
-        entries = tx.entries(ladder.id)
+    ladder, entries = holdout._read(lambda tx, ladder: (ladder, tx.entries(ladder.id)))
     guard = holdout._guard()
     return evaluated(guard, fresh, model, entries, ladder.incumbent, holdout._overlap)
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import datetime
 from typing import Any, Self, TypeAlias, TypeVar
@@ -116,11 +115,6 @@ class Handle:
     def _keep(self, guard: Guard) -> None:
         with _lock:
             _guards[self._key, self._foreign] = guard
-
-    @contextmanager
-    def _reading(self) -> Iterator[tuple[Transaction, LadderRecord]]:
-        with Ledger(self._url).read() as tx:
-            yield tx, same_ladder(tx.ladder(self._ladder_id), self._since)
 
     def _read(self, body: Callable[[Transaction, LadderRecord], T]) -> T:
         """Read one state of the ledger, once more where its server was lost on the way."""

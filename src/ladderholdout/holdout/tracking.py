@@ -18,7 +18,7 @@ from ladderholdout.errors import LadderHoldoutError
 from ladderholdout.holdout.choices import choice
 from ladderholdout.holdout.handle import Handle
 from ladderholdout.holdout.telling import score_of
-from ladderholdout.ledger import AuditEntry, Entry, Head, HoldoutRecord, LadderRecord
+from ladderholdout.ledger import AuditEntry, Entry, Head, HoldoutRecord, LadderRecord, Transaction
 from ladderholdout.metrics import Metric
 
 if TYPE_CHECKING:
@@ -158,7 +158,8 @@ def standing(holdout: TrackedHandle, *, after: int, raw: bool, limit: int) -> St
     Standing
     """
     metric = holdout.metric
-    with holdout._reading() as (tx, ladder):
+
+    def read(tx: Transaction, ladder: LadderRecord) -> Standing:
         entries: tuple[Entry | AuditEntry, ...] = ()
         if ladder.submissions > after:
             entries = (tx.audit_entries if raw else tx.entries)(ladder.id, after=after, limit=limit)
@@ -168,6 +169,8 @@ def standing(holdout: TrackedHandle, *, after: int, raw: bool, limit: int) -> St
         shown = tx.shown_risks(ladder)
         later = -1 if shown is None else len(shown), len(kept)
         return Standing(points, tx.head(ladder.holdout_id), later)
+
+    return holdout._read(read)
 
 
 def _point(one: Entry | AuditEntry, metric: Metric, reserve: Mapping[int, float | None]) -> Point:

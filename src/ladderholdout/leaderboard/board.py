@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from numpy.typing import ArrayLike
@@ -25,11 +25,10 @@ from ladderholdout.holdout.ranks import Bars, bars_on
 from ladderholdout.leaderboard.entrants import (
     BOARD,
     Entrant,
+    entrants,
     ladder_of,
-    places,
     start,
     team_ladders,
-    teams,
 )
 from ladderholdout.leaderboard.rules import HOMES, RULES, check_rule, kind_of
 from ladderholdout.leaderboard.standings import Standings, ranked
@@ -217,8 +216,6 @@ class Leaderboard:
     def __repr__(self) -> str:
         return f"Leaderboard(per={self.per!r}, {self._home!r})"
 
-    # -- submitting -------------------------------------------------------------------
-
     def submit(
         self, account: str, predictions: Any, *, context: Mapping[str, Any] | None = None
     ) -> Release:
@@ -272,8 +269,6 @@ class Leaderboard:
             )
         return self._teams.setdefault(account, self._home._beside(found))
 
-    # -- what stands ------------------------------------------------------------------
-
     def standings(self, confidence: float = 0.95) -> Standings:
         """Return who stands where, from the releases alone; to look at it costs nothing.
 
@@ -287,12 +282,17 @@ class Leaderboard:
         Standings
         """
         confidence = inside("confidence", confidence)
-        with self._home._reading() as (tx, home):
-            found = tuple(self._entrants(tx, home))
-            stand = [one for one in found if one.ladder is not None]
-            bars = bars_on(tx, home.holdout_id)
+
+        def read(
+            tx: Transaction, home: LadderRecord
+        ) -> tuple[list[Entrant], list[ScoreCertificate], int]:
+            found, bars = list(entrants(tx, home, self.per)), bars_on(tx, home.holdout_id)
+            stand = (one for one in found if one.ladder is not None)
             certificates = [self._certified(tx, one, confidence, bars) for one in stand]
             ladders = [home, *team_ladders(tx, home)]
+            return found, certificates, sum(ladder.state["releases"] for ladder in ladders)
+
+        found, certificates, releases = self._home._showing(read)
         return Standings(
             name=self.name,
             per=self.per,
@@ -300,9 +300,9 @@ class Leaderboard:
             mechanism=repr(self.mechanism),
             accounts=len(found),
             submissions=sum(one.submissions for one in found),
-            releases=sum(ladder.state["releases"] for ladder in ladders),
+            releases=releases,
             confidence=confidence,
-            rows=ranked(stand, certificates, self.metric),
+            rows=ranked([one for one in found if one.ladder], certificates, self.metric),
             missing=next((one.missing for one in certificates if one.missing), None),
         )
 
@@ -325,17 +325,17 @@ class Leaderboard:
             Where none can be given it says why.
         """
         confidence = inside("confidence", confidence)
-        with self._home._reading() as (tx, home):
-            stand = [one for one in self._entrants(tx, home) if one.ladder is not None]
+
+        def certify(tx: Transaction, home: LadderRecord) -> ScoreCertificate:
+            stand = [one for one in entrants(tx, home, self.per) if one.ladder is not None]
             wanted = [one for one in stand if account in (None, one.account)]
             if wanted:
-                first = min(wanted, key=lambda one: (one.risk, one.since))
-                return self._certified(tx, first, confidence)
-        missing = "nothing stands yet" if account is None else f"nothing stands for {account!r}"
-        return ScoreCertificate(None, None, None, confidence, None, missing=missing)
+                best = min(wanted, key=lambda one: (one.risk, one.since))
+                return self._certified(tx, best, confidence)
+            missing = f"nothing stands {'yet' if account is None else f'for {account!r}'}"
+            return ScoreCertificate(None, None, None, confidence, None, missing=missing)
 
-    def _entrants(self, tx: Transaction, home: LadderRecord) -> Iterator[Entrant]:
-        return places(tx, home) if self.per == "rank" else teams(tx, home)
+        return self._home._showing(certify)
 
     def _certified(
         self, tx: Transaction, one: Entrant, confidence: float, bars: Bars | None = None

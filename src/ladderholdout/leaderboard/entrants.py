@@ -78,6 +78,11 @@ def teams(tx: Transaction, home: LadderRecord) -> Iterator[Entrant]:
             yield Entrant(ladder.settings.account, ladder.submissions, ladder, won.time)
 
 
+def entrants(tx: Transaction, home: LadderRecord, per: str) -> Iterator[Entrant]:
+    """Yield who submitted to a board, and what stands for each."""
+    return places(tx, home) if per == "rank" else teams(tx, home)
+
+
 def places(tx: Transaction, home: LadderRecord) -> Iterator[Entrant]:
     """Yield the accounts of a board with a ladder for each rank.
 

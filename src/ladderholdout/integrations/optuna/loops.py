@@ -275,6 +275,5 @@ def _look_at_pruner(holdout: StudyHandle, trial: Trial, release: Release) -> Non
 
 
 def _released(holdout: StudyHandle) -> set[float]:
-    with holdout._reading() as (tx, ladder):
-        told = (one.risk for one in tx.entries(ladder.id))
-        return {abs(holdout.metric.to_score(risk)) for risk in told if risk is not None}
+    entries = holdout._read(lambda tx, ladder: tx.entries(ladder.id))
+    return {abs(holdout.metric.to_score(one.risk)) for one in entries if one.risk is not None}
