@@ -73,6 +73,14 @@ def print_json(value: Any) -> None:
     typer.echo(json.dumps(_plain(value), allow_nan=False, ensure_ascii=False))
 
 
+def print_found(found: Any, as_json: bool) -> None:
+    """Print what says itself in sentences, whole lines, or as JSON."""
+    if as_json:
+        print_json(found)
+    else:
+        console().print(str(found), soft_wrap=True)
+
+
 @contextmanager
 def said(as_json: bool = False) -> Iterator[None]:
     """Show the library's own errors and warnings as sentences, without a traceback.

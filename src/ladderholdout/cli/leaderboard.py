@@ -11,8 +11,7 @@ from ladderholdout.cli.common import (
     LedgerOption,
     NameArgument,
     app,
-    console,
-    print_json,
+    print_found,
     said,
 )
 from ladderholdout.leaderboard import Leaderboard
@@ -32,7 +31,4 @@ def leaderboard(
     with said(as_json):
         board = Leaderboard.open(name, ladder=ladder, ledger=ledger)
         found = board.standings(confidence)
-        if as_json:
-            print_json(found)
-        else:
-            console().print(str(found), soft_wrap=True)
+        print_found(found, as_json)

@@ -20,6 +20,7 @@ from ladderholdout.cli.common import (
     NameArgument,
     app,
     console,
+    print_found,
     print_json,
     said,
 )
@@ -98,10 +99,7 @@ def certificate(
     with said(as_json):
         holdout = LadderHoldout.open(name, account=account, ladder=ladder, ledger=ledger)
         found = holdout.certificate(confidence)
-        if as_json:
-            print_json(found)
-        else:
-            console().print(str(found), soft_wrap=True)
+        print_found(found, as_json)
 
 
 @app.command()

@@ -18,6 +18,7 @@ from ladderholdout.cli.common import (
     YesOption,
     app,
     console,
+    print_found,
     print_json,
     said,
 )
@@ -176,10 +177,7 @@ def certify(
     with said(as_json):
         holdout = LadderHoldout.open(name, account=account, ladder=ladder, ledger=ledger)
         found = holdout.certify(confidence)
-        if as_json:
-            print_json(found)
-        else:
-            console().print(str(found), soft_wrap=True)
+        print_found(found, as_json)
 
 
 @app.command()

@@ -7,21 +7,14 @@ from collections.abc import Callable, Mapping
 import numpy as np
 from numpy.typing import NDArray
 
-from ladderholdout.certificates import (
-    Transcript,
-    certify,
-)
+from ladderholdout.certificates import Transcript, certify
 from ladderholdout.errors import InvalidArgument, VaultError
 from ladderholdout.holdout.certificate import ScoreCertificate
 from ladderholdout.holdout.counting import Teller, tellers_of
 from ladderholdout.holdout.handle import Handle, note_glance
 from ladderholdout.holdout.ranks import Bars, bars_on
 from ladderholdout.holdout.telling import RESTORED, score_of
-from ladderholdout.ledger import (
-    Chosen,
-    LadderRecord,
-    Transaction,
-)
+from ladderholdout.ledger import Chosen, LadderRecord, Transaction
 from ladderholdout.mechanisms.arithmetic import inside
 from ladderholdout.metrics import Metric
 from ladderholdout.metrics.losses import zero_one

@@ -6,12 +6,7 @@ import math
 from collections.abc import Mapping, Set
 from dataclasses import dataclass
 
-from ladderholdout.certificates import (
-    Grid,
-    LadderTranscript,
-    grid_of,
-    ladder_transcript,
-)
+from ladderholdout.certificates import Grid, LadderTranscript, grid_of, ladder_transcript
 from ladderholdout.holdout.choices import stored_metric
 from ladderholdout.holdout.ranks import Bars
 from ladderholdout.ledger import (

@@ -124,30 +124,31 @@ def _answered(guard: Guard, reserve: Part) -> _Asked | None:
         assert predictions is not None
         # A bootstrap takes its time, and nobody else should have to wait for it.
         evidence = _measured(guard, reserve, predictions, len(asked.looks) + 1)
-        guard.write(partial(_record, guard=guard, asked=asked, evidence=evidence))
+        guard.write(partial(_record, asked=asked, evidence=evidence))
 
 
 def _asking(tx: Transaction, guard: Guard) -> tuple[_Asked | None, NDArray[Any] | None, bool]:
-    return *_ask(tx, guard, lock=False), bool(tx.restorings(guard.holdout.id))
+    ladder = same_ladder(tx.ladder(guard.ladder_id), guard.since)
+    asked = _ask(tx, ladder)
+    predictions = None if asked is None else tx.incumbent_predictions(ladder.id)
+    return asked, predictions, bool(tx.restorings(ladder.holdout_id))
 
 
 def _record(
-    tx: Transaction, _: LadderRecord, guard: Guard, asked: _Asked, evidence: ReserveEvidence
+    tx: Transaction, ladder: LadderRecord, asked: _Asked, evidence: ReserveEvidence
 ) -> None:
     """Record a look, unless another process has looked meanwhile, or the incumbent changed."""
-    if tx.restorings(guard.holdout.id):
+    if tx.restorings(ladder.holdout_id):
         return
-    still = _ask(tx, guard, lock=True)[0]
+    still = _ask(tx, ladder)
     if still is not None and (still.about, still.looks) == (asked.about, asked.looks):
         tx.add_reserve_look(still.ladder, len(still.looks) + 1, evidence)
 
 
-def _ask(tx: Transaction, guard: Guard, *, lock: bool) -> tuple[_Asked | None, NDArray[Any] | None]:
-    ladder = same_ladder(tx.ladder(guard.ladder_id, lock=lock), guard.since)
+def _ask(tx: Transaction, ladder: LadderRecord) -> _Asked | None:
     if ladder.incumbent is None:
-        return None, None
-    about, looks = tx.about_incumbent(ladder), tx.reserve_looks(ladder.holdout_id)
-    return _Asked(ladder, about, looks), tx.incumbent_predictions(ladder.id)
+        return None
+    return _Asked(ladder, tx.about_incumbent(ladder), tx.reserve_looks(ladder.holdout_id))
 
 
 def _measured(
