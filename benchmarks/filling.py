@@ -19,7 +19,7 @@ from ladderholdout import LadderHoldout
 from ladderholdout.ledger import Ledger
 from ladderholdout.ledger.chain import Head, extend, submission_content
 from ladderholdout.ledger.records import now
-from ladderholdout.ledger.replay import rules_of, state_from
+from ladderholdout.ledger.replay import NOT_IMPROVED, rules_of, state_from
 from ladderholdout.ledger.tables import chains, ladders, submissions
 from ladderholdout.mechanisms.base import Evidence
 
@@ -51,7 +51,11 @@ def _rows(record: Any, ladder: Any, entries: int) -> Iterator[Mapping[str, Any]]
     before: dict[str, Any] = {}
     for number, risk in enumerate(risks.tolist(), ladder.submissions + 1):
         if before and number % REPEAT_EVERY == 0:
-            again = {"number": number, "repeat_of": before["number"], "evidence": "{}"}
+            again = {
+                "number": number,
+                "repeat_of": before["number"],
+                "evidence": json.dumps(NOT_IMPROVED),
+            }
             yield {**before, **again}
             continue
         evidence = Evidence(risk, spread=0.002)

@@ -18,11 +18,12 @@ from typing import Any, NoReturn
 
 import numpy as np
 import pytest
-from sqlalchemy import Engine, Pool, event
+from sqlalchemy import Pool, event
 
 from ladderholdout import LadderHoldout, Release
 from ladderholdout.ledger import Ledger
 from ladderholdout.ledger.replay import replay, rules_of
+from ladderholdout.ledger.sqlite import FileSource
 from ladderholdout.mechanisms import FullDisclosure, Mechanism, ParameterFreeLadder
 from ladderholdout.metrics import get_metric
 from tests.support_holdouts import (
@@ -173,8 +174,8 @@ def test_kill_9_among_others_loses_no_release_either(tmp_path: Path, mechanism: 
 def die_at(moment: int) -> None:
     """Kill this process at the n-th moment of its talk with the database.
 
-    A moment is the start of a statement (BEGIN is one), of a COMMIT, or the return of the
-    connection after it.
+    A moment is the start of a statement (BEGIN and COMMIT are two), or the look at the files
+    before the first and after the last of them.
     """
     moments = itertools.count(1)
 
@@ -186,10 +187,12 @@ def die_at(moment: int) -> None:
         # What goes past SQLAlchemy to the driver counts as well.
         connection.set_trace_callback(passes)
 
+    def checked(self: FileSource, conn: Any) -> None:
+        passes()
+        check(self, conn)
+
     event.listen(Pool, "connect", watch)
-    event.listen(Pool, "checkout", watch)
-    event.listen(Engine, "commit", passes)
-    event.listen(Pool, "checkin", passes)
+    check, FileSource.check = FileSource.check, checked  # type: ignore[method-assign]
 
 
 def submit_and_die_everywhere(ledger: str) -> list[tuple[int, bytes, int]]:

@@ -219,7 +219,7 @@ def attacked(template: Path, folder: Path, seed: int) -> list[str]:
             wrong.append(f"{seed}: {what}: {name}: nan")
     source = engine._sources.pop(resolve_url(path), None)
     if source is not None:
-        source.engine.dispose()
+        source.dispose()
     ladders._guards.clear()
     shutil.rmtree(folder)
     return wrong

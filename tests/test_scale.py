@@ -85,7 +85,7 @@ def test_what_is_counted_in_the_ledger_is_what_happened(seed: int) -> None:
             assert found is not None
             expected = transcript_before(entries, own[-1], grids)
             assert (found.before, found.place) == (expected.before, expected.place)
-            assert 1 + sum(one.runs + one.alone for one in found.events) == expected.event
+            assert 1 + found.runs + sum(one.alone for one in found.events) == expected.event
             names = dict.fromkeys(entry.ladder for entry in entries[: expected.before])
             if entries[own[-1]].batch is None:
                 names.setdefault(name)

@@ -688,9 +688,9 @@ def selection_of(
     assert score is not None
     # Positions are those of one holdout's chain, and a ladder of another may have the same.
     own = {ladder.id: chosen.position} if chosen.batch is None else {}
-    event = 1 + sum(
-        one.runs + (one.submissions if counted[one.ladder_id].discloses else one.alone)
-        for one in chosen.events
+    event = 1 + chosen.runs
+    event += sum(
+        one.submissions if counted[one.ladder_id].discloses else one.alone for one in chosen.events
     )
     transcript = Transcript(
         chosen.before,

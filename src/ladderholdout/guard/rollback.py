@@ -52,8 +52,10 @@ class Mark:
 
     def seen(self) -> Head | None:
         """Return the end that was seen; None where nothing readable is kept."""
+        if self.path is None:
+            return None
         try:
-            found = b"" if self.path is None else self.path.read_bytes()
+            found = os.pread(_opened(self.path), _SIZE, 0)
             text, code = found.decode().split()
             length, _, digest = text.partition(":")
             return Head(int(length), digest) if self._code(text) == code else None
@@ -84,22 +86,32 @@ class Mark:
             )
 
     def _write(self, path: Path, text: str) -> None:
-        flags = os.O_CREAT | os.O_WRONLY | BINARY
         line = f"{text} {self._code(text)}".encode().ljust(_SIZE)
         # A mark is a help: where it cannot be written, the ledger is written all the same.
         with suppress(OSError):
             try:
-                descriptor = os.open(path, flags, 0o600)
+                descriptor = _opened(path)
             except FileNotFoundError:
-                path.parent.mkdir(parents=True, mode=0o700)
-                descriptor = os.open(path, flags, 0o600)
-            try:
-                os.write(descriptor, line)
-            finally:
-                os.close(descriptor)
+                path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+                descriptor = _opened(path, os.O_CREAT)
+            os.pwrite(descriptor, line, 0)
 
     def _code(self, text: str) -> str:
         return hmac.digest(self.secret, _PURPOSE + text.encode(), "sha256").hex()
+
+
+# The marks that this process has open. To open and close one takes as long as the rest of it.
+_descriptors: dict[Path, int] = {}
+
+
+def _opened(path: Path, create: int = 0) -> int:
+    """Return the descriptor of a mark; a file that was removed or replaced is opened anew."""
+    known = _descriptors.get(path)
+    if known is not None:
+        if os.fstat(known).st_nlink:
+            return known
+        os.close(_descriptors.pop(path))
+    return _descriptors.setdefault(path, os.open(path, os.O_RDWR | BINARY | create, 0o600))
 
 
 def is_gone(tx: Transaction, holdout_id: int, end: Head, seen: Head | None) -> bool:

@@ -32,7 +32,7 @@ from ladderholdout.ledger import (
 )
 from ladderholdout.ledger.replay import NOT_IMPROVED, not_improved, rules_of, state_from, state_to
 from ladderholdout.mechanisms.base import Evidence, Outcome, State
-from ladderholdout.mechanisms.rules import LadderRules, fresh_rng, unit_of
+from ladderholdout.mechanisms.rules import LadderRules, rng_of, unit_of
 from ladderholdout.metrics import Evaluation, Metric
 from ladderholdout.vault import Rows
 
@@ -291,7 +291,7 @@ class Guard:
         self, ladder: LadderRecord, state: State, evaluation: Evaluation
     ) -> tuple[State, Outcome]:
         """Take the next submission of a ladder."""
-        rng = fresh_rng(self.holdout.secret, ladder.id, ladder.submissions + 1)
+        rng = rng_of(self.rules, self.holdout.secret, ladder.id, ladder.submissions + 1)
         return self.rules.step(state, evaluation, rng)
 
     def _score_of(self, risk: float) -> float | None:
@@ -383,7 +383,7 @@ def disagreement(predictions: NDArray[Any], incumbent: NDArray[Any] | None) -> f
         return None
     if predictions.dtype.kind == "f":
         return _mean_in_any_order(np.abs(predictions - incumbent))
-    return float((predictions != incumbent).mean())
+    return np.count_nonzero(predictions != incumbent) / predictions.size
 
 
 def _mean_in_any_order(values: NDArray[np.float64]) -> float:

@@ -29,8 +29,8 @@ import numpy as np
 from numpy.typing import NDArray
 from sqlalchemy import Connection, Select, func, insert, select, type_coerce
 
+from ladderholdout.ledger.prepared import run
 from ladderholdout.ledger.records import AT_A_TIME
-from ladderholdout.ledger.sqlite import run
 from ladderholdout.ledger.tables import (
     FAULTS,
     RAW,
@@ -351,8 +351,11 @@ class End:
     retired: datetime | None
     labels_version: int
     secret: bytes = field(repr=False)
-    # As it is inside this transaction.
+    # As they are inside this transaction: the last link, and of the last submission its batch
+    # and the runs of batches that had begun.
     head: Head
+    runs: int
+    batch: str | None
 
 
 END_COLUMNS = (
@@ -362,16 +365,22 @@ END_COLUMNS = (
     holdouts.c.secret,
     chains.c.length,
     chains.c.head,
+    chains.c.runs,
+    chains.c.batch,
 )
 
 
-_MOVE_END = "UPDATE chains SET length = :length, head = :head WHERE holdout_id = :holdout"
+_MOVE_END = (
+    "UPDATE chains SET length = :length, head = :head, runs = :runs, batch = :batch "
+    "WHERE holdout_id = :holdout"
+)
 
 
 def end_of(row: Any) -> End:
     """Return a row of `END_COLUMNS` as an end."""
     head = Head(row.length, row.head)
-    return End(row.holdout_name, row.retired, row.labels_version, row.secret, head)
+    about = (row.holdout_name, row.retired, row.labels_version, row.secret)
+    return End(*about, head, row.runs, row.batch)
 
 
 class Chains:
@@ -479,9 +488,17 @@ class Chains:
         end = self.end(holdout_id)
         head = extend(end.secret, end.head, kind, content)
         values = {"holdout": holdout_id, "length": head.length, "head": head.hash}
-        run(self._conn, _MOVE_END, values)
+        run(self._conn, _MOVE_END, {**values, "runs": end.runs, "batch": end.batch})
         end.head, self.last = head, (holdout_id, head)
         return head
+
+    def add_submission(self, holdout_id: int, row: Mapping[str, Any]) -> dict[str, Any]:
+        """Move the end by a submission; return what its row keeps of that."""
+        end = self.end(holdout_id)
+        end.runs += row["batch"] is not None and row["batch"] != end.batch
+        end.batch = row["batch"]
+        head = self.add(holdout_id, "submission", submission_content(row))
+        return {"position": head.length, "hash": head.hash, "runs": end.runs}
 
 
 def read_facts(conn: Connection, holdout_id: int) -> dict[str, Any]:

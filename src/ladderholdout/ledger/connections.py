@@ -13,7 +13,7 @@ import sqlite3
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import contextmanager
 from typing import TypeAlias
 
 from sqlalchemy import Connection
@@ -57,7 +57,7 @@ def _at_exit() -> None:
     # A server's connections are closed; a file needs no such thing.
     for known in _sources.values():
         if isinstance(known, servers.ServerSource):
-            known.engine.dispose()
+            known.dispose()
 
 
 after_fork(_after_fork)
@@ -73,7 +73,7 @@ def create(url: str) -> Source:
         if is_memory(url) and url not in _sources:
             _sources[url] = files.memory_source()
         elif url in _sources and not _sources[url].current():
-            _sources.pop(url).engine.dispose()
+            _sources.pop(url).dispose()
     return source(url)
 
 
@@ -101,14 +101,15 @@ def connection(source: Source, access: Access) -> Iterator[Connection]:
     # `with` lets no interrupt between taking the lock and the promise to give it back.
     turn = source.turn(write=access is not Access.READ)
     try:
-        with turn, _begun(source, access) as conn:
+        with turn:
+            conn = _begun(source, access)
             try:
-                with conn.get_transaction() or nullcontext():
-                    yield conn
+                yield conn
+                source.commit(conn)
             except BaseException as fault:
-                _discard_if_interrupted(conn, fault)
+                # Ctrl-C may leave a statement open, and bar later writes by it.
+                source.undo(conn, interrupted=not isinstance(fault, Exception))
                 raise
-            source.check(conn)
     except (UnicodeEncodeError, OverflowError):
         raise LedgerError(
             "A text with a lone surrogate, or a number of more than 64 bits, was asked for: no "
@@ -131,28 +132,9 @@ def _begun(source: Source, access: Access) -> Connection:
     pauses = source.pauses()
     while True:
         try:
-            return _begun_once(source, access)
+            return source.begin(access)
         except SQLAlchemyError as fault:
             pause = next(pauses, None)
             if pause is None or not isinstance(source.translated(fault), PASSING):
                 raise
         time.sleep(pause)
-
-
-def _begun_once(source: Source, access: Access) -> Connection:
-    conn = source.engine.connect()
-    try:
-        source.check(conn)
-        conn.execution_options(access=access).begin()
-    except BaseException as fault:
-        _discard_if_interrupted(conn, fault)
-        conn.close()
-        raise
-    return conn
-
-
-def _discard_if_interrupted(conn: Connection, fault: BaseException) -> None:
-    """Give a connection up: Ctrl-C may leave a statement open, and bar later writes by it."""
-    if not isinstance(fault, Exception):
-        with suppress(SQLAlchemyError):
-            conn.invalidate()

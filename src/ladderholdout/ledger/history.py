@@ -1,7 +1,9 @@
 """The submissions on a holdout in their order, over all its ladders: what certificates count.
 
-There may be millions of them, of which few improved or were repeats. So the others are counted
-where they lie, and no query reads beyond the submission that is asked about.
+There may be millions of them, of which few improved. These are read; the others are counted by
+their numbers and by the runs that each submission's row keeps, so that a certificate takes as
+long at the millionth. All of them are read of holdouts that share rows, whose submissions are in
+one order together, and all repeats where they are answered in their own way.
 
 Holdouts that share rows are read together, in the order of the ids of their submissions: what
 was known when a submission was made has a smaller one. Files have one writer, and a server
@@ -14,16 +16,16 @@ import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from sqlalchemy import ColumnElement, Connection, Select, Table, and_, func, or_, select
+from sqlalchemy import ColumnElement, Connection, Select, Table, and_, func, or_, select, text
 
 from ladderholdout.certificates.transcript import COUNT_NOISE
 from ladderholdout.errors import LedgerError
 from ladderholdout.ledger.records import Withdrawal, booleans, utc
-from ladderholdout.ledger.tables import events, ladders, reserve_looks, submissions
+from ladderholdout.ledger.tables import MARKED, events, ladders, reserve_looks, submissions
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,12 +39,15 @@ class ImprovementRecord:
         Of its link in the holdout's chain.
     risk : float
         The released one.
+    alone : bool
+        Whether it was in no batch.
     """
 
     ladder_id: int
     number: int
     position: int
     risk: float = field(repr=False)
+    alone: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,8 +104,6 @@ class LadderEvents(NamedTuple):
     Attributes
     ----------
     ladder_id : int
-    runs : int
-        Runs of submissions of one batch, on any ladder, that begin on this one.
     alone : int
         Submissions without a batch that improved it.
     submissions : int
@@ -108,7 +111,6 @@ class LadderEvents(NamedTuple):
     """
 
     ladder_id: int
-    runs: int
     alone: int
     submissions: int
 
@@ -131,6 +133,8 @@ class Chosen:
         Its own place in its batch; where that is not on record, its place among the
         submissions after those, from 1.
     batch : str or None
+    runs : int
+        Runs of submissions of one batch that had begun before, over all ladders.
     events : tuple of LadderEvents
         Of the submissions before.
     ladders : tuple of LadderQueries
@@ -144,26 +148,38 @@ class Chosen:
     before: int
     place: int
     batch: str | None
+    runs: int
     events: tuple[LadderEvents, ...]
     ladders: tuple[LadderQueries, ...]
 
 
-Returns: TypeAlias = Mapping[int, Sequence[int]]
-"""By ladder, after which of its submissions it went back to an earlier incumbent."""
+@dataclass(frozen=True, slots=True)
+class Used:
+    """Some holdouts and their ladders.
+
+    Attributes
+    ----------
+    holdout_ids : tuple of int
+    plain : mapping of int to bool
+        By ladder, whether all repeats that count are among the marked submissions.
+    returns : mapping of int to sequence of int
+        By ladder, after which of its submissions it went back to an earlier incumbent.
+    """
+
+    holdout_ids: tuple[int, ...]
+    plain: Mapping[int, bool]
+    returns: Mapping[int, Sequence[int]]
 
 
-def read_chosen(
-    conn: Connection,
-    holdout_ids: Sequence[int],
-    ladder_id: int,
-    number: int | None,
-    returns: Returns,
-) -> Chosen | None:
+is_marked: ColumnElement[bool] = text(MARKED)  # type: ignore[assignment]  # as in its index
+
+
+def read_chosen(conn: Connection, used: Used, ladder_id: int, number: int | None) -> Chosen | None:
     """Read what these holdouts had revealed when a submission was chosen; None without one."""
     own = submissions.alias("own")
     # The ids are in the one order of all submissions, and the rows lie by them.
     before_own = (
-        _submitted(holdout_ids, submissions.c.id)
+        _submitted(used.holdout_ids, submissions.c.id)
         .where(
             submissions.c.id < own.c.id,
             or_(own.c.batch.is_(None), submissions.c.batch.is_distinct_from(own.c.batch)),
@@ -182,53 +198,60 @@ def read_chosen(
     own_id, position, batch, place, until = row
     # Without a batch, that it improved is part of what is paid for.
     last = own_id if batch is None else until
-    released, arrival = _until(conn, holdout_ids, last, own_id, returns)
+    answered, arrival = _until(conn, used, last, own_id)
+    released = tuple(part for one in answered for part in _segments(one, used.returns))
     before = sum(ladder.count for ladder in released) - (batch is None)
     place = 1 if batch is None else place or arrival
-    events = _events(conn, holdout_ids, until)
-    return Chosen(own_id, position, until, before, place, batch, events, released)
+    runs = _runs(conn, used, until)
+    events = tuple(_events(one, batch is None and one.ladder_id == ladder_id) for one in answered)
+    return Chosen(own_id, position, until, before, place, batch, runs, events, released)
 
 
-def _events(conn: Connection, holdout_ids: Sequence[int], until: int) -> tuple[LadderEvents, ...]:
-    """Count what numbers the events up to a submission."""
+def _events(queries: LadderQueries, own: bool) -> LadderEvents:
+    """Count the events of a ladder; its last one is left out where it is the incumbent's own."""
+    alone = sum(one.alone for one in queries.improved)
+    return LadderEvents(queries.ladder_id, alone - own, queries.count - own)
+
+
+def _runs(conn: Connection, used: Used, until: int) -> int:
+    """Count the runs of submissions of one batch up to a submission."""
     entry = submissions.c
+    if len(used.holdout_ids) == 1:
+        found = conn.execute(select(entry.runs).where(entry.id == until)).scalar()
+        return int(found or 0)
     last = func.lag(entry.batch).over(order_by=entry.id).label("last")
-    columns = (entry.ladder_id, entry.batch, last, entry.improved, entry.repeat_of)
     # Named, for SQLAlchemy draws a name otherwise, anew for each statement.
-    one = _submitted(holdout_ids, *columns).where(entry.id <= until).subquery("submitted").c
-    begins = and_(one.batch.is_not(None), one.batch.is_distinct_from(one.last))
-    alone = and_(one.batch.is_(None), one.improved, one.repeat_of.is_(None))
-    counts = (func.count().filter(begins), func.count().filter(alone), func.count())
-    query = select(one.ladder_id, *counts).group_by(one.ladder_id).order_by(one.ladder_id)
-    return tuple(LadderEvents(*row) for row in conn.execute(query))
+    one = _submitted(used.holdout_ids, entry.batch, last).where(entry.id <= until)
+    every = one.subquery("submitted").c
+    begins = and_(every.batch.is_not(None), every.batch.is_distinct_from(every.last))
+    return int(conn.execute(select(func.count()).where(begins)).scalar_one())
 
 
-def read_answered(
-    conn: Connection, holdout_ids: Sequence[int], until: int, returns: Returns
-) -> tuple[LadderQueries, ...]:
-    """Read the submissions on these holdouts up to that of this id, by ladder."""
-    return _until(conn, holdout_ids, until, until, returns)[0]
+def read_answered(conn: Connection, used: Used, until: int) -> tuple[LadderQueries, ...]:
+    """Read the submissions on some holdouts up to that of this id, by ladder."""
+    answered, _ = _until(conn, used, until, until)
+    return tuple(part for one in answered for part in _segments(one, used.returns))
 
 
 def _until(
-    conn: Connection, holdout_ids: Sequence[int], until: int, last: int, returns: Returns
+    conn: Connection, used: Used, until: int, last: int
 ) -> tuple[tuple[LadderQueries, ...], int]:
     """Return the submissions by ladder up to one, and how many came from there to a later one."""
-    counts = conn.execute(_counts(holdout_ids, last, until)).all()
-    improved, repeats = _read_marked(conn, holdout_ids, until)
+    rows = conn.execute(_counts(used.holdout_ids, last, until)).all()
+    counts = [(one, count or 0, every) for one, count, every in rows if every]
+    improved, repeats = _read_marked(conn, used.plain, until)
     found = tuple(
-        part
+        LadderQueries(one, count, improved.get(one, ()), repeats.get(one, ()))
         for one, count, _ in counts
-        for part in _segments(
-            LadderQueries(one, count, improved.get(one, ()), repeats.get(one, ())),
-            returns.get(one, ()),
-        )
     )
-    return found, sum(row.all - row.until for row in counts)
+    return found, sum(every - count for _, count, every in counts)
 
 
-def _segments(queries: LadderQueries, returns: Sequence[int]) -> Iterator[LadderQueries]:
+def _segments(
+    queries: LadderQueries, returns_of: Mapping[int, Sequence[int]]
+) -> Iterator[LadderQueries]:
     """Cut the submissions to a ladder where it went back: only up to there do values fall."""
+    returns = returns_of.get(queries.ladder_id, ())
     if not queries.count:
         yield queries
     start = 0
@@ -248,23 +271,26 @@ def _segments(queries: LadderQueries, returns: Sequence[int]) -> Iterator[Ladder
 
 
 def _read_marked(
-    conn: Connection, holdout_ids: Sequence[int], until: int
+    conn: Connection, plain: Mapping[int, bool], until: int
 ) -> tuple[Mapping[int, tuple[ImprovementRecord, ...]], Mapping[int, tuple[RepeatRecord, ...]]]:
     """Read the submissions that improved a ladder, and the repeats, oldest first, by ladder."""
     entry = submissions.c
     columns = (entry.ladder_id, entry.number, entry.position, entry.released_risk, entry.improved)
-    query = _submitted(holdout_ids, *columns, entry.repeat_of).where(
-        or_(entry.improved, entry.repeat_of.is_not(None)), entry.id <= until
-    )
     improved: dict[int, list[ImprovementRecord]] = {}
     repeats: dict[int, list[RepeatRecord]] = {}
-    for ladder, number, position, risk, better, first in conn.execute(query.order_by(entry.id)):
-        if first is None:
-            improved.setdefault(ladder, []).append(
-                ImprovementRecord(ladder, number, position, risk)
-            )
-        else:
-            repeats.setdefault(ladder, []).append(RepeatRecord(ladder, number, better, risk))
+    every = or_(entry.improved, entry.repeat_of.is_not(None))
+    for which, marked in ((True, is_marked), (False, every)):
+        ids = [one for one, is_plain in plain.items() if is_plain is which]
+        query = select(*columns, entry.repeat_of, entry.batch).where(
+            entry.ladder_id.in_(ids), marked, entry.id <= until
+        )
+        rows = conn.execute(query.order_by(entry.ladder_id, entry.number)) if ids else ()
+        for ladder, number, position, risk, better, first, batch in rows:
+            if first is None:
+                one = ImprovementRecord(ladder, number, position, risk, batch is None)
+                improved.setdefault(ladder, []).append(one)
+            else:
+                repeats.setdefault(ladder, []).append(RepeatRecord(ladder, number, better, risk))
     return (
         {ladder: tuple(found) for ladder, found in improved.items()},
         {ladder: tuple(found) for ladder, found in repeats.items()},
@@ -275,7 +301,9 @@ def read_improved(conn: Connection, holdout_id: int) -> tuple[ImprovementRecord,
     """Read the submissions that improved a ladder of a holdout, oldest first."""
     entry = submissions.c
     columns = (entry.ladder_id, entry.number, entry.position, entry.released_risk)
-    query = _submitted([holdout_id], *columns).where(entry.improved, entry.repeat_of.is_(None))
+    query = _submitted([holdout_id], *columns, entry.batch.is_(None)).where(
+        is_marked, entry.improved, entry.repeat_of.is_(None)
+    )
     return tuple(ImprovementRecord(*row) for row in conn.execute(query.order_by(entry.id)))
 
 
@@ -288,11 +316,15 @@ def _submitted(holdout_ids: Sequence[int], *columns: ColumnElement[Any]) -> Sele
 
 
 def _counts(holdout_ids: Sequence[int], last: int, until: int) -> Select[Any]:
-    entry = submissions.c
-    within = func.count().filter(entry.id <= until)
-    counted = (entry.ladder_id, within.label("until"), func.count().label("all"))
-    query = _submitted(holdout_ids, *counted).where(entry.id <= last)
-    return query.group_by(entry.ladder_id).order_by(entry.ladder_id)
+    """Count the submissions to each ladder up to two of them: by the number of its last one."""
+
+    def number(most: int) -> ColumnElement[Any]:
+        entry = submissions.c
+        own = select(entry.number).where(entry.ladder_id == ladders.c.id, entry.id <= most)
+        return own.order_by(entry.id.desc()).limit(1).scalar_subquery()
+
+    columns = (ladders.c.id, number(until).label("until"), number(last).label("all"))
+    return select(*columns).where(ladders.c.holdout_id.in_(holdout_ids)).order_by(ladders.c.id)
 
 
 def is_on_grid(conn: Connection, ladder_id: int, until: int, n: int) -> bool:

@@ -9,12 +9,12 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass
 from typing import Any
 
 from sqlalchemy import Connection, Engine, create_engine, event, make_url, text
-from sqlalchemy.exc import DBAPIError
+from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 from sqlalchemy.pool import QueuePool
 
 from ladderholdout.errors import LedgerBusy, LedgerError, LedgerUnreachable
@@ -111,9 +111,32 @@ class ServerSource:
         """Whether it is the one that was opened: its ladders show that by themselves."""
         return True
 
-    def check(self, conn: Connection) -> None:
-        """Note that the server answers."""
-        self.known = True
+    def begin(self, access: Access) -> Connection:
+        """Return a connection in a transaction of its own, which `commit` or `undo` ends."""
+        conn = self.engine.connect()
+        try:
+            self.known = True
+            conn.execution_options(access=access).begin()
+        except BaseException as fault:
+            self.undo(conn, interrupted=not isinstance(fault, Exception))
+            raise
+        return conn
+
+    def commit(self, conn: Connection) -> None:
+        """Make what was written durable; return when the server says that it is."""
+        conn.commit()
+        conn.close()
+
+    def undo(self, conn: Connection, *, interrupted: bool = False) -> None:
+        """Take back what was not committed; after an interrupt the connection is given up."""
+        if interrupted:
+            with suppress(SQLAlchemyError):
+                conn.invalidate()
+        conn.close()
+
+    def dispose(self) -> None:
+        """Close the connections that nobody uses."""
+        self.engine.dispose()
 
     def translated(self, fault: Exception) -> LedgerError:
         """Say what is wrong, without the refused row and without a password."""

@@ -9,6 +9,7 @@ import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, fields
 from datetime import UTC, datetime
+from functools import lru_cache
 from typing import Any, TypeVar
 
 import numpy as np
@@ -371,9 +372,12 @@ def select_holdouts() -> Select[Any]:
     return select(*(column for column in holdouts.c if column.name not in _OF_EACH_ROW))
 
 
+_OF_HOLDOUT = [one.name for one in fields(HoldoutRecord)]
+
+
 def holdout_record(row: Row[Any], prefix: str = "") -> HoldoutRecord:
     """Return a row, or those of its columns with this prefix, as a record."""
-    found = {one.name: row._mapping[prefix + one.name] for one in fields(HoldoutRecord)}
+    found = {name: getattr(row, prefix + name) for name in _OF_HOLDOUT}
     if found["classes"] is not None:
         found["classes"] = from_bytes(found["classes"])
     if found["reserve"] is not None:
@@ -390,16 +394,7 @@ def select_ladders() -> Select[Any]:
 
 def ladder_record(row: Row[Any]) -> LadderRecord:
     """Return a row as a record."""
-    settings = LadderSettings(
-        account=row.account,
-        name=row.name,
-        metric=row.metric,
-        metric_settings=read_json(row.metric_settings),
-        mechanism=row.mechanism,
-        mechanism_settings=read_json(row.mechanism_settings),
-        budget=row.budget,
-        unit=row.unit,
-    )
+    settings = _settings(*(getattr(row, name) for name in _SETTINGS))
     counts, state = (row.submissions, row.version, row.withdrawals), read_json(row.state)
     if min(counts) < 0 or max(counts) > _MOST or not _is_state(state):
         raise ValueError("no state of a ladder")
@@ -415,6 +410,18 @@ def ladder_record(row: Row[Any]) -> LadderRecord:
         incumbent=row.incumbent,
         withdrawals=row.withdrawals,
     )
+
+
+_SETTINGS = [one.name for one in fields(LadderSettings)]
+
+
+@lru_cache(256)
+def _settings(*values: Any) -> LadderSettings:
+    """Return the settings of a ladder, which never change: those of each are read once."""
+    found = dict(zip(_SETTINGS, values, strict=True))
+    for name in ("metric_settings", "mechanism_settings"):
+        found[name] = read_json(found[name])
+    return LadderSettings(**found)
 
 
 def _is_state(state: Mapping[str, Any]) -> bool:

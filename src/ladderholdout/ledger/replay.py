@@ -21,7 +21,7 @@ from ladderholdout.ledger.records import (
 )
 from ladderholdout.mechanisms import MECHANISMS, mechanism_from
 from ladderholdout.mechanisms.base import Evidence, State
-from ladderholdout.mechanisms.rules import LadderRules, fresh_rng
+from ladderholdout.mechanisms.rules import LadderRules, rng_of
 from ladderholdout.metrics import Evaluation
 
 NOT_IMPROVED: Mapping[str, Any] = {"answer": "not improved"}
@@ -89,6 +89,14 @@ def not_improved(rules: LadderRules, released: float, first: float) -> tuple[flo
     return (first if own else released), False
 
 
+def repeats_alike(settings: LadderSettings) -> bool:
+    """Tell whether repeats of what did not improve are answered like a query that does not."""
+    if settings.mechanism not in MECHANISMS:
+        return False
+    rule = rules_of(settings).mechanism
+    return not (rule.discloses or rule.redraws or rule.needs_account)
+
+
 def rule_shown(settings: LadderSettings) -> str:
     """Return the rule as Python writes it; also somebody's own, which may be unknown here."""
     if settings.mechanism in MECHANISMS:
@@ -141,7 +149,7 @@ def replay(
         while returns and returns[0].until < number:
             state = _back(state, start, answers, returns.pop(0))
         if entry.entry.repeat_of is None:
-            rng = fresh_rng(holdout.secret, ladder.id, number)
+            rng = rng_of(rules, holdout.secret, ladder.id, number)
             state, outcome = rules.replay(state, Evidence(**entry.evidence), rng)
             recomputed = outcome.risk, outcome.improved
         else:

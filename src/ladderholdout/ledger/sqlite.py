@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-import datetime
 import os
 import random
 import sqlite3
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from sqlalchemy import Connection, Engine, create_engine, event, text
-from sqlalchemy.exc import DBAPIError
-from sqlalchemy.pool import ConnectionPoolEntry, QueuePool, StaticPool
+from sqlalchemy import Connection, Engine, create_engine, event
+from sqlalchemy.exc import DBAPIError, SQLAlchemyError
+from sqlalchemy.pool import NullPool, StaticPool
 
 from ladderholdout.errors import LedgerBusy, LedgerError
 from ladderholdout.ledger.place import Access, file_of, is_memory, timeout_of
@@ -41,13 +40,30 @@ Identity: TypeAlias = tuple[int, int]
 """What tells a file from any other: its device and its inode."""
 
 
+@dataclass(slots=True, eq=False)
+class _Kept:
+    """A connection that stays open from one transaction to the next, and what it was opened on.
+
+    SQLAlchemy's own begin, commit and pool take several times as long as SQLite's. So for it the
+    connection is in one transaction from its first to its last day.
+    """
+
+    conn: Connection
+    driver: sqlite3.Connection
+    # How long SQLite itself waits for a lock.
+    patience: float
+    # The -wal and the -shm beside the file: they stay while anybody is connected.
+    companions: list[Identity | None]
+
+
 @dataclass(slots=True)
 class FileSource:
-    """An engine of this process, with the identity of the file it was opened on."""
+    """The connections of this process, with the identity of the file they were opened on."""
 
     engine: Engine
     path: Path | None
     identity: Identity | None
+    timeout: float = 0.0
     # Reads the file past SQLite's own cache. Never closed: closing any descriptor of a
     # file drops all locks that SQLite holds on it in this process (POSIX).
     descriptor: int = -1
@@ -56,6 +72,13 @@ class FileSource:
     ready: bool = False
     # One writer of a process at a time: SQLite's own waiting is unfair.
     lock: threading.RLock = field(default_factory=threading.RLock)
+    _idle: list[_Kept] = field(default_factory=list)
+    _busy: dict[Connection, _Kept] = field(default_factory=dict)
+    _places: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        """Name the files that belong together."""
+        self._places = () if self.path is None else _places(self.path)
 
     def turn(self, *, write: bool) -> AbstractContextManager[Any]:
         """Wait for the other writers of this process."""
@@ -67,7 +90,51 @@ class FileSource:
 
     def current(self) -> bool:
         """Whether the file is still the one that was opened."""
-        return self.path is None or _identities(str(self.path))[0] == self.identity
+        return self.path is None or _identities(self._places)[0] == self.identity
+
+    def begin(self, access: Access) -> Connection:
+        """Return a connection in a transaction of its own, which `commit` or `undo` ends."""
+        try:
+            kept = self._idle.pop()
+        except IndexError:
+            kept = self._connected()
+        self._busy[kept.conn] = kept
+        try:
+            self.check(kept.conn)
+            if self.path is not None:
+                # Ten microseconds: cached pages would hide that those on disk are damaged.
+                kept.driver.execute("PRAGMA shrink_memory")
+            if access is Access.READ:
+                _set_patience(kept, self.timeout)
+                kept.driver.execute("BEGIN")
+            else:
+                _begin_alone(kept, self.timeout)
+        except BaseException as fault:
+            self.undo(kept.conn, interrupted=not isinstance(fault, Exception))
+            raise
+        return kept.conn
+
+    def commit(self, conn: Connection) -> None:
+        """Make what was written durable; return when it is, and the files are still there."""
+        self._busy[conn].driver.commit()
+        self.check(conn)
+        self._idle.append(self._busy.pop(conn))
+
+    def undo(self, conn: Connection, *, interrupted: bool = False) -> None:
+        """Take back what was not committed; after an interrupt the connection is given up."""
+        kept = self._busy.pop(conn)
+        with suppress(sqlite3.Error):
+            kept.driver.rollback()
+        if interrupted and self.path is not None:  # without it one in memory would be gone
+            _close(kept)
+        else:
+            self._idle.append(kept)
+
+    def dispose(self) -> None:
+        """Close the connections that nobody uses."""
+        while self._idle:
+            _close(self._idle.pop())
+        self.engine.dispose()
 
     def check(self, conn: Connection) -> None:
         """Refuse to go on with files that were removed, replaced or overwritten since.
@@ -77,8 +144,7 @@ class FileSource:
         """
         if self.path is None:
             return
-        own, *companions = _identities(str(self.path))
-        if own != self.identity or companions != conn.info["companions"]:
+        if _identities(self._places) != [self.identity, *self._busy[conn].companions]:
             raise LedgerError(
                 f"The ledger {self.path}, or the -wal or -shm file beside it, was removed or "
                 "replaced while it was in use; what is written to it now would be lost. Put "
@@ -92,6 +158,18 @@ class FileSource:
                 "process."
             )
         self.changes = found
+
+    def _connected(self) -> _Kept:
+        conn = self.engine.connect()
+        conn.begin()
+        driver = conn.connection.driver_connection
+        assert isinstance(driver, sqlite3.Connection)
+        companions: list[Identity | None] = []
+        if self.path is not None:
+            # The first statement makes both files.
+            driver.execute("PRAGMA schema_version")
+            companions = _identities(self._places)[1:]
+        return _Kept(conn, driver, self.timeout, companions)
 
     def translated(self, fault: Exception) -> LedgerError:
         """Say what is wrong, without the refused row."""
@@ -156,7 +234,7 @@ def file_source(url: str) -> FileSource:
         )
         # SQLite takes the -wal file beside an empty database for a leftover and deletes it at
         # the first statement, and with it the newest entries of the ledger that was there.
-        own, written_ahead, _ = _identities(str(path))
+        own, written_ahead, _ = _identities(_places(path))
         emptied = _changes(descriptor) < 0 and written_ahead is not None
         if emptied or own != identity:
             opened.close()
@@ -170,14 +248,12 @@ def file_source(url: str) -> FileSource:
     engine = create_engine(
         "sqlite://",
         creator=connect,
-        poolclass=QueuePool,
-        max_overflow=-1,
+        poolclass=NullPool,
         hide_parameters=True,
         logging_name="ladderholdout",
     )
     _prepare(engine, timeout)
-    _distrust(engine, path)
-    return FileSource(engine, path, identity, descriptor)
+    return FileSource(engine, path, identity, timeout, descriptor)
 
 
 def _opened(path: Path) -> tuple[Identity, int]:
@@ -199,8 +275,7 @@ def _opened(path: Path) -> tuple[Identity, int]:
 
 def _prepare(engine: Engine, timeout: float = 0.0) -> None:
     @event.listens_for(engine, "connect")
-    def settings(connection: sqlite3.Connection, record: ConnectionPoolEntry) -> None:
-        record.info["patience"] = timeout
+    def settings(connection: sqlite3.Connection, _: Any) -> None:
         # What was changed to be no text comes as one that shows it, and ends no reading.
         connection.text_factory = _text
         connection.isolation_level = None  # the driver's own BEGIN would be a deferred one
@@ -215,52 +290,27 @@ def _prepare(engine: Engine, timeout: float = 0.0) -> None:
         with suppress(sqlite3.Error):
             connection.rollback()
 
-    @event.listens_for(engine, "begin")
-    def begin(connection: Connection) -> None:
-        if connection.get_execution_options()["access"] is Access.READ:
-            driver: Any = connection.connection.driver_connection
-            _set_patience(connection, driver, timeout)
-            driver.execute("BEGIN")
-        else:
-            _begin_alone(connection, timeout)
 
-
-def run(conn: Connection, statement: str, values: Mapping[str, Any]) -> Any:
-    """Run a literal statement, with its values as ``:name``; of what it returns nothing is checked.
-
-    For the few that every submission runs. In a file SQLAlchemy takes several times as long over
-    one as SQLite itself, so the driver is given it; a server answers over a network, where that
-    is no matter.
-    """
-    if conn.dialect.name != "sqlite":
-        return conn.execute(text(statement), values)
-    driver: Any = conn.connection.dbapi_connection
-    moments = {
-        # As SQLAlchemy keeps them in a file.
-        name: one.replace(tzinfo=None).isoformat(" ", "microseconds")
-        for name, one in values.items()
-        if isinstance(one, datetime.datetime)
-    }
-    return driver.execute(statement, {**values, **moments})
+def _close(kept: _Kept) -> None:
+    with suppress(SQLAlchemyError, sqlite3.Error):
+        kept.conn.close()
 
 
 def _text(data: bytes) -> str:
     return data.decode("utf-8", "surrogateescape")
 
 
-def _begin_alone(connection: Connection, timeout: float) -> None:
+def _begin_alone(kept: _Kept, timeout: float) -> None:
     """Begin to write: at once, for a deferred BEGIN takes the lock too late, and fairly.
 
     SQLite asks the more seldom the longer it waits, so that among many who come and go one
     was seen to wait for seconds. Whoever waits here asks the more often.
     """
-    driver, begun = connection.connection.driver_connection, time.monotonic()
-    assert isinstance(driver, sqlite3.Connection)
-    _set_patience(connection, driver, 0.0)
+    begun = time.monotonic()
+    _set_patience(kept, 0.0)
     while True:
         try:
-            # By the driver: SQLAlchemy takes ten times as long over it.
-            driver.execute("BEGIN IMMEDIATE")
+            kept.driver.execute("BEGIN IMMEDIATE")
             return
         except sqlite3.OperationalError as fault:
             waited = time.monotonic() - begun
@@ -269,11 +319,11 @@ def _begin_alone(connection: Connection, timeout: float) -> None:
         time.sleep(random.uniform(0, max(_PAUSE / (1 + 10 * waited), _SHORT_PAUSE)))
 
 
-def _set_patience(connection: Connection, driver: sqlite3.Connection, seconds: float) -> None:
+def _set_patience(kept: _Kept, seconds: float) -> None:
     """Set how long SQLite itself waits for a lock, where it is not so set already."""
-    if connection.info.get("patience") != seconds:
-        driver.execute(f"PRAGMA busy_timeout={1000 * seconds:.0f}")
-        connection.info["patience"] = seconds
+    if kept.patience != seconds:
+        kept.driver.execute(f"PRAGMA busy_timeout={1000 * seconds:.0f}")
+        kept.patience = seconds
 
 
 def _is_busy(fault: BaseException | None) -> bool:
@@ -296,19 +346,6 @@ def _write_ahead(connection: sqlite3.Connection, timeout: float) -> None:
         time.sleep(0.01)
 
 
-def _distrust(engine: Engine, path: Path) -> None:
-    @event.listens_for(engine, "connect")
-    def remember(connection: sqlite3.Connection, record: ConnectionPoolEntry) -> None:
-        # The first statement makes both files, and they stay while anybody is connected.
-        connection.execute("PRAGMA schema_version")
-        record.info["companions"] = _identities(str(path))[1:]
-
-    @event.listens_for(engine, "checkout")
-    def forget(connection: sqlite3.Connection, *_: Any) -> None:
-        # Ten microseconds: cached pages would hide that those on disk are damaged.
-        connection.execute("PRAGMA shrink_memory")
-
-
 def _changes(descriptor: int) -> int:
     """Return the change counter of a database: an older copy has a smaller one, no database -1."""
     try:
@@ -318,10 +355,14 @@ def _changes(descriptor: int) -> int:
     return int.from_bytes(header[24:], "big") if header.startswith(_HEADER) else -1
 
 
-def _identities(path: str) -> list[Identity | None]:
+def _places(path: Path) -> tuple[str, ...]:
+    return str(path), f"{path}-wal", f"{path}-shm"
+
+
+def _identities(places: tuple[str, ...]) -> list[Identity | None]:
     """Return which files lie at the place of a ledger, and as its -wal and its -shm."""
     found: list[Identity | None] = []
-    for name in (path, f"{path}-wal", f"{path}-shm"):
+    for name in places:
         try:
             status = os.stat(name)
             found.append((status.st_dev, status.st_ino))

@@ -21,6 +21,7 @@ from sqlalchemy import (
     UniqueConstraint,
     insert,
     literal_column,
+    text,
     types,
 )
 from sqlalchemy.types import TypeDecorator, TypeEngine
@@ -146,11 +147,24 @@ def _constant(name: str) -> float:
 _DECODER = json.JSONDecoder(parse_constant=_constant)
 
 
-SCHEMA = "0007"
+SCHEMA = "0008"
 """The Alembic revision that this version of the library reads and writes."""
 
 VERSION: ColumnElement[Any] = literal_column("(SELECT version_num FROM alembic_version)")
 """The revision that a ledger stands at, in any statement."""
+
+MARKED = "(improved OR (repeat_of IS NOT NULL AND evidence = '{}'))"
+"""Which submissions a certificate names one by one: those that improved, and the repeats that
+were not answered like a submission that does not improve."""
+
+
+def _of_some(name: str, which: str, column: str, *, unique: bool = False) -> Index:
+    """Return an index of a ladder's submissions that leaves most of them out."""
+    where = text(which)
+    return Index(
+        name, "ladder_id", column, unique=unique, sqlite_where=where, postgresql_where=where
+    )
+
 
 # Columns are in the order in which migrations leave them: new ledgers are as upgraded ones.
 metadata = MetaData()
@@ -264,10 +278,16 @@ submissions = Table(
     Column("reserve_digest", String(64)),
     # The candidate's own place in its batch, from 1, whenever it came in; null where unknown.
     Column("place", Integer),
+    # Runs of submissions of one batch that had begun on the holdout, this one's included: what
+    # a certificate counts without reading all entries. Checked by `verify`, and not chained.
+    Column("runs", Integer, nullable=False, server_default="0"),
     UniqueConstraint("ladder_id", "number", name="uq_submissions_number"),
     Index("ix_submissions_digest", "ladder_id", "digest"),
-    Index("ix_submissions_search", "ladder_id", "search"),
-    Index("ix_submissions_key", "ladder_id", "key", unique=True),
+    Index("ix_submissions_order", "ladder_id", "id"),
+    # Of few submissions each.
+    _of_some("ix_submissions_search", "search IS NOT NULL", "search"),
+    _of_some("ix_submissions_key", "key IS NOT NULL", "key", unique=True),
+    _of_some("ix_submissions_marked", MARKED, "number"),
 )
 
 # The predictions of earlier incumbents, to go back to when a submission is withdrawn.
@@ -319,6 +339,9 @@ chains = Table(
     Column("holdout_id", ForeignKey("holdouts.id"), primary_key=True),
     Column("length", Integer, nullable=False),
     Column("head", String(64), nullable=False),
+    # Of the holdout's last submission: see there.
+    Column("runs", Integer, nullable=False, server_default="0"),
+    Column("batch", String(32)),
 )
 
 # The links of a chain that are no submissions. Most of what they cover is in other tables.

@@ -15,8 +15,6 @@ from sqlalchemy import (
     Connection,
     CursorResult,
     Row,
-    Select,
-    bindparam,
     delete,
     func,
     insert,
@@ -25,22 +23,22 @@ from sqlalchemy import (
 )
 
 from ladderholdout.errors import UnknownHoldout
+from ladderholdout.ledger import statements
 from ladderholdout.ledger.accounts import Accounts
 from ladderholdout.ledger.batches import Batches
 from ladderholdout.ledger.chain import (
     EMPTY,
-    END_COLUMNS,
     RESTORED,
     Chains,
     Head,
     end_of,
     heads,
-    submission_content,
 )
 from ladderholdout.ledger.history import (
     Chosen,
     EventRecord,
     LadderQueries,
+    Used,
     asked_values,
     is_on_grid,
     read_amended,
@@ -54,6 +52,7 @@ from ladderholdout.ledger.history import (
     read_withdrawal,
 )
 from ladderholdout.ledger.known_rows import HoldoutRows, Sharing
+from ladderholdout.ledger.prepared import Prepared, run, stored_time
 from ladderholdout.ledger.records import (
     AT_A_TIME,
     AuditEntry,
@@ -75,12 +74,10 @@ from ladderholdout.ledger.records import (
     select_ladders,
     to_bytes,
 )
-from ladderholdout.ledger.replay import rules_of
+from ladderholdout.ledger.replay import repeats_alike, rules_of
 from ladderholdout.ledger.reserve_queries import ReserveQueries, refuse_retired
 from ladderholdout.ledger.schema import check_version
-from ladderholdout.ledger.sqlite import run
 from ladderholdout.ledger.tables import (
-    VERSION,
     chains,
     events,
     holdouts,
@@ -92,46 +89,6 @@ from ladderholdout.ledger.tables import (
 
 P = ParamSpec("P")
 T = TypeVar("T")
-
-# What every submission asks for is made once: to make a statement takes longer than to run it.
-_LADDER = (
-    select_ladders().add_columns(VERSION.label("schema")).where(ladders.c.id == bindparam("ladder"))
-)
-_OF_HOLDOUT = "its_holdout_"
-_LADDER_WITH_HOLDOUT = _LADDER.join(holdouts).add_columns(
-    *(one.label(_OF_HOLDOUT + one.name) for one in select_holdouts().selected_columns)
-)
-# All ladders of a holdout take turns, so that the ids of their submissions are in one order.
-# That the holdout's row still reads also finds a damaged file.
-_LOCKED_LADDER = (
-    _LADDER.add_columns(*END_COLUMNS)
-    .select_from(ladders.join(holdouts).join(chains))
-    .with_for_update()
-)
-# Added to zero: by the index of numbers SQLite would read all entries of the ladder.
-_IN_ORDER = submissions.c.number + 0
-_NO_REPEAT = select_entries(bindparam("ladder")).where(submissions.c.repeat_of.is_(None))
-_FIRST_BY_KEY = _NO_REPEAT.where(submissions.c.key == bindparam("key")).order_by(_IN_ORDER)
-_BY_DIGEST = submissions.c.digest == bindparam("digest")
-_FIRST_BY_DIGEST = _NO_REPEAT.where(_BY_DIGEST).order_by(_IN_ORDER)
-# Where there is a reserve: of the same predictions for its rows, too.
-_OF_ALL_ROWS = (
-    select_entries(bindparam("ladder"))
-    .where(_BY_DIGEST, submissions.c.reserve_digest == bindparam("reserve_digest"))
-    .order_by(_IN_ORDER)
-)
-# The columns of a submission, some of which not every caller has something for.
-_OPTIONAL = dict.fromkeys(
-    ("batch", "search", "key", "repeat_of", "place", "disagreement", "reserve_digest")
-)
-# Literal, see `sqlite.run`: with these and the chain's through SQLAlchemy a submission of 2,000
-# predictions takes a fifth longer, and a third more of the processor's time.
-_KNOWN = "SELECT 1 FROM submissions WHERE ladder_id = :ladder AND digest = :digest LIMIT 1"
-_KNOWN_KEY = "SELECT 1 FROM submissions WHERE ladder_id = :ladder AND key = :key LIMIT 1"
-_ADDED = [column.name for column in submissions.c if column.name != "id"]
-_ADD_SUBMISSION = f"INSERT INTO submissions ({', '.join(_ADDED)}) VALUES (:{', :'.join(_ADDED)})"
-_COUNT_SUBMISSION = "UPDATE ladders SET submissions = :number WHERE id = :ladder"
-_STEP_LADDER = "UPDATE ladders SET submissions = :number, state = :state WHERE id = :ladder"
 
 _WITHDRAWN = "withdrawn"
 # The kinds of events that are read together, for they are few; others describe all of the rows.
@@ -282,7 +239,9 @@ class Transaction:
     @_once
     def ladder(self, ladder_id: int, *, lock: bool = False) -> LadderRecord:
         """Return a ladder; with `lock`, hold it and its holdout until the transaction ends."""
-        row = self._ladder_row(_LOCKED_LADDER if lock else _LADDER, ladder_id)
+        row = self._ladder_row(
+            statements.LOCKED_LADDER if lock else statements.ONE_LADDER, ladder_id
+        )
         (record,) = read_all([row], ladder_record)
         if lock:
             self.chains.hold(record.holdout_id, end_of(row))
@@ -290,15 +249,15 @@ class Transaction:
 
     def ladder_with_holdout(self, ladder_id: int) -> LadderRecord:
         """Return a ladder, and read its holdout at once: `holdout` asks nothing any more."""
-        row = self._ladder_row(_LADDER_WITH_HOLDOUT, ladder_id)
+        row = self._ladder_row(statements.LADDER_WITH_HOLDOUT, ladder_id)
         (record,) = read_all([row], ladder_record)
         if self.known is not None:
-            (holdout,) = read_all([row], lambda row: holdout_record(row, _OF_HOLDOUT))
+            (holdout,) = read_all([row], lambda row: holdout_record(row, statements.OF_HOLDOUT))
             self.known |= {("ladder", ladder_id): record, ("holdout", holdout.id): holdout}
         return record
 
-    def _ladder_row(self, query: Select[Any], ladder_id: int) -> Row[Any]:
-        row = self.conn.execute(query, {"ladder": ladder_id}).one_or_none()
+    def _ladder_row(self, query: Prepared, ladder_id: int) -> Any:
+        row = query.one(self.conn, {"ladder": ladder_id})
         if row is None:
             raise UnknownHoldout(f"The ledger holds no ladder number {ladder_id}.")
         # With the row, for it costs no statement: another process may upgrade the ledger.
@@ -351,9 +310,12 @@ class Transaction:
 
         For the guard, which hides what the ladder does not release.
         """
-        if run(self.conn, _KNOWN_KEY, {"ladder": ladder.id, "key": key}).fetchone() is None:
+        if (
+            run(self.conn, statements.KNOWN_KEY, {"ladder": ladder.id, "key": key}).fetchone()
+            is None
+        ):
             return None
-        return self._in_force(ladder, _FIRST_BY_KEY, {"key": key}, ())
+        return self._in_force(ladder, statements.FIRST_BY_KEY, {"key": key}, ())
 
     def first(
         self, ladder: LadderRecord, digest: str, reserve_digest: str | None
@@ -367,25 +329,28 @@ class Transaction:
         gone = self.withdrawals(ladder)
         if reserve_digest is None:
             given = {"ladder": ladder.id, "digest": digest}
-            if run(self.conn, _KNOWN, given).fetchone() is None:
+            if run(self.conn, statements.KNOWN, given).fetchone() is None:
                 return None, True
         else:
             # As long with known predictions as with others, for it must not show which they are.
             everywhere = {"digest": digest, "reserve_digest": reserve_digest}
-            if (found := self._in_force(ladder, _OF_ALL_ROWS, everywhere, gone)) is not None:
+            if (
+                found := self._in_force(ladder, statements.OF_ALL_ROWS, everywhere, gone)
+            ) is not None:
                 return found, True
-        found = self._in_force(ladder, _FIRST_BY_DIGEST, {"digest": digest}, gone)
+        found = self._in_force(ladder, statements.FIRST_BY_DIGEST, {"digest": digest}, gone)
         return found, reserve_digest is None
 
     def _in_force(
         self,
         ladder: LadderRecord,
-        query: Select[Any],
+        queries: tuple[Prepared, Prepared],
         asked: Mapping[str, Any],
         gone: Sequence[Withdrawal],
     ) -> Entry | None:
         """Return the first submission found whose answer no withdrawal has set aside."""
-        rows = self.conn.execute(query if gone else query.limit(1), {"ladder": ladder.id, **asked})
+        every, first = queries
+        rows = (every if gone else first).rows(self.conn, {"ladder": ladder.id, **asked})
         found = (one for one in map(entry_record, rows) if not _set_aside(one.number, gone))
         return next(iter(self._with_reasons(ladder, tuple(found))), None)
 
@@ -517,26 +482,26 @@ class Transaction:
             The holdout was retired.
         """
         refuse_retired(self.chains.end(ladder.holdout_id))
-        number = ladder.submissions + 1
+        number, time = ladder.submissions + 1, now()
         values = {
-            **_OPTIONAL,
+            **statements.OPTIONAL,
             **entry,
             "ladder_id": ladder.id,
             "number": number,
-            "time": now(),
+            "time": time,
             "evidence": json.dumps(evidence),
             "context": json.dumps(entry["context"]),
         }
-        head = self.chains.add(ladder.holdout_id, "submission", submission_content(values))
-        values |= {"position": head.length, "hash": head.hash}
-        run(self.conn, _ADD_SUBMISSION, values)
+        values |= self.chains.add_submission(ladder.holdout_id, values)
+        values["time"] = stored_time(self.conn, time)
+        run(self.conn, statements.ADD_SUBMISSION, values)
         if candidate is not None:
             self.batches.keep(ladder, number, entry["batch"], candidate)
         changes: dict[str, Any] = {"ladder": ladder.id, "number": number}
         if state is None:
-            run(self.conn, _COUNT_SUBMISSION, changes)
+            run(self.conn, statements.COUNT_SUBMISSION, changes)
         elif incumbent is None:
-            run(self.conn, _STEP_LADDER, {**changes, "state": json.dumps(state)})
+            run(self.conn, statements.STEP_LADDER, {**changes, "state": json.dumps(state)})
         else:
             fit = entry.get("batch") if "round" in entry["context"] else None
             self._keep_incumbent(ladder, fit)
@@ -599,22 +564,23 @@ class Transaction:
         By its own ladders and by those of all holdouts that share rows with it.
         """
         others = (one.holdout_id for one in self.sharing(ladder.holdout_id))
-        every = (ladder.holdout_id, *others)
-        returns = self._returns(every)
-        return read_chosen(self.conn, every, ladder.id, ladder.incumbent, returns)
+        used = self._used((ladder.holdout_id, *others))
+        return read_chosen(self.conn, used, ladder.id, ladder.incumbent)
 
     def answered(self, holdout_ids: Sequence[int], until: int) -> tuple[LadderQueries, ...]:
         """Return the queries of these holdouts up to the submission of this id, by ladder."""
-        return read_answered(self.conn, holdout_ids, until, self._returns(holdout_ids))
+        return read_answered(self.conn, self._used(holdout_ids), until)
 
-    def _returns(self, holdout_ids: Iterable[int]) -> dict[int, list[int]]:
-        """Return, by ladder, after which of its submissions it went back to an earlier one."""
-        found: dict[int, list[int]] = {}
+    def _used(self, holdout_ids: Sequence[int]) -> Used:
+        """Return the ladders of some holdouts, as their submissions are counted."""
+        returns: dict[int, list[int]] = {}
         for event in (one for each in holdout_ids for one in self.events(each, _WITHDRAWN)):
             one = read_withdrawal(event)
             if one.replaced and event.ladder_id is not None:
-                found.setdefault(event.ladder_id, []).append(one.until)
-        return found
+                returns.setdefault(event.ladder_id, []).append(one.until)
+        every = [one for each in holdout_ids for one in self.ladders(each)]
+        plain = {one.id: not one.withdrawals and repeats_alike(one.settings) for one in every}
+        return Used(tuple(holdout_ids), plain, returns)
 
     def is_on_grid(self, ladder_id: int, until: int, n: int) -> bool:
         """Tell whether all that a ladder released up to a submission are shares of n rows."""
@@ -742,13 +708,8 @@ class Transaction:
 
     def improvements(self, ladder_id: int, number: int) -> int:
         """Count the submissions that had improved a ladder up to this one, repeats left out."""
-        entry = submissions.c
-        return self._count(
-            entry.ladder_id == ladder_id,
-            entry.number <= number,
-            entry.improved,
-            entry.repeat_of.is_(None),
-        )
+        found = statements.IMPROVEMENTS.one(self.conn, {"ladder": ladder_id, "number": number})
+        return int(found.count)  # type: ignore[union-attr]  # a count is one row
 
     def repeats(self, ladder_id: int) -> int:
         """Count the submissions that repeated earlier predictions: for audits."""

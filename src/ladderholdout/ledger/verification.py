@@ -9,7 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from numpy.typing import NDArray
-from sqlalchemy import Connection, func, select, text
+from sqlalchemy import Connection, and_, case, func, select, text
 from sqlalchemy.exc import SQLAlchemyError
 
 from ladderholdout.errors import LadderHoldoutError, LedgerBusy, LedgerUnreachable, printable
@@ -34,7 +34,15 @@ from ladderholdout.ledger.records import (
     read_array,
 )
 from ladderholdout.ledger.replay import Replayed, replay, rules_of, state_to
-from ladderholdout.ledger.tables import FAULTS, holdouts, incumbents, ladders, metadata, submissions
+from ladderholdout.ledger.tables import (
+    FAULTS,
+    chains,
+    holdouts,
+    incumbents,
+    ladders,
+    metadata,
+    submissions,
+)
 
 if TYPE_CHECKING:
     from ladderholdout.ledger.transaction import Transaction
@@ -174,6 +182,8 @@ def _verified(tx: Transaction, holdout_id: int, found: _Found) -> Verification:
     found.add("what is recorded of the rows", rows)
     found.add("the openings of its reserve", reserve)
     found.add("the rows that it shares", shared)
+    if not found.findings:  # a batch that was changed spoils the counts of all that follow
+        found.add("what is counted of its batches", partial(_check_runs, tx.conn, holdout_id))
     for ladder in read if holdout is not None else ():
         place = place_of(ladder)
         found.add(f"ladder {place}", partial(_check_firsts, tx, ladder, found.findings))
@@ -181,6 +191,33 @@ def _verified(tx: Transaction, holdout_id: int, found: _Found) -> Verification:
             found.add(f"ladder {place}", partial(_replayed, tx, holdout, ladder))
     name = "" if holdout is None else holdout.name
     return Verification(name, sum(counts.values()), head, tuple(found.findings))
+
+
+def _check_runs(conn: Connection, holdout_id: int) -> Iterator[Finding]:
+    """Count again the runs of submissions of one batch, which certificates pay for."""
+    entry = submissions.c
+    last = func.lag(entry.batch).over(order_by=entry.id).label("last")
+    every = (
+        select(entry.id, entry.ladder_id, entry.number, entry.batch, entry.runs, last)
+        .select_from(submissions.join(ladders))
+        .where(ladders.c.holdout_id == holdout_id)
+        .subquery("submitted")
+        .c
+    )
+    begins = and_(every.batch.is_not(None), every.batch.is_distinct_from(every.last))
+    counted = func.sum(case((begins, 1), else_=0)).over(order_by=every.id).label("counted")
+    own = select(*every, counted).subquery("counted").c
+    place = ladders.c.account + "/" + ladders.c.name
+    wrong = select(place, own.number).join(ladders, ladders.c.id == own.ladder_id)
+    for ladder, number in conn.execute(wrong.where(own.runs != own.counted).order_by(own.id)):
+        what = (
+            f"what is counted of batches up to submission {number} of ladder {ladder} was changed"
+        )
+        yield Finding(what, ladder, number)
+    end = select(chains.c.runs, chains.c.batch).where(chains.c.holdout_id == holdout_id)
+    newest = select(own.counted, own.batch).order_by(own.id.desc()).limit(1)
+    if (conn.execute(newest).first() or (0, None)) != conn.execute(end).first():
+        yield Finding("what is counted of its batches at the end of its chain was changed")
 
 
 def _secret(conn: Connection, holdout_id: int) -> bytes:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field, fields, replace
+from functools import cache
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -151,6 +152,7 @@ __all__ = [
     "a_mechanism",
     "check_fits",
     "counting_of",
+    "draws",
     "released",
     "unchanged",
 ]
@@ -188,6 +190,9 @@ class Mechanism(ABC):
         certificate. A subclass with a `measure` or `decide` of its own states it anew.
     noisy : bool
         Whether noise is added to the risk that is released; `allowance` says how much.
+    draws : bool
+        Whether `measure` or `decide` uses ``rng``. A subclass with either of its own states it
+        anew: by default it does.
 
     Examples
     --------
@@ -212,6 +217,7 @@ class Mechanism(ABC):
     shows_values: ClassVar[bool] = True
     counted: ClassVar[Literal["falling", "any"] | None] = None
     noisy: ClassVar[bool] = False
+    draws: ClassVar[bool] = True
 
     @property
     def name(self) -> str:
@@ -392,12 +398,30 @@ def counting_of(mechanism: Mechanism) -> Literal["falling", "any"] | None:
     >>> counting_of(Ladder(step=0.1)), counting_of(Mine(step=0.1))
     ('falling', None)
     """
-    for cls in type(mechanism).__mro__:
-        if "counted" in vars(cls):
-            return mechanism.counted
+    return mechanism.counted if _states(type(mechanism), "counted") else None
+
+
+@cache
+def draws(rule: type[Mechanism]) -> bool:
+    """Return whether a class of mechanisms uses ``rng``, as it states itself; else it may.
+
+    Examples
+    --------
+    >>> from ladderholdout.mechanisms import Ladder, ShakyLadder
+    >>> draws(Ladder), draws(ShakyLadder)
+    (False, True)
+    """
+    return rule.draws or not _states(rule, "draws")
+
+
+def _states(rule: type[Mechanism], name: str) -> bool:
+    """Tell whether the class that measures and decides states this, and not one that it is of."""
+    for cls in rule.__mro__:
+        if name in vars(cls):
+            return True
         if vars(cls).keys() & {"measure", "decide"}:
-            break
-    return None
+            return False
+    return False
 
 
 def a_mechanism(mechanism: object) -> Mechanism:

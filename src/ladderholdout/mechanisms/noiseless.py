@@ -37,6 +37,7 @@ class FullDisclosure(Mechanism):
     """
 
     discloses: ClassVar[bool] = True
+    draws: ClassVar[bool] = False
     counted: ClassVar[Literal["falling", "any"] | None] = "any"
 
     def decide(
@@ -70,6 +71,7 @@ class RoundedDisclosure(Stepped):
 
     step: float = 1e-5
     discloses: ClassVar[bool] = True
+    draws: ClassVar[bool] = False
     counted: ClassVar[Literal["falling", "any"] | None] = "any"
 
     def decide(
@@ -112,6 +114,7 @@ class Ladder(Stepped):
     [0.6, 0.6, 0.4]
     """
 
+    draws: ClassVar[bool] = False
     counted: ClassVar[Literal["falling", "any"] | None] = "falling"
 
     def decide(
@@ -146,6 +149,7 @@ class SimplifiedLadder(Stepped):
     [0.6, 0.6, 0.5]
     """
 
+    draws: ClassVar[bool] = False
     counted: ClassVar[Literal["falling", "any"] | None] = "falling"
 
     def decide(
@@ -175,6 +179,7 @@ class ParameterFreeLadder(Mechanism):
     """
 
     needs_losses: ClassVar[bool] = True
+    draws: ClassVar[bool] = False
     counted: ClassVar[Literal["falling", "any"] | None] = "falling"
 
     def measure(self, state: State, evaluation: Evaluation, rng: np.random.Generator) -> Evidence:
@@ -224,6 +229,7 @@ class PairedTestLadder(Mechanism):
 
     alpha: float
     needs_losses: ClassVar[bool] = True
+    draws: ClassVar[bool] = False
     counted: ClassVar[Literal["falling", "any"] | None] = "falling"
 
     def __post_init__(self) -> None:
@@ -390,6 +396,7 @@ class PricedLadder(Mechanism):
 
     weight: float = 0.7
     needs_bounded_risk: ClassVar[bool] = True
+    draws: ClassVar[bool] = False
     counted: ClassVar[Literal["falling", "any"] | None] = "falling"
 
     def __post_init__(self) -> None:
@@ -465,6 +472,7 @@ class RankLadder(Stepped):
 
     places: int
     needs_account: ClassVar[bool] = True
+    draws: ClassVar[bool] = False
     counted: ClassVar[Literal["falling", "any"] | None] = "any"
     needs_bounded_risk: ClassVar[bool] = True
 

@@ -21,6 +21,7 @@ from ladderholdout.mechanisms.base import (
     State,
     a_mechanism,
     check_fits,
+    draws,
     unchanged,
 )
 from ladderholdout.metrics import Evaluation
@@ -137,7 +138,8 @@ class LadderRules:
         if self._used_up(state):
             return unchanged(state, Evidence(evaluation.risk, clipped=evaluation.clipped))
         evidence = self.mechanism.measure(state, evaluation, rng)
-        evidence = replace(evidence, clipped=evaluation.clipped)
+        if evaluation.clipped is not None:
+            evidence = replace(evidence, clipped=evaluation.clipped)
         after, outcome = self._decide(state, evidence, rng)
         return (replace(after, incumbent=evaluation) if outcome.improved else after), outcome
 
@@ -175,6 +177,8 @@ class LadderRules:
         self, state: State, evidence: Evidence, rng: np.random.Generator
     ) -> tuple[State, Outcome]:
         """Decide in the mechanism's unit, and bring the result back."""
+        if self.unit == 1.0:
+            return self.mechanism.decide(state, evidence, rng)
         unit = self._unit(state, evidence)
         before = replace(state, standing=state.standing / unit)
         after, outcome = self.mechanism.decide(before, evidence.per(unit), rng)
@@ -228,6 +232,17 @@ def unit_of(released: float, risk: float) -> float:
     digits, exponent = f"{abs(smaller):.11e}".split("e")
     power = int(exponent) + (float(digits) > 1.0)
     return float(f"1e{min(max(power, LEAST_EXPONENT), LARGEST_EXPONENT)}")
+
+
+# For rules that draw nothing: to make a generator takes longer than all that they do.
+_UNUSED = np.random.default_rng(0)
+
+
+def rng_of(rules: LadderRules, secret: bytes, ladder: int, number: int) -> np.random.Generator:
+    """Return the generator of one submission, as `fresh_rng` makes it; any where none is used."""
+    if not draws(type(rules.mechanism)):
+        return _UNUSED
+    return fresh_rng(secret, ladder, number)
 
 
 def fresh_rng(secret: bytes, ladder: int, number: int) -> np.random.Generator:

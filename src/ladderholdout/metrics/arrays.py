@@ -94,7 +94,9 @@ def codes_of(labels: Array, classes: Array) -> IntArray:
     if is_text(labels) != is_text(classes):
         return np.full(labels.shape, -1, dtype=np.intp)
     if _are_consecutive(classes) and labels.dtype.kind in "bi":
-        codes = np.subtract(labels, classes[0], dtype=np.int64)
+        codes: IntArray = np.subtract(labels, classes[0], dtype=np.int64)
+        if codes.size and codes.min() >= 0 and codes.max() < len(classes):
+            return codes
         return np.where((codes >= 0) & (codes < len(classes)), codes, -1)
     codes = np.searchsorted(classes, labels)
     codes[codes == len(classes)] = 0
@@ -214,9 +216,8 @@ def canonical_labels(predictions: Any, n: int, classes: Array) -> NDArray[np.int
     if labels.ndim != 1:
         raise InvalidSubmission("predictions", allowed, described(labels), remedy)
     codes = codes_of(labels, classes)
-    unknown = np.flatnonzero(codes < 0)
-    if len(unknown):
-        raise _unknown_labels(labels, classes, unknown)
+    if np.minimum.reduce(codes) < 0:
+        raise _unknown_labels(labels, classes, np.flatnonzero(codes < 0))
     return codes.astype(np.int32)
 
 

@@ -89,7 +89,7 @@ def _losses(
 def _within_range(metric: MetricSettings, values: FloatArray) -> FloatArray:
     """Refuse values that are not finite or leave the stated range."""
     limits = metric.risk_range
-    least, most = float(values.min()), float(values.max())
+    least, most = float(np.minimum.reduce(values)), float(np.maximum.reduce(values))
     if not math.isfinite(most - least):
         raise _undefined(metric, "it returned no finite number")
     if limits is None or (limits[0] <= least and most <= limits[1]):
@@ -106,7 +106,9 @@ def _of_losses(losses: FloatArray, clipped: int | None, own: FloatArray | None) 
     if own is not None:
         own = own * (len(own) / own.sum())
         losses = losses * own
-    return Evaluation(len(losses), float(losses.mean()), read_only(losses), own, clipped=clipped)
+    # As `mean` adds them up, without what it does around it.
+    risk = float(np.add.reduce(losses)) / len(losses)
+    return Evaluation(len(losses), risk, read_only(losses), own, clipped=clipped)
 
 
 def _scorer(

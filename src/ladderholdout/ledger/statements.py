@@ -1,0 +1,73 @@
+"""The statements of the submission path, made once.
+
+To make a statement with SQLAlchemy takes longer than to run it.
+"""
+
+from __future__ import annotations
+
+from sqlalchemy import ColumnElement, bindparam, func, select
+
+from ladderholdout.ledger.chain import END_COLUMNS
+from ladderholdout.ledger.history import is_marked
+from ladderholdout.ledger.prepared import Prepared
+from ladderholdout.ledger.records import select_entries, select_holdouts, select_ladders
+from ladderholdout.ledger.tables import VERSION, chains, holdouts, ladders, submissions
+
+_LADDER = (
+    select_ladders().add_columns(VERSION.label("schema")).where(ladders.c.id == bindparam("ladder"))
+)
+OF_HOLDOUT = "its_holdout_"
+LADDER_WITH_HOLDOUT = Prepared(
+    _LADDER.join(holdouts).add_columns(
+        *(one.label(OF_HOLDOUT + one.name) for one in select_holdouts().selected_columns)
+    )
+)
+# All ladders of a holdout take turns, so that the ids of their submissions are in one order.
+# That the holdout's row still reads also finds a damaged file.
+LOCKED_LADDER = Prepared(
+    _LADDER.add_columns(*END_COLUMNS)
+    .select_from(ladders.join(holdouts).join(chains))
+    .with_for_update()
+)
+ONE_LADDER = Prepared(_LADDER)
+IMPROVEMENTS = Prepared(
+    select(func.count().label("count"))
+    .select_from(submissions)
+    .where(
+        submissions.c.ladder_id == bindparam("ladder"),
+        submissions.c.number <= bindparam("number"),
+        is_marked,
+        submissions.c.improved,
+        submissions.c.repeat_of.is_(None),
+    )
+)
+# Added to zero: by the index of numbers SQLite would read all entries of the ladder.
+_IN_ORDER = submissions.c.number + 0
+_BY_DIGEST = submissions.c.digest == bindparam("digest")
+
+
+def _asked(*where: ColumnElement[bool], repeats: bool) -> tuple[Prepared, Prepared]:
+    """Return the query of the submissions that fit, oldest first, and that of the first alone."""
+    entries = select_entries(bindparam("ladder"))
+    if not repeats:
+        entries = entries.where(submissions.c.repeat_of.is_(None))
+    found = entries.where(*where).order_by(_IN_ORDER)
+    return Prepared(found), Prepared(found.limit(1))
+
+
+FIRST_BY_KEY = _asked(submissions.c.key == bindparam("key"), repeats=False)
+FIRST_BY_DIGEST = _asked(_BY_DIGEST, repeats=False)
+# Where there is a reserve: of the same predictions for its rows, too.
+OF_ALL_ROWS = _asked(
+    _BY_DIGEST, submissions.c.reserve_digest == bindparam("reserve_digest"), repeats=True
+)
+# The columns of a submission, some of which not every caller has something for.
+OPTIONAL = dict.fromkeys(
+    ("batch", "search", "key", "repeat_of", "place", "disagreement", "reserve_digest")
+)
+KNOWN = "SELECT 1 FROM submissions WHERE ladder_id = :ladder AND digest = :digest LIMIT 1"
+KNOWN_KEY = "SELECT 1 FROM submissions WHERE ladder_id = :ladder AND key = :key LIMIT 1"
+_ADDED = [column.name for column in submissions.c if column.name != "id"]
+ADD_SUBMISSION = f"INSERT INTO submissions ({', '.join(_ADDED)}) VALUES (:{', :'.join(_ADDED)})"
+COUNT_SUBMISSION = "UPDATE ladders SET submissions = :number WHERE id = :ladder"
+STEP_LADDER = "UPDATE ladders SET submissions = :number, state = :state WHERE id = :ladder"
