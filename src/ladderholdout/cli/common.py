@@ -108,7 +108,7 @@ def cell(text: str | Text) -> Text:
     return found
 
 
-def _json(value: Any) -> str:
+def json_of(value: Any) -> str:
     """Return JSON in which what acts on a terminal, or is no Unicode, is escaped."""
     text = json.dumps(_plain(value), allow_nan=False, ensure_ascii=False)
     if text.isprintable():
@@ -127,7 +127,7 @@ def console(*, stderr: bool = False) -> Console:
 
 def print_json(value: Any) -> None:
     """Print JSON that any parser takes: dataclasses as objects, times in ISO 8601."""
-    typer.echo(_json(value))
+    typer.echo(json_of(value))
 
 
 def print_lines(*lines: str) -> None:
@@ -155,7 +155,7 @@ def reported(command: Callable[..., None]) -> Callable[..., None]:
     def run(**options: Any) -> None:
         def report(what: str, message: str, kind: str) -> None:
             if options.get("as_json"):
-                typer.echo(_json({what: message, "kind": kind}), err=True)
+                typer.echo(json_of({what: message, "kind": kind}), err=True)
             else:
                 console(stderr=True).print(f"{what.capitalize()}: {message}", soft_wrap=True)
 

@@ -1,4 +1,4 @@
-"""Commands of a server: its accounts, and the server itself."""
+"""Commands of a server: its accounts, the server itself, and its tools for agents."""
 
 from __future__ import annotations
 
@@ -187,3 +187,31 @@ def serve(
     else:
         print_lines(f"serving {shown(settings.url)} at {where}")
     run(settings)
+
+
+def mcp(
+    server: Annotated[
+        str | None,
+        typer.Option(
+            metavar="URL",
+            help="The server, or its holdout's URL; the token is in LADDERHOLDOUT_TOKEN, or in "
+            "the private file that LADDERHOLDOUT_TOKEN_FILE names.",
+        ),
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Offer a server's holdout to an agent over the Model Context Protocol, on standard streams.
+
+    The tools are submit, status and history, and nothing else. A local ledger is not offered: the
+    labels would lie on the agent's own machine.
+    """
+    if server is None:
+        raise InvalidArgument(
+            "--server",
+            "the URL of a server",
+            "missing",
+            "A ledger of this machine is not offered: the agent could read its labels.",
+        )
+    from ladderholdout.cli.agents import run
+
+    run(server)
