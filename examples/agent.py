@@ -5,8 +5,8 @@ learned of coins: on other rows every model is right half of the time, whatever 
 
     python examples/agent.py
 
-The server is a process of its own, on a ledger in a temporary folder. The agent has a token for it,
-and no label; an agent to be guarded in earnest has no right to read the server's files either, which
+The server is a process of its own, on a ledger in a temporary folder. The agent has a token for it
+and no label. Elsewhere than in an example it has no right to read the server's files either, which
 takes another user or another machine (docs/guide/agents.md).
 """
 

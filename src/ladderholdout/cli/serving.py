@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 from ladderholdout.cli.common import JsonOption, LedgerOption, print_json, print_lines
-from ladderholdout.errors import InvalidArgument
+from ladderholdout.errors import InvalidArgument, LadderHoldoutWarning, warn
 from ladderholdout.ledger import AccountRecord, shown
 from ladderholdout.server.accounts import (
     Issued,
@@ -179,6 +179,12 @@ def serve(
         "max_body": max_body,
     }
     settings = settings_from(flags, os.environ, config)
+    if ledger is not None and ":***@" in shown(settings.url):
+        warn(
+            "Other users of this machine can read the password in --ledger, as all that is on a "
+            "command line: put it into PGPASSFILE, or the URL into the environment or --config.",
+            LadderHoldoutWarning,
+        )
     from ladderholdout.server.running import run
 
     where = f"{'http' if settings.tls_cert is None else 'https'}://{settings.host}:{settings.port}"
