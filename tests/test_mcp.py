@@ -56,9 +56,14 @@ def command(place: Place) -> list[str]:
     return [sys.executable, "-c", PROGRAM, "mcp", "--server", place.url]
 
 
-def environment(place: Place) -> dict[str, str]:
+def environment(place: Place, file: Path | None = None) -> dict[str, str]:
+    """What the process is started with: the token, or the private file that holds it."""
     known = {name: os.environ[name] for name in ("PATH", "PYTHONPATH") if name in os.environ}
-    return known | {"LADDERHOLDOUT_TOKEN": place.token}
+    if file is None:
+        return known | {"LADDERHOLDOUT_TOKEN": place.token}
+    file.write_text(place.token + "\n")
+    file.chmod(0o600)
+    return known | {"LADDERHOLDOUT_TOKEN_FILE": str(file)}
 
 
 def converse(place: Place, log: Path, talk: Callable[[Client], Awaitable[Any]]) -> Any:
@@ -66,7 +71,8 @@ def converse(place: Place, log: Path, talk: Callable[[Client], Awaitable[Any]]) 
     first, *words = command(place)
 
     async def run() -> Any:
-        parameters = StdioServerParameters(command=first, args=words, env=environment(place))
+        stated = environment(place, log.with_name("token"))
+        parameters = StdioServerParameters(command=first, args=words, env=stated)
         with log.open("w") as errors:
             async with Client(stdio_client(parameters, errors)) as client:
                 return await talk(client)

@@ -59,8 +59,9 @@ ServerOption = Annotated[
     str | None,
     typer.Option(
         metavar="URL",
-        help="Of a server that holds the holdout, instead of a ledger; the token is in "
-        "LADDERHOLDOUT_TOKEN, and names the account.",
+        help="Of a server that holds the holdout, instead of a ledger; the token, which names "
+        "the account, is in LADDERHOLDOUT_TOKEN, or in the private file that "
+        "LADDERHOLDOUT_TOKEN_FILE names.",
     ),
 ]
 AccountOption = Annotated[str, typer.Option(help="Whose ladder, where several people submit.")]
@@ -200,7 +201,8 @@ def opened(
             "stated with one of them",
             "The token names the account and its ladder.",
         )
-    return LadderHoldout.connect(f"{server.rstrip('/')}/holdouts/{quote(name, safe='')}")
+    holdout = f"/holdouts/{quote(name, safe='')}"
+    return LadderHoldout.connect(server.rstrip("/").removesuffix(holdout) + holdout)
 
 
 def context_of(pairs: Sequence[str]) -> dict[str, str]:
