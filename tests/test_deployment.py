@@ -308,9 +308,9 @@ def test_a_password_on_the_command_line_is_warned_of(
 ) -> None:
     monkeypatch.setattr(running, "run", lambda settings: None)
     secret = "postgresql+psycopg://ada:hidden@db.example/team"
-    said = "Other users of this machine can read the password"
+    text = "Other users of this machine can read the password"
     done = CliRunner().invoke(app, ["serve", "--ledger", secret])
-    assert done.exit_code == 0 and said in done.stderr and "hidden" not in done.output
+    assert done.exit_code == 0 and text in done.stderr and "hidden" not in done.output
     for words, known in (
         (["--ledger", "postgresql+psycopg://ada@db.example/team"], None),
         ([], secret),  # the environment is the process's own

@@ -170,7 +170,7 @@ def test_what_is_no_submission_is_a_tools_error(place: Place, tmp_path: Path) ->
     converse(place, tmp_path / "log", talk)
 
 
-def test_a_token_that_ends_and_a_server_that_is_gone_are_said(place: Place, tmp_path: Path) -> None:
+def test_an_ended_token_and_a_server_that_is_gone_are_errors(place: Place, tmp_path: Path) -> None:
     async def talk(client: Client) -> None:
         await answer(client, "submit", predictions=[1] * server.N)
         revoke_token(str(place.ledger), "churn", "agent")
@@ -220,18 +220,18 @@ def test_standard_output_holds_the_protocol_and_nothing_of_labels_or_tokens(plac
     answers = [json.loads(line)["result"] for line in lines[2:]]
     assert not any(one.get("isError") for one in answers)
     releases = [one["structuredContent"] for one in answers[: len(guesses)]]
-    said = rest + errors + "".join(lines)
-    assert place.token not in said and place.token.rpartition("_")[2] not in said
+    printed = rest + errors + "".join(lines)
+    assert place.token not in printed and place.token.rpartition("_")[2] not in printed
     hidden = {
         f"{float(np.mean(guess == place.y)):.4f}".rstrip("0")
         for guess, release in zip(guesses, releases, strict=True)
         if not release["improved"]
     } - {f"{one['released_score']:.4f}".rstrip("0") for one in releases}
     assert hidden  # some that did not improve
-    assert not [one for one in hidden if f"{one}," in said or f"{one}}}" in said]
+    assert not [one for one in hidden if f"{one}," in printed or f"{one}}}" in printed]
     # With the predictions an agent knows already; labels themselves are nowhere.
     for text in ("".join(map(str, place.y[:16])), ", ".join(map(str, place.y[:16]))):
-        assert text not in said
+        assert text not in printed
 
 
 @pytest.mark.parametrize(

@@ -218,13 +218,13 @@ def test_another_user_finds_no_label_and_no_raw_score_in_all_that_is_readable(de
             check=False,
         )
         assert done.returncode == 0, done.stderr.decode()
-        # Tokens are on the command line of no process, and neither is what a server is told.
+        # Tokens are on the command line of no process.
         lines = [one.read_bytes() for one in Path("/proc").glob("[0-9]*/cmdline") if one.exists()]
         assert not any(token.encode() in line for line in lines)
     reached = json.loads((mine / "reached.json").read_text())
     found = (mine / "found").read_bytes()
 
-    # It did look: in the files, at the processes, and at every path.
+    # It did search: in the files, at the processes, and at every path.
     assert reached["submissions"] >= 30 and reached["answers"] >= 40
     assert reached["files"] and reached["refused"]
     refused = {Path(one).name for one in reached["refused"]}
