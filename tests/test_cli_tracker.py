@@ -677,7 +677,7 @@ def test_a_person_at_a_terminal_is_asked_and_answered(registered: Path) -> None:
     assert (status, "retired" in shown) == (0, True)
 
 
-WITHOUT_A_HOLDOUT = {"attack", "plan", "safe"}
+WITHOUT_A_HOLDOUT = {"attack", "mcp", "plan", "safe"}
 COMMANDS = sorted(get_command(app).commands)  # type: ignore[attr-defined]
 
 

@@ -242,3 +242,17 @@ def test_the_benchmark_repeats_the_demo() -> None:
         assert {"unguarded", "ParameterFreeLadder()", "PairedTestLadder(alpha=0.05)"} <= {
             line.split()[0] for line in table.splitlines()
         }
+
+
+def test_an_agent_believes_in_coins_unguarded_and_the_page_shows_it(
+    default_ledger: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    shown = run(ROOT / "examples" / "agent.py")
+    page = (ROOT / "docs" / "guide" / "agents.md").read_text(encoding="utf-8")
+    assert f"```text\n{shown}```" in page
+    believed = {who: row(shown, f"  {who} ")[0] for who in ("unguarded", "guarded")}
+    assert believed["unguarded"] > 0.7 > 0.52 > believed["guarded"]
+    low, high = row(shown, "certificate")
+    assert low < 0.5 < high
+    assert not default_ledger.exists() and not list(tmp_path.iterdir())

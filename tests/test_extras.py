@@ -95,6 +95,11 @@ def the_api(patch: pytest.MonkeyPatch, _: object) -> None:
     importlib.import_module("ladderholdout.server.app")
 
 
+def tools_for_agents(patch: pytest.MonkeyPatch, _: object) -> None:
+    patch.delitem(sys.modules, "ladderholdout.cli.agents", raising=False)
+    importlib.import_module("ladderholdout.cli.agents")
+
+
 def a_csv_file(_: object, folder: Path) -> None:
     (folder / "rows.csv").write_text("a,b\n1,2\n")
     read_table(folder / "rows.csv")
@@ -121,6 +126,7 @@ NEEDS: dict[str, tuple[str, Callable[[pytest.MonkeyPatch, Path], object]]] = {
     "a table of an audit": ("pandas", lambda *_: audited().audit().to_frame()),
     "the API of a server": ("fastapi", the_api),
     "a server": ("uvicorn", lambda _, folder: run(ServerSettings(str(folder / "ledger.db")))),
+    "tools for agents": ("mcp", tools_for_agents),
     "a .csv file": ("pandas", a_csv_file),
     "a .parquet file": ("pyarrow", a_parquet_file),
 }

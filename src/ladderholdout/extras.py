@@ -24,6 +24,7 @@ EXTRAS = {
     "lightning": "deep",
     "markupsafe": "report",
     "matplotlib": "report",
+    "mcp": "mcp",
     "pandas": "tables",
     "polars": "tables",
     "psycopg": "postgres",

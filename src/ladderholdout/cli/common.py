@@ -59,8 +59,9 @@ ServerOption = Annotated[
     str | None,
     typer.Option(
         metavar="URL",
-        help="Of a server that holds the holdout, instead of a ledger; the token is in "
-        "LADDERHOLDOUT_TOKEN, and names the account.",
+        help="Of a server that holds the holdout, instead of a ledger; the token, which names "
+        "the account, is in LADDERHOLDOUT_TOKEN, or in the private file that "
+        "LADDERHOLDOUT_TOKEN_FILE names.",
     ),
 ]
 AccountOption = Annotated[str, typer.Option(help="Whose ladder, where several people submit.")]
@@ -108,7 +109,7 @@ def cell(text: str | Text) -> Text:
     return found
 
 
-def _json(value: Any) -> str:
+def json_of(value: Any) -> str:
     """Return JSON in which what acts on a terminal, or is no Unicode, is escaped."""
     text = json.dumps(_plain(value), allow_nan=False, ensure_ascii=False)
     if text.isprintable():
@@ -127,7 +128,7 @@ def console(*, stderr: bool = False) -> Console:
 
 def print_json(value: Any) -> None:
     """Print JSON that any parser takes: dataclasses as objects, times in ISO 8601."""
-    typer.echo(_json(value))
+    typer.echo(json_of(value))
 
 
 def print_lines(*lines: str) -> None:
@@ -155,7 +156,7 @@ def reported(command: Callable[..., None]) -> Callable[..., None]:
     def run(**options: Any) -> None:
         def report(what: str, message: str, kind: str) -> None:
             if options.get("as_json"):
-                typer.echo(_json({what: message, "kind": kind}), err=True)
+                typer.echo(json_of({what: message, "kind": kind}), err=True)
             else:
                 console(stderr=True).print(f"{what.capitalize()}: {message}", soft_wrap=True)
 
@@ -200,7 +201,8 @@ def opened(
             "stated with one of them",
             "The token names the account and its ladder.",
         )
-    return LadderHoldout.connect(f"{server.rstrip('/')}/holdouts/{quote(name, safe='')}")
+    holdout = f"/holdouts/{quote(name, safe='')}"
+    return LadderHoldout.connect(server.rstrip("/").removesuffix(holdout) + holdout)
 
 
 def context_of(pairs: Sequence[str]) -> dict[str, str]:

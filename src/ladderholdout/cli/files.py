@@ -1,4 +1,4 @@
-"""Tables in files, CSV and Parquet: a holdout to register, predictions to submit."""
+"""Tables in files, CSV, Parquet and Arrow: a holdout to register, predictions to submit."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from ladderholdout.errors import InvalidArgument, InvalidSubmission
 from ladderholdout.extras import missing, needed
 from ladderholdout.metrics import Metric
+from ladderholdout.remote.wire import array_from
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -37,7 +38,7 @@ def read_table(path: Path, **options: Any) -> pd.DataFrame:
     Parameters
     ----------
     path : Path
-        Ending in .csv or .parquet.
+        Ending in .csv, .parquet or .arrow.
     **options
         For `pandas.read_csv`.
 
@@ -51,20 +52,33 @@ def read_table(path: Path, **options: Any) -> pd.DataFrame:
     with needed(_FILES):
         import pandas
     kind = path.suffix.lower()
-    if kind not in (".csv", ".parquet"):
-        raise InvalidArgument("the file", "a .csv or .parquet one", path.name or repr(str(path)))
+    if kind not in (".csv", ".parquet", ".arrow"):
+        allowed = "a .csv or .parquet one, or one in Arrow's format (.arrow)"
+        raise InvalidArgument("the file", allowed, path.name or repr(str(path)))
     try:
         if kind == ".parquet":
             return pandas.read_parquet(path)
-        found: pd.DataFrame = pandas.read_csv(path, **options)
+        found: pd.DataFrame = (
+            _read_arrow(path) if kind == ".arrow" else pandas.read_csv(path, **options)
+        )
     except ImportError:
-        raise missing("A .parquet file", "pyarrow") from None
+        raise missing(f"A {kind} file", "pyarrow") from None
     except OSError as fault:
         came = f"{path}: {fault.strerror or 'it is none'}"
         raise InvalidArgument("the file", "one that can be read", came) from None
     except Exception as fault:  # its text may show cells
         came = f"{path}, which cannot ({type(fault).__name__})"
         raise InvalidArgument("the file", f"one that reads as {kind[1:]}", came) from None
+    return found
+
+
+def _read_arrow(path: Path) -> pd.DataFrame:
+    """Read either of Arrow's formats, that of files and that of streams."""
+    with needed(_FILES):
+        from pyarrow import ipc
+    data = path.read_bytes()
+    opened = ipc.open_file if data.startswith(b"ARROW1") else ipc.open_stream
+    found: pd.DataFrame = opened(data).read_all().to_pandas()
     return found
 
 
@@ -126,7 +140,8 @@ def predictions_from(path: Path, form: Form, *, header: bool = True) -> Any:
     Parameters
     ----------
     path : Path
-        One column, or one for each class, named after it. CSV cells are read as text.
+        One column, or one for each class, named after it; CSV cells are read as text. Or a .npy
+        file, with the array.
     form : Form
     header : bool, default=True
         Whether the first line of a CSV file names the columns.
@@ -141,6 +156,8 @@ def predictions_from(path: Path, form: Form, *, header: bool = True) -> Any:
     InvalidArgument, InvalidSubmission
         The file cannot be read as predictions for this metric.
     """
+    if path.suffix.lower() == ".npy":
+        return _read_array(path)
     options = {"dtype": str, "keep_default_na": False, "header": 0 if header else None}
     frame = read_table(path, **options)
     if path.suffix.lower() == ".csv":
@@ -153,6 +170,14 @@ def predictions_from(path: Path, form: Form, *, header: bool = True) -> Any:
     if form.metric.response == "probabilities" and form.classes is not None and header:
         return _named(numbers, frame, form.classes)
     return numbers
+
+
+def _read_array(path: Path) -> NDArray[Any]:
+    try:
+        return array_from(path.read_bytes())
+    except OSError as fault:
+        came = f"{path}: {fault.strerror}"
+        raise InvalidArgument("the file", "one that can be read", came) from None
 
 
 def _check_lines(frame: pd.DataFrame, n: int, header: bool) -> None:

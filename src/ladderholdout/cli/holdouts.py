@@ -69,7 +69,12 @@ _NUMBERS = {"rows", "submissions", "releases", "number", "own score", "released"
 _FOLDING = {"holdout", "ladder", "metric", "mechanism", "value", "from"}
 _LONGEST_VALUE = 24
 
-FileArgument = Annotated[Path, typer.Argument(metavar="FILE", help="A .csv or .parquet file.")]
+FileArgument = Annotated[
+    Path, typer.Argument(metavar="FILE", help="A .csv, .parquet or .arrow file.")
+]
+PredictionsArgument = Annotated[
+    Path, typer.Argument(metavar="FILE", help="A .csv, .parquet, .arrow or .npy file.")
+]
 
 
 def register(
@@ -186,7 +191,7 @@ def register(
 
 def submit(
     name: NameArgument,
-    file: FileArgument,
+    file: PredictionsArgument,
     account: AccountOption = "default",
     ladder: LadderOption = "main",
     context: Annotated[

@@ -1,4 +1,4 @@
-"""Commands of a server: its accounts, and the server itself."""
+"""Commands of a server: its accounts, the server itself, and its tools for agents."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 from ladderholdout.cli.common import JsonOption, LedgerOption, print_json, print_lines
-from ladderholdout.errors import InvalidArgument
+from ladderholdout.errors import InvalidArgument, LadderHoldoutWarning, warn
 from ladderholdout.ledger import AccountRecord, shown
 from ladderholdout.server.accounts import (
     Issued,
@@ -179,6 +179,12 @@ def serve(
         "max_body": max_body,
     }
     settings = settings_from(flags, os.environ, config)
+    if ledger is not None and ":***@" in shown(settings.url):
+        warn(
+            "Other users of this machine can read the password in --ledger, as all that is on a "
+            "command line: put it into PGPASSFILE, or the URL into the environment or --config.",
+            LadderHoldoutWarning,
+        )
     from ladderholdout.server.running import run
 
     where = f"{'http' if settings.tls_cert is None else 'https'}://{settings.host}:{settings.port}"
@@ -187,3 +193,31 @@ def serve(
     else:
         print_lines(f"serving {shown(settings.url)} at {where}")
     run(settings)
+
+
+def mcp(
+    server: Annotated[
+        str | None,
+        typer.Option(
+            metavar="URL",
+            help="The server, or its holdout's URL; the token is in LADDERHOLDOUT_TOKEN, or in "
+            "the private file that LADDERHOLDOUT_TOKEN_FILE names.",
+        ),
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Offer a server's holdout to an agent over the Model Context Protocol, on standard streams.
+
+    The tools are submit, status and history, and nothing else. A local ledger is not offered: the
+    labels would lie on the agent's own machine.
+    """
+    if server is None:
+        raise InvalidArgument(
+            "--server",
+            "the URL of a server",
+            "missing",
+            "A ledger of this machine is not offered: the agent could read its labels.",
+        )
+    from ladderholdout.cli.agents import run
+
+    run(server)

@@ -1,0 +1,85 @@
+"""An agent that climbs on labels that are coin flips: unguarded, and through a server.
+
+It changes a few predictions at a time and goes on from whatever scores better. Nothing can be
+learned of coins: on other rows every model is right half of the time, whatever was climbed.
+
+    python examples/agent.py
+
+The server is a process of its own, on a ledger in a temporary folder. The agent has a token for it
+and no label. Elsewhere than in an example it has no right to read the server's files either, which
+takes another user or another machine (docs/guide/agents.md).
+"""
+
+from __future__ import annotations
+
+import socket
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+
+from ladderholdout import LadderHoldout
+from ladderholdout.server.accounts import add_account
+
+ROWS, STEPS, CHANGES = 500, 600, 10
+SERVE = [sys.executable, "-c", "from ladderholdout.cli import app; app()", "serve"]
+
+
+def climb(evaluate: Callable[[np.ndarray], float]) -> float:
+    """The agent: change some predictions, go on from what scores better; return its best score."""
+    rng = np.random.default_rng(1)
+    best = rng.integers(0, 2, ROWS)
+    score = evaluate(best)
+    for _ in range(STEPS):
+        candidate = best.copy()
+        candidate[rng.choice(ROWS, CHANGES, replace=False)] ^= 1
+        found = evaluate(candidate)
+        if found > score:
+            best, score = candidate, found
+    return score
+
+
+@contextmanager
+def served(X: np.ndarray, y: np.ndarray, folder: Path) -> Iterator[LadderHoldout]:
+    """Serve a holdout for the length of a block, and connect to it."""
+    ledger = folder / "ledger.db"
+    LadderHoldout(X, y, scoring="accuracy", name="coins", ledger=ledger)
+    token = add_account(str(ledger), "coins", "agent", "analyst").token
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = str(free.getsockname()[1])
+    with (folder / "server.log").open("w") as log:
+        server = subprocess.Popen(
+            [*SERVE, "--ledger", str(ledger), "--port", port], stdout=log, stderr=log
+        )
+    try:
+        yield LadderHoldout.connect(f"http://127.0.0.1:{port}/holdouts/coins", token)
+    finally:
+        server.terminate()
+        server.wait()
+
+
+def main() -> None:
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(ROWS, 3)), rng.integers(0, 2, ROWS)
+
+    unguarded = climb(lambda predictions: float(np.mean(predictions == y)))
+
+    with tempfile.TemporaryDirectory() as name, served(X, y, Path(name)) as holdout:
+        guarded = climb(lambda predictions: holdout.submit(predictions).score)
+        status, certificate = holdout.status(), holdout.certificate()
+
+    print(f"{STEPS + 1} submissions for {ROWS} rows whose labels are coin flips")
+    print("              believed   true  too much")
+    for who, believed in (("unguarded", unguarded), ("guarded", guarded)):
+        print(f"  {who:<11} {believed:9.3f} {0.5:6.3f} {believed - 0.5:+9.3f}")
+    print(f"guarded: {status.releases} of {status.submissions} submissions improved")
+    print(f"its certificate: true score in {certificate.low:.3f} to {certificate.high:.3f}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,347 @@
+"""Tools for agents over the Model Context Protocol: submit, status and history of one holdout.
+
+The process has a token and no labels: it asks a server, and passes on what is released.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+import warnings
+from collections.abc import Callable, Mapping
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+from ladderholdout.cli.common import json_of
+from ladderholdout.cli.files import Form, predictions_from
+from ladderholdout.errors import InvalidArgument, LadderHoldoutError, LadderHoldoutWarning
+from ladderholdout.extras import needed
+from ladderholdout.guard.settings import text
+from ladderholdout.holdout import LadderHoldout, Release, Status, Submission
+from ladderholdout.mechanisms.arithmetic import whole
+from ladderholdout.remote.connection import Token, place_of
+
+with needed("A server of the Model Context Protocol"):
+    from mcp import types
+    from mcp.server import Server
+    from mcp.server.stdio import stdio_server
+
+# Seconds for which a request is tried again: clients of the protocol give up after a minute.
+_PATIENCE = 20.0
+_MOST = 1000
+_FORMS = {
+    "labels": "one class label for each row",
+    "probabilities": "for each row the probability of the second class, or a list with one for "
+    "each class, in the order of `classes`",
+    "scores": "one number for each row, larger where the second class is more likely",
+    "values": "one number for each row",
+}
+
+INSTRUCTIONS = (
+    "Scores of a holdout whose labels are on another machine. Call `status` first: it states the "
+    "metric, the number of rows and what a prediction is. Then `submit` predictions for all rows, "
+    "in the order in which the rows were registered. What you are shown is the released score: "
+    "that of the best submission so far that improved on the one before by more than the "
+    "holdout's step. A submission that does not improve by that much shows nothing of its own "
+    "score. So choose among models on your own training rows, and submit the few that you would "
+    "put to use: many small changes do not climb here, and each submission is on record for good."
+)
+
+
+def _object(required: tuple[str, ...] = (), **properties: Any) -> dict[str, Any]:
+    return {
+        "type": "object",
+        "properties": properties,
+        "required": list(required),
+        "additionalProperties": False,
+    }
+
+
+def _answer(**properties: Any) -> dict[str, Any]:
+    """Describe an answer: all of its parts are always there, and so are the warnings."""
+    listed = properties | {"warnings": {"type": "array", "items": {"type": "string"}}}
+    return _object(tuple(listed), **listed)
+
+
+def _kind(name: str, description: str, *, missing: bool = False) -> dict[str, Any]:
+    return {"type": [name, "null"] if missing else name, "description": description}
+
+
+def _number(description: str) -> dict[str, Any]:
+    """Describe a score, which is a text where it is not finite, as JSON knows no such number."""
+    return {"type": ["number", "string", "null"], "description": description}
+
+
+_NONE_YET = "null before the first release, and where the holdout releases no values"
+_LEFT = _kind("integer", "How many releases the budget leaves; null without one.", missing=True)
+_RELEASED = _number(f"The score of the incumbent; {_NONE_YET}.")
+_CERTIFICATE = _object(
+    ("low", "high", "confidence", "missing"),
+    low=_number("Lower end of the interval for the true score."),
+    high=_number("Upper end."),
+    confidence=_kind("number", "Probability that all certificates of the holdout hold."),
+    missing=_kind("string", "Why there is none.", missing=True),
+)
+
+_TOOLS = (
+    types.Tool(
+        name="submit",
+        description=(
+            "Submit predictions for all rows of the holdout, in the order in which the rows were "
+            "registered, and return what is released. `improved` states whether the score is "
+            "better than the released one by more than the holdout's step; only then does the "
+            "released score change. Where it is false, nothing more is shown of this submission: "
+            "`released_score` is that of the incumbent, an earlier submission. The same "
+            "predictions again get the same answer."
+        ),
+        input_schema=_object(
+            predictions={
+                "type": "array",
+                "items": {"type": ["number", "string", "boolean", "array"]},
+                "description": "One prediction for each row; `status` states which. Give this or "
+                "`file`.",
+            },
+            file=_kind(
+                "string",
+                "Path of a .npy, .csv (with a header), .arrow or .parquet file with the "
+                "predictions, on the machine where this tool runs.",
+            ),
+            note=_kind("string", "What was submitted, in a few words; `history` shows it."),
+        ),
+        output_schema=_answer(
+            submission=_kind("integer", "The submission's number."),
+            improved=_kind("boolean", "Whether it became the incumbent."),
+            released_score=_RELEASED,
+            releases_left=_LEFT,
+        ),
+    ),
+    types.Tool(
+        name="status",
+        description=(
+            "Return the holdout's metric, its number of rows, what a prediction is, the released "
+            "score, and the interval that its true score is in however you searched. No raw score "
+            "and no label is part of it, and it is no submission."
+        ),
+        input_schema=_object(),
+        output_schema=_answer(
+            holdout=_kind("string", "Its name."),
+            metric=_kind("string", "What is measured, under scikit-learn's name."),
+            rows=_kind("integer", "How many predictions a submission has."),
+            prediction=_kind("string", "What one prediction is."),
+            classes={"type": ["array", "null"], "description": "The class labels, sorted."},
+            mechanism=_kind("string", "The rule that decides what is released."),
+            released_score=_RELEASED,
+            incumbent=_kind("integer", "The submission that it belongs to.", missing=True),
+            submissions=_kind("integer", "How many there were."),
+            releases=_kind("integer", "How many of them improved."),
+            releases_left=_LEFT,
+            certificate=_CERTIFICATE,
+            retired=_kind("boolean", "Whether it takes no more submissions."),
+        ),
+    ),
+    types.Tool(
+        name="history",
+        description=(
+            "Return your latest submissions, and what was released after each. A submission's own "
+            "score is known where it improved alone."
+        ),
+        input_schema=_object(
+            limit={"type": "integer", "minimum": 1, "maximum": _MOST, "default": 20}
+        ),
+        output_schema=_answer(
+            submissions=_kind("integer", "How many there were in all."),
+            latest={
+                "type": "array",
+                "items": _object(
+                    ("submission", "time", "improved", "released_score", "note"),
+                    submission=_kind("integer", "Its number."),
+                    time=_kind("string", "When, in UTC."),
+                    improved=_kind("boolean", "Whether it became the incumbent."),
+                    released_score=_RELEASED,
+                    note=_kind("string", "As it was submitted with.", missing=True),
+                ),
+            },
+        ),
+    ),
+)
+
+
+class Tools:
+    """What the three tools do, on a holdout behind a server.
+
+    Parameters
+    ----------
+    url : str
+        As for `LadderHoldout.connect`. Nothing is asked of the server before the first call.
+    """
+
+    def __init__(self, url: str) -> None:
+        place_of(url)
+        Token().read()
+        self._url = url
+        self._holdout: LadderHoldout | None = None
+        # Warnings are caught for the whole process, so one call comes after the other.
+        self._lock = threading.Lock()
+        self._named: Mapping[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
+            "submit": self._submit,
+            "status": self._status,
+            "history": self._history,
+        }
+
+    def call(self, name: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
+        """Call a tool.
+
+        Parameters
+        ----------
+        name : str
+        arguments : mapping
+            By the names of the tool's input schema.
+
+        Returns
+        -------
+        dict
+            As the tool's output schema describes it.
+
+        Raises
+        ------
+        LadderHoldoutError
+            An argument is refused, or the server refuses or does not answer.
+        """
+        if name not in self._named:
+            raise InvalidArgument("the tool", "one of " + ", ".join(self._named), "another")
+        (schema,) = (one.input_schema["properties"] for one in _TOOLS if one.name == name)
+        if not set(arguments) <= set(schema):
+            allowed = f"some of {', '.join(schema)}" if schema else "none"
+            raise InvalidArgument(f"arguments of {name}", allowed, "others")
+        given = {key: value for key, value in arguments.items() if value is not None}
+        with self._lock, warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always", LadderHoldoutWarning)
+            found = self._named[name](given)
+        texts = [
+            str(one.message) for one in caught if issubclass(one.category, LadderHoldoutWarning)
+        ]
+        return found | {"warnings": texts}
+
+    def _open(self) -> LadderHoldout:
+        if self._holdout is None:
+            self._holdout = LadderHoldout.connect(self._url, timeout=_PATIENCE)
+        return self._holdout
+
+    def _submit(self, given: dict[str, Any]) -> dict[str, Any]:
+        if ("predictions" in given) == ("file" in given):
+            came = "both" if "file" in given else "neither"
+            raise InvalidArgument("arguments of submit", "one of predictions and file", came)
+        note = {"note": text("note", given["note"])} if "note" in given else {}
+        holdout = self._open()
+        release = holdout.submit(self._predictions(holdout, given), context=note)
+        return _released(release)
+
+    def _predictions(self, holdout: LadderHoldout, given: Mapping[str, Any]) -> Any:
+        if "predictions" in given:
+            if not isinstance(given["predictions"], list):
+                raise InvalidArgument("predictions", "a list", "no list")
+            return given["predictions"]
+        record, _ = holdout.open_ladder.records()
+        if not isinstance(given["file"], str) or not given["file"].isprintable():
+            raise InvalidArgument("file", "the path of a file", "none")
+        form = Form(holdout.metric, record.n, record.classes)
+        return predictions_from(Path(given["file"]), form)
+
+    def _status(self, given: dict[str, Any]) -> dict[str, Any]:
+        holdout = self._open()
+        record, _ = holdout.open_ladder.records()
+        classes = None if record.classes is None else record.classes.tolist()
+        found = {"prediction": _FORMS[holdout.metric.response], "classes": classes}
+        return _described(holdout.status()) | found
+
+    def _history(self, given: dict[str, Any]) -> dict[str, Any]:
+        limit, holdout = whole("limit", given.get("limit", 20), _MOST), self._open()
+        total = holdout.open_ladder.records()[1].submissions
+        latest = holdout.history(after=max(0, total - limit), limit=limit)
+        return {"submissions": total, "latest": [_line(one) for one in latest]}
+
+
+def _released(release: Release) -> dict[str, Any]:
+    return {
+        "submission": release.submission,
+        "improved": release.improved,
+        "released_score": release.score,
+        "releases_left": release.releases_left,
+    }
+
+
+def _described(status: Status) -> dict[str, Any]:
+    names = ("low", "high", "confidence", "missing")
+    return {
+        "holdout": status.name,
+        "metric": status.metric,
+        "rows": status.n,
+        "mechanism": status.mechanism,
+        "released_score": status.score,
+        "incumbent": status.incumbent,
+        "submissions": status.submissions,
+        "releases": status.releases,
+        "releases_left": status.releases_left,
+        "certificate": {name: getattr(status.certificate, name) for name in names},
+        "retired": status.retired is not None,
+    }
+
+
+def _line(one: Submission) -> dict[str, Any]:
+    note = one.context.get("note")
+    return {
+        "submission": one.number,
+        "time": one.time,
+        "improved": one.improved,
+        "released_score": one.score,
+        "note": None if note is None else str(note),
+    }
+
+
+def run(url: str) -> None:
+    """Serve the tools on standard input and output, until the client closes them.
+
+    Parameters
+    ----------
+    url : str
+        As for `LadderHoldout.connect`.
+
+    Raises
+    ------
+    InvalidArgument
+        It is no URL.
+    AccessDenied
+        There is no token.
+    """
+    asyncio.run(_serve(Tools(url)))
+
+
+async def _serve(tools: Tools) -> None:
+    async def listed(*_: Any) -> types.ListToolsResult:
+        return types.ListToolsResult(tools=list(_TOOLS))
+
+    async def called(_: Any, asked: types.CallToolRequestParams) -> types.CallToolResult:
+        try:
+            found = await asyncio.to_thread(tools.call, asked.name, asked.arguments or {})
+        except LadderHoldoutError as error:
+            return _result(str(error), is_error=True)
+        except Exception as fault:  # its text may show anything
+            return _result(f"The tool failed with {type(fault).__name__}.", is_error=True)
+        shown = json_of(found)
+        return _result(shown, structured_content=json.loads(shown))
+
+    server = Server(
+        "ladder-holdout",
+        version=metadata.version("ladderholdout"),
+        instructions=INSTRUCTIONS,
+        on_list_tools=listed,
+        on_call_tool=called,
+    )
+    async with stdio_server() as (read, write):
+        await server.run(read, write, server.create_initialization_options())
+
+
+def _result(shown: str, **more: Any) -> types.CallToolResult:
+    return types.CallToolResult(content=[types.TextContent(type="text", text=shown)], **more)
