@@ -259,11 +259,13 @@ class Guard:
         origin: Origin,
     ) -> Release:
         state, incumbent = self._state_of(tx, ladder)
-        # For nothing: the time of a repeat must be that of a query that does not improve.
-        self._decided(ladder, state, evaluation)
+        if self.reserve is not None:
+            # For nothing: how long it takes must not show which rows are the reserve's.
+            self._decided(ladder, state, evaluation)
         assert first.risk is not None
-        answer, level = (first.risk, first.improved), tx.improvements(ladder.id, first.number)
-        if not same:
+        if same:
+            answer, level = (first.risk, first.improved), tx.improvements(ladder.id, first.number)
+        else:
             answer = not_improved(self.rules, ladder.state["standing"], first.risk)
             level = ladder.version
         number = tx.append(

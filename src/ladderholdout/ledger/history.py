@@ -16,14 +16,27 @@ import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from functools import cache
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from sqlalchemy import ColumnElement, Connection, Select, Table, and_, func, or_, select, text
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    Select,
+    Table,
+    and_,
+    bindparam,
+    func,
+    or_,
+    select,
+    text,
+)
 
 from ladderholdout.certificates.transcript import COUNT_NOISE
 from ladderholdout.errors import LedgerError
+from ladderholdout.ledger.prepared import Prepared
 from ladderholdout.ledger.records import Withdrawal, booleans, utc
 from ladderholdout.ledger.tables import MARKED, events, ladders, reserve_looks, submissions
 
@@ -176,23 +189,8 @@ is_marked: ColumnElement[bool] = text(MARKED)  # type: ignore[assignment]  # as 
 
 def read_chosen(conn: Connection, used: Used, ladder_id: int, number: int | None) -> Chosen | None:
     """Read what these holdouts had revealed when a submission was chosen; None without one."""
-    own = submissions.alias("own")
-    # The ids are in the one order of all submissions, and the rows lie by them.
-    before_own = (
-        _submitted(used.holdout_ids, submissions.c.id)
-        .where(
-            submissions.c.id < own.c.id,
-            or_(own.c.batch.is_(None), submissions.c.batch.is_distinct_from(own.c.batch)),
-        )
-        .order_by(submissions.c.id.desc())
-        .limit(1)
-        .correlate(own)
-        .scalar_subquery()
-    )
-    query = select(
-        own.c.id, own.c.position, own.c.batch, own.c.place, func.coalesce(before_own, 0)
-    ).where(own.c.ladder_id == ladder_id, own.c.number == number)
-    row = conn.execute(query).one_or_none()
+    given = _named(used.holdout_ids) | {"ladder": ladder_id, "number": number}
+    row = _chosen(len(used.holdout_ids)).one(conn, given)
     if row is None:
         return None
     own_id, position, batch, place, until = row
@@ -207,6 +205,43 @@ def read_chosen(conn: Connection, used: Used, ladder_id: int, number: int | None
     return Chosen(own_id, position, until, before, place, batch, runs, events, released)
 
 
+def _named(ids: Sequence[int]) -> dict[str, int]:
+    """Give ids the names that `_one_of` has for them."""
+    return {f"id{at}": one for at, one in enumerate(ids)}
+
+
+def _one_of(column: ColumnElement[Any], count: int) -> ColumnElement[bool]:
+    """Compare a column with so many ids: a statement for each count is made once."""
+    return column.in_([bindparam(f"id{at}") for at in range(count)])
+
+
+@cache
+def _chosen(holdouts: int) -> Prepared:
+    """Select a submission, and the last one before it that was not of its batch."""
+    own = submissions.alias("own")
+    # The ids are in the one order of all submissions, and the rows lie by them.
+    before_own = (
+        select(submissions.c.id)
+        .select_from(submissions.join(ladders))
+        .where(
+            _one_of(ladders.c.holdout_id, holdouts),
+            submissions.c.id < own.c.id,
+            or_(own.c.batch.is_(None), submissions.c.batch.is_distinct_from(own.c.batch)),
+        )
+        .order_by(submissions.c.id.desc())
+        .limit(1)
+        .correlate(own)
+        .scalar_subquery()
+    )
+    columns = (own.c.id, own.c.position, own.c.batch, own.c.place)
+    query = select(*columns, func.coalesce(before_own, 0).label("until"))
+    asked = (own.c.ladder_id == bindparam("ladder"), own.c.number == bindparam("number"))
+    return Prepared(query.where(*asked))
+
+
+_RUNS = Prepared(select(submissions.c.runs).where(submissions.c.id == bindparam("until")))
+
+
 def _events(queries: LadderQueries, own: bool) -> LadderEvents:
     """Count the events of a ladder; its last one is left out where it is the incumbent's own."""
     alone = sum(one.alone for one in queries.improved)
@@ -217,8 +252,8 @@ def _runs(conn: Connection, used: Used, until: int) -> int:
     """Count the runs of submissions of one batch up to a submission."""
     entry = submissions.c
     if len(used.holdout_ids) == 1:
-        found = conn.execute(select(entry.runs).where(entry.id == until)).scalar()
-        return int(found or 0)
+        found = _RUNS.one(conn, {"until": until})
+        return int(found.runs) if found else 0
     last = func.lag(entry.batch).over(order_by=entry.id).label("last")
     # Named, for SQLAlchemy draws a name otherwise, anew for each statement.
     one = _submitted(used.holdout_ids, entry.batch, last).where(entry.id <= until)
@@ -237,7 +272,8 @@ def _until(
     conn: Connection, used: Used, until: int, last: int
 ) -> tuple[tuple[LadderQueries, ...], int]:
     """Return the submissions by ladder up to one, and how many came from there to a later one."""
-    rows = conn.execute(_counts(used.holdout_ids, last, until)).all()
+    given = _named(used.holdout_ids) | {"until": until, "last": last}
+    rows = _counts(len(used.holdout_ids)).rows(conn, given)
     counts = [(one, count or 0, every) for one, count, every in rows if every]
     improved, repeats = _read_marked(conn, used.plain, until)
     found = tuple(
@@ -274,17 +310,12 @@ def _read_marked(
     conn: Connection, plain: Mapping[int, bool], until: int
 ) -> tuple[Mapping[int, tuple[ImprovementRecord, ...]], Mapping[int, tuple[RepeatRecord, ...]]]:
     """Read the submissions that improved a ladder, and the repeats, oldest first, by ladder."""
-    entry = submissions.c
-    columns = (entry.ladder_id, entry.number, entry.position, entry.released_risk, entry.improved)
     improved: dict[int, list[ImprovementRecord]] = {}
     repeats: dict[int, list[RepeatRecord]] = {}
-    every = or_(entry.improved, entry.repeat_of.is_not(None))
-    for which, marked in ((True, is_marked), (False, every)):
+    for which in (True, False):
         ids = [one for one, is_plain in plain.items() if is_plain is which]
-        query = select(*columns, entry.repeat_of, entry.batch).where(
-            entry.ladder_id.in_(ids), marked, entry.id <= until
-        )
-        rows = conn.execute(query.order_by(entry.ladder_id, entry.number)) if ids else ()
+        query = _marked(len(ids), which)
+        rows = query.rows(conn, _named(ids) | {"until": until}) if ids else ()
         for ladder, number, position, risk, better, first, batch in rows:
             if first is None:
                 one = ImprovementRecord(ladder, number, position, risk, batch is None)
@@ -295,6 +326,18 @@ def _read_marked(
         {ladder: tuple(found) for ladder, found in improved.items()},
         {ladder: tuple(found) for ladder, found in repeats.items()},
     )
+
+
+@cache
+def _marked(count: int, plain: bool) -> Prepared:
+    """Select the submissions to ladders that a certificate names one by one."""
+    entry = submissions.c
+    columns = (entry.ladder_id, entry.number, entry.position, entry.released_risk, entry.improved)
+    which = is_marked if plain else or_(entry.improved, entry.repeat_of.is_not(None))
+    query = select(*columns, entry.repeat_of, entry.batch).where(
+        _one_of(entry.ladder_id, count), which, entry.id <= bindparam("until")
+    )
+    return Prepared(query.order_by(entry.ladder_id, entry.number))
 
 
 def read_improved(conn: Connection, holdout_id: int) -> tuple[ImprovementRecord, ...]:
@@ -315,16 +358,19 @@ def _submitted(holdout_ids: Sequence[int], *columns: ColumnElement[Any]) -> Sele
     )
 
 
-def _counts(holdout_ids: Sequence[int], last: int, until: int) -> Select[Any]:
+@cache
+def _counts(holdouts: int) -> Prepared:
     """Count the submissions to each ladder up to two of them: by the number of its last one."""
 
-    def number(most: int) -> ColumnElement[Any]:
+    def number(most: str) -> ColumnElement[Any]:
         entry = submissions.c
-        own = select(entry.number).where(entry.ladder_id == ladders.c.id, entry.id <= most)
-        return own.order_by(entry.id.desc()).limit(1).scalar_subquery()
+        own = select(entry.number).where(
+            entry.ladder_id == ladders.c.id, entry.id <= bindparam(most)
+        )
+        return own.order_by(entry.id.desc()).limit(1).scalar_subquery().label(most)
 
-    columns = (ladders.c.id, number(until).label("until"), number(last).label("all"))
-    return select(*columns).where(ladders.c.holdout_id.in_(holdout_ids)).order_by(ladders.c.id)
+    query = select(ladders.c.id, number("until"), number("last"))
+    return Prepared(query.where(_one_of(ladders.c.holdout_id, holdouts)).order_by(ladders.c.id))
 
 
 def is_on_grid(conn: Connection, ladder_id: int, until: int, n: int) -> bool:
@@ -367,6 +413,11 @@ class EventRecord:
 
 def read_events(conn: Connection, holdout_id: int, *kinds: str) -> tuple[EventRecord, ...]:
     """Read the events of a holdout of these kinds (of a kind's first word), oldest first."""
+    return tuple(EventRecord(*row) for row in _noted(kinds).rows(conn, {"holdout": holdout_id}))
+
+
+@cache
+def _noted(kinds: tuple[str, ...]) -> Prepared:
     wanted = (
         match
         for kind in kinds
@@ -374,12 +425,16 @@ def read_events(conn: Connection, holdout_id: int, *kinds: str) -> tuple[EventRe
     )
     query = (
         select(
-            events.c.ladder_id, events.c.position, _after(events), events.c.kind, events.c.detail
+            events.c.ladder_id,
+            events.c.position,
+            _after(events).label("after"),
+            events.c.kind,
+            events.c.detail,
         )
-        .where(events.c.holdout_id == holdout_id, or_(*wanted))
+        .where(events.c.holdout_id == bindparam("holdout"), or_(*wanted))
         .order_by(events.c.position)
     )
-    return tuple(EventRecord(*row) for row in conn.execute(query))
+    return Prepared(query)
 
 
 def read_shown(conn: Connection, holdout_id: int) -> tuple[tuple[int, int, float], ...]:

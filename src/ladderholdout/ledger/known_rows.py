@@ -7,11 +7,22 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sqlalchemy import ColumnElement, Connection, Row, delete, insert, or_, select, update
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    Row,
+    bindparam,
+    delete,
+    insert,
+    or_,
+    select,
+    update,
+)
 
 from ladderholdout.errors import UnknownHoldout
 from ladderholdout.identity import overlap
 from ladderholdout.ledger.chain import Chains
+from ladderholdout.ledger.prepared import Prepared
 from ladderholdout.ledger.records import (
     HoldoutRecord,
     KnownRows,
@@ -87,6 +98,19 @@ _OF_ROWS = ("n", "ids", "labels_digest", "label_digests", "weight_digests", "pla
 _OF_VIEW = ("fingerprint", "row_hashes", "places", "vault_path", "vault_digest", "created")
 
 
+_SHARING = Prepared(
+    select(shared.c.other_id, holdouts.c.name, shared.c.rows)
+    .join(holdouts, holdouts.c.id == shared.c.other_id)
+    .where(shared.c.holdout_id == bindparam("holdout"))
+    .order_by(shared.c.other_id)
+)
+_OVERLAPS = Prepared(
+    select(overlaps)
+    .where(overlaps.c.holdout_id == bindparam("holdout"))
+    .order_by(overlaps.c.rows.desc(), overlaps.c.id)
+)
+
+
 class HoldoutRows:
     """What can be read of the rows of holdouts and written about them, inside one transaction."""
 
@@ -130,13 +154,7 @@ class HoldoutRows:
 
     def sharing(self, holdout_id: int) -> tuple[Sharing, ...]:
         """Return the other holdouts that have rows of this one, oldest first."""
-        query = (
-            select(shared.c.other_id, holdouts.c.name, shared.c.rows)
-            .join(holdouts, holdouts.c.id == shared.c.other_id)
-            .where(shared.c.holdout_id == holdout_id)
-            .order_by(shared.c.other_id)
-        )
-        return tuple(Sharing(*row) for row in self._conn.execute(query))
+        return tuple(Sharing(*row) for row in _SHARING.rows(self._conn, {"holdout": holdout_id}))
 
     def count_shared(self, holdout_id: int) -> None:
         """Count anew what a holdout shares with each of the others, and keep it both ways."""
@@ -166,8 +184,7 @@ class HoldoutRows:
 
     def overlaps(self, holdout_id: int) -> tuple[Overlap, ...]:
         """Return where rows of this holdout were seen, largest count first."""
-        query = select(overlaps).where(overlaps.c.holdout_id == holdout_id)
-        rows = self._conn.execute(query.order_by(overlaps.c.rows.desc(), overlaps.c.id))
+        rows = _OVERLAPS.rows(self._conn, {"holdout": holdout_id})
         return tuple(Overlap(row.source, row.rows, utc(row.time)) for row in rows)
 
     def note_overlap(self, holdout_id: int, source: str, rows: int) -> None:

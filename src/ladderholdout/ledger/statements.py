@@ -30,6 +30,18 @@ LOCKED_LADDER = Prepared(
     .with_for_update()
 )
 ONE_LADDER = Prepared(_LADDER)
+LADDERS = Prepared(
+    select_ladders().where(ladders.c.holdout_id == bindparam("holdout")).order_by(ladders.c.id)
+)
+HOLDOUT = Prepared(select_holdouts().where(holdouts.c.id == bindparam("holdout")))
+_ENTRIES = (
+    select_entries(bindparam("ladder"))
+    .where(submissions.c.number > bindparam("after"))
+    .order_by(submissions.c.number)
+    .limit(bindparam("most"))
+)
+ENTRIES = Prepared(_ENTRIES)
+OF_SEARCH = Prepared(_ENTRIES.where(submissions.c.search == bindparam("search")))
 IMPROVEMENTS = Prepared(
     select(func.count().label("count"))
     .select_from(submissions)

@@ -71,7 +71,6 @@ from ladderholdout.ledger.records import (
     read_each,
     select_entries,
     select_holdouts,
-    select_ladders,
     to_bytes,
 )
 from ladderholdout.ledger.replay import repeats_alike, rules_of
@@ -91,6 +90,7 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 _WITHDRAWN = "withdrawn"
+_ALL = 2**62  # entries
 # The kinds of events that are read together, for they are few; others describe all of the rows.
 _KINDS = (
     *("amended", "asked", "batch", "confidence", "estimate", "interval", "opened", RESTORED),
@@ -178,8 +178,8 @@ class Transaction:
     @_once
     def holdout(self, holdout_id: int) -> HoldoutRecord:
         """Return one holdout by its id."""
-        query = select_holdouts().where(holdouts.c.id == holdout_id)
-        for record in read_all(self.conn.execute(query), holdout_record):
+        found = statements.HOLDOUT.rows(self.conn, {"holdout": holdout_id})
+        for record in read_all(found, holdout_record):
             return record
         raise UnknownHoldout(f"The ledger holds no holdout number {holdout_id}.")
 
@@ -233,8 +233,8 @@ class Transaction:
     @_once
     def ladders(self, holdout_id: int) -> tuple[LadderRecord, ...]:
         """Return the ladders on a holdout, oldest first."""
-        query = select_ladders().where(ladders.c.holdout_id == holdout_id).order_by(ladders.c.id)
-        return read_all(self.conn.execute(query), ladder_record)
+        found = statements.LADDERS.rows(self.conn, {"holdout": holdout_id})
+        return read_all(found, ladder_record)
 
     @_once
     def ladder(self, ladder_id: int, *, lock: bool = False) -> LadderRecord:
@@ -526,14 +526,13 @@ class Transaction:
         search: str | None = None,
     ) -> tuple[Entry, ...]:
         """Return submissions in their order, without anything raw or not asked for."""
-        query = select_entries(ladder_id).where(submissions.c.number > after)
-        if search is not None:
-            query = query.where(submissions.c.search == search)
-        query = query.order_by(submissions.c.number).limit(limit)
+        query = statements.OF_SEARCH if search is not None else statements.ENTRIES
+        given = {"ladder": ladder_id, "after": after, "search": search}
+        given["most"] = _ALL if limit is None else limit
         # First what may be shown: should reading it fail, no frame holds what may not.
         ladder = self.ladder(ladder_id)
         shown = self.shown_risks(ladder)
-        found = read_all(self.conn.execute(query), entry_record)
+        found = read_all(query.rows(self.conn, given), entry_record)
         if shown is not None:
             # A risk that two incumbents had, as is possible after a withdrawal, is shown once
             # both were asked for.
