@@ -31,7 +31,7 @@ REPEAT_EVERY = 20
 def fill(holdout: LadderHoldout, entries: int) -> None:
     """Add entries to a ladder on which something stands, under a rule that draws nothing."""
     with Ledger(holdout.ledger).write() as tx:
-        ladder = tx.ladder(holdout.open_ladder.id, lock=True)
+        ladder = tx.locked_ladder(holdout.open_ladder.id)
         record, head = tx.holdout(ladder.holdout_id), tx.head(ladder.holdout_id)
         rows = _rows(record, ladder, entries)
         for _ in range(0, entries, CHUNK):

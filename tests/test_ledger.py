@@ -690,7 +690,7 @@ def test_what_is_written_is_read() -> None:
         state = {"standing": float("inf"), "noise": 1e-300 / 3, "releases": 0}
         ladder = tx.add_ladder(number, settings(), state)
         assert (ladder.settings, ladder.state) == (settings(), state)
-        assert tx.ladder(ladder.id, lock=True) == ladder
+        assert tx.locked_ladder(ladder.id) == ladder
         assert tx.incumbent_predictions(ladder.id) is None
         predictions = np.array([1, 0, 1], dtype=np.int32)
         evidence = {"risk": 0.1 + 0.2, "spread": float("inf")}

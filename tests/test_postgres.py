@@ -250,7 +250,7 @@ def test_a_writer_gives_up_after_the_timeout(database: str) -> None:
     other = LadderHoldout.open("coins", ledger=with_options(database, timeout="0.2"))
     for access in (Access.LADDER, Access.ALL):
         with Ledger(url).write(access) as tx:
-            tx.ladder(holdout.open_ladder.id, lock=True)
+            tx.locked_ladder(holdout.open_ladder.id)
             with pytest.raises(LedgerBusy, match=r"stayed locked.*timeout=300"):
                 other.submit(guesses(1, 1)[0])
             assert other.status().submissions == 0  # looking is free
@@ -260,7 +260,7 @@ def test_a_writer_gives_up_after_the_timeout(database: str) -> None:
 def test_holdouts_do_not_wait_for_each_other(database: str) -> None:
     ours, theirs = opened(database), opened(database, seed=1, name="others")
     with Ledger(ours.ledger).write(Access.LADDER) as tx:
-        tx.ladder(ours.open_ladder.id, lock=True)
+        tx.locked_ladder(ours.open_ladder.id)
         assert theirs.submit(guesses(0, 1)[0]).submission == 1
 
 
@@ -273,10 +273,10 @@ def test_those_who_wait_for_each_other_are_both_served(database: str) -> None:
     def take(order: list[int]) -> None:
         def body(tx: Transaction) -> None:
             tries.append(order)
-            tx.ladder(order[0], lock=True)
+            tx.locked_ladder(order[0])
             if tries.count(order) == 1:
                 both.wait(PATIENCE)
-            tx.ladder(order[1], lock=True)
+            tx.locked_ladder(order[1])
 
         Ledger(resolve_url(url)).transact(body, Access.LADDER)
 
@@ -291,7 +291,7 @@ def test_what_the_server_undoes_is_done_again(database: str, state: str) -> None
     holdout, tries = opened(database), []
 
     def body(tx: Transaction) -> int:
-        ladder = tx.ladder(holdout.open_ladder.id, lock=True)
+        ladder = tx.locked_ladder(holdout.open_ladder.id)
         tx.rows.set_vault(1, f"try {len(tries)}", None)
         tries.append(ladder)
         if len(tries) < 4:

@@ -253,7 +253,7 @@ class LocalLadder:
         """Do something while nobody else does it on this ladder."""
 
         def locked(tx: Transaction) -> T:
-            same_ladder(tx.ladder(self.id, lock=True), self.since)
+            same_ladder(tx.locked_ladder(self.id), self.since)
             return body()
 
         with without_frames:

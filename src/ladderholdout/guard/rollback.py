@@ -137,11 +137,17 @@ def watched(
     ladder_id: int,
     since: datetime,
     body: Callable[[Transaction, LadderRecord], T],
+    *,
+    digest: str | None = None,
+    key: str | None = None,
 ) -> T:
-    """Write to a ladder, and find out whether the ledger is an older copy."""
+    """Write to a ladder, and find out whether the ledger is an older copy.
+
+    The digest and the key of a submission are asked for on the way.
+    """
 
     def write(tx: Transaction) -> tuple[T, Head, Head | None]:
-        ladder = same_ladder(tx.ladder(ladder_id, lock=True), since)
+        ladder = same_ladder(tx.locked_ladder(ladder_id, digest=digest, key=key), since)
         gone = mark.note(tx, ladder.holdout_id)
         return body(tx, ladder), tx.chains.end(ladder.holdout_id).head, gone
 

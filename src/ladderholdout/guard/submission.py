@@ -163,7 +163,15 @@ class Guard:
                 release, spent = self._step(tx, ladder, *given)
                 return ladder.version + release.improved, release, spent
 
-            answer = self.write(judge)
+            answer = watched(
+                self.ledger,
+                self.mark,
+                self.ladder_id,
+                self.since,
+                judge,
+                digest=digests[0] if digests[1] is None else None,
+                key=origin.key,
+            )
         if answer is None:
             self.reload()
             return self.submit(predictions, origin, order=order)

@@ -9,7 +9,6 @@ from __future__ import annotations
 import atexit
 import json
 import logging
-import sqlite3
 import threading
 import time
 from collections.abc import Iterator
@@ -17,7 +16,6 @@ from contextlib import contextmanager
 from typing import TypeAlias
 
 from sqlalchemy import Connection
-from sqlalchemy.exc import SQLAlchemyError
 
 from ladderholdout.errors import LedgerError, LedgerUnreachable
 from ladderholdout.ledger import postgres as servers
@@ -118,7 +116,7 @@ def connection(source: Source, access: Access) -> Iterator[Connection]:
     except (UnicodeDecodeError, json.JSONDecodeError):
         # In SQLite's own words on a damaged schema; in a text that is read as JSON.
         raise cells.damaged() from None
-    except (SQLAlchemyError, sqlite3.Error) as fault:
+    except source.faults as fault:
         # The driver's own error stays inside, also as context: it holds the refused row.
         error = source.translated(fault)
         try:
@@ -133,7 +131,7 @@ def _begun(source: Source, access: Access) -> Connection:
     while True:
         try:
             return source.begin(access)
-        except SQLAlchemyError as fault:
+        except source.faults as fault:
             pause = next(pauses, None)
             if pause is None or not isinstance(source.translated(fault), PASSING):
                 raise

@@ -28,12 +28,14 @@ SCHEMA = "ladderholdout"
 _LOCK = 0x1ADDE2
 _PATIENCE_AT_FIRST = 10.0
 
+_ALONE = "BEGIN ISOLATION LEVEL READ COMMITTED"
 _BEGIN = {
-    Access.READ: "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY",
-    Access.LADDER: "BEGIN ISOLATION LEVEL READ COMMITTED; "
-    f"SELECT pg_advisory_xact_lock_shared({_LOCK})",
-    Access.ALL: f"BEGIN ISOLATION LEVEL READ COMMITTED; SELECT pg_advisory_xact_lock({_LOCK})",
+    Access.READ: ("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY",),
+    Access.LADDER: (_ALONE, f"SELECT pg_advisory_xact_lock_shared({_LOCK})"),
+    Access.ALL: (_ALONE, f"SELECT pg_advisory_xact_lock({_LOCK})"),
 }
+# Where a connection keeps what it has sent and not yet seen the answers of.
+_SENT = "ladderholdout sent"
 # A dead client is noticed after half a minute rather than two hours, and one that sleeps in
 # mid-transaction after ten minutes: all the others are waiting for its lock.
 _SETTINGS = f"""
@@ -94,6 +96,11 @@ class ServerSource:
     known: bool = False
     ready: bool = False
 
+    @property
+    def faults(self) -> tuple[type[Exception], ...]:
+        """What a statement may raise, from SQLAlchemy or from the driver."""
+        return SQLAlchemyError, self.engine.dialect.loaded_dbapi.Error
+
     def turn(self, *, write: bool) -> AbstractContextManager[Any]:
         """Wait for nobody: the server lets writers in, in the order they come."""
         return nullcontext()
@@ -112,11 +119,21 @@ class ServerSource:
         return True
 
     def begin(self, access: Access) -> Connection:
-        """Return a connection in a transaction of its own, which `commit` or `undo` ends."""
+        """Return a connection in a transaction of its own, which `commit` or `undo` ends.
+
+        What goes to the driver from now on is sent and not waited for, up to the first rows that
+        are read, the first statement of SQLAlchemy's, or the commit: so a submission goes to and
+        fro twice, to be decided in between.
+        """
         conn = self.engine.connect()
         try:
             self.known = True
-            conn.execution_options(access=access).begin()
+            conn.begin()
+            driver: Any = conn.connection.driver_connection
+            conn.info[_SENT] = sent = driver.pipeline()
+            sent.__enter__()
+            for statement in _BEGIN[access]:
+                driver.execute(statement)
         except BaseException as fault:
             self.undo(conn, interrupted=not isinstance(fault, Exception))
             raise
@@ -124,12 +141,19 @@ class ServerSource:
 
     def commit(self, conn: Connection) -> None:
         """Make what was written durable; return when the server says that it is."""
-        conn.commit()
+        driver: Any = conn.connection.driver_connection
+        done = driver.execute("COMMIT")
+        _settle(conn)
+        if done.statusmessage != "COMMIT":
+            raise Undone(f"The ledger {self.shown} undid what was to be committed.")
         conn.close()
 
     def undo(self, conn: Connection, *, interrupted: bool = False) -> None:
-        """Take back what was not committed; after an interrupt the connection is given up."""
-        if interrupted:
+        """Take back what was not committed; a connection that was lost is given up."""
+        with suppress(Exception):
+            _settle(conn)
+        driver: Any = None if conn.invalidated else conn.connection.driver_connection
+        if interrupted or (driver is not None and (driver.closed or driver.broken)):
             with suppress(SQLAlchemyError):
                 conn.invalidate()
         conn.close()
@@ -142,7 +166,9 @@ class ServerSource:
         """Say what is wrong, without the refused row and without a password."""
         original = fault.orig if isinstance(fault, DBAPIError) else fault
         state = getattr(original, "sqlstate", None) or ""
-        lost = isinstance(fault, DBAPIError) and fault.connection_invalidated
+        # SQLAlchemy connects: whatever the driver reports by itself, it was connected.
+        past = not isinstance(fault, SQLAlchemyError) and not state
+        lost = fault.connection_invalidated if isinstance(fault, DBAPIError) else past
         if state == "55P03":
             return LedgerBusy(
                 f"The ledger {self.shown} stayed locked by another process for longer than the "
@@ -206,10 +232,16 @@ def _prepare(engine: Engine, timeout: float) -> None:
         # Zero would mean to wait for ever.
         connection.execute(_SETTINGS.format(timeout=max(1.0, 1000 * timeout)))
 
-    @event.listens_for(engine, "begin")
-    def begin(connection: Connection) -> None:
-        access = connection.get_execution_options()["access"]
-        connection.exec_driver_sql(_BEGIN[access])
+    @event.listens_for(engine, "before_cursor_execute")
+    def settle(connection: Connection, *_: Any) -> None:
+        _settle(connection)
+
+
+def _settle(conn: Connection) -> None:
+    """Wait for the answers to all that was sent, and send one by one from now on."""
+    sent = None if conn.invalidated else conn.info.pop(_SENT, None)
+    if sent is not None:
+        sent.__exit__(None, None, None)
 
 
 def unsafe_settings(conn: Connection) -> tuple[str, ...]:

@@ -1,21 +1,33 @@
-"""The few statements that every submission runs, past SQLAlchemy where the ledger is a file.
+"""The few statements that every submission runs, past SQLAlchemy.
 
 SQLAlchemy takes several times as long over such a statement as SQLite itself, so the driver is
-given it. A server answers over a network, where that is no matter.
+given it. On a server it waits for each answer, where the driver can send several statements at
+once (`postgres.ServerSource.begin`).
 """
 
 from __future__ import annotations
 
 import datetime
+import re
 from collections import namedtuple
 from collections.abc import Callable, Mapping
-from typing import Any
+from functools import cache
+from typing import Any, TypeAlias
 
-from sqlalchemy import Connection, Select, text
-from sqlalchemy.dialects import sqlite
+from sqlalchemy import Connection, Dialect, Select
+from sqlalchemy.dialects import postgresql, sqlite
 
-# Values by name, as SQLite's driver takes them.
-_DIALECT = sqlite.dialect(paramstyle="named")
+# Values by name, as the drivers take them.
+_DIALECTS: Mapping[str, Dialect] = {
+    "sqlite": sqlite.dialect(paramstyle="named"),
+    "postgresql": postgresql.psycopg.dialect(),  # type: ignore[no-untyped-call]
+}
+
+# What PostgreSQL calls the type of all real numbers here; other types do not ask for their name.
+_FLOAT = 701
+
+Pending: TypeAlias = Callable[[], list[Any]]
+"""The rows of a query that was sent; it waits for them."""
 
 
 class Prepared:
@@ -27,60 +39,77 @@ class Prepared:
         Its values as `bindparam`.
     """
 
-    __slots__ = ("_make", "_query", "_readers", "_text", "_values")
+    __slots__ = ("_compiled", "_query")
 
     def __init__(self, query: Select[Any]) -> None:
         self._query = query
-        self._text: str | None = None
+        self._compiled: dict[str, _Compiled] = {}
+
+    def send(self, conn: Connection, values: Mapping[str, Any]) -> Pending:
+        """Send the query; return what waits for its rows, with the columns as attributes."""
+        name = conn.dialect.name
+        if name not in self._compiled:
+            self._compiled[name] = _Compiled(self._query, _DIALECTS[name])
+        compiled, driver = self._compiled[name], driver_of(conn)
+        cursor = driver.execute(compiled.text, {**compiled.values, **values})
+        return lambda: compiled.read(cursor.fetchall())
 
     def rows(self, conn: Connection, values: Mapping[str, Any]) -> list[Any]:
-        """Return all rows, with the columns as attributes."""
-        if conn.dialect.name != "sqlite":
-            return list(conn.execute(self._query, values))
-        if self._text is None:
-            self._compile()
-        driver: Any = conn.connection.dbapi_connection
-        found = driver.execute(self._text, {**self._values, **values}).fetchall()
-        return [self._make(*map(_read, self._readers, row)) for row in found]
+        """Return all rows."""
+        return self.send(conn, values)()
 
     def one(self, conn: Connection, values: Mapping[str, Any]) -> Any | None:
         """Return the first row; None where there is none."""
         found = self.rows(conn, values)
         return found[0] if found else None
 
-    def _compile(self) -> None:
-        compiled = self._query.compile(dialect=_DIALECT)
-        columns = self._query.selected_columns
-        self._readers: list[Callable[[Any], Any] | None] = [
-            column.type.dialect_impl(_DIALECT).result_processor(_DIALECT, None)
-            for column in columns
-        ]
+
+class _Compiled:
+    """A query as one driver takes it."""
+
+    __slots__ = ("_make", "_readers", "text", "values")
+
+    def __init__(self, query: Select[Any], dialect: Dialect) -> None:
+        compiled, columns = query.compile(dialect=dialect), query.selected_columns
         make: Any = namedtuple("Row", columns.keys(), rename=True)  # type: ignore[misc]
         self._make = make
-        self._values: Mapping[str, Any] = {
-            name: value for name, value in compiled.params.items() if value is not None
-        }
-        self._text = str(compiled)
+        self._readers: list[Callable[[Any], Any] | None] = [
+            column.type.dialect_impl(dialect).result_processor(dialect, _FLOAT) for column in columns
+        ]
+        self.text = str(compiled)
+        self.values = {name: one for name, one in compiled.params.items() if one is not None}
+
+    def read(self, rows: list[Any]) -> list[Any]:
+        return [self._make(*map(_read, self._readers, row)) for row in rows]
 
 
 def _read(reader: Callable[[Any], Any] | None, value: Any) -> Any:
     return value if reader is None else reader(value)
 
 
-def run(conn: Connection, statement: str, values: Mapping[str, Any]) -> Any:
-    """Run a literal statement, with its values as ``:name``; of what it returns nothing is checked.
+def driver_of(conn: Connection) -> Any:
+    """Return the driver's own connection."""
+    return conn.connection.driver_connection
+
+
+def run(conn: Connection, statement: str, values: Mapping[str, Any]) -> None:
+    """Send a literal statement that returns nothing, with its values as ``:name``.
 
     Parameters
     ----------
     conn : Connection
     statement : str
     values : Mapping
-        Times with their zone, in UTC.
+        Times as `stored_time` returns them.
     """
     if conn.dialect.name != "sqlite":
-        return conn.execute(text(statement), values)
-    driver: Any = conn.connection.dbapi_connection
-    return driver.execute(statement, values)
+        statement = _by_percent(statement)
+    driver_of(conn).execute(statement, values)
+
+
+@cache
+def _by_percent(statement: str) -> str:
+    return re.sub(r":(\w+)", r"%(\1)s", statement)
 
 
 def stored_time(conn: Connection, time: datetime.datetime) -> Any:

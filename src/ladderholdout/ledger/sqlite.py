@@ -80,6 +80,11 @@ class FileSource:
         """Name the files that belong together."""
         self._places = () if self.path is None else _places(self.path)
 
+    @property
+    def faults(self) -> tuple[type[Exception], ...]:
+        """What a statement may raise, from SQLAlchemy or from the driver."""
+        return SQLAlchemyError, sqlite3.Error
+
     def turn(self, *, write: bool) -> AbstractContextManager[Any]:
         """Wait for the other writers of this process."""
         return self.lock if write or self.path is None else nullcontext()

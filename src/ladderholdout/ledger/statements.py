@@ -77,8 +77,10 @@ OF_ALL_ROWS = _asked(
 OPTIONAL = dict.fromkeys(
     ("batch", "search", "key", "repeat_of", "place", "disagreement", "reserve_digest")
 )
-KNOWN = "SELECT 1 FROM submissions WHERE ladder_id = :ladder AND digest = :digest LIMIT 1"
-KNOWN_KEY = "SELECT 1 FROM submissions WHERE ladder_id = :ladder AND key = :key LIMIT 1"
+# Whether there is any: asked before the rest of it is read.
+_ANY = select(submissions.c.id).where(submissions.c.ladder_id == bindparam("ladder")).limit(1)
+KNOWN = Prepared(_ANY.where(_BY_DIGEST))
+KNOWN_KEY = Prepared(_ANY.where(submissions.c.key == bindparam("key")))
 _ADDED = [column.name for column in submissions.c if column.name != "id"]
 ADD_SUBMISSION = f"INSERT INTO submissions ({', '.join(_ADDED)}) VALUES (:{', :'.join(_ADDED)})"
 COUNT_SUBMISSION = "UPDATE ladders SET submissions = :number WHERE id = :ladder"

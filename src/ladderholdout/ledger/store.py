@@ -32,7 +32,7 @@ class Ledger:
     holdout's chain, the ladder's new state and its incumbent; a registration with its ladder.
     An exception or an interrupt in the block undoes all of it.
 
-    *One order.* A submission reads its ladder under lock (`Transaction.ladder` with ``lock``),
+    *One order.* A submission reads its ladder under lock (`Transaction.locked_ladder`),
     and with it the end of the holdout's chain; both stay held until the commit. So all
     submissions of a holdout, through any ladder, come one after the other, from threads,
     processes and machines, and their ids and their positions in the chain are in that order.

@@ -52,7 +52,7 @@ from ladderholdout.ledger.history import (
     read_withdrawal,
 )
 from ladderholdout.ledger.known_rows import HoldoutRows, Sharing
-from ladderholdout.ledger.prepared import Prepared, run, stored_time
+from ladderholdout.ledger.prepared import Pending, Prepared, run, stored_time
 from ladderholdout.ledger.records import (
     AT_A_TIME,
     AuditEntry,
@@ -90,7 +90,7 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 _WITHDRAWN = "withdrawn"
-_ALL = 2**62  # entries
+_ALL = 2**31 - 1  # entries
 # The kinds of events that are read together, for they are few; others describe all of the rows.
 _KINDS = (
     *("amended", "asked", "batch", "confidence", "estimate", "interval", "opened", RESTORED),
@@ -134,12 +134,14 @@ class Transaction:
         What was read already, where nothing is written.
     """
 
-    __slots__ = ("chains", "conn", "known")
+    __slots__ = ("_ahead", "chains", "conn", "known")
 
     def __init__(self, conn: Connection, *, writes: bool) -> None:
         self.conn = conn
         self.chains = Chains(conn)
         self.known: dict[Any, Any] | None = None if writes else {}
+        # What was asked for before it is needed.
+        self._ahead: dict[tuple[Prepared, str], Pending] = {}
 
     @property
     def rows(self) -> HoldoutRows:
@@ -237,14 +239,33 @@ class Transaction:
         return read_all(found, ladder_record)
 
     @_once
-    def ladder(self, ladder_id: int, *, lock: bool = False) -> LadderRecord:
-        """Return a ladder; with `lock`, hold it and its holdout until the transaction ends."""
-        row = self._ladder_row(
-            statements.LOCKED_LADDER if lock else statements.ONE_LADDER, ladder_id
-        )
+    def ladder(self, ladder_id: int) -> LadderRecord:
+        """Return a ladder."""
+        (record,) = read_all([self._ladder_row(statements.ONE_LADDER, ladder_id)], ladder_record)
+        return record
+
+    def locked_ladder(
+        self, ladder_id: int, *, digest: str | None = None, key: str | None = None
+    ) -> LadderRecord:
+        """Return a ladder, and hold it and its holdout until the transaction ends.
+
+        Parameters
+        ----------
+        ladder_id : int
+        digest, key : str, optional
+            Of a submission that is about to be looked for: on a server it is asked for at once.
+        """
+        given = {"ladder": ladder_id}
+        found = statements.LOCKED_LADDER.send(self.conn, given)
+        # Statements of their own, for each sees what was committed when it begins: the first
+        # waits for others to commit.
+        for query, value in ((statements.KNOWN, digest), (statements.KNOWN_KEY, key)):
+            if value is not None:
+                asked = {**given, "digest": value, "key": value}
+                self._ahead[query, value] = query.send(self.conn, asked)
+        row = self._checked_row(found(), ladder_id)
         (record,) = read_all([row], ladder_record)
-        if lock:
-            self.chains.hold(record.holdout_id, end_of(row))
+        self.chains.hold(record.holdout_id, end_of(row))
         return record
 
     def ladder_with_holdout(self, ladder_id: int) -> LadderRecord:
@@ -257,9 +278,12 @@ class Transaction:
         return record
 
     def _ladder_row(self, query: Prepared, ladder_id: int) -> Any:
-        row = query.one(self.conn, {"ladder": ladder_id})
-        if row is None:
+        return self._checked_row(query.rows(self.conn, {"ladder": ladder_id}), ladder_id)
+
+    def _checked_row(self, found: Sequence[Any], ladder_id: int) -> Any:
+        if not found:
             raise UnknownHoldout(f"The ledger holds no ladder number {ladder_id}.")
+        row = found[0]
         # With the row, for it costs no statement: another process may upgrade the ledger.
         check_version(row.schema)
         return row
@@ -310,12 +334,17 @@ class Transaction:
 
         For the guard, which hides what the ladder does not release.
         """
-        if (
-            run(self.conn, statements.KNOWN_KEY, {"ladder": ladder.id, "key": key}).fetchone()
-            is None
-        ):
+        if not self._is_known(statements.KNOWN_KEY, ladder.id, key):
             return None
         return self._in_force(ladder, statements.FIRST_BY_KEY, {"key": key}, ())
+
+    def _is_known(self, query: Prepared, ladder_id: int, value: str) -> bool:
+        """Tell whether there is a submission with this digest or key."""
+        found = self._ahead.pop((query, value), None)
+        if found is None:
+            asked = {"ladder": ladder_id, "digest": value, "key": value}
+            found = query.send(self.conn, asked)
+        return bool(found())
 
     def first(
         self, ladder: LadderRecord, digest: str, reserve_digest: str | None
@@ -328,15 +357,13 @@ class Transaction:
         """
         gone = self.withdrawals(ladder)
         if reserve_digest is None:
-            given = {"ladder": ladder.id, "digest": digest}
-            if run(self.conn, statements.KNOWN, given).fetchone() is None:
+            if not self._is_known(statements.KNOWN, ladder.id, digest):
                 return None, True
         else:
             # As long with known predictions as with others, for it must not show which they are.
-            everywhere = {"digest": digest, "reserve_digest": reserve_digest}
-            if (
-                found := self._in_force(ladder, statements.OF_ALL_ROWS, everywhere, gone)
-            ) is not None:
+            both = {"digest": digest, "reserve_digest": reserve_digest}
+            found = self._in_force(ladder, statements.OF_ALL_ROWS, both, gone)
+            if found is not None:
                 return found, True
         found = self._in_force(ladder, statements.FIRST_BY_DIGEST, {"digest": digest}, gone)
         return found, reserve_digest is None

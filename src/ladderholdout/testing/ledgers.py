@@ -122,7 +122,7 @@ class LedgerContract:
             with pytest.raises(LedgerError) as caught, ledger.write() as tx:
                 for _ in range(2):  # as if it had not been read again
                     given = entry_of("canary") | {"key": "once" if fault == "key" else None}
-                    again = ladder if fault == "number" else tx.ladder(ladder.id, lock=True)
+                    again = ladder if fault == "number" else tx.locked_ladder(ladder.id)
                     tx.append(again, entry=given, evidence={})
             assert "canary" not in str(caught.value)
             assert caught.value.__context__ is None is caught.value.__cause__
@@ -178,7 +178,7 @@ class LedgerContract:
 
         with ThreadPoolExecutor(1) as other:
             with Ledger(holdout.ledger).write(access) as tx:
-                ladder = tx.ladder(holdout.open_ladder.id, lock=True)
+                ladder = tx.locked_ladder(holdout.open_ladder.id)
                 waiting = other.submit(submit)
                 started.wait(PATIENCE)
                 with pytest.raises(TimeoutError):
