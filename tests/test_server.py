@@ -224,6 +224,7 @@ def test_all_forms_of_a_body_are_one_submission(tmp_path: Path, scoring: str) ->
         (JSON, b'{"predictions": 1}'),
         (JSON, b'{"predictions": [1], "label": 3}'),
         (JSON, b'{"predictions": {"npy": "AAAA"}}'),
+        (JSON, '{"predictions": {"npy": "\u00e9"}}'.encode()),
         (JSON, b'{"predictions": [NaN]}'),
         (JSON, json.dumps({"predictions": [0] * N, "context": {"a": "b" * 99_999}}).encode()),
         (JSON, json.dumps({"predictions": [0] * N, "search": "x" * 33}).encode()),
