@@ -292,9 +292,7 @@ def test_no_request_fails_or_is_answered_by_the_labels(tmp_path: Path, examples:
     ],
 )
 @pytest.mark.parametrize("scoring", ["neg_log_loss", "roc_auc"])
-def test_no_request_fails_where_all_is_allowed(
-    tmp_path: Path, scoring: str, examples: int
-) -> None:
+def test_no_request_fails_where_all_is_allowed(tmp_path: Path, scoring: str, examples: int) -> None:
     server = direct(
         tmp_path / "a", rows()[1], scoring, allow_estimates=("*",), allow_reveals=("*",)
     )
