@@ -149,8 +149,10 @@ ALL = pytest.param(5000, 24, id="all", marks=pytest.mark.slow)
 
 
 @pytest.mark.parametrize(("submissions", "kills"), [SOME, ALL])
-def test_killed_at_random_a_file_holds_every_answer_once(tmp_path: Path, submissions: int) -> None:
-    storm(tmp_path / "ledger.db", tmp_path, submissions, workers=2)
+def test_killed_at_random_a_file_holds_every_answer_once(
+    tmp_path: Path, submissions: int, kills: int
+) -> None:
+    storm(tmp_path / "ledger.db", tmp_path, submissions, kills)
 
 
 @pytest.mark.parametrize(("submissions", "kills"), [SOME, ALL])

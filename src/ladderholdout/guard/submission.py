@@ -262,8 +262,9 @@ class Guard:
         # For nothing: the time of a repeat must be that of a query that does not improve.
         self._decided(ladder, state, evaluation)
         assert first.risk is not None
-        answer, level = (first.risk, first.improved), tx.improvements(ladder.id, first.number)
-        if not same:
+        if same:
+            answer, level = (first.risk, first.improved), tx.improvements(ladder.id, first.number)
+        else:  # without that count, whose time would tell such a repeat
             answer = not_improved(self.rules, ladder.state["standing"], first.risk)
             level = ladder.version
         number = tx.append(
