@@ -50,7 +50,7 @@ from ladderholdout.integrations.lightgbm import ladder_stopping
 from ladderholdout.ledger import Ledger
 from ladderholdout.ledger.replay import replay
 from ladderholdout.mechanisms import OneBitLadder
-from tests.support_processes import elsewhere
+from tests.support_processes import at_once, elsewhere
 from tests.support_server import N, Running, free_port, registered, rows, serving, start, token_of
 
 pytestmark = [
@@ -186,6 +186,33 @@ def test_studies_are_the_same(both: Both) -> None:
         )
 
     assert values(both.remote()) == values(both.local())
+
+
+def some_trials(url: str, token: str, storage: str, seed: int) -> None:
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
+    holdout, sampler = LadderHoldout.connect(url, token), optuna.samplers.RandomSampler(seed=seed)
+
+    def build(trial: optuna.Trial) -> Any:
+        leaf = trial.suggest_int("min_samples_leaf", 1, 10**6) % 60 + 1
+        return DecisionTreeClassifier(min_samples_leaf=leaf, random_state=seed)
+
+    study = optuna.load_study(study_name="shared", storage=storage, sampler=sampler)
+    study.optimize(holdout.objective(build, train=train()), n_trials=8)
+
+
+def test_workers_share_a_study(both: Both, tmp_path: Path) -> None:
+    storage = f"sqlite:///{tmp_path / 'study.db'}"
+    study = optuna.create_study(study_name="shared", storage=storage, direction="maximize")
+    holdout, url = both.remote(), f"{both.server.url}/holdouts/churn"
+    token = holdout.open_ladder.connection.token.read()  # type: ignore[attr-defined]
+    at_once([(some_trials, url, token, storage, seed) for seed in range(3)])
+    values = [one.value for one in study.trials]
+    assert len(values) == holdout.status().submissions == 24 and np.isfinite(values).all()
+    assert sorted(one.number for one in holdout.history()) == list(range(1, 25))
+    best = next(one for one in holdout.history() if one.number == holdout.status().incumbent)
+    leaf = holdout.best_params(study)["min_samples_leaf"] % 60 + 1
+    assert leaf == best.context["parameters"]["min_samples_leaf"]
+    assert token.encode() not in (tmp_path / "study.db").read_bytes()
 
 
 def test_early_stopping_is_the_same(both: Both) -> None:
