@@ -11,6 +11,7 @@ loopback. Ratios are of medians, with what runs on the same machine at the same 
 from __future__ import annotations
 
 import argparse
+import socket
 import sqlite3
 import subprocess
 import sys
@@ -59,6 +60,11 @@ def rows(n: int, columns: int = 4) -> tuple[np.ndarray, np.ndarray]:
     return X, (X[:, 0] + rng.normal(size=n) > 0).astype(int)
 
 
+def memory_of(process: int, which: str) -> int:
+    status = Path(f"/proc/{process}/status").read_text()
+    return 1024 * int(status.partition(f"{which}:")[2].split()[0])
+
+
 @dataclass(frozen=True, slots=True)
 class Served:
     url: str
@@ -69,18 +75,21 @@ class Served:
         token = add_account(str(self.ledger), "bench", account, "analyst").token
         return LadderHoldout.connect(self.url, token)
 
-    def most_memory(self, process: int | str | None = None) -> int:
-        status = Path(f"/proc/{process or self.process.pid}/status").read_text()
-        return 1024 * int(status.partition("VmHWM:")[2].split()[0])
+    def most_memory(self) -> int:
+        return memory_of(self.process.pid, "VmHWM")
 
-    def workers(self) -> list[str]:
-        """The processes that answer: one alone, or the children of the one that starts them."""
+    def memory(self) -> int:
+        """Bytes of all processes that answer: one alone, or the children of the one that starts."""
         process = self.process.pid
         children = Path(f"/proc/{process}/task/{process}/children").read_text().split()
         answer = [
             one for one in children if b"spawn_main" in Path(f"/proc/{one}/cmdline").read_bytes()
         ]
-        return answer or [str(process)]
+        return sum(memory_of(int(one), "VmRSS") for one in answer or [process])
+
+    @property
+    def port(self) -> int:
+        return int(self.url.rpartition(":")[2])
 
     def size(self) -> int:
         """Bytes of the ledger, with all that was written ahead."""
@@ -183,7 +192,7 @@ def capacity(folder: Path, port: int, clients: list[int], enough: float) -> None
     sys.path.insert(0, str(Path(__file__).parents[1]))
     from tests.support_postgres import server as postgres
 
-    print(f"{'server':<22}{'clients':>8}{'/s':>8}{'median':>10}{'99 %':>10}{'longest':>10}")
+    print(f"{'server':<24}{'clients':>8}{'/s':>8}{'median':>10}{'99 %':>10}{'longest':>10}")
     with postgres(durable=True) as database:
         for what, processes, ledger in (
             ("1 process, SQLite", 1, None),
@@ -192,13 +201,14 @@ def capacity(folder: Path, port: int, clients: list[int], enough: float) -> None
         ):
             more = () if processes == 1 else ("--workers", str(processes))
             with served(folder, PREDICTIONS, port, 4, *more, ledger=ledger) as server:
-                load(server, what, clients, enough)
+                load(server, what, processes, clients, enough)
 
 
-def load(server: Served, what: str, clients: list[int], enough: float) -> None:
+def load(server: Served, what: str, processes: int, clients: list[int], enough: float) -> None:
     holdouts = [server.connect(f"client {at}") for at in range(max(clients))]
+    good = (rows(PREDICTIONS)[0][:, 0] > 0).astype(int)  # what guesses do not improve
     for one in holdouts:
-        one.submit(np.zeros(PREDICTIONS, dtype=int))
+        one.submit(good)
     begun, made = server.size(), 0
     for count in clients:
         end = time.perf_counter() + enough
@@ -213,18 +223,29 @@ def load(server: Served, what: str, clients: list[int], enough: float) -> None:
         with ThreadPoolExecutor(count) as pool:
             times = np.concatenate(list(pool.map(work, range(count))))
         made += len(times)
-        median_, most = np.quantile(times, [0.5, 0.99])
+        half, most, longest = 1000 * np.quantile(times, [0.5, 0.99, 1])
         print(
-            f"{what:<22}{count:>8}{len(times) / enough:>8.0f}{1000 * median_:>7.0f} ms"
-            f"{1000 * most:>7.0f} ms{1000 * times.max():>7.0f} ms",
+            f"{what:<24}{count:>8}{len(times) / enough:>8.0f}{half:>7.0f} ms{most:>7.0f} ms"
+            f"{longest:>7.0f} ms",
             flush=True,
         )
-    used = [server.most_memory(one) / 2**20 for one in server.workers()]
     print(
         f"  {(server.size() - begun) / made:.0f} bytes of the ledger a submission; "
-        f"{max(used):.0f} MB a process",
-        flush=True,
+        f"{server.memory() / processes / 2**20:.0f} MB a process"
     )
+    before = server.memory()
+    idle = [socket.create_connection(("127.0.0.1", server.port)) for _ in range(500)]
+    with suppress(AccessDenied):  # waits until it answers
+        LadderHoldout.connect(server.url, "none")
+    print(f"  {(server.memory() - before) / len(idle) / 2**10:.0f} kB an idle connection")
+    for one in idle:
+        one.close()
+    before, more = server.memory(), [server.connect(f"more {at}") for at in range(32)]
+    for one in more:
+        for _ in range(processes):  # about once in each
+            one.submit(good)
+    grown = (server.memory() - before) / len(more) / processes / 2**10
+    print(f"  {grown:.0f} kB a process and account that submitted", flush=True)
 
 
 def main() -> None:

@@ -14,6 +14,7 @@ import logging
 import math
 import os
 import re
+import socket
 import time
 import traceback
 import warnings
@@ -65,6 +66,7 @@ with needed("The server"):
     from fastapi.concurrency import run_in_threadpool
     from fastapi.exceptions import RequestValidationError
     from fastapi.responses import HTMLResponse, JSONResponse
+    from uvicorn.protocols.http.auto import AutoHTTPProtocol
 
 Scope: TypeAlias = MutableMapping[str, Any]
 Receive: TypeAlias = Callable[[], Awaitable[Scope]]
@@ -497,6 +499,19 @@ def _problem(problem: dict[str, Any], headers: dict[str, str]) -> Response:
 
 
 # -- the log ------------------------------------------------------------------------------
+
+
+class Prompt(AutoHTTPProtocol):  # type: ignore[misc, valid-type]
+    """Sends each part of an answer at once, in worker processes too.
+
+    asyncio sees to it where it opens the socket itself. What uvicorn hands to its workers held the
+    second part of every answer back until the first was acknowledged: 40 ms.
+    """
+
+    def connection_made(self, transport: Any) -> None:
+        """Begin with a connection."""
+        transport.get_extra_info("socket").setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        super().connection_made(transport)
 
 
 class Watched:
