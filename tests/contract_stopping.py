@@ -101,6 +101,10 @@ class StoppingContract:
         """Submit what a model predicts for the holdout's rows."""
         return holdout.evaluate(model)
 
+    def submit_once(self, holdout: LadderHoldout, by: Any, model: Any, data: Parts) -> Release:
+        """Submit that where the ledger is not at hand."""
+        return self.submit(holdout, by, model, data)
+
     def assert_cut(self, model: Any, stopping: LadderStopping) -> None:
         """The library itself says that the model has the rounds up to the best."""
 
@@ -169,11 +173,11 @@ class StoppingContract:
             for holdout in (data.holdout(), remote):
                 by = self.stopping_for(holdout, self.patience)
                 model = self.fit(by, data, self.rounds)
-                release, rule = self.submit(holdout, by, model, data), by.stopping
+                release, rule = self.submit_once(holdout, by, model, data), by.stopping
                 assert rule.rounds == len(rule.releases) == release.submission - 1
                 found.append((sequence(rule), release, self.trace(model), self.state(model)))
         assert found[0] == found[1]
-        assert token.rpartition("_")[2].encode() not in pickle.dumps(by)
+        assert token[20:].encode() not in pickle.dumps(by)
 
     @pytest.mark.parametrize("rounds", [1, 2])
     def test_few_rounds(self, variant: dict[str, Any], rounds: int) -> None:

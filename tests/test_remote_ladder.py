@@ -332,7 +332,7 @@ def test_a_token_is_in_no_pickle_repr_or_result(both: Both, tmp_path: Path) -> N
     token = token_of(both.folder / "served.db", "secretive")
     holdout = LadderHoldout.connect(f"{both.server.url}/holdouts/churn", token)
     found = search(holdout)
-    secret = token.rpartition("_")[2]
+    secret = token[20:]  # there may be a "_" in it
     for text in (repr(holdout), repr(found), str(found.cv_results_), str(vars(found))):
         assert secret not in text
     guarded = holdout.guard(GridSearchCV(TREE, GRID, cv=2), finalists=1).fit(*train())
