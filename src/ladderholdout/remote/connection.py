@@ -238,6 +238,8 @@ class Connection:
                     redirect=False,
                 )
             except urllib3.exceptions.SSLError:
+                with _lock:
+                    _pools.pop(self.base, None)  # the next call finds what is named by then
                 raise LedgerUnreachable(
                     f"The certificate of {self.base} is not one that this machine trusts. Name "
                     f"that of its authority in {_BUNDLES[0]}."
