@@ -26,6 +26,7 @@ from ladderholdout import InvalidArgument, LadderHoldout, Release
 from ladderholdout.holdout import LadderStopping
 from tests.support_holdouts import assert_replays, entries_of, repeats
 from tests.support_processes import elsewhere
+from tests.support_server import serving, token_of
 from tests.support_stopping import (
     Parts,
     assert_kept,
@@ -100,6 +101,10 @@ class StoppingContract:
         """Submit what a model predicts for the holdout's rows."""
         return holdout.evaluate(model)
 
+    def submit_once(self, holdout: LadderHoldout, by: Any, model: Any, data: Parts) -> Release:
+        """Submit that where the ledger is not at hand."""
+        return self.submit(holdout, by, model, data)
+
     def assert_cut(self, model: Any, stopping: LadderStopping) -> None:
         """The library itself says that the model has the rounds up to the best."""
 
@@ -156,6 +161,23 @@ class StoppingContract:
         assert found[0] == found[1]
         assert repeats(holdout) > by.stopping.rounds
         assert_replays(holdout)
+
+    @pytest.mark.processes
+    def test_behind_a_server_it_is_the_same(self, tmp_path: Path) -> None:
+        """The labels and the ladder in another process: the same rounds, releases and model."""
+        data, ledger, found = self.data("binary"), tmp_path / "ledger.db", []
+        data.holdout(name="far", ledger=ledger)
+        token = token_of(ledger, "ada", holdout="far")
+        with serving(ledger, tmp_path, "--share-rows", "far") as server:
+            remote = LadderHoldout.connect(f"{server.url}/holdouts/far", token)
+            for holdout in (data.holdout(), remote):
+                by = self.stopping_for(holdout, self.patience)
+                model = self.fit(by, data, self.rounds)
+                release, rule = self.submit_once(holdout, by, model, data), by.stopping
+                assert rule.rounds == len(rule.releases) == release.submission - 1
+                found.append((sequence(rule), release, self.trace(model), self.state(model)))
+        assert found[0] == found[1]
+        assert token[20:].encode() not in pickle.dumps(by)
 
     @pytest.mark.parametrize("rounds", [1, 2])
     def test_few_rounds(self, variant: dict[str, Any], rounds: int) -> None:

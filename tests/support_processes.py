@@ -51,7 +51,7 @@ def elsewhere(function: Callable[..., T], *arguments: Any) -> T:
     return at_once([(function, *arguments)])[0]
 
 
-def at_once(calls: list[tuple[Any, ...]]) -> list[Any]:
+def at_once(calls: list[tuple[Any, ...]], patience: float = PATIENCE) -> list[Any]:
     """Make several calls at the same time, each in a process of its own."""
     with tests_by_value():
         sent = [cloudpickle.dumps(Call(function, tuple(given))) for function, *given in calls]
@@ -60,4 +60,4 @@ def at_once(calls: list[tuple[Any, ...]]) -> list[Any]:
         running: list[Future[Any]] = [
             pool.submit(pickle.loads, call) for pool, call in zip(pools, sent, strict=True)
         ]
-        return [future.result(PATIENCE) for future in running]
+        return [future.result(patience) for future in running]

@@ -42,7 +42,8 @@ class Running:
         return requests.request(method, self.url + path, headers=headers, timeout=60, **request)
 
     def kill(self) -> None:
-        os.kill(self.process.pid, signal.SIGKILL)
+        """Kill the server with its workers, as a service manager does."""
+        os.killpg(self.process.pid, signal.SIGKILL)
         self.process.wait(PATIENCE)
 
 
@@ -58,7 +59,10 @@ def start(ledger: Path | str, folder: Path, port: int, *flags: str) -> Running:
     words = ["serve", "--ledger", str(ledger), "--port", str(port), *flags]
     with log.open("ab") as opened:
         process = subprocess.Popen(
-            [sys.executable, "-c", PROGRAM, *words], stdout=opened, stderr=opened
+            [sys.executable, "-c", PROGRAM, *words],
+            stdout=opened,
+            stderr=opened,
+            start_new_session=True,  # a group of its own, which is killed together
         )
     scheme = "https" if "--tls-cert" in flags else "http"
     found, end = Running(f"{scheme}://127.0.0.1:{port}", process, log), time.monotonic() + PATIENCE

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import os
-import shutil
 import sqlite3
-import subprocess
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -18,39 +15,17 @@ from ladderholdout.audit.report import record_of, write_report
 from ladderholdout.errors import InvalidArgument, LadderHoldoutError
 from ladderholdout.guard.health import verify_holdout
 from ladderholdout.ledger import resolve_url
+from tests.support_disk import fill, mounted, only_root
 from tests.support_holdouts import coins, guesses
 
-pytestmark = [
-    pytest.mark.processes,
-    pytest.mark.skipif(
-        os.name == "nt" or os.geteuid() != 0 or not shutil.which("mount"),
-        reason="only root mounts a small disk",
-    ),
-]
+pytestmark = [pytest.mark.processes, only_root]
 
 
 @pytest.fixture
 def disk(tmp_path: Path) -> Iterator[Path]:
     """A disk of two megabytes."""
-    place = tmp_path / "disk"
-    place.mkdir()
-    command = ["mount", "-t", "tmpfs", "-o", "size=2m,mode=0700", "tmpfs", str(place)]
-    if subprocess.run(command, capture_output=True, check=False).returncode:
-        pytest.skip("this machine lets nobody mount")
-    yield place
-    # Lazily: the ledger keeps its file open as long as the process lives.
-    subprocess.run(["umount", "-l", str(place)], check=True)
-
-
-def fill(disk: Path, left: int) -> Path:
-    ballast = disk / "ballast"
-    with open(ballast, "wb", buffering=0) as file:
-        while True:
-            found = os.statvfs(disk)
-            room = found.f_bavail * found.f_frsize - left
-            if room <= 0:
-                return ballast
-            file.write(bytes(min(room, 65536)))
+    with mounted(tmp_path) as place:
+        yield place
 
 
 @pytest.mark.parametrize("left", [0, 8192, 65536, 200_000, 400_000])

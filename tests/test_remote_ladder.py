@@ -50,7 +50,7 @@ from ladderholdout.integrations.lightgbm import ladder_stopping
 from ladderholdout.ledger import Ledger
 from ladderholdout.ledger.replay import replay
 from ladderholdout.mechanisms import OneBitLadder
-from tests.support_processes import elsewhere
+from tests.support_processes import at_once, elsewhere
 from tests.support_server import N, Running, free_port, registered, rows, serving, start, token_of
 
 pytestmark = [
@@ -188,6 +188,33 @@ def test_studies_are_the_same(both: Both) -> None:
     assert values(both.remote()) == values(both.local())
 
 
+def some_trials(url: str, token: str, storage: str, seed: int) -> None:
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
+    holdout, sampler = LadderHoldout.connect(url, token), optuna.samplers.RandomSampler(seed=seed)
+
+    def build(trial: optuna.Trial) -> Any:
+        leaf = trial.suggest_int("min_samples_leaf", 1, 10**6) % 60 + 1
+        return DecisionTreeClassifier(min_samples_leaf=leaf, random_state=seed)
+
+    study = optuna.load_study(study_name="shared", storage=storage, sampler=sampler)
+    study.optimize(holdout.objective(build, train=train()), n_trials=8)
+
+
+def test_workers_share_a_study(both: Both, tmp_path: Path) -> None:
+    storage = f"sqlite:///{tmp_path / 'study.db'}"
+    study = optuna.create_study(study_name="shared", storage=storage, direction="maximize")
+    holdout, url = both.remote(), f"{both.server.url}/holdouts/churn"
+    token = holdout.open_ladder.connection.token.read()  # type: ignore[attr-defined]
+    at_once([(some_trials, url, token, storage, seed) for seed in range(3)])
+    values = [one.value for one in study.trials]
+    assert len(values) == holdout.status().submissions == 24 and np.isfinite(values).all()
+    assert sorted(one.number for one in holdout.history()) == list(range(1, 25))
+    best = next(one for one in holdout.history() if one.number == holdout.status().incumbent)
+    leaf = holdout.best_params(study)["min_samples_leaf"] % 60 + 1
+    assert leaf == best.context["parameters"]["min_samples_leaf"]
+    assert token.encode() not in (tmp_path / "study.db").read_bytes()
+
+
 def test_early_stopping_is_the_same(both: Both) -> None:
     def stopped(holdout: LadderHoldout) -> tuple[Any, ...]:
         model = LGBMClassifier(n_estimators=60, verbosity=-1, random_state=0, n_jobs=1)
@@ -305,7 +332,7 @@ def test_a_token_is_in_no_pickle_repr_or_result(both: Both, tmp_path: Path) -> N
     token = token_of(both.folder / "served.db", "secretive")
     holdout = LadderHoldout.connect(f"{both.server.url}/holdouts/churn", token)
     found = search(holdout)
-    secret = token.rpartition("_")[2]
+    secret = token[20:]  # there may be a "_" in it
     for text in (repr(holdout), repr(found), str(found.cv_results_), str(vars(found))):
         assert secret not in text
     guarded = holdout.guard(GridSearchCV(TREE, GRID, cv=2), finalists=1).fit(*train())
@@ -419,7 +446,7 @@ def test_a_server_that_is_gone_stops_a_search(tmp_path: Path) -> None:
 def test_retries_are_repeats_whenever_the_server_is_killed(tmp_path: Path) -> None:
     ledger, port = tmp_path / "ledger.db", free_port()
     registered(ledger)
-    clients, each = 3, 40
+    clients, each = 3, 120
     tokens = [token_of(ledger, f"client {at}") for at in range(clients)]
     server = start(ledger, tmp_path, port)
     answers: dict[int, list[Any]] = {at: [] for at in range(clients)}
@@ -437,7 +464,7 @@ def test_retries_are_repeats_whenever_the_server_is_killed(tmp_path: Path) -> No
     rng, kills = np.random.default_rng(0), 0
     try:
         while any(one.is_alive() for one in threads):
-            time.sleep(rng.uniform(0.2, 1.0))
+            time.sleep(rng.uniform(0.1, 0.6))
             if kills < 5 and any(one.is_alive() for one in threads):
                 server.kill()
                 server, kills = start(ledger, tmp_path, port), kills + 1
@@ -512,7 +539,7 @@ def test_over_tls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_the_package_imports_neither_the_server_nor_the_client() -> None:
     program = (
         "import sys, ladderholdout, ladderholdout.server.accounts\n"
-        "print(sorted({'fastapi', 'uvicorn', 'requests', 'httpx'} & set(sys.modules)))"
+        "print(sorted({'fastapi', 'uvicorn', 'requests', 'urllib3', 'httpx'} & set(sys.modules)))"
     )
     done = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, check=True

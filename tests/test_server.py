@@ -27,6 +27,7 @@ from ladderholdout.leaderboard import Leaderboard
 from ladderholdout.ledger.records import now
 from ladderholdout.remote.wire import ARROW, CSV, JSON, KEY, NPY, ROWS, packed
 from ladderholdout.server.accounts import add_account, revoke_token
+from ladderholdout.server.app import Prompt
 from ladderholdout.vault import features_from_bytes
 from tests.support_server import N, Running, registered, rows, serving, token_of
 
@@ -224,6 +225,7 @@ def test_all_forms_of_a_body_are_one_submission(tmp_path: Path, scoring: str) ->
         (JSON, b'{"predictions": 1}'),
         (JSON, b'{"predictions": [1], "label": 3}'),
         (JSON, b'{"predictions": {"npy": "AAAA"}}'),
+        (JSON, '{"predictions": {"npy": "\u00e9"}}'.encode()),
         (JSON, b'{"predictions": [NaN]}'),
         (JSON, json.dumps({"predictions": [0] * N, "context": {"a": "b" * 99_999}}).encode()),
         (JSON, json.dumps({"predictions": [0] * N, "search": "x" * 33}).encode()),
@@ -489,6 +491,20 @@ def test_the_log_is_json_and_the_stop_is_graceful(tmp_path: Path) -> None:
     named = [(one["route"], one["account"], one["status"]) for one in asked if one["account"]]
     assert named == [("/v1/holdouts/{name}/status", "ada", 200)] * 3
     assert lines[-1]["event"].startswith("Finished")
+
+
+def test_an_answer_waits_for_no_acknowledgement(monkeypatch: pytest.MonkeyPatch) -> None:
+    """uvicorn gives its workers sockets of no protocol, on which asyncio turns nothing off."""
+    monkeypatch.setattr(Prompt.__base__, "connection_made", lambda self, transport: None)
+    with socket.socket() as one:
+
+        class Transport:
+            def get_extra_info(self, name: str) -> Any:
+                return {"socket": one}[name]
+
+        assert not one.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
+        Prompt.__new__(Prompt).connection_made(Transport())
+        assert one.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
 
 
 def test_the_page_of_operations_needs_no_other_host(team: Team) -> None:

@@ -273,7 +273,7 @@ class Guard:
         assert first.risk is not None
         if same:
             answer, level = (first.risk, first.improved), tx.improvements(ladder.id, first.number)
-        else:
+        else:  # without that count, whose time would tell such a repeat
             answer = not_improved(self.rules, ladder.state["standing"], first.risk)
             level = ladder.version
         number = tx.append(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import hashlib
+import json as texts
 import os
 import random
 import shutil
@@ -15,10 +16,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote, unquote, urlsplit
+from urllib.parse import quote, unquote, urlencode, urlsplit
+from urllib.request import getproxies, proxy_bypass
 
-import requests
-from requests.adapters import HTTPAdapter
+import urllib3
+from urllib3.connection import HTTPConnection, HTTPSConnection
 
 from ladderholdout.errors import (
     AccessDenied,
@@ -30,7 +32,7 @@ from ladderholdout.errors import (
     as_given,
     warn,
 )
-from ladderholdout.remote.wire import KEY, error_of
+from ladderholdout.remote.wire import JSON, KEY, error_of
 from ladderholdout.thirdparty import after_fork
 
 TOKEN, TOKEN_FILE = "LADDERHOLDOUT_TOKEN", "LADDERHOLDOUT_TOKEN_FILE"
@@ -41,14 +43,16 @@ _FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 5.0
 _AGAIN = {502, 503, 504}
 _LOCAL = {"127.0.0.1", "::1", "localhost"}
 _LARGEST_TIMEOUT = 86_400.0
+# Name a file of authorities, or a folder; OpenSSL itself reads SSL_CERT_FILE and SSL_CERT_DIR.
+_BUNDLES = ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE")
 
-_sessions: dict[str, requests.Session] = {}
+_pools: dict[str, urllib3.PoolManager] = {}
 _lock = threading.Lock()
 
 
 def _after_fork() -> None:
-    global _sessions, _lock
-    _sessions, _lock = {}, threading.Lock()
+    global _pools, _lock
+    _pools, _lock = {}, threading.Lock()
 
 
 after_fork(_after_fork)
@@ -136,15 +140,31 @@ def _remove(folder: Path, owner: int) -> None:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-class _Bearer(requests.auth.AuthBase):
-    """Sets the header; as an `auth`, so that no password of a netrc file replaces it."""
+class _InOnePiece(HTTPConnection):
+    """Sends the head and the body of a request together, so that a server wakes up once for it."""
 
-    def __init__(self, token: str) -> None:
-        self._token = token
+    _held: list[bytes] | None = None
 
-    def __call__(self, request: requests.PreparedRequest) -> requests.PreparedRequest:
-        request.headers["Authorization"] = f"Bearer {self._token}"
-        return request
+    def request(self, *given: Any, **stated: Any) -> None:
+        """Send a request."""
+        self._held = []
+        try:
+            super().request(*given, **stated)
+            parts = b"".join(self._held)
+        finally:
+            self._held = None
+        super().send(parts)
+
+    def send(self, data: Any) -> None:
+        """Hold a part of the request back until all of it is here."""
+        if self._held is None:
+            super().send(data)
+        else:
+            self._held.append(data)
+
+
+class _InOnePieceOverTLS(_InOnePiece, HTTPSConnection):
+    """The same over TLS."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,10 +189,23 @@ class Connection:
         path: str,
         *,
         key: str | None = None,
+        query: Mapping[str, Any] | None = None,
+        json: Any = None,
+        data: bytes | None = None,
         headers: Mapping[str, str] | None = None,
-        **request: Any,
-    ) -> requests.Response:
+    ) -> urllib3.BaseHTTPResponse:
         """Make a request, again with the same key while the server is gone or busy.
+
+        Parameters
+        ----------
+        method, path : str
+        key : str or None
+            Makes a retry a repeat.
+        query : Mapping or None
+            Without what is None in it.
+        json, data : object, bytes or None
+            The body, as JSON or as it is.
+        headers : Mapping or None
 
         Raises
         ------
@@ -181,34 +214,42 @@ class Connection:
         LedgerUnreachable
             It did not answer in time.
         """
-        stated = {**(headers or {}), **({} if key is None else {KEY: key})}
         token, end = self.token.read(), time.monotonic() + self.timeout
         if not token.isascii() or not token.isprintable() or " " in token:
             raise AccessDenied("The token is none: it has characters that no token has.")
+        stated = {**(headers or {}), "Authorization": f"Bearer {token}"}
+        if key is not None:
+            stated[KEY] = key
+        if json is not None:
+            stated["Content-Type"], data = JSON, texts.dumps(json).encode()
+        asked = {name: value for name, value in (query or {}).items() if value is not None}
+        url = self.base + path + ("?" + urlencode(asked) if asked else "")
         reason = "no answer"
         for pause in _pauses():
             left = end - time.monotonic()
             try:
-                answer = _session(self.base).request(
+                answer = _pool(self.base).request(
                     method,
-                    self.base + path,
-                    auth=_Bearer(token),
+                    url,
+                    body=data,
                     headers=stated,
-                    timeout=(min(_CONNECT, max(left, 0.1)), max(left, 1.0)),
-                    allow_redirects=False,
-                    **request,
+                    timeout=urllib3.Timeout(min(_CONNECT, max(left, 0.1)), max(left, 1.0)),
+                    retries=False,
+                    redirect=False,
                 )
-            except requests.exceptions.SSLError:
+            except urllib3.exceptions.SSLError:
+                with _lock:
+                    _pools.pop(self.base, None)  # the next call finds what is named by then
                 raise LedgerUnreachable(
                     f"The certificate of {self.base} is not one that this machine trusts. Name "
-                    "that of its authority in REQUESTS_CA_BUNDLE."
+                    f"that of its authority in {_BUNDLES[0]}."
                 ) from None
-            except requests.RequestException as fault:
+            except urllib3.exceptions.HTTPError as fault:
                 reason = type(fault).__name__
             else:
-                if answer.status_code not in _AGAIN:
+                if answer.status not in _AGAIN:
                     return _checked(answer)
-                reason = f"status {answer.status_code}"
+                reason = f"status {answer.status}"
             if time.monotonic() + pause > end:
                 break
             time.sleep(pause)
@@ -218,13 +259,13 @@ class Connection:
         )
 
 
-def _checked(answer: requests.Response) -> requests.Response:
-    if answer.status_code < 300:
+def _checked(answer: urllib3.BaseHTTPResponse) -> urllib3.BaseHTTPResponse:
+    if answer.status < 300:
         return answer
     raise _error_in(answer)
 
 
-def _error_in(answer: requests.Response) -> LadderHoldoutError:
+def _error_in(answer: urllib3.BaseHTTPResponse) -> LadderHoldoutError:
     try:
         problem = answer.json()
     except ValueError:
@@ -233,7 +274,7 @@ def _error_in(answer: requests.Response) -> LadderHoldoutError:
         return error_of(problem)
     title = problem.get("title") if isinstance(problem, dict) else None
     stated = title or "is it one of this library?"
-    return LedgerError(f"The server answered with status {answer.status_code}: {stated}")
+    return LedgerError(f"The server answered with status {answer.status}: {stated}")
 
 
 def _pauses() -> Iterator[float]:
@@ -243,16 +284,43 @@ def _pauses() -> Iterator[float]:
         pause = min(2 * pause, _LONGEST_PAUSE)
 
 
-def _session(base: str) -> requests.Session:
+def _pool(base: str) -> urllib3.PoolManager:
     """Return this process's connections to a server."""
     with _lock:
-        if base not in _sessions:
-            session = requests.Session()
-            adapter = HTTPAdapter(pool_connections=1, pool_maxsize=_POOL)
-            session.mount("https://", adapter)
-            session.mount("http://", adapter)
-            _sessions[base] = session
-        return _sessions[base]
+        if base not in _pools:
+            _pools[base] = _new_pool(base)
+        return _pools[base]
+
+
+def _new_pool(base: str) -> urllib3.PoolManager:
+    """Make connections as the environment states: by which proxy, and whom to trust."""
+    place = urlsplit(base)
+    bundle = next((os.environ[name] for name in _BUNDLES if os.environ.get(name)), None)
+    trust = {"ca_cert_dir" if bundle and os.path.isdir(bundle) else "ca_certs": bundle}
+    stated: dict[str, Any] = {"num_pools": 1, "maxsize": _POOL, **trust}
+    proxy = None if proxy_bypass(place.hostname or "") else getproxies().get(place.scheme)
+    pool: urllib3.PoolManager
+    if proxy is None:
+        pool = urllib3.PoolManager(**stated)
+    else:
+        found = urlsplit(proxy)
+        user = unquote(f"{found.username}:{found.password or ''}") if found.username else None
+        headers = urllib3.make_headers(proxy_basic_auth=user)
+        pool = urllib3.ProxyManager(proxy, proxy_headers=headers, **stated)
+    pool.pool_classes_by_scheme = {"http": _HTTPPool, "https": _HTTPSPool}
+    return pool
+
+
+class _HTTPPool(urllib3.HTTPConnectionPool):
+    """Connections that send a request in one piece."""
+
+    ConnectionCls = _InOnePiece
+
+
+class _HTTPSPool(urllib3.HTTPSConnectionPool):
+    """The same over TLS."""
+
+    ConnectionCls = _InOnePieceOverTLS
 
 
 def place_of(url: object) -> tuple[str, str | None]:

@@ -252,7 +252,7 @@ class RemoteLadder:
         while limit is None or len(found) < limit:
             most = _PAGE if limit is None else min(_PAGE, limit - len(found))
             asked = {"after": max(after, 0), "limit": most, "search": search}
-            page = self._call("GET", "submissions", params=asked)["submissions"]
+            page = self._call("GET", "submissions", query=asked)["submissions"]
             found += page
             if len(page) < most:
                 break
@@ -339,12 +339,12 @@ class RemoteLadder:
                 answer = self.connection.call(
                     "GET", path_of(self.name, "rows"), headers={"Accept": ROWS}
                 )
-                _shared[self.ledger] = features_from_bytes(answer.content)
+                _shared[self.ledger] = features_from_bytes(answer.data)
             return _shared[self.ledger]
 
     def _call(self, method: str, *parts: str, **request: Any) -> Any:
         answer = self.connection.call(method, path_of(self.name, *parts), **request)
-        return answer.json() if answer.content else None
+        return answer.json() if answer.data else None
 
     def _refuse(self, what: str) -> NoReturn:
         raise HoldoutConflict(
@@ -583,7 +583,7 @@ def connect(
             data=to_bytes(fp.row_hashes(X)),
             headers={"Content-Type": NPY},
         )
-        places = from_bytes(answer.content)
+        places = from_bytes(answer.data)
         if np.array_equal(places, np.arange(len(places))):
             places = None
     return RemoteLadder(connection, facts, metric, feedback, overlap, X, places)

@@ -6,7 +6,6 @@ Both sides import this module, so that what one writes the other reads.
 from __future__ import annotations
 
 import base64
-import binascii
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import fields, is_dataclass
@@ -124,9 +123,10 @@ def unpacked(value: Any) -> Any:
     if not isinstance(value, Mapping):
         return value
     try:
-        return array_from(base64.b64decode(value["npy"], validate=True))
-    except (KeyError, TypeError, binascii.Error):
+        data = base64.b64decode(value["npy"], validate=True)
+    except (KeyError, TypeError, ValueError):  # ValueError: of other characters, or of no base64
         raise not_read("predictions", 'a list, or {"npy": an array in base64}') from None
+    return array_from(data)
 
 
 def array_from(data: bytes) -> NDArray[Any]:

@@ -11,11 +11,14 @@ import asyncio
 import io
 import json
 import logging
+import math
 import os
+import re
+import socket
 import time
 import traceback
 import warnings
-from collections.abc import Awaitable, Callable, MutableMapping
+from collections.abc import Awaitable, Callable, Mapping, MutableMapping
 from dataclasses import dataclass
 from html import escape
 from importlib import metadata
@@ -53,15 +56,17 @@ from ladderholdout.remote.wire import (
     plain,
     problem_of,
 )
-from ladderholdout.server.bodies import batch_in, submission_in
+from ladderholdout.server.bodies import MOST_IN_A_BATCH, batch_in, submission_in
 from ladderholdout.server.served import MOST_ENTRIES, NotThere, Served
 from ladderholdout.server.settings import STARTED_WITH, ServerSettings
 from ladderholdout.vault import features_to_bytes
 
 with needed("The server"):
     from fastapi import Depends, FastAPI, Header, HTTPException, Path, Query, Request, Response
+    from fastapi.concurrency import run_in_threadpool
     from fastapi.exceptions import RequestValidationError
     from fastapi.responses import HTMLResponse, JSONResponse
+    from uvicorn.protocols.http.auto import AutoHTTPProtocol
 
 Scope: TypeAlias = MutableMapping[str, Any]
 Receive: TypeAlias = Callable[[], Awaitable[Scope]]
@@ -73,6 +78,7 @@ LOG = logging.getLogger("ladderholdout.server")
 _MEGABYTE = 2**20
 _SLOW = 60.0  # seconds that a request may pause while it is being sent
 _LONGEST_KEY = 200
+_SMALL = 2**16  # bytes of a body that is read before its token: a connection buffers as many
 _STATUS: tuple[tuple[type[LadderHoldoutError], int], ...] = (
     (AccessDenied, 401),
     (DailyLimit, 429),
@@ -148,11 +154,14 @@ def _add_routes(app: FastAPI, served: Served, most: int) -> None:
 
     Holder = Annotated[AccountRecord, Depends(token_holder)]
 
+    def permitted(who: AccountRecord, name: str, *roles: str) -> AccountRecord:
+        if who.holdout != name or who.role not in roles:
+            raise NotThere
+        return who
+
     def role(*roles: str) -> Any:
         async def check(who: Holder, name: Annotated[str, Path()]) -> AccountRecord:
-            if who.holdout != name or who.role not in roles:
-                raise NotThere
-            return who
+            return permitted(who, name, *roles)
 
         return Depends(check)
 
@@ -190,7 +199,7 @@ def _add_routes(app: FastAPI, served: Served, most: int) -> None:
         """Say where each row of the holdout is among somebody's own, by hashes of these."""
         return Response(to_bytes(served.order_of(who, array_from(sent.data))), media_type=NPY)
 
-    @app.post("/v1/holdouts/{name}/overlaps", tags=["holdouts"], openapi_extra=_takes(JSON))
+    @app.post("/v1/holdouts/{name}/overlaps", tags=["holdouts"], openapi_extra=_takes(json=_COUNT))
     def overlaps(who: Analyst, sent: Sent) -> Response:
         """Note that rows of the holdout are among the training rows: {"rows": count}."""
         try:
@@ -205,20 +214,34 @@ def _add_routes(app: FastAPI, served: Served, most: int) -> None:
     @app.post(
         "/v1/holdouts/{name}/submissions",
         tags=["submissions"],
-        openapi_extra=_takes(JSON, NPY, CSV, ARROW),
+        openapi_extra=_takes(NPY, CSV, ARROW, json=_ONE) | {"parameters": [_NAME, _KEY, _CONTEXT]},
     )
-    def submit(
-        who: Analyst,
-        sent: Sent,
-        key: Key = None,
-        context: Annotated[str | None, Header(alias=CONTEXT)] = None,
-    ) -> Response:
+    async def submit(request: Request) -> Response:
         """Submit predictions for the rows in their registered order."""
-        classes = served.ladder(who).guard().holdout.classes
-        asked = submission_in(sent.data, sent.media, classes, context)
-        return _json(served.submit(who, asked, key))
 
-    @app.post("/v1/holdouts/{name}/batches", tags=["submissions"], openapi_extra=_takes(JSON))
+        # What is asked for most: FastAPI takes longer to look for five arguments than all else.
+        def submitted(sent: Body, who: AccountRecord) -> Response:
+            key = request.headers.get(KEY)
+            if key is not None and len(key) > _LONGEST_KEY:
+                raise InvalidArgument(KEY, f"at most {_LONGEST_KEY} characters", "more")
+            classes, context = (
+                served.ladder(who).guard().holdout.classes,
+                request.headers.get(CONTEXT),
+            )
+            asked = submission_in(sent.data, sent.media, classes, context)
+            return _json(served.submit(who, asked, key))
+
+        def analyst() -> AccountRecord:
+            return permitted(token_holder(request), request.path_params["name"], "analyst")
+
+        if _stated_size(request, _SMALL) < _SMALL:
+            sent = await _read(request, most)
+            return await run_in_threadpool(lambda: submitted(sent, analyst()))
+        who = await run_in_threadpool(analyst)
+        sent = await _read(request, most)
+        return await run_in_threadpool(submitted, sent, who)
+
+    @app.post("/v1/holdouts/{name}/batches", tags=["submissions"], openapi_extra=_takes(json=_MANY))
     def submit_batch(who: Analyst, sent: Sent, key: Key = None) -> Response:
         """Submit several sets of predictions, all fixed before feedback on any of them."""
         if sent.media not in ("", JSON):
@@ -279,16 +302,80 @@ def _add_pages(app: FastAPI) -> None:
         return HTMLResponse(_page(app.openapi()))
 
 
-def _takes(*media: str) -> dict[str, Any]:
-    """Describe the body of a request for OpenAPI."""
-    schemas = {one: {"schema": {"type": "object"} if one == JSON else {}} for one in media}
+def _parameter(place: str, name: str, described: str, **schema: Any) -> dict[str, Any]:
+    """Describe a parameter for OpenAPI."""
+    shape = {"type": "string", **schema}
+    return {
+        "in": place,
+        "name": name,
+        "description": described,
+        "required": place == "path",
+        "schema": shape,
+    }
+
+
+_NAME = _parameter("path", "name", "Of the holdout.")
+_KEY = _parameter("header", KEY, "Makes a retry a repeat.", maxLength=_LONGEST_KEY)
+_CONTEXT = _parameter("header", CONTEXT, "Notes for the history, as JSON.")
+
+
+_PREDICTIONS = {
+    "description": "One for each row of the holdout, in the registered order.",
+    "anyOf": [
+        {"type": "array", "items": {}},
+        {
+            "type": "object",
+            "properties": {"npy": {"type": "string", "contentEncoding": "base64"}},
+            "required": ["npy"],
+        },
+    ],
+}
+_ONE = {
+    "type": "object",
+    "properties": {
+        "predictions": _PREDICTIONS,
+        "context": {"type": "object"},
+        "search": {"type": "string", "maxLength": 32},
+    },
+    "required": ["predictions"],
+    "additionalProperties": False,
+}
+_MANY = {
+    "type": "object",
+    "properties": {
+        "submissions": {
+            "type": "array",
+            "items": _ONE,
+            "minItems": 1,
+            "maxItems": MOST_IN_A_BATCH,
+        }
+    },
+    "required": ["submissions"],
+}
+_COUNT = {
+    "type": "object",
+    "properties": {"rows": {"type": "integer", "minimum": 1}},
+    "required": ["rows"],
+}
+
+
+def _takes(*media: str, json: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    """Describe the body of a request for OpenAPI: what it has as JSON, and other forms."""
+    schemas: dict[str, Any] = {one: {"schema": {}} for one in media}
+    if json is not None:
+        schemas = {JSON: {"schema": json}} | schemas
     return {"requestBody": {"required": True, "content": schemas}}
+
+
+def _stated_size(request: Request, unstated: int) -> float:
+    """Return how many bytes a request states to have; infinity where that is no number."""
+    stated = request.headers.get("content-length", str(unstated))
+    return int(stated) if re.fullmatch(r"[0-9]{1,18}", stated) else math.inf
 
 
 async def _read(request: Request, most: int) -> Body:
     """Read a body that is not too long, from a client that goes on sending it."""
-    stated = request.headers.get("content-length", "0")
-    if not stated.isdecimal() or int(stated) > most:
+    if _stated_size(request, 0) > most:
         raise HTTPException(413, f"A request may have {most // _MEGABYTE} megabytes.")
     parts, size, stream = [], 0, aiter(request.stream())
     while True:
@@ -412,6 +499,19 @@ def _problem(problem: dict[str, Any], headers: dict[str, str]) -> Response:
 
 
 # -- the log ------------------------------------------------------------------------------
+
+
+class Prompt(AutoHTTPProtocol):  # type: ignore[misc, valid-type]
+    """Sends each part of an answer at once, in worker processes too.
+
+    asyncio sees to it where it opens the socket itself. What uvicorn hands to its workers held the
+    second part of every answer back until the first was acknowledged: 40 ms.
+    """
+
+    def connection_made(self, transport: Any) -> None:
+        """Begin with a connection."""
+        transport.get_extra_info("socket").setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        super().connection_made(transport)
 
 
 class Watched:

@@ -64,6 +64,7 @@ def run(settings: ServerSettings) -> None:
     uvicorn.run(
         "ladderholdout.server.app:from_environment",
         factory=True,
+        http="ladderholdout.server.app:Prompt",
         host=settings.host,
         port=settings.port,
         workers=settings.workers,
