@@ -46,6 +46,17 @@ def certificate(ladder: OpenLadder, confidence: float | None) -> ScoreCertificat
                 guard.reload()
 
 
+def known_certificate(ladder: OpenLadder) -> tuple[ScoreCertificate, bool]:
+    """Return the certificate as far as it is on record, and whether `certificate` adds one.
+
+    Nothing is worked out and nothing is written.
+    """
+    found = ladder.showing(partial(_asking, guard=ladder.guard(), level=None))
+    if isinstance(found, ScoreCertificate):
+        return found, False
+    return found.selection.certificate(None), True
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class _Question:
     """Whose interval is asked for."""
