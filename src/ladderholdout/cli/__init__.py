@@ -50,6 +50,7 @@ COMMANDS: dict[str, dict[str, Callable[..., None]]] = {
     "Serve holdouts": {
         "account": serving.account,
         "serve": serving.serve,
+        "ui": serving.ui,
     },
     "Look after the ledger": {
         "verify": upkeep.verify,

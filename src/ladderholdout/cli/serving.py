@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import threading
+import webbrowser
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
@@ -11,7 +13,7 @@ import typer
 
 from ladderholdout.cli.common import JsonOption, LedgerOption, print_json, print_lines
 from ladderholdout.errors import InvalidArgument
-from ladderholdout.ledger import AccountRecord, shown
+from ladderholdout.ledger import AccountRecord, resolve_url, shown
 from ladderholdout.server.accounts import (
     Issued,
     accounts_of,
@@ -187,3 +189,34 @@ def serve(
     else:
         print_lines(f"serving {shown(settings.url)} at {where}")
     run(settings)
+
+
+def ui(
+    ledger: LedgerOption = None,
+    port: Annotated[
+        int, typer.Option(min=0, max=65535, help="Of 127.0.0.1; by default one that is free.")
+    ] = 0,
+    browser: Annotated[
+        bool, typer.Option("--browser/--no-browser", help="Whether to open the pages in a browser.")
+    ] = True,
+    as_json: JsonOption = False,
+) -> None:
+    """Show the holdouts of a ledger in the browser, on this machine, to its owner alone.
+
+    The address that is printed works once. No raw score is shown. Ctrl-C stops it.
+    """
+    url = resolve_url(ledger)
+    from ladderholdout.server.running import run_ui
+
+    def started(address: str) -> None:
+        if as_json:
+            print_json({"url": address, "ledger": shown(url)})
+        else:
+            print_lines(
+                f"the pages of {shown(url)}, until Ctrl-C; this address works once:", address
+            )
+        if browser:
+            # It may wait for the browser to end.
+            threading.Thread(target=webbrowser.open, args=(address,), daemon=True).start()
+
+    run_ui(url, port, started)

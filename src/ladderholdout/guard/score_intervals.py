@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ladderholdout.certificates import Rows, certify_score
+from ladderholdout.errors import InvalidArgument, VaultError
 from ladderholdout.guard.bill import itemised
 from ladderholdout.guard.certification import (
     Level,
@@ -51,7 +52,11 @@ def known_certificate(ladder: OpenLadder) -> tuple[ScoreCertificate, bool]:
 
     Nothing is worked out and nothing is written.
     """
-    found = ladder.showing(partial(_asking, guard=ladder.guard(), level=None))
+    try:
+        guard = ladder.guard()
+    except (VaultError, InvalidArgument):
+        return ladder.status().certificate, False
+    found = ladder.showing(partial(_asking, guard=guard, level=None))
     if isinstance(found, ScoreCertificate):
         return found, False
     return found.selection.certificate(None), True

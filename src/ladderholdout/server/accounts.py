@@ -169,6 +169,11 @@ def accounts_of(ledger: str | None, holdout: str | None) -> tuple[AccountRecord,
         return tx.accounts.all(None if holdout is None else named(tx, holdout).id)
 
 
+def is_token_of(account: AccountRecord, token: str) -> bool:
+    """Tell whether this is the token of an account, and valid now."""
+    return hmac.compare_digest(_hash(token), account.token_hash) and account.is_valid()
+
+
 def holder_of(ledger: Ledger, token: str) -> AccountRecord | None:
     """Return the account of a token; None where it is wrong, expired or revoked."""
     parts = _TOKEN.fullmatch(token)

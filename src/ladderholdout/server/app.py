@@ -123,6 +123,7 @@ def create_ui(url: str, port: int, token: str) -> FastAPI:
     """
     app = FastAPI(docs_url=None, redoc_url=None, openapi_url=None)
     _furnished(app, LocalGate(url, port, token), ServerSettings(url).max_body * MEGABYTE)
+    app.add_middleware(OwnHost, port=port)
     return app
 
 
@@ -420,6 +421,28 @@ def _problem(refusal: Refusal) -> Response:
 
 
 # -- the log ------------------------------------------------------------------------------
+
+
+class OwnHost:
+    """Refuses requests under another name than this machine's own, such as one that was rebound.
+
+    Parameters
+    ----------
+    app : ASGIApp
+    port : int
+    """
+
+    def __init__(self, app: ASGIApp, port: int) -> None:
+        self._app = app
+        self._hosts = {f"{name}:{port}".encode() for name in ("127.0.0.1", "localhost")}
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request."""
+        if scope["type"] == "http" and dict(scope["headers"]).get(b"host") not in self._hosts:
+            problem = {"title": "These pages are at 127.0.0.1 alone.", "status": 421}
+            await _problem(Refusal(problem, {}))(scope, receive, send)
+            return
+        await self._app(scope, receive, send)
 
 
 class Watched:

@@ -153,7 +153,7 @@ def _multipart(data: bytes, content_type: str) -> Form:
         parts[-1][0][header[0].lower()] = header[1]
         header[:] = b"", b""
 
-    callbacks = {
+    callbacks: Any = {
         "on_part_begin": begin,
         "on_header_field": lambda text, start, end: note(0, text[start:end]),
         "on_header_value": lambda text, start, end: note(1, text[start:end]),

@@ -186,9 +186,7 @@ class Served:
         cleaned: Status = self._without_names(ladder, found, found.certificate)
         return cleaned
 
-    def certificate(
-        self, who: AccountRecord, account: str | None
-    ) -> tuple[ScoreCertificate, bool]:
+    def certificate(self, who: AccountRecord, account: str | None) -> tuple[ScoreCertificate, bool]:
         """Return the certificate on record, and whether `work_out` would put one there."""
         ladder = self.ladder(who, account)
         found, possible = known_certificate(ladder)
@@ -311,7 +309,7 @@ class Served:
             taken = guard.metric.canonical(one.predictions, guard.holdout.n, guard.holdout.classes)
             fixed.update(taken.tobytes())
         # Under the same key, other predictions are another batch: they may know the answers.
-        name, first = fixed.hexdigest()[:32], _key_of(f"{key} 1")
+        name, first = fixed.hexdigest()[:32], key_of(f"{key} 1")
         begun = ladder.read(lambda tx, one: tx.first_by_key(one, first) is not None)
         if not begun:
             ladder.announce(name, len(batch))
@@ -331,7 +329,7 @@ class Served:
         origin = Origin(
             batch=batch,
             search=asked.search,
-            key=None if key is None else _key_of(key),
+            key=None if key is None else key_of(key),
             place=place,
             context=asked.context,
             per_day=who.per_day,
@@ -442,6 +440,6 @@ def _features(X: Any) -> dict[str, Any]:
     return kind | {"shape": [len(X)] if shape is None else [int(one) for one in shape]}
 
 
-def _key_of(key: str) -> str:
+def key_of(key: str) -> str:
     """Return the key of a submission in the ledger, of a length that fits there."""
     return hashlib.sha256(f"http {key}".encode(errors="surrogateescape")).hexdigest()
