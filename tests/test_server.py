@@ -48,7 +48,14 @@ ALLOWED: dict[tuple[str, str], set[str]] = {
     ("post", "/v1/holdouts/{name}/estimate"): ANALYST,
     ("post", "/v1/holdouts/{name}/reveal"): ANALYST,
     ("get", "/v1/holdouts/{name}/leaderboard"): ALL,
+    ("post", "/v1/holdouts/{name}/certificate"): {"analyst", "owner"},
     ("get", "/v1/holdouts/{name}/accounts"): OWNER,
+    ("post", "/v1/holdouts/{name}/accounts"): OWNER,
+    ("post", "/v1/holdouts/{name}/accounts/limit"): OWNER,
+    ("post", "/v1/holdouts/{name}/accounts/revoke"): OWNER,
+    ("post", "/v1/holdouts/{name}/accounts/rotate"): OWNER,
+    ("post", "/v1/holdouts/{name}/withdrawals"): OWNER,
+    ("post", "/v1/holdouts/{name}/retirement"): OWNER,
 }
 OPEN = {("get", "/healthz")}
 

@@ -22,6 +22,7 @@ from ladderholdout.errors import (
 )
 from ladderholdout.extras import needed
 from ladderholdout.guard.views import ScoreCertificate, Status, score_of
+from ladderholdout.leaderboard.standings import BOARD
 from ladderholdout.ledger import AccountRecord, Entry
 from ladderholdout.server.accounts import (
     ROLES,
@@ -104,11 +105,11 @@ class Pages:
         }
 
     def show(
-        self, template: str, session: Session | None, status: int = 200, **content: Any
+        self, template: str, session: Session | None, code: int = 200, /, **content: Any
     ) -> HTMLResponse:
-        """Return a page, and set the cookie of a session that is new."""
+        """Return a page."""
         text = self._environment.get_template(template).render(session=session, **content)
-        return HTMLResponse(text, status)
+        return HTMLResponse(text, code)
 
     def keep(self, response: Response, session: Session, request: Request) -> Response:
         """Set the cookie of a session."""
@@ -498,7 +499,10 @@ def _line(view: View) -> dict[str, Any]:
         status, why = view.status(), None
     except LadderHoldoutError as error:
         status, why = None, str(error)
-    return {"view": view, "address": address(view), "status": status, "why": why}
+    # The ladder that holds the rules of a leaderboard is empty: its ranks are elsewhere.
+    of_board = status is not None and status.account == BOARD
+    to = address(view, "leaderboard" if of_board and LEADERBOARD in view.may else "")
+    return {"view": view, "address": to, "status": status, "why": why}
 
 
 def _holdout(view: View, before: int) -> dict[str, Any]:
@@ -520,8 +524,8 @@ def _holdout(view: View, before: int) -> dict[str, Any]:
         "older": start + 1 if start else None,
         "newer": end < total,
         "total": total,
-        "wide": picture and Markup(picture.svg(860, 320, "wide")),
-        "narrow": picture and Markup(picture.svg(360, 270, "narrow")),
+        "wide": picture and Markup(picture.svg(680, 300, "wide")),
+        "narrow": picture and Markup(picture.svg(330, 260, "narrow")),
         "gains": [_shown(view, one) for one in drawn if one.improved][-_LINES:],
         "left_out": total - len(drawn),
         "response": view.metric.response,

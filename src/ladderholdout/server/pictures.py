@@ -85,8 +85,11 @@ class Picture:
         least, most = self._limits()
         right, floor = width - _RIGHT, height - _BOTTOM
 
+        # Room at the end, for what is true now.
+        room = max(1.0, 0.08 * (last - first + 1))
+
         def x(number: float) -> float:
-            return _LEFT + (number - first + 0.5) / (last - first + 1) * (right - _LEFT)
+            return _LEFT + (number - first + 0.5) / (last - first + 1 + room) * (right - _LEFT)
 
         def y(value: float) -> float:
             return floor - (value - least) / (most - least) * (floor - _TOP)
@@ -115,7 +118,7 @@ class Picture:
         )
         if self.band is not None:
             low, high = self.band
-            start = x(max(self.since, first) - 0.5 * (self.since == last))
+            start = x(max(self.since, first))
             yield (
                 f'<rect class="band" x="{start:.1f}" y="{y(high):.1f}" '
                 f'width="{right - start:.1f}" height="{y(low) - y(high):.1f}"/>'

@@ -274,11 +274,20 @@ class LedgerOwner:
         """Return a view for each ladder of each holdout, the newest holdout first."""
 
         def read(tx: Transaction) -> list[View]:
-            return [
-                OwnerView(self.url, one.name, {"account": of.account, "ladder": of.name})
-                for one in reversed(tx.holdouts())
-                for of in (ladder.settings for ladder in tx.ladders(one.id))
-            ]
+            found: list[View] = []
+            for one in reversed(tx.holdouts()):
+                stated = [ladder.settings for ladder in tx.ladders(one.id)]
+                boards = {of.name for of in stated if of.account == BOARD}
+                found += (
+                    OwnerView(
+                        self.url,
+                        one.name,
+                        {"account": of.account, "ladder": of.name},
+                        ranked=of.name in boards,
+                    )
+                    for of in stated
+                )
+            return found
 
         with Ledger(self.url).read() as tx:
             return read(tx)
@@ -300,6 +309,7 @@ class OwnerView:
     url: str
     name: str
     chosen: dict[str, str]
+    ranked: bool = False
     role: str = "owner"
 
     @cached_property
@@ -317,10 +327,12 @@ class OwnerView:
 
     @property
     def may(self) -> frozenset[str]:
-        """All but what needs another account."""
-        found = {SUBMIT, CERTIFY, ESTIMATE, REVEAL, MANAGE, REPORT}
+        """All; to the ladder that holds the rules of a leaderboard nobody submits."""
+        found = {SUBMIT, CERTIFY, ESTIMATE, REVEAL, MANAGE, REPORT, LEADERBOARD}
+        if not self.ranked:
+            found -= {LEADERBOARD}
         if self.chosen["account"] == BOARD:
-            found = {MANAGE, REPORT, LEADERBOARD}
+            found -= {SUBMIT, CERTIFY, ESTIMATE, REVEAL}
         return frozenset(found)
 
     @property

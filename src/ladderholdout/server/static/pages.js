@@ -8,7 +8,10 @@
     const dark = () => root.dataset.theme
       ? root.dataset.theme === "dark"
       : matchMedia("(prefers-color-scheme: dark)").matches;
-    const name = () => { toggle.textContent = dark() ? "Light theme" : "Dark theme"; };
+    const name = () => {
+      toggle.textContent = dark() ? "Light" : "Dark";
+      toggle.setAttribute("aria-label", toggle.textContent + " theme");
+    };
     toggle.hidden = false;
     name();
     toggle.addEventListener("click", () => {
