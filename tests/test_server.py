@@ -28,7 +28,7 @@ from ladderholdout.ledger.records import now
 from ladderholdout.remote.wire import ARROW, CSV, JSON, KEY, NPY, ROWS, packed
 from ladderholdout.server.accounts import add_account, revoke_token
 from ladderholdout.vault import features_from_bytes
-from tests.support_server import N, Running, registered, rows, serving, token_of
+from tests.support_server import N, Running, in_quarters, registered, rows, serving, token_of
 
 pytestmark = pytest.mark.processes
 
@@ -411,12 +411,6 @@ def test_a_batch_comes_whole_or_not_at_all(tmp_path: Path) -> None:
 
 
 # -- labels ---------------------------------------------------------------------------
-
-
-def in_quarters(y: np.ndarray) -> np.ndarray:
-    """Other labels, of which constant predictions on quarters of the rows score the same."""
-    rng = np.random.default_rng(9)
-    return np.concatenate([rng.permutation(one) for one in y.reshape(4, -1)])
 
 
 def answers(folder: Path, y: np.ndarray) -> list[str]:

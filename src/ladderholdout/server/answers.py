@@ -102,15 +102,22 @@ def not_found() -> Refusal:
     return refused(UnknownHoldout("There is nothing here for this token."))
 
 
-def refused(error: LadderHoldoutError) -> Refusal:
-    """Return the answer for an error of the library, without what is of this machine alone."""
+def refused(error: LadderHoldoutError, *, whole: bool = False) -> Refusal:
+    """Return the answer for an error of the library.
+
+    Parameters
+    ----------
+    error : LadderHoldoutError
+    whole : bool
+        Whether what is of this machine alone, such as the names of its files, is for the reader.
+    """
     status = next((status for kind, status in _STATUS if isinstance(error, kind)), 503)
     headers = {}
     if status == 401:
         headers["WWW-Authenticate"] = "Bearer"
     if isinstance(error, DailyLimit):
         headers["Retry-After"] = str(int(86400 - time.time() % 86400) + 1)
-    if status == 503:
+    if status == 503 and not whole:
         # Its text may name files of this machine, which its owner reads in the log.
         LOG.error(json.dumps({"error": type(error).__name__, "text": str(error)}))
         kind = LedgerBusy if isinstance(error, LedgerBusy) else LedgerError

@@ -397,7 +397,7 @@ def _add_handlers(app: FastAPI, pages: Pages) -> None:
 
     @app.exception_handler(LadderHoldoutError)
     async def of_library(request: Request, error: LadderHoldoutError) -> Response:
-        return await answered(request, refused(error))
+        return await answered(request, refused(error, whole=pages.gate.port is not None))
 
     @app.exception_handler(RequestValidationError)
     async def invalid(request: Request, error: RequestValidationError) -> Response:

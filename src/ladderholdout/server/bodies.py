@@ -238,7 +238,9 @@ def _table(
 ) -> NDArray[Any]:
     """Return columns as predictions: in the order of the classes, where they are named so."""
     known = [] if classes is None else [str(one) for one in classes]
-    arrays = [_numbers_or_text(one, known) for one in columns]
+    # Names such as "1" and "2" are texts in a ledger that holds texts, and numbers in others.
+    texts = known if classes is not None and classes.dtype.kind in "UO" else []
+    arrays = [_numbers_or_text(one, texts) for one in columns]
     if len(arrays) == 1:
         return arrays[0]
     if sorted(names) == sorted(known):
@@ -248,7 +250,7 @@ def _table(
     return np.column_stack(arrays)
 
 
-def _numbers_or_text(cells: Sequence[Any], known: list[str]) -> NDArray[Any]:
+def _numbers_or_text(cells: Sequence[Any], texts: list[str]) -> NDArray[Any]:
     """Return numbers where all cells are some; names of classes as they are."""
     if any(one is None for one in cells):
         raise not_read("predictions", "without missing values")
@@ -256,6 +258,5 @@ def _numbers_or_text(cells: Sequence[Any], known: list[str]) -> NDArray[Any]:
         numbers = np.asarray(cells, dtype=np.float64)
     except (TypeError, ValueError):
         return np.asarray([str(one) for one in cells])
-    # Names such as "1" and "2" are texts in a ledger that holds texts.
-    named = isinstance(cells[0], str) and set(cells) <= set(known)
+    named = isinstance(cells[0], str) and set(cells) <= set(texts)
     return np.asarray(cells, dtype=str) if named else numbers
