@@ -100,7 +100,7 @@ class Picture:
             f'<title id="{name}-title">{escape(printable(self.title))}</title>'
             f'<desc id="{name}-text">{escape(printable(self.description))}</desc>'
         )
-        for tick in ticks(least, most, max(3, height // 60), whole=self.counts):
+        for tick in ticks(least, most, max(3, height // 45), whole=self.counts):
             yield (
                 f'<path class="grid" d="M{_LEFT} {y(tick):.1f}H{right}"/>'
                 f'<text class="tick" x="{_LEFT - 8}" y="{y(tick) + 4:.1f}" '
