@@ -57,7 +57,7 @@ with needed("The pages of the server"):
     from markupsafe import Markup
 
 _LINES = 50
-_DRAWN = 2000
+_DRAWN = 1000
 _LONGEST_NOTE, _LONGEST_CELL = 500, 300
 _MOST_CLASSES = 20
 _TYPES = {"css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}
