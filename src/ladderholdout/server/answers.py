@@ -102,6 +102,18 @@ def not_found() -> Refusal:
     return refused(UnknownHoldout("There is nothing here for this token."))
 
 
+def of_forms(error: LadderHoldoutError) -> LadderHoldoutError:
+    """Name an argument as bodies and forms do, where the error names an option of a command."""
+    if not isinstance(error, InvalidArgument):
+        return error
+    option, *parts = error.args
+    if option == "NAME":
+        return InvalidArgument("account", *parts)
+    if option.startswith("--"):
+        return InvalidArgument(option.removeprefix("--").replace("-", "_"), *parts)
+    return error
+
+
 def refused(error: LadderHoldoutError, *, whole: bool = False) -> Refusal:
     """Return the answer for an error of the library.
 
@@ -111,6 +123,7 @@ def refused(error: LadderHoldoutError, *, whole: bool = False) -> Refusal:
     whole : bool
         Whether what is of this machine alone, such as the names of its files, is for the reader.
     """
+    error = of_forms(error)
     status = next((status for kind, status in _STATUS if isinstance(error, kind)), 503)
     headers = {}
     if status == 401:

@@ -34,7 +34,7 @@ from ladderholdout.server.accounts import (
     revoke_token,
     rotate_token,
 )
-from ladderholdout.server.answers import Refusal, read_body, refused
+from ladderholdout.server.answers import Refusal, of_forms, read_body, refused
 from ladderholdout.server.bodies import Form, form_in, upload_in
 from ladderholdout.server.pictures import Picture, Shot, number
 from ladderholdout.server.served import NotThere
@@ -640,5 +640,5 @@ def _managed(view: View, error: LadderHoldoutError | None = None) -> dict[str, A
         "accounts": found,
         "roles": ROLES,
         "holdout": view.holdout(),
-        "error": error,
+        "error": error and of_forms(error),
     }
