@@ -196,9 +196,9 @@ def ui(
     port: Annotated[
         int, typer.Option(min=0, max=65535, help="Of 127.0.0.1; by default one that is free.")
     ] = 0,
-    browser: Annotated[
-        bool, typer.Option("--browser/--no-browser", help="Whether to open the pages in a browser.")
-    ] = True,
+    no_browser: Annotated[
+        bool, typer.Option("--no-browser", help="Print the address, and open no browser.")
+    ] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Show the holdouts of a ledger in the browser, on this machine, to its owner alone.
@@ -215,7 +215,7 @@ def ui(
             print_lines(
                 f"the pages of {shown(url)}, until Ctrl-C; this address works once:", address
             )
-        if browser:
+        if not no_browser:
             # It may wait for the browser to end.
             threading.Thread(target=webbrowser.open, args=(address,), daemon=True).start()
 
