@@ -47,15 +47,15 @@
 
   // The improvements in the picture, one by one, by the arrow keys.
   const plot = document.querySelector("[data-plot]");
-  const said = document.querySelector("[data-plot-text]");
-  if (plot && said) {
+  const readout = document.querySelector("[data-plot-text]");
+  if (plot && readout) {
     const pictures = [...plot.querySelectorAll("svg")].map(one => [...one.querySelectorAll(".dot")]);
     const count = pictures[0] ? pictures[0].length : 0;
     let at = count;
     const show = next => {
       at = Math.max(0, Math.min(count - 1, next));
       pictures.forEach(dots => dots.forEach((dot, place) => dot.classList.toggle("on", place === at)));
-      said.textContent = pictures[0][at].querySelector("title").textContent;
+      readout.textContent = pictures[0][at].querySelector("title").textContent;
     };
     if (count) {
       plot.tabIndex = 0;
