@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -25,6 +26,7 @@ COMMAND = Path(sys.executable).with_name("ladder-holdout")
 PROGRAM = "import sys; from ladderholdout.cli import app; app()"
 PATIENCE = 60.0
 N = 400
+FORM_TOKEN = re.compile(r'name="form_token" value="([0-9a-f]{64})"')
 
 
 @dataclass(slots=True)
@@ -77,6 +79,60 @@ def start(ledger: Path | str, folder: Path, port: int, *flags: str) -> Running:
 
 
 @contextmanager
+def local_pages(ledger: Path | str, folder: Path) -> Iterator[tuple[Running, str]]:
+    """The pages of one person, and the address that was printed for a browser."""
+    log = folder / "ui.log"
+    words = ["ui", "--ledger", str(ledger), "--no-browser"]
+    with log.open("wb") as opened:
+        process = subprocess.Popen(
+            [sys.executable, "-c", PROGRAM, *words], stdout=opened, stderr=opened
+        )
+    try:
+        end = time.monotonic() + PATIENCE
+        while time.monotonic() < end and process.poll() is None:
+            if found := re.search(r"(http://[^/\s]+)/enter\S+(?=\n)", log.read_text()):
+                yield Running(found[1], process, log), found[0]
+                return
+            time.sleep(0.05)
+        raise RuntimeError(log.read_text())
+    finally:
+        process.terminate()
+        process.wait(PATIENCE)
+
+
+class Visitor:
+    """Somebody with a browser that runs no JavaScript.
+
+    The token of a form is taken from the page that was shown last.
+    """
+
+    def __init__(self, server: Running, token: str | None = None) -> None:
+        self.server, self.session, self.page = server, requests.Session(), ""
+        if token is not None:
+            self.get("/sign-in")
+            self.post("/sign-in", token=token)
+
+    def get(self, path: str, **request: Any) -> requests.Response:
+        return self._seen(self.session.get(self.server.url + path, **self._with(request)))
+
+    def post(self, path: str, file: Any = None, **fields: Any) -> requests.Response:
+        request = self._with(fields.pop("request", {}))
+        if "form_token" not in fields and (found := FORM_TOKEN.search(self.page)):
+            fields["form_token"] = found[1]
+        files = None if file is None else {"file": file}
+        address = self.server.url + path
+        return self._seen(self.session.post(address, data=fields, files=files, **request))
+
+    def _with(self, request: dict[str, Any]) -> dict[str, Any]:
+        return {"timeout": 60, "allow_redirects": False} | request
+
+    def _seen(self, answer: requests.Response) -> requests.Response:
+        if FORM_TOKEN.search(answer.text):
+            self.page = answer.text
+        return answer
+
+
+@contextmanager
 def serving(ledger: Path | str, folder: Path, *flags: str) -> Iterator[Running]:
     """Serve a ledger for the length of a block."""
     running = start(ledger, folder, free_port(), *flags)
@@ -105,3 +161,9 @@ def registered(
 def token_of(ledger: Path | str, name: str, role: str = "analyst", **limits: Any) -> str:
     holdout = limits.pop("holdout", "churn")
     return add_account(str(ledger), holdout, name, role, **limits).token
+
+
+def in_quarters(y: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Other labels, of which constant predictions on quarters of the rows score the same."""
+    rng = np.random.default_rng(9)
+    return np.concatenate([rng.permutation(one) for one in y.reshape(4, -1)])

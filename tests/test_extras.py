@@ -28,6 +28,7 @@ from ladderholdout.extras import EXTRAS, missing, needed
 from ladderholdout.identity import fingerprint, row_hashes
 from ladderholdout.ledger import Ledger
 from ladderholdout.planning.pictures import axes_or_new
+from ladderholdout.server.bodies import form_in
 from ladderholdout.server.running import run
 from ladderholdout.server.settings import ServerSettings
 from ladderholdout.vault import Rows
@@ -39,7 +40,7 @@ OPTIONAL = PROJECT["optional-dependencies"]
 OURS = {"docs", "lint", "package", "test"}
 # By the name of the import, where it is another than the distribution's or comes with another.
 DISTRIBUTIONS = {"joblib": "scikit-learn", "markupsafe": "jinja2", "sklearn": "scikit-learn"}
-DISTRIBUTIONS |= {"mlflow": "mlflow-skinny"}
+DISTRIBUTIONS |= {"mlflow": "mlflow-skinny", "python_multipart": "python-multipart"}
 COINS = np.arange(40.0).reshape(20, 2), np.arange(20) % 2
 
 
@@ -100,6 +101,10 @@ def tools_for_agents(patch: pytest.MonkeyPatch, _: object) -> None:
     importlib.import_module("ladderholdout.cli.agents")
 
 
+def an_upload(*_: object) -> None:
+    form_in(b"", "multipart/form-data; boundary=a")
+
+
 def a_csv_file(_: object, folder: Path) -> None:
     (folder / "rows.csv").write_text("a,b\n1,2\n")
     read_table(folder / "rows.csv")
@@ -125,6 +130,7 @@ NEEDS: dict[str, tuple[str, Callable[[pytest.MonkeyPatch, Path], object]]] = {
     "a picture of a plan": ("matplotlib", lambda *_: axes_or_new(None)),
     "a table of an audit": ("pandas", lambda *_: audited().audit().to_frame()),
     "the API of a server": ("fastapi", the_api),
+    "an upload to a page": ("python_multipart", an_upload),
     "a server": ("uvicorn", lambda _, folder: run(ServerSettings(str(folder / "ledger.db")))),
     "tools for agents": ("mcp", tools_for_agents),
     "a .csv file": ("pandas", a_csv_file),

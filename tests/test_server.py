@@ -29,7 +29,7 @@ from ladderholdout.remote.wire import ARROW, CSV, JSON, KEY, NPY, ROWS, packed
 from ladderholdout.server.accounts import add_account, revoke_token
 from ladderholdout.server.app import Prompt
 from ladderholdout.vault import features_from_bytes
-from tests.support_server import N, Running, registered, rows, serving, token_of
+from tests.support_server import N, Running, in_quarters, registered, rows, serving, token_of
 
 pytestmark = pytest.mark.processes
 
@@ -49,7 +49,14 @@ ALLOWED: dict[tuple[str, str], set[str]] = {
     ("post", "/v1/holdouts/{name}/estimate"): ANALYST,
     ("post", "/v1/holdouts/{name}/reveal"): ANALYST,
     ("get", "/v1/holdouts/{name}/leaderboard"): ALL,
+    ("post", "/v1/holdouts/{name}/certificate"): {"analyst", "owner"},
     ("get", "/v1/holdouts/{name}/accounts"): OWNER,
+    ("post", "/v1/holdouts/{name}/accounts"): OWNER,
+    ("post", "/v1/holdouts/{name}/accounts/limit"): OWNER,
+    ("post", "/v1/holdouts/{name}/accounts/revoke"): OWNER,
+    ("post", "/v1/holdouts/{name}/accounts/rotate"): OWNER,
+    ("post", "/v1/holdouts/{name}/withdrawals"): OWNER,
+    ("post", "/v1/holdouts/{name}/retirement"): OWNER,
 }
 OPEN = {("get", "/healthz")}
 
@@ -406,12 +413,6 @@ def test_a_batch_comes_whole_or_not_at_all(tmp_path: Path) -> None:
 
 
 # -- labels ---------------------------------------------------------------------------
-
-
-def in_quarters(y: np.ndarray) -> np.ndarray:
-    """Other labels, of which constant predictions on quarters of the rows score the same."""
-    rng = np.random.default_rng(9)
-    return np.concatenate([rng.permutation(one) for one in y.reshape(4, -1)])
 
 
 def answers(folder: Path, y: np.ndarray) -> list[str]:

@@ -6,9 +6,11 @@ import json
 import re
 import sqlite3
 from contextlib import closing, suppress
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 import numpy as np
 import pytest
@@ -37,7 +39,8 @@ from ladderholdout.server.accounts import (
     revoke_token,
     rotate_token,
 )
-from ladderholdout.server.bodies import batch_in, submission_in
+from ladderholdout.server.bodies import batch_in, form_in, submission_in, upload_in
+from ladderholdout.server.pictures import Picture, Shot
 from ladderholdout.server.settings import ServerSettings, settings_from
 
 X, Y = np.arange(80.0).reshape(40, 2), np.arange(40) % 2
@@ -70,6 +73,17 @@ def test_an_account_is_added_listed_rotated_and_revoked(ledger: Ledger) -> None:
     assert (shown["account"], shown["valid"]) == ("ada", False)
     again = json.loads(call("rotate", "ada", "--holdout", "churn", "--json").stdout)
     assert holder_of(ledger, again["token"]) is not None
+
+
+def test_the_limit_of_a_day_can_be_changed(ledger: Ledger) -> None:
+    token = add_account(None, "churn", "ada", "analyst", per_day=1).token
+    add_account(None, "churn", "rita", "reader")
+    for words, limit in ((("--per-day", "7"), 7), ((), None)):
+        assert call("limit", "ada", "--holdout", "churn", *words).exit_code == 0
+        held = holder_of(ledger, token)
+        assert held is not None and held.per_day == limit
+    for who, value in (("ada", "0"), ("rita", "3"), ("nobody", "3")):
+        assert call("limit", who, "--holdout", "churn", "--per-day", value).exit_code == 1
 
 
 @pytest.mark.parametrize(
@@ -264,3 +278,69 @@ def test_any_bytes_are_read_or_refused(data: bytes, media: str) -> None:
         submission_in(data, media, np.array(["a", "b"]), None)
     with suppress(InvalidArgument):
         batch_in(data)
+
+
+@given(
+    st.binary(max_size=200),
+    st.sampled_from(["", "multipart/form-data", "multipart/form-data; boundary=a", "text/x"]),
+    st.booleans(),
+)
+def test_any_form_is_read_or_refused(data: bytes, media: str, begun: bool) -> None:
+    head = b'--a\r\nContent-Disposition: form-data; name="x"; filename="y"\r\n'
+    with suppress(InvalidArgument):
+        form_in(head * begun + data, media)
+    with suppress(InvalidArgument):
+        upload_in(data, np.array([0, 1]), {})
+
+
+def test_a_form_has_fields_and_a_file() -> None:
+    body = (
+        b'--a\r\nContent-Disposition: form-data; name="note"\r\n\r\n\xc3\xa9\r\n'
+        b'--a\r\nContent-Disposition: form-data; name="file"; filename="p.csv"\r\n'
+        b"Content-Type: text/csv\r\n\r\nlabel\r\n1\r\n--a--\r\n"
+    )
+    found = form_in(body, "multipart/form-data; boundary=a")
+    assert (found.fields, found.file, found.file_name) == ({"note": "é"}, b"label\r\n1", "p.csv")
+    assert form_in(b"a=%C3%A9&b=", "application/x-www-form-urlencoded").fields == {
+        "a": "é",
+        "b": "",
+    }
+
+
+@pytest.mark.parametrize(
+    ("classes", "kind"), [(np.array([0, 1]), "f"), (np.array(["0", "1"]), "U")]
+)
+def test_labels_in_csv_are_numbers_where_the_classes_are(classes: Any, kind: str) -> None:
+    asked = submission_in(b"label\n0\n1\n", "text/csv", classes, None)
+    assert asked.predictions.dtype.kind == kind
+
+
+VALUES = st.none() | st.floats(-1e9, 1e9) | st.floats(0, 1)
+
+
+@given(
+    values=st.lists(st.tuples(VALUES, st.booleans()), min_size=1, max_size=30),
+    first=st.integers(1, 10**6),
+    now=VALUES,
+    counts=st.booleans(),
+    text=st.text(max_size=20),
+)
+def test_a_picture_is_well_formed_whatever_is_in_it(
+    values: list[tuple[float | None, bool]],
+    first: int,
+    now: float | None,
+    counts: bool,
+    text: str,
+) -> None:
+    shots = [Shot(at, value, on, text) for at, (value, on) in enumerate(values, first)]
+    if counts:
+        shots, now = [replace(one, value=float(one.number - first)) for one in shots], None
+    band = None if now is None else (now - 1.0, now + 1.0)
+    picture = Picture(shots, now, band, first, text, counts, text, text)
+    found = ElementTree.fromstring(picture.svg(680, 300, "wide"))
+    assert found.get("role") == "img"
+    ticks = [one.text for one in found if one.get("class") == "tick"]
+    assert ticks
+    for one in found.iter():
+        numbers = " ".join(one.get(name, "") for name in ("d", "x", "y", "cx", "cy", "height"))
+        assert "nan" not in numbers and "inf" not in numbers

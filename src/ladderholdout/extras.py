@@ -29,6 +29,7 @@ EXTRAS = {
     "polars": "tables",
     "psycopg": "postgres",
     "pyarrow": "tables",
+    "python_multipart": "server",
     "skorch": "deep",
     "torch": "deep",
     "uvicorn": "server",

@@ -102,7 +102,7 @@ def write_report(shown: Audit | Record, path: str | os.PathLike[str]) -> Path:
     if not isinstance(shown, Audit | Record):
         allowed = "an Audit, or the Record of a holdout that stays closed"
         raise InvalidArgument("shown", allowed, f"a {type(shown).__name__}")
-    page, file = _page(shown).encode(), Path(path)
+    page, file = page_of(shown).encode(), Path(path)
     try:
         _replace(file, page)
     except (OSError, ValueError) as fault:
@@ -128,7 +128,8 @@ def _replace(file: Path, page: bytes) -> None:
         temporary.unlink(missing_ok=True)
 
 
-def _page(shown: Audit | Record) -> str:
+def page_of(shown: Audit | Record) -> str:
+    """Return a report as HTML, as `write_report` writes it."""
     with needed("The report"):
         from jinja2 import Environment, PackageLoader, StrictUndefined
         from markupsafe import Markup

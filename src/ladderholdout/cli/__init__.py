@@ -51,6 +51,7 @@ COMMANDS: dict[str, dict[str, Callable[..., None]]] = {
         "account": serving.account,
         "serve": serving.serve,
         "mcp": serving.mcp,
+        "ui": serving.ui,
     },
     "Look after the ledger": {
         "verify": upkeep.verify,

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from datetime import UTC, datetime, timedelta
+import threading
+import webbrowser
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
@@ -12,11 +13,13 @@ import typer
 
 from ladderholdout.cli.common import JsonOption, LedgerOption, print_json, print_lines
 from ladderholdout.errors import InvalidArgument, LadderHoldoutWarning, warn
-from ladderholdout.ledger import AccountRecord, shown
+from ladderholdout.ledger import AccountRecord, resolve_url, shown
 from ladderholdout.server.accounts import (
     Issued,
     accounts_of,
     add_account,
+    end_of,
+    limit_account,
     revoke_token,
     rotate_token,
 )
@@ -28,12 +31,13 @@ class Action(StrEnum):
 
     ADD = "add"
     LIST = "list"
+    LIMIT = "limit"
     REVOKE = "revoke"
     ROTATE = "rotate"
 
 
 def account(
-    action: Annotated[Action, typer.Argument(metavar="add|list|revoke|rotate")],
+    action: Annotated[Action, typer.Argument(metavar="add|list|limit|revoke|rotate")],
     name: Annotated[
         str | None, typer.Argument(metavar="NAME", help="The account's name; not for list.")
     ] = None,
@@ -42,11 +46,14 @@ def account(
         str | None,
         typer.Option(
             help="For add: analyst (submits, and sees the own ladder), reader (sees all ladders) "
-            "or owner (sees the accounts too)."
+            "or owner (looks after accounts, withdraws submissions, retires the holdout)."
         ),
     ] = None,
     per_day: Annotated[
-        int | None, typer.Option(help="For add: how many submissions a day, by UTC.")
+        int | None,
+        typer.Option(
+            help="For add and limit: how many submissions a day, by UTC; left out for any number."
+        ),
     ] = None,
     budget: Annotated[
         int | None, typer.Option(help="For add: how many times its released score may improve.")
@@ -60,7 +67,7 @@ def account(
     ledger: LedgerOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Add, list, revoke or rotate the accounts that may query a holdout through the server.
+    """Add, list, limit, revoke or rotate the accounts that may query a holdout through the server.
 
     A token is printed once, when it is made, and works at once; it stops working at once when it
     is revoked or rotated.
@@ -74,7 +81,10 @@ def account(
     if action is Action.REVOKE:
         _print_list((revoke_token(ledger, holdout, name),), as_json)
         return
-    until = None if expires is None else _end_of(expires)
+    if action is Action.LIMIT:
+        _print_list((limit_account(ledger, holdout, name, per_day),), as_json)
+        return
+    until = None if expires is None else end_of(expires)
     if action is Action.ROTATE:
         _print_token(rotate_token(ledger, holdout, name, expires=until), as_json)
         return
@@ -82,14 +92,6 @@ def account(
         raise InvalidArgument("--role", "analyst, reader or owner", "missing")
     issued = add_account(ledger, holdout, name, role, per_day=per_day, budget=budget, expires=until)
     _print_token(issued, as_json)
-
-
-def _end_of(day: str) -> datetime:
-    """Return the end of a day, in UTC."""
-    try:
-        return datetime.strptime(day, "%Y-%m-%d").replace(tzinfo=UTC) + timedelta(days=1)
-    except (ValueError, OverflowError):
-        raise InvalidArgument("--expires", "a date, as 2026-12-31", repr(day)) from None
 
 
 def _shown(one: AccountRecord) -> dict[str, object]:
@@ -221,3 +223,34 @@ def mcp(
     from ladderholdout.cli.agents import run
 
     run(server)
+
+
+def ui(
+    ledger: LedgerOption = None,
+    port: Annotated[
+        int, typer.Option(min=0, max=65535, help="Of 127.0.0.1; by default one that is free.")
+    ] = 0,
+    no_browser: Annotated[
+        bool, typer.Option("--no-browser", help="Print the address, and open no browser.")
+    ] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Show the holdouts of a ledger in the browser, on this machine, to its owner alone.
+
+    The address that is printed works once. No raw score is shown. Ctrl-C stops it.
+    """
+    url = resolve_url(ledger)
+    from ladderholdout.server.running import run_ui
+
+    def started(address: str) -> None:
+        if as_json:
+            print_json({"url": address, "ledger": shown(url)})
+        else:
+            print_lines(
+                f"the pages of {shown(url)}, until Ctrl-C; this address works once:", address
+            )
+        if not no_browser:
+            # It may wait for the browser to end.
+            threading.Thread(target=webbrowser.open, args=(address,), daemon=True).start()
+
+    run_ui(url, port, started)

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ladderholdout.certificates import Rows, certify_score
+from ladderholdout.errors import InvalidArgument, VaultError
 from ladderholdout.guard.bill import itemised
 from ladderholdout.guard.certification import (
     Level,
@@ -44,6 +45,21 @@ def certificate(ladder: OpenLadder, confidence: float | None) -> ScoreCertificat
             version, noted = guard.labelled.version, _worked_out(guard, found)
             if not ladder.write(partial(_record, asked=found, noted=noted, version=version)):
                 guard.reload()
+
+
+def known_certificate(ladder: OpenLadder) -> tuple[ScoreCertificate, bool]:
+    """Return the certificate as far as it is on record, and whether `certificate` adds one.
+
+    Nothing is worked out and nothing is written.
+    """
+    try:
+        guard = ladder.guard()
+    except (VaultError, InvalidArgument):
+        return ladder.status().certificate, False
+    found = ladder.showing(partial(_asking, guard=guard, level=None))
+    if isinstance(found, ScoreCertificate):
+        return found, False
+    return found.selection.certificate(None), True
 
 
 @dataclass(frozen=True, slots=True, eq=False)

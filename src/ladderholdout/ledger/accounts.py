@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
@@ -85,8 +86,12 @@ class Accounts:
         found = read_all(self._conn.execute(_BY_KEY, {"key": token_key}), _account)
         return found[0] if found else None
 
+    def of_ids(self, ids: Collection[int]) -> tuple[AccountRecord, ...]:
+        """Return the accounts with these numbers, those that there are."""
+        return self._found(accounts.c.id.in_(ids))
+
     def change(self, account_id: int, values: dict[str, Any]) -> None:
-        """Change the token of an account, or when that ends."""
+        """Change the token of an account, when that ends, or its submissions a day."""
         self._conn.execute(update(accounts).where(accounts.c.id == account_id).values(values))
 
     def has_made(self, ladder: LadderRecord, count: int, since: datetime) -> bool:

@@ -74,7 +74,8 @@ class _Compiled:
         make: Any = namedtuple("Row", columns.keys(), rename=True)  # type: ignore[misc]
         self._make = make
         self._readers: list[Callable[[Any], Any] | None] = [
-            column.type.dialect_impl(dialect).result_processor(dialect, _FLOAT) for column in columns
+            column.type.dialect_impl(dialect).result_processor(dialect, _FLOAT)
+            for column in columns
         ]
         self.text = str(compiled)
         self.values = {name: one for name, one in compiled.params.items() if one is not None}

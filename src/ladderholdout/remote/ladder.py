@@ -228,7 +228,9 @@ class RemoteLadder:
                 "Another one has a price, and is asked for where the ledger is.",
             )
         rounds.note_shown()
-        return certificate_from(self._call("GET", "certificate"))
+        # A reader is shown what is on record; others may have it worked out, and put there.
+        method = "GET" if self.facts["role"] == "reader" else "POST"
+        return certificate_from(self._call(method, "certificate"))
 
     def certify(self, confidence: float | None) -> ScoreCertificate:
         """Refuse: the reserve is queried where the ledger is."""
@@ -276,8 +278,8 @@ class RemoteLadder:
         return self.read(body)
 
     def write(self, body: Callable[[Any, LadderRecord], T]) -> T:
-        """Refuse: nothing but submissions is written from afar."""
-        self._refuse("That is done")
+        """Refuse: nothing but submissions is written from Python afar."""
+        self._refuse("That is done on the server's pages, or")
 
     def alone(self, body: Callable[[], T]) -> T:
         """Do something; the server locks nothing for its clients."""

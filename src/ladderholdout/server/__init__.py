@@ -1,4 +1,4 @@
-"""Holdouts over HTTP: accounts and tokens, the API, and what starts the server.
+"""Holdouts over HTTP: accounts and tokens, the API, the pages, and what starts the server.
 
-Only `app` and `running` import FastAPI and uvicorn.
+Only `answers`, `app`, `pages` and `running` import FastAPI and uvicorn.
 """

@@ -11,9 +11,9 @@ import hashlib
 import hmac
 import re
 import secrets
-from collections.abc import Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from ladderholdout.errors import HoldoutConflict, InvalidArgument, UnknownHoldout
@@ -35,7 +35,7 @@ from ladderholdout.mechanisms import mechanism_from
 from ladderholdout.mechanisms.arithmetic import whole
 
 ROLES = ("analyst", "reader", "owner")
-"""An analyst submits and sees one ladder; a reader sees all of them; an owner the accounts too."""
+"""An analyst submits and sees one ladder; a reader sees all of them; an owner looks after it."""
 
 _TOKEN = re.compile(r"lh_([0-9a-f]{16})_[A-Za-z0-9_-]{43}")
 _NOBODY = "0" * 64
@@ -113,7 +113,7 @@ def add_account(
         if tx.accounts.named(one.holdout_id, name) is not None:
             raise HoldoutConflict(
                 f"There is an account {name!r} on {holdout!r}. `account rotate` gives it a new "
-                "token; limits of an account stay as they were stated."
+                "token, and `account limit` other submissions a day."
             )
         ladder = _ladder_of(tx, one, name, budget) if role == "analyst" else None
         values = {"name": name, "role": role, "per_day": per_day, **fields}
@@ -131,18 +131,47 @@ def rotate_token(
 ) -> Issued:
     """Give an account a new token; the one before ends at once, and a revocation too."""
     token, fields = _new_token(expires)
-    return Issued(_changed(ledger, holdout, name, fields | {"revoked": None}), token)
+    fields = fields | {"revoked": None}
+    return Issued(_changed(ledger, holdout, name, lambda _: fields), token)
 
 
 def revoke_token(ledger: str | None, holdout: str, name: str) -> AccountRecord:
     """End the token of an account at once; what it submitted stays and counts."""
-    return _changed(ledger, holdout, name, {"revoked": now()})
+    return _changed(ledger, holdout, name, lambda _: {"revoked": now()})
+
+
+def limit_account(
+    ledger: str | None, holdout: str, name: str, per_day: int | None
+) -> AccountRecord:
+    """Change how many submissions a day an account may make; None for any number.
+
+    It holds from the next submission on. A budget of releases is one of the rules of the
+    account's ladder, and stays.
+    """
+
+    def limits(known: AccountRecord) -> dict[str, Any]:
+        return {"per_day": _limit("--per-day", known.role, per_day)}
+
+    return _changed(ledger, holdout, name, limits)
+
+
+def end_of(day: str) -> datetime:
+    """Return the end of a day, in UTC."""
+    try:
+        return datetime.strptime(day, "%Y-%m-%d").replace(tzinfo=UTC) + timedelta(days=1)
+    except (ValueError, OverflowError):
+        raise InvalidArgument("--expires", "a date, as 2026-12-31", repr(day)) from None
 
 
 def accounts_of(ledger: str | None, holdout: str | None) -> tuple[AccountRecord, ...]:
     """Return the accounts on a holdout, or on all of a ledger."""
     with Ledger(resolve_url(ledger)).read() as tx:
         return tx.accounts.all(None if holdout is None else named(tx, holdout).id)
+
+
+def is_token_of(account: AccountRecord, token: str) -> bool:
+    """Tell whether this is the token of an account, and valid now."""
+    return hmac.compare_digest(_hash(token), account.token_hash) and account.is_valid()
 
 
 def holder_of(ledger: Ledger, token: str) -> AccountRecord | None:
@@ -191,13 +220,16 @@ def home_of(url: str, holdout: str) -> LocalLadder:
 
 
 def _changed(
-    ledger: str | None, holdout: str, name: str, values: Mapping[str, Any]
+    ledger: str | None,
+    holdout: str,
+    name: str,
+    values: Callable[[AccountRecord], dict[str, Any]],
 ) -> AccountRecord:
     def change(tx: Transaction) -> AccountRecord:
         known = tx.accounts.named(named(tx, holdout).id, name)
         if known is None:
             raise UnknownHoldout(f"There is no account {name!r} on {holdout!r}.")
-        tx.accounts.change(known.id, dict(values))
+        tx.accounts.change(known.id, values(known))
         found = tx.accounts.named(known.holdout_id, name)
         assert found is not None
         return found

@@ -7,20 +7,15 @@ does not exist.
 
 # No deferred annotations here: FastAPI reads those of functions within functions.
 
-import asyncio
 import io
 import json
-import logging
-import math
 import os
-import re
 import socket
 import time
 import traceback
 import warnings
-from collections.abc import Awaitable, Callable, Mapping, MutableMapping
-from dataclasses import dataclass
-from html import escape
+from collections.abc import Awaitable, Callable, MutableMapping
+from datetime import datetime
 from importlib import metadata
 from typing import Annotated, Any, TypeAlias
 
@@ -28,16 +23,9 @@ import numpy as np
 
 from ladderholdout.errors import (
     AccessDenied,
-    DailyLimit,
-    HoldoutConflict,
     InvalidArgument,
     LadderHoldoutError,
     LadderHoldoutWarning,
-    LedgerBusy,
-    LedgerError,
-    LedgerUnreachable,
-    MissingExtra,
-    UnknownHoldout,
 )
 from ladderholdout.extras import needed
 from ladderholdout.ledger import AccountRecord
@@ -45,7 +33,6 @@ from ladderholdout.ledger.records import to_bytes
 from ladderholdout.remote.wire import (
     ARROW,
     CONTEXT,
-    CSV,
     JSON,
     KEY,
     NPY,
@@ -54,10 +41,40 @@ from ladderholdout.remote.wire import (
     array_from,
     not_read,
     plain,
-    problem_of,
 )
-from ladderholdout.server.bodies import MOST_IN_A_BATCH, batch_in, submission_in
-from ladderholdout.server.served import MOST_ENTRIES, NotThere, Served
+from ladderholdout.server.accounts import (
+    Issued,
+    accounts_of,
+    add_account,
+    end_of,
+    limit_account,
+    revoke_token,
+    rotate_token,
+)
+from ladderholdout.server.answers import (
+    HEADERS,
+    LOG,
+    MEGABYTE,
+    Body,
+    Refusal,
+    not_found,
+    read_body,
+    refused,
+    refused_by_http,
+    stated_size,
+)
+from ladderholdout.server.bodies import batch_in, object_in, submission_in
+from ladderholdout.server.described import (
+    A_BATCH,
+    A_COUNT,
+    A_FORM,
+    A_SUBMISSION,
+    LONGEST_KEY,
+    takes,
+)
+from ladderholdout.server.pages import Pages, add_docs, add_pages
+from ladderholdout.server.served import MOST_ENTRIES, NotThere, Served, account_shown
+from ladderholdout.server.sessions import AccountGate, Gate, LocalGate
 from ladderholdout.server.settings import STARTED_WITH, ServerSettings
 from ladderholdout.vault import features_to_bytes
 
@@ -65,7 +82,7 @@ with needed("The server"):
     from fastapi import Depends, FastAPI, Header, HTTPException, Path, Query, Request, Response
     from fastapi.concurrency import run_in_threadpool
     from fastapi.exceptions import RequestValidationError
-    from fastapi.responses import HTMLResponse, JSONResponse
+    from fastapi.responses import JSONResponse
     from uvicorn.protocols.http.auto import AutoHTTPProtocol
 
 Scope: TypeAlias = MutableMapping[str, Any]
@@ -73,37 +90,7 @@ Receive: TypeAlias = Callable[[], Awaitable[Scope]]
 Send: TypeAlias = Callable[[Scope], Awaitable[None]]
 ASGIApp: TypeAlias = Callable[[Scope, Receive, Send], Awaitable[None]]
 
-LOG = logging.getLogger("ladderholdout.server")
-
-_MEGABYTE = 2**20
-_SLOW = 60.0  # seconds that a request may pause while it is being sent
-_LONGEST_KEY = 200
 _SMALL = 2**16  # bytes of a body that is read before its token: a connection buffers as many
-_STATUS: tuple[tuple[type[LadderHoldoutError], int], ...] = (
-    (AccessDenied, 401),
-    (DailyLimit, 429),
-    (InvalidArgument, 422),
-    (UnknownHoldout, 404),
-    (HoldoutConflict, 409),
-    (MissingExtra, 415),
-    (LedgerBusy, 503),
-    (LedgerUnreachable, 503),
-)
-_HEADERS = {
-    "Cache-Control": "no-store",
-    "Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'",
-    "Referrer-Policy": "no-referrer",
-    "X-Content-Type-Options": "nosniff",
-    "X-Frame-Options": "DENY",
-}
-
-
-@dataclass(frozen=True, slots=True)
-class Body:
-    """What a request sent: its bytes, and what they are."""
-
-    data: bytes
-    media: str
 
 
 def create_app(settings: ServerSettings) -> FastAPI:
@@ -118,7 +105,7 @@ def create_app(settings: ServerSettings) -> FastAPI:
     LedgerError
         There is no such ledger.
     """
-    served = Served(settings)
+    served, most = Served(settings), settings.max_body * MEGABYTE
     app = FastAPI(
         title="ladderholdout",
         version=metadata.version("ladderholdout"),
@@ -126,11 +113,42 @@ def create_app(settings: ServerSettings) -> FastAPI:
         docs_url=None,
         redoc_url=None,
     )
-    _add_handlers(app)
-    _add_pages(app)
-    _add_routes(app, served, settings.max_body * _MEGABYTE)
-    app.add_middleware(Watched)
+    pages = _furnished(app, AccountGate(served), most)
+    add_docs(app, pages)
+    _add_routes(app, served, most)
     return app
+
+
+def create_ui(url: str, port: int, token: str) -> FastAPI:
+    """Return the application of the pages for one person, the owner of a ledger.
+
+    Parameters
+    ----------
+    url : str
+        Of the ledger.
+    port : int
+        Of 127.0.0.1, where it is served: requests for other hosts are refused.
+    token : str
+        Taken once, for a session.
+    """
+    app = FastAPI(docs_url=None, redoc_url=None, openapi_url=None)
+    _furnished(app, LocalGate(url, port, token), ServerSettings(url).max_body * MEGABYTE)
+    app.add_middleware(OwnHost, port=port)
+    return app
+
+
+def _furnished(app: FastAPI, gate: Gate, most: int) -> Pages:
+    """Add the pages, and how errors are answered and requests are logged."""
+    pages = add_pages(app, gate, most)
+    _add_handlers(app, pages)
+    app.add_middleware(Watched, pages=pages)
+
+    @app.get("/healthz", tags=["server"])
+    async def health() -> dict[str, str]:
+        """Tell that the server runs; the ledger is not asked."""
+        return {"status": "ok"}
+
+    return pages
 
 
 def from_environment() -> FastAPI:
@@ -168,16 +186,21 @@ def _add_routes(app: FastAPI, served: Served, most: int) -> None:
     Anyone = Annotated[AccountRecord, role("analyst", "reader", "owner")]
     Analyst = Annotated[AccountRecord, role("analyst")]
     Owner = Annotated[AccountRecord, role("owner")]
+    Asking = Annotated[AccountRecord, role("analyst", "owner")]
     Account = Annotated[str | None, Query(description="Whose ladder; for readers and owners.")]
     Key = Annotated[
         str | None,
-        Header(alias=KEY, max_length=_LONGEST_KEY, description="Makes a retry a repeat."),
+        Header(alias=KEY, max_length=LONGEST_KEY, description="Makes a retry a repeat."),
     ]
 
     async def body_of_analyst(request: Request, who: Analyst) -> Body:
-        return await _read(request, most)
+        return await read_body(request, most)
+
+    async def body_of_owner(request: Request, who: Owner) -> Body:
+        return await read_body(request, most)
 
     Sent = Annotated[Body, Depends(body_of_analyst)]
+    SentByOwner = Annotated[Body, Depends(body_of_owner)]
 
     @app.get("/v1/holdouts", tags=["holdouts"])
     def list_holdouts(who: Holder) -> Response:
@@ -194,12 +217,12 @@ def _add_routes(app: FastAPI, served: Served, most: int) -> None:
         """Send the features without labels, where the owner shares them."""
         return _rows(served.rows(who), request.headers.get("accept", ""))
 
-    @app.post("/v1/holdouts/{name}/rows/order", tags=["holdouts"], openapi_extra=_takes(NPY))
+    @app.post("/v1/holdouts/{name}/rows/order", tags=["holdouts"], openapi_extra=takes(NPY))
     def order(who: Analyst, sent: Sent) -> Response:
         """Say where each row of the holdout is among somebody's own, by hashes of these."""
         return Response(to_bytes(served.order_of(who, array_from(sent.data))), media_type=NPY)
 
-    @app.post("/v1/holdouts/{name}/overlaps", tags=["holdouts"], openapi_extra=_takes(json=_COUNT))
+    @app.post("/v1/holdouts/{name}/overlaps", tags=["holdouts"], openapi_extra=A_COUNT)
     def overlaps(who: Analyst, sent: Sent) -> Response:
         """Note that rows of the holdout are among the training rows: {"rows": count}."""
         try:
@@ -214,7 +237,7 @@ def _add_routes(app: FastAPI, served: Served, most: int) -> None:
     @app.post(
         "/v1/holdouts/{name}/submissions",
         tags=["submissions"],
-        openapi_extra=_takes(NPY, CSV, ARROW, json=_ONE) | {"parameters": [_NAME, _KEY, _CONTEXT]},
+        openapi_extra=A_SUBMISSION,
     )
     async def submit(request: Request) -> Response:
         """Submit predictions for the rows in their registered order."""
@@ -222,8 +245,8 @@ def _add_routes(app: FastAPI, served: Served, most: int) -> None:
         # What is asked for most: FastAPI takes longer to look for five arguments than all else.
         def submitted(sent: Body, who: AccountRecord) -> Response:
             key = request.headers.get(KEY)
-            if key is not None and len(key) > _LONGEST_KEY:
-                raise InvalidArgument(KEY, f"at most {_LONGEST_KEY} characters", "more")
+            if key is not None and len(key) > LONGEST_KEY:
+                raise InvalidArgument(KEY, f"at most {LONGEST_KEY} characters", "more")
             classes, context = (
                 served.ladder(who).guard().holdout.classes,
                 request.headers.get(CONTEXT),
@@ -234,14 +257,14 @@ def _add_routes(app: FastAPI, served: Served, most: int) -> None:
         def analyst() -> AccountRecord:
             return permitted(token_holder(request), request.path_params["name"], "analyst")
 
-        if _stated_size(request, _SMALL) < _SMALL:
-            sent = await _read(request, most)
+        if stated_size(request, _SMALL) < _SMALL:
+            sent = await read_body(request, most)
             return await run_in_threadpool(lambda: submitted(sent, analyst()))
         who = await run_in_threadpool(analyst)
-        sent = await _read(request, most)
+        sent = await read_body(request, most)
         return await run_in_threadpool(submitted, sent, who)
 
-    @app.post("/v1/holdouts/{name}/batches", tags=["submissions"], openapi_extra=_takes(json=_MANY))
+    @app.post("/v1/holdouts/{name}/batches", tags=["submissions"], openapi_extra=A_BATCH)
     def submit_batch(who: Analyst, sent: Sent, key: Key = None) -> Response:
         """Submit several sets of predictions, all fixed before feedback on any of them."""
         if sent.media not in ("", JSON):
@@ -266,8 +289,13 @@ def _add_routes(app: FastAPI, served: Served, most: int) -> None:
 
     @app.get("/v1/holdouts/{name}/certificate", tags=["results"])
     def certificate(who: Anyone, account: Account = None) -> Response:
-        """Return an interval for the true score of the incumbent."""
-        return _json(served.certificate(who, account))
+        """Return the interval for the true score of the incumbent that is on record."""
+        return _json(served.certificate(who, account)[0])
+
+    @app.post("/v1/holdouts/{name}/certificate", tags=["results"])
+    def work_out(who: Asking, account: Account = None) -> Response:
+        """Work out that interval, put it on record where it has a price, and return it."""
+        return _json(served.work_out(who, account))
 
     @app.post("/v1/holdouts/{name}/estimate", tags=["results"])
     def estimate(who: Analyst) -> Response:
@@ -277,7 +305,7 @@ def _add_routes(app: FastAPI, served: Served, most: int) -> None:
     @app.post("/v1/holdouts/{name}/reveal", tags=["results"])
     def reveal(who: Analyst) -> Response:
         """Show the score of a ladder that releases none, where the owner allows it."""
-        return _json(served.reveal(who))
+        return _json({"score": served.reveal(who)})
 
     @app.get("/v1/holdouts/{name}/leaderboard", tags=["results"])
     def leaderboard(who: Anyone) -> Response:
@@ -287,111 +315,81 @@ def _add_routes(app: FastAPI, served: Served, most: int) -> None:
     @app.get("/v1/holdouts/{name}/accounts", tags=["accounts"])
     def accounts(who: Owner) -> Response:
         """List the accounts on the holdout."""
-        return _json(served.accounts(who))
+        return _json({"accounts": [*map(account_shown, accounts_of(served.url, who.holdout))]})
+
+    @app.post(
+        "/v1/holdouts/{name}/accounts",
+        tags=["accounts"],
+        openapi_extra=A_FORM,
+    )
+    def add(who: Owner, sent: SentByOwner) -> Response:
+        """Add one: {"account", "role", "per_day", "budget", "expires"}; its token is shown once."""
+        asked = object_in(sent.data, account=str, role=str, per_day=int, budget=int, expires=str)
+        limits = {"per_day": asked["per_day"], "budget": asked["budget"], "expires": _end_in(asked)}
+        name, role = asked["account"] or "", asked["role"] or ""
+        return _issued(add_account(served.url, who.holdout, name, role, **limits))
+
+    @app.post(
+        "/v1/holdouts/{name}/accounts/rotate",
+        tags=["accounts"],
+        openapi_extra=A_FORM,
+    )
+    def rotate(who: Owner, sent: SentByOwner) -> Response:
+        """Give an account a new token, shown once: {"account", "expires"}."""
+        asked = object_in(sent.data, account=str, expires=str)
+        name = asked["account"] or ""
+        return _issued(rotate_token(served.url, who.holdout, name, expires=_end_in(asked)))
+
+    @app.post(
+        "/v1/holdouts/{name}/accounts/revoke",
+        tags=["accounts"],
+        openapi_extra=A_FORM,
+    )
+    def revoke(who: Owner, sent: SentByOwner) -> Response:
+        """End the token of an account at once: {"account"}."""
+        name = object_in(sent.data, account=str)["account"] or ""
+        return _json(account_shown(revoke_token(served.url, who.holdout, name)))
+
+    @app.post(
+        "/v1/holdouts/{name}/accounts/limit",
+        tags=["accounts"],
+        openapi_extra=A_FORM,
+    )
+    def limit(who: Owner, sent: SentByOwner) -> Response:
+        """Change the submissions a day of an account: {"account", "per_day"}."""
+        asked = object_in(sent.data, account=str, per_day=int)
+        name = asked["account"] or ""
+        return _json(account_shown(limit_account(served.url, who.holdout, name, asked["per_day"])))
+
+    @app.post(
+        "/v1/holdouts/{name}/withdrawals",
+        tags=["holdouts"],
+        openapi_extra=A_FORM,
+    )
+    def withdraw(who: Owner, sent: SentByOwner) -> Response:
+        """Withdraw a submission, on record: {"account", "submission", "reason"}."""
+        asked = object_in(sent.data, account=str, submission=int, reason=str)
+        number, reason = asked["submission"] or 0, asked["reason"] or ""
+        return _json(served.withdraw(who, asked["account"], number, reason))
+
+    @app.post(
+        "/v1/holdouts/{name}/retirement",
+        tags=["holdouts"],
+        openapi_extra=A_FORM,
+    )
+    def retire(who: Owner, sent: SentByOwner) -> Response:
+        """Take no more submissions, for good: {"name"}, the holdout's, to confirm it."""
+        asked = object_in(sent.data, name=str)
+        return _json({"retired": served.retire(who, asked["name"] or "")})
 
 
-def _add_pages(app: FastAPI) -> None:
-    @app.get("/healthz", tags=["server"])
-    async def health() -> dict[str, str]:
-        """Tell that the server runs; the ledger is not asked."""
-        return {"status": "ok"}
-
-    @app.get("/docs", include_in_schema=False)
-    async def docs() -> HTMLResponse:
-        """Show the operations of /openapi.json as a page, without anything of other hosts."""
-        return HTMLResponse(_page(app.openapi()))
+def _end_in(asked: dict[str, Any]) -> datetime | None:
+    """Return the end of the last day that was asked for, if one was."""
+    return None if asked["expires"] is None else end_of(asked["expires"])
 
 
-def _parameter(place: str, name: str, described: str, **schema: Any) -> dict[str, Any]:
-    """Describe a parameter for OpenAPI."""
-    shape = {"type": "string", **schema}
-    return {
-        "in": place,
-        "name": name,
-        "description": described,
-        "required": place == "path",
-        "schema": shape,
-    }
-
-
-_NAME = _parameter("path", "name", "Of the holdout.")
-_KEY = _parameter("header", KEY, "Makes a retry a repeat.", maxLength=_LONGEST_KEY)
-_CONTEXT = _parameter("header", CONTEXT, "Notes for the history, as JSON.")
-
-
-_PREDICTIONS = {
-    "description": "One for each row of the holdout, in the registered order.",
-    "anyOf": [
-        {"type": "array", "items": {}},
-        {
-            "type": "object",
-            "properties": {"npy": {"type": "string", "contentEncoding": "base64"}},
-            "required": ["npy"],
-        },
-    ],
-}
-_ONE = {
-    "type": "object",
-    "properties": {
-        "predictions": _PREDICTIONS,
-        "context": {"type": "object"},
-        "search": {"type": "string", "maxLength": 32},
-    },
-    "required": ["predictions"],
-    "additionalProperties": False,
-}
-_MANY = {
-    "type": "object",
-    "properties": {
-        "submissions": {
-            "type": "array",
-            "items": _ONE,
-            "minItems": 1,
-            "maxItems": MOST_IN_A_BATCH,
-        }
-    },
-    "required": ["submissions"],
-}
-_COUNT = {
-    "type": "object",
-    "properties": {"rows": {"type": "integer", "minimum": 1}},
-    "required": ["rows"],
-}
-
-
-def _takes(*media: str, json: Mapping[str, Any] | None = None) -> dict[str, Any]:
-    """Describe the body of a request for OpenAPI: what it has as JSON, and other forms."""
-    schemas: dict[str, Any] = {one: {"schema": {}} for one in media}
-    if json is not None:
-        schemas = {JSON: {"schema": json}} | schemas
-    return {"requestBody": {"required": True, "content": schemas}}
-
-
-def _stated_size(request: Request, unstated: int) -> float:
-    """Return how many bytes a request states to have; infinity where that is no number."""
-    stated = request.headers.get("content-length", str(unstated))
-    return int(stated) if re.fullmatch(r"[0-9]{1,18}", stated) else math.inf
-
-
-async def _read(request: Request, most: int) -> Body:
-    """Read a body that is not too long, from a client that goes on sending it."""
-    if _stated_size(request, 0) > most:
-        raise HTTPException(413, f"A request may have {most // _MEGABYTE} megabytes.")
-    parts, size, stream = [], 0, aiter(request.stream())
-    while True:
-        try:
-            async with asyncio.timeout(_SLOW):
-                part = await anext(stream, None)
-        except TimeoutError:
-            raise HTTPException(408, "The request was not sent to its end.") from None
-        if part is None:
-            break
-        size += len(part)
-        if size > most:
-            raise HTTPException(413, f"A request may have {most // _MEGABYTE} megabytes.")
-        parts.append(part)
-    media = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-    return Body(b"".join(parts), media)
+def _issued(issued: Issued) -> Response:
+    return _json(account_shown(issued.account) | {"token": issued.token})
 
 
 def _json(value: Any) -> Response:
@@ -429,73 +427,42 @@ def _arrow(X: Any) -> bytes:
     return file.getvalue()
 
 
-def _page(api: dict[str, Any]) -> str:
-    rows = "".join(
-        f"<tr><td><code>{escape(method.upper())}</code></td><td><code>{escape(path)}</code></td>"
-        f"<td>{escape(one.get('description', ''))}</td></tr>"
-        for path, methods in api["paths"].items()
-        for method, one in methods.items()
-    )
-    info = api["info"]
-    return (
-        f"<!doctype html><html lang=en><meta charset=utf-8><title>{escape(info['title'])}</title>"
-        "<style>body{font:16px system-ui;margin:2em;max-width:60em}td{padding:.3em .8em}"
-        "@media(prefers-color-scheme:dark){body{background:#111;color:#eee}}</style>"
-        f"<h1>{escape(info['title'])} {escape(info['version'])}</h1>"
-        f"<p>{escape(info['summary'])} The whole description: <code>/openapi.json</code></p>"
-        f"<table>{rows}</table></html>"
-    )
-
-
 # -- errors -------------------------------------------------------------------------------
 
 
-def _add_handlers(app: FastAPI) -> None:
+def _add_handlers(app: FastAPI, pages: Pages) -> None:
+    async def answered(request: Request, refusal: Refusal) -> Response:
+        if is_api(request.url.path):
+            return _problem(refusal)
+        return await run_in_threadpool(pages.refused, request, refusal)
+
     @app.exception_handler(NotThere)
     async def not_there(request: Request, error: NotThere) -> Response:
-        return _not_found()
+        return await answered(request, not_found())
 
     @app.exception_handler(LadderHoldoutError)
-    async def refused(request: Request, error: LadderHoldoutError) -> Response:
-        return _refused(error)
+    async def of_library(request: Request, error: LadderHoldoutError) -> Response:
+        return await answered(request, refused(error, whole=pages.gate.port is not None))
 
     @app.exception_handler(RequestValidationError)
     async def invalid(request: Request, error: RequestValidationError) -> Response:
-        named = sorted({str(one["loc"][-1]) for one in error.errors()})
-        return _refused(InvalidArgument(", ".join(named), "as /docs describes it", "another"))
+        named = ", ".join(sorted({str(one["loc"][-1]) for one in error.errors()}))
+        return await answered(request, refused(InvalidArgument(named, "of its form", "another")))
 
     async def of_http(request: Request, error: HTTPException) -> Response:
-        if error.status_code == 404:
-            return _not_found()
-        headers = {"Connection": "close"} if error.status_code in (408, 413) else {}
-        return _problem({"title": str(error.detail), "status": error.status_code}, headers)
+        return await answered(request, refused_by_http(error))
 
-    for status in (400, 404, 405, 408, 413):  # the routes' own are of another class
+    for status in (400, 403, 404, 405, 408, 413):  # the routes' own are of another class
         app.exception_handler(status)(of_http)
 
 
-def _not_found() -> Response:
-    return _refused(UnknownHoldout("There is nothing here for this token."))
+def is_api(path: str) -> bool:
+    """Tell whether a path is answered for programs, and not as a page."""
+    return path.startswith("/v1") or path in ("/healthz", "/openapi.json")
 
 
-def _refused(error: LadderHoldoutError) -> Response:
-    status = next((status for kind, status in _STATUS if isinstance(error, kind)), 503)
-    headers = {}
-    if status == 401:
-        headers["WWW-Authenticate"] = "Bearer"
-    if isinstance(error, DailyLimit):
-        headers["Retry-After"] = str(int(86400 - time.time() % 86400) + 1)
-    if status == 503:
-        # Its text may name files of this machine, which its owner reads in the log.
-        LOG.error(json.dumps({"error": type(error).__name__, "text": str(error)}))
-        kind = LedgerBusy if isinstance(error, LedgerBusy) else LedgerError
-        error = kind("The server cannot read or write its record now. Its owner's log says why.")
-        headers["Retry-After"] = "1"
-    return _problem(problem_of(error, status), headers)
-
-
-def _problem(problem: dict[str, Any], headers: dict[str, str]) -> Response:
-    return JSONResponse(problem, problem["status"], headers, media_type=PROBLEM)
+def _problem(refusal: Refusal) -> Response:
+    return JSONResponse(refusal.problem, refusal.status, refusal.headers, media_type=PROBLEM)
 
 
 # -- the log ------------------------------------------------------------------------------
@@ -514,6 +481,28 @@ class Prompt(AutoHTTPProtocol):  # type: ignore[misc, valid-type]
         super().connection_made(transport)
 
 
+class OwnHost:
+    """Refuses requests under another name than this machine's own, such as one that was rebound.
+
+    Parameters
+    ----------
+    app : ASGIApp
+    port : int
+    """
+
+    def __init__(self, app: ASGIApp, port: int) -> None:
+        self._app = app
+        self._hosts = {f"{name}:{port}".encode() for name in ("127.0.0.1", "localhost")}
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request."""
+        if scope["type"] == "http" and dict(scope["headers"]).get(b"host") not in self._hosts:
+            problem = {"title": "These pages are at 127.0.0.1 alone.", "status": 421}
+            await _problem(Refusal(problem, {}))(scope, receive, send)
+            return
+        await self._app(scope, receive, send)
+
+
 class Watched:
     """Logs each request in a line of JSON, and lets no unexpected error out but as 500.
 
@@ -524,10 +513,12 @@ class Watched:
     Parameters
     ----------
     app : ASGIApp
+    pages : Pages
+        Show an error where a page was asked for.
     """
 
-    def __init__(self, app: ASGIApp) -> None:
-        self._app = app
+    def __init__(self, app: ASGIApp, pages: Pages) -> None:
+        self._app, self._pages = app, pages
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
@@ -541,8 +532,10 @@ class Watched:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
-                added = [(name.lower().encode(), text.encode()) for name, text in _HEADERS.items()]
-                message["headers"] = [*message.get("headers", ()), *added]
+                stated = list(message.get("headers", ()))
+                names = {name for name, _ in stated}
+                added = [(name.lower().encode(), text.encode()) for name, text in HEADERS.items()]
+                message["headers"] = stated + [one for one in added if one[0] not in names]
             await send(message)
 
         try:
@@ -551,7 +544,9 @@ class Watched:
             fault = _place_of(error)
             if not status:
                 problem = {"title": "The server failed; its log says where.", "status": 500}
-                await _problem(problem, {})(scope, receive, sent)
+                failed = Refusal(problem, {})
+                show = _problem if is_api(scope["path"]) else self._pages.error
+                await show(failed)(scope, receive, sent)
         _log(scope, status, time.perf_counter() - begun, fault)
 
 

@@ -8,6 +8,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
+from urllib.parse import parse_qsl
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +19,7 @@ from ladderholdout.guard.context import jsonable
 from ladderholdout.remote.wire import ARROW, CSV, JSON, NPY, array_from, not_read, unpacked
 
 MOST_IN_A_BATCH = 1000
+_MOST_FIELDS = 32
 
 _ONE = 'an object {"predictions": [...], "context": {...}}'
 _MANY = f'an object {{"submissions": [...]}} with 1 to {MOST_IN_A_BATCH} of {_ONE}'
@@ -77,6 +79,104 @@ def batch_in(data: bytes) -> tuple[Asked, ...]:
     )
 
 
+def object_in(data: bytes, **wanted: type) -> dict[str, Any]:
+    """Read an object with these values, each of a type; what is left out is None."""
+    allowed = f"an object with {', '.join(wanted)}"
+    found = _object(_json(data, allowed), allowed)
+    for name, value in found.items():
+        if name not in wanted or not (value is None or type(value) is wanted[name]):
+            raise InvalidArgument("the body", allowed, "in another form")
+    return {name: found.get(name) for name in wanted}
+
+
+def upload_in(data: bytes, classes: NDArray[Any] | None, context: Mapping[str, Any]) -> Asked:
+    """Read a file of predictions; what it is, is seen by how it begins.
+
+    Parameters
+    ----------
+    data : bytes
+        A .npy file without objects, an Arrow stream or file, or CSV with a header.
+    classes : ndarray or None
+        As for `submission_in`.
+    context : mapping
+        Notes for the history.
+    """
+    media = NPY if data.startswith(b"\x93NUMPY") else CSV
+    if data.startswith((b"ARROW1", b"\xff\xff\xff\xff")):
+        media = ARROW
+    return submission_in(data, media, classes, json.dumps(context))
+
+
+def form_in(data: bytes, content_type: str) -> Form:
+    """Read a form that a browser sent: its fields, and the file in it if there is one.
+
+    Raises
+    ------
+    InvalidArgument
+        It is no form.
+    """
+    media, _, _ = content_type.partition(";")
+    try:
+        if media.strip().lower() == "multipart/form-data":
+            return _multipart(data, content_type)
+        pairs = parse_qsl(data.decode(), keep_blank_values=True, max_num_fields=_MOST_FIELDS)
+        return Form(dict(pairs))
+    except (ValueError, KeyError):
+        raise InvalidArgument("the form", "as its page sends it", "another") from None
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """The fields of a form by their names, and the bytes and the name of its file."""
+
+    fields: Mapping[str, str]
+    file: bytes | None = None
+    file_name: str = ""
+
+
+def _multipart(data: bytes, content_type: str) -> Form:
+    with needed("An upload"):
+        from python_multipart.exceptions import FormParserError
+        from python_multipart.multipart import MultipartParser, parse_options_header
+    parts: list[tuple[dict[bytes, bytes], list[bytes]]] = []
+    header: list[bytes] = [b"", b""]
+
+    def begin() -> None:
+        if len(parts) >= _MOST_FIELDS:
+            raise ValueError
+        parts.append(({}, []))
+
+    def note(at: int, text: bytes) -> None:
+        header[at] += text
+
+    def end_of_header() -> None:
+        parts[-1][0][header[0].lower()] = header[1]
+        header[:] = b"", b""
+
+    callbacks: Any = {
+        "on_part_begin": begin,
+        "on_header_field": lambda text, start, end: note(0, text[start:end]),
+        "on_header_value": lambda text, start, end: note(1, text[start:end]),
+        "on_header_end": end_of_header,
+        "on_part_data": lambda text, start, end: parts[-1][1].append(text[start:end]),
+    }
+    try:
+        parser = MultipartParser(parse_options_header(content_type)[1][b"boundary"], callbacks)
+        parser.write(data)
+        parser.finalize()
+    except FormParserError:
+        raise ValueError from None
+    fields, file, file_name = {}, None, ""
+    for headers, chunks in parts:
+        _, options = parse_options_header(headers.get(b"content-disposition"))
+        name, value = options[b"name"].decode(), b"".join(chunks)
+        if b"filename" in options:
+            file, file_name = value, options[b"filename"].decode(errors="replace")
+        else:
+            fields[name] = value.decode()
+    return Form(fields, file, file_name)
+
+
 def _asked(value: Any) -> Asked:
     value = _object(value, _ONE)
     unknown = value.keys() - {"predictions", "context", "search"}
@@ -126,10 +226,11 @@ def _arrow(data: bytes) -> tuple[list[str], list[Sequence[Any]]]:
         import pyarrow
         from pyarrow import ipc
     try:
-        table = ipc.open_stream(data).read_all()
+        opened = ipc.open_file if data.startswith(b"ARROW1") else ipc.open_stream
+        table = opened(data).read_all()
         return list(table.column_names), [one.to_pylist() for one in table.columns]
     except (pyarrow.ArrowException, ValueError, OSError):
-        raise not_read("predictions", "an Arrow stream") from None
+        raise not_read("predictions", "an Arrow stream or file") from None
 
 
 def _table(
@@ -137,7 +238,9 @@ def _table(
 ) -> NDArray[Any]:
     """Return columns as predictions: in the order of the classes, where they are named so."""
     known = [] if classes is None else [str(one) for one in classes]
-    arrays = [_numbers_or_text(one, known) for one in columns]
+    # Names such as "1" and "2" are texts in a ledger that holds texts, and numbers in others.
+    texts = known if classes is not None and classes.dtype.kind in "UO" else []
+    arrays = [_numbers_or_text(one, texts) for one in columns]
     if len(arrays) == 1:
         return arrays[0]
     if sorted(names) == sorted(known):
@@ -147,7 +250,7 @@ def _table(
     return np.column_stack(arrays)
 
 
-def _numbers_or_text(cells: Sequence[Any], known: list[str]) -> NDArray[Any]:
+def _numbers_or_text(cells: Sequence[Any], texts: list[str]) -> NDArray[Any]:
     """Return numbers where all cells are some; names of classes as they are."""
     if any(one is None for one in cells):
         raise not_read("predictions", "without missing values")
@@ -155,6 +258,5 @@ def _numbers_or_text(cells: Sequence[Any], known: list[str]) -> NDArray[Any]:
         numbers = np.asarray(cells, dtype=np.float64)
     except (TypeError, ValueError):
         return np.asarray([str(one) for one in cells])
-    # Names such as "1" and "2" are texts in a ledger that holds texts.
-    named = isinstance(cells[0], str) and set(cells) <= set(known)
+    named = isinstance(cells[0], str) and set(cells) <= set(texts)
     return np.asarray(cells, dtype=str) if named else numbers

@@ -5,8 +5,13 @@ from __future__ import annotations
 import json
 import logging
 import os
+import secrets
+import socket
+import warnings
+from collections.abc import Callable
 from typing import Any
 
+from ladderholdout.errors import InvalidArgument, LadderHoldoutWarning
 from ladderholdout.extras import needed
 from ladderholdout.ledger import Ledger
 from ladderholdout.server.settings import STARTED_WITH, ServerSettings
@@ -43,6 +48,46 @@ class Quoted(logging.Formatter):
             "event": record.getMessage(),
         }
         return json.dumps(line if kind is None else line | {"error": kind.__name__})
+
+
+def run_ui(url: str, port: int, started: Callable[[str], None]) -> None:
+    """Serve the pages of a ledger to one person on this machine, until the process is stopped.
+
+    Parameters
+    ----------
+    url : str
+        Of the ledger.
+    port : int
+        Of 127.0.0.1; 0 for one that is free.
+    started : callable
+        Called with the address, once a browser may ask for it: it lets in once.
+
+    Raises
+    ------
+    LedgerError
+        There is no such ledger.
+    InvalidArgument
+        Something else listens at the port.
+    """
+    with needed("The server"):
+        import uvicorn
+    from ladderholdout.server.app import create_ui
+
+    Ledger(url)
+    token = secrets.token_urlsafe(32)
+    with socket.socket() as listening:
+        try:
+            listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            listening.bind(("127.0.0.1", port))
+        except (OSError, OverflowError):
+            raise InvalidArgument("--port", "a port that is free", port) from None
+        listening.listen()
+        port = listening.getsockname()[1]
+        app = create_ui(url, port, token)
+        config = uvicorn.Config(app, log_level="warning", access_log=False, server_header=False)
+        started(f"http://127.0.0.1:{port}/enter?token={token}")
+        warnings.simplefilter("ignore", LadderHoldoutWarning)  # the clients' matter
+        uvicorn.Server(config).run(sockets=[listening])
 
 
 def run(settings: ServerSettings) -> None:

@@ -9,7 +9,8 @@ from __future__ import annotations
 import hashlib
 import threading
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from datetime import datetime
 from typing import Any
 from uuid import uuid4
 
@@ -20,12 +21,15 @@ from ladderholdout import identity as fp
 from ladderholdout.errors import HoldoutConflict, InvalidArgument
 from ladderholdout.guard.bill import without_others
 from ladderholdout.guard.ladder import LocalLadder
+from ladderholdout.guard.score_intervals import known_certificate
 from ladderholdout.guard.submission import Origin
-from ladderholdout.guard.views import Release, submission_of
+from ladderholdout.guard.views import Estimate, Release, ScoreCertificate, Status, submission_of
+from ladderholdout.guard.withdrawal import Withdrawn, reason_of, withdraw
 from ladderholdout.leaderboard.board import Leaderboard
-from ladderholdout.leaderboard.standings import BOARD
-from ladderholdout.ledger import AccountRecord, LadderRecord, Ledger, Transaction
+from ladderholdout.leaderboard.standings import BOARD, Standings
+from ladderholdout.ledger import AccountRecord, Entry, LadderRecord, Ledger, Transaction
 from ladderholdout.ledger.replay import rule_shown
+from ladderholdout.mechanisms.arithmetic import whole
 from ladderholdout.remote.wire import plain
 from ladderholdout.server.accounts import holder_of, home_of
 from ladderholdout.server.bodies import Asked
@@ -170,7 +174,7 @@ class Served:
 
         return dict(plain(ladder.read(read)))
 
-    def status(self, who: AccountRecord, account: str | None) -> dict[str, Any]:
+    def status(self, who: AccountRecord, account: str | None) -> Status:
         """Return a ladder's status, without what is of other holdouts or of the machine."""
         ladder = self.ladder(who, account)
         found = ladder.status()
@@ -179,68 +183,78 @@ class Served:
             found = replace(found, ladders=(own,))
         overlaps = tuple(one for one in found.overlaps if one.source == TRAINING_ROWS)
         found = replace(found, ledger="", sharing=(), overlaps=overlaps)
-        return dict(plain(self._without_names(ladder, found, found.certificate)))
+        cleaned: Status = self._without_names(ladder, found, found.certificate)
+        return cleaned
 
-    def certificate(self, who: AccountRecord, account: str | None) -> dict[str, Any]:
-        """Return the certificate with the registered confidence.
-
-        One that has to be put on record first, and has a price, is the analyst's to ask for:
-        others are shown what is known without it.
-        """
+    def certificate(self, who: AccountRecord, account: str | None) -> tuple[ScoreCertificate, bool]:
+        """Return the certificate on record, and whether `work_out` would put one there."""
         ladder = self.ladder(who, account)
-        found = ladder.certificate(None) if who.role == "analyst" else ladder.status().certificate
-        return dict(plain(self._without_names(ladder, without_others(found))))
+        found, possible = known_certificate(ladder)
+        return self._without_names(ladder, without_others(found)), possible
 
-    def estimate(self, who: AccountRecord) -> dict[str, Any]:
+    def work_out(self, who: AccountRecord, account: str | None) -> ScoreCertificate:
+        """Return the certificate with the registered confidence, put on record where it must be."""
+        ladder = self.ladder(who, account)
+        found = without_others(ladder.certificate(None))
+        cleaned: ScoreCertificate = self._without_names(ladder, found)
+        return cleaned
+
+    def estimate(self, who: AccountRecord) -> Estimate:
         """Return the corrected score, which is put on record."""
         self._check_allowed("allow_estimates", who, "corrected scores")
         ladder = self.ladder(who)
-        return dict(plain(self._without_names(ladder, ladder.estimate())))
+        cleaned: Estimate = self._without_names(ladder, ladder.estimate())
+        return cleaned
 
-    def reveal(self, who: AccountRecord) -> dict[str, Any]:
+    def reveal(self, who: AccountRecord) -> float | None:
         """Return the released score of a ladder that shows none, which is put on record."""
         self._check_allowed("allow_reveals", who, "the scores of a ladder that releases none")
-        return {"score": plain(self.ladder(who).reveal())}
+        return self.ladder(who).reveal()
 
     def history(
         self, who: AccountRecord, account: str | None, after: int, limit: int, search: str | None
     ) -> dict[str, Any]:
         """Return lines of the history, and what a search needs to find its own."""
         ladder = self.ladder(who, account)
+        found = shown_history(ladder, after, limit, search)
+        lines = [
+            plain(submission_of(one, ladder.metric))
+            | {
+                "search": one.search,
+                "place": one.place,
+                "repeat_of": one.repeat_of,
+                "released_risk": plain(one.risk),
+                "withdrawn": one.withdrawn,
+            }
+            for one in found.entries
+        ]
+        return {"submissions": lines, "total": found.total, "incumbent": found.incumbent}
 
-        def read(tx: Transaction, one: LadderRecord) -> dict[str, Any]:
-            entries = tx.entries(one.id, after=after, limit=limit, search=search)
-            lines = []
-            for entry in entries:
-                shown = plain(submission_of(entry, ladder.metric))
-                # Whether it repeats an earlier one is known from the answer where it improved.
-                # Of others it would show which rows are the reserve's.
-                first = entry.repeat_of if entry.improved else None
-                shown |= {"search": entry.search, "place": entry.place, "repeat_of": first}
-                withdrawn = entry.withdrawn if entry.improved else shown["withdrawn"]
-                shown |= {"released_risk": plain(entry.risk), "withdrawn": withdrawn}
-                lines.append(shown)
-            return {"submissions": lines, "total": one.submissions, "incumbent": one.incumbent}
-
-        return ladder.showing(read)
-
-    def standings(self, who: AccountRecord) -> dict[str, Any]:
+    def standings(self, who: AccountRecord) -> Standings:
         """Return the ranks of all accounts on a leaderboard."""
-        home = self.home(who)
-        settings = home.records()[1].settings
-        if settings.account != BOARD:
+        if not self.has_leaderboard(who):
             raise HoldoutConflict(
                 "This holdout has no leaderboard. Its owner starts one with the rows, "
                 "Leaderboard(X, y, name=...), before accounts are added."
             )
-        board = Leaderboard.open(who.holdout, ladder=settings.name, ledger=self.url)
-        return dict(plain(board.standings()))
+        name = self.home(who).records()[1].settings.name
+        return Leaderboard.open(who.holdout, ladder=name, ledger=self.url).standings()
 
-    def accounts(self, who: AccountRecord) -> dict[str, Any]:
-        """Return the accounts on a holdout, without anything of their tokens."""
-        names = ("name", "role", "per_day", "created", "expires", "revoked")
-        found = self.home(who).read(lambda tx, one: tx.accounts.all(one.holdout_id))
-        return {"accounts": [{name: plain(getattr(one, name)) for name in names} for one in found]}
+    def has_leaderboard(self, who: AccountRecord) -> bool:
+        """Tell whether the holdout of an account has a leaderboard."""
+        return self.home(who).records()[1].settings.account == BOARD
+
+    # -- what an owner does -------------------------------------------------------------
+
+    def withdraw(
+        self, who: AccountRecord, account: str | None, number: int, reason: str
+    ) -> Withdrawn:
+        """Withdraw a submission of an account, on record."""
+        return withdrawn(self.ladder(who, account), number, reason)
+
+    def retire(self, who: AccountRecord, confirmed: str) -> datetime:
+        """Take no more submissions on the holdout, for good, where its name was typed again."""
+        return retired(self.home(who), confirmed)
 
     # -- rows -------------------------------------------------------------------------
 
@@ -295,7 +309,7 @@ class Served:
             taken = guard.metric.canonical(one.predictions, guard.holdout.n, guard.holdout.classes)
             fixed.update(taken.tobytes())
         # Under the same key, other predictions are another batch: they may know the answers.
-        name, first = fixed.hexdigest()[:32], _key_of(f"{key} 1")
+        name, first = fixed.hexdigest()[:32], key_of(f"{key} 1")
         begun = ladder.read(lambda tx, one: tx.first_by_key(one, first) is not None)
         if not begun:
             ladder.announce(name, len(batch))
@@ -315,7 +329,7 @@ class Served:
         origin = Origin(
             batch=batch,
             search=asked.search,
-            key=None if key is None else _key_of(key),
+            key=None if key is None else key_of(key),
             place=place,
             context=asked.context,
             per_day=who.per_day,
@@ -356,6 +370,62 @@ class Served:
         return replace(found, **changes)
 
 
+@dataclass(frozen=True, slots=True)
+class History:
+    """A part of a ladder's history as people may see it, and how long it is in all."""
+
+    entries: tuple[Entry, ...]
+    total: int
+    incumbent: int | None
+
+
+def shown_history(
+    ladder: LocalLadder, after: int, limit: int, search: str | None = None
+) -> History:
+    """Read a part of the history, without which submissions are repeats.
+
+    Whether one repeats an earlier one is known from the answer where it improved. Of others it
+    would show which rows are the reserve's.
+    """
+
+    def masked(entry: Entry) -> Entry:
+        if entry.improved or entry.repeat_of is None:
+            return entry
+        return replace(entry, repeat_of=None, withdrawn=None)
+
+    def read(tx: Transaction, one: LadderRecord) -> History:
+        found = tx.entries(one.id, after=after, limit=limit, search=search)
+        return History(tuple(map(masked, found)), one.submissions, one.incumbent)
+
+    return ladder.showing(read)
+
+
+def withdrawn(ladder: LocalLadder, number: int, reason: str) -> Withdrawn:
+    """Withdraw a submission of a ladder, on record."""
+    number, reason = whole("submission", number), reason_of(reason)
+    return ladder.write(lambda tx, one: withdraw(tx, one, ladder.metric, number, reason))
+
+
+def retired(ladder: LocalLadder, confirmed: str) -> datetime:
+    """Retire the holdout of a ladder, where its name was typed to confirm it."""
+    if confirmed != ladder.name:
+        raise InvalidArgument(
+            "name",
+            "the name of the holdout, typed again to confirm it",
+            "another text",
+            "A retired holdout takes no more submissions, for good.",
+        )
+    found = ladder.write(lambda tx, one: tx.retire(one.holdout_id))
+    assert found.retired is not None
+    return found.retired
+
+
+def account_shown(one: AccountRecord) -> dict[str, Any]:
+    """Return what is shown of an account: nothing of its token."""
+    names = ("name", "role", "per_day", "created", "expires", "revoked")
+    return {name: plain(getattr(one, name)) for name in names}
+
+
 def _features(X: Any) -> dict[str, Any]:
     """Describe the features: their number, and of a table their names and types."""
     if hasattr(X, "columns") and hasattr(X, "dtypes"):
@@ -370,6 +440,6 @@ def _features(X: Any) -> dict[str, Any]:
     return kind | {"shape": [len(X)] if shape is None else [int(one) for one in shape]}
 
 
-def _key_of(key: str) -> str:
+def key_of(key: str) -> str:
     """Return the key of a submission in the ledger, of a length that fits there."""
     return hashlib.sha256(f"http {key}".encode(errors="surrogateescape")).hexdigest()

@@ -1,0 +1,644 @@
+"""The pages: what people see of holdouts in a browser, and the forms that they send.
+
+They work without JavaScript, and show what the API answers. Nothing in them is of other hosts.
+"""
+
+# No deferred annotations here: FastAPI reads those of functions within functions.
+
+import hashlib
+from collections.abc import Callable, Mapping, Sequence
+from importlib import resources
+from typing import Annotated, Any, TypeAlias
+from urllib.parse import quote, urlencode, urlsplit
+from uuid import uuid4
+
+from ladderholdout.audit.report import origin_of
+from ladderholdout.errors import (
+    HoldoutConflict,
+    InvalidArgument,
+    LadderHoldoutError,
+    UnknownHoldout,
+    printable,
+)
+from ladderholdout.extras import needed
+from ladderholdout.guard.views import ScoreCertificate, Status, score_of
+from ladderholdout.leaderboard.standings import BOARD
+from ladderholdout.ledger import AccountRecord, Entry
+from ladderholdout.server.accounts import (
+    ROLES,
+    Issued,
+    accounts_of,
+    add_account,
+    end_of,
+    limit_account,
+    revoke_token,
+    rotate_token,
+)
+from ladderholdout.server.answers import Refusal, of_forms, read_body, refused
+from ladderholdout.server.bodies import Form, form_in, upload_in
+from ladderholdout.server.pictures import Picture, Shot, number
+from ladderholdout.server.served import NotThere
+from ladderholdout.server.sessions import LIFE, Gate, Session
+from ladderholdout.server.viewers import (
+    CERTIFY,
+    ESTIMATE,
+    LEADERBOARD,
+    MANAGE,
+    REPORT,
+    REVEAL,
+    SUBMIT,
+    View,
+)
+
+with needed("The pages of the server"):
+    from fastapi import Depends, FastAPI, HTTPException, Request, Response
+    from fastapi.responses import HTMLResponse, RedirectResponse
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+    from markupsafe import Markup
+
+_LINES = 50
+_DRAWN = 1000
+_LONGEST_NOTE, _LONGEST_CELL = 500, 300
+_MOST_CLASSES = 20
+_TYPES = {"css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}
+# A report is one file with styles of its own, and runs nothing.
+_REPORT_POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; sandbox"
+_SHOWN_ON_THE_PAGE = (InvalidArgument, HoldoutConflict, UnknownHoldout)
+
+
+Route: TypeAlias = Callable[[Callable[..., Any]], Callable[..., Any]]
+
+
+class SignInNeeded(Exception):
+    """Nobody has signed in."""
+
+
+class Pages:
+    """Templates and files of the pages, and who they are for.
+
+    Parameters
+    ----------
+    gate : Gate
+    """
+
+    def __init__(self, gate: Gate) -> None:
+        self.gate = gate
+        folder = resources.files("ladderholdout.server") / "static"
+        self.files = {one.name: one.read_bytes() for one in folder.iterdir()}
+        self._environment = Environment(
+            loader=PackageLoader("ladderholdout.server"),
+            autoescape=True,
+            undefined=StrictUndefined,
+            trim_blocks=True,
+            lstrip_blocks=True,
+            finalize=lambda value: printable(value) if type(value) is str else value,
+        )
+        content = b"".join(self.files[name] for name in sorted(self.files))
+        self._environment.globals |= {
+            "version": hashlib.sha256(content).hexdigest()[:12],
+            "local": gate.port is not None,
+        }
+        self._environment.filters |= {
+            "number": number,
+            "moment": lambda time: f"{time:%Y-%m-%d %H:%M}",
+            "part": lambda text: quote(text, safe=""),
+        }
+
+    def show(
+        self, template: str, session: Session | None, code: int = 200, /, **content: Any
+    ) -> HTMLResponse:
+        """Return a page."""
+        text = self._environment.get_template(template).render(session=session, **content)
+        return HTMLResponse(text, code)
+
+    def keep(self, response: Response, session: Session, request: Request) -> Response:
+        """Set the cookie of a session."""
+        secure = request.url.scheme == "https"
+        response.set_cookie(
+            self.gate.cookie,
+            session.cookie,
+            max_age=LIFE,
+            httponly=True,
+            samesite="strict",
+            secure=secure,
+        )
+        return response
+
+    def session(self, request: Request) -> Session:
+        """Return whose request this is."""
+        return self.gate.read(request.cookies.get(self.gate.cookie, ""))
+
+    def refused(self, request: Request, refusal: Refusal) -> Response:
+        """Show an error; where nobody has signed in, nothing but the way to that."""
+        session = self.session(request)
+        if session.person is None and refusal.status in (404, 405):
+            return self.sign_in_needed(request)
+        return self.error(refusal, session)
+
+    def error(self, refusal: Refusal, session: Session | None = None) -> Response:
+        """Show an error."""
+        problem, person = refusal.problem, session if session and session.person else None
+        title = _TITLES.get(refusal.status, "That was refused")
+        text = problem.get("detail") or problem["title"]
+        if refusal.status == 404:
+            text = "There is no such page, or it is not for you."
+        page = self.show("error.html", person, refusal.status, title=title, text=text)
+        page.headers.update({k: v for k, v in refusal.headers.items() if k != "WWW-Authenticate"})
+        return page
+
+    def sign_in_needed(self, request: Request) -> Response:
+        """Send somebody to where one signs in."""
+        if request.method == "GET" and request.headers.get("sec-fetch-site") == "cross-site":
+            # A link from elsewhere brings no cookie; one from here does.
+            return self.show("moving.html", None, to=_here(request))
+        if self.gate.port is not None:
+            return self.show("closed.html", None, 401)
+        back = urlencode({"next": _here(request)}) if request.method == "GET" else ""
+        return RedirectResponse(f"/sign-in?{back}" if back else "/sign-in", 303)
+
+
+_TITLES = {
+    403: "That form was not taken",
+    404: "Nothing here",
+    409: "That is not possible",
+    413: "That is too large",
+    422: "That was not understood",
+    429: "That is enough for today",
+    500: "The server failed",
+    503: "The record cannot be reached",
+}
+
+
+def add_docs(app: FastAPI, pages: Pages) -> None:
+    """Add the page that lists the operations of the API."""
+
+    @app.get("/docs", include_in_schema=False)
+    def docs() -> Response:
+        api = app.openapi()
+        operations = [
+            (method.upper(), path, one.get("description", ""))
+            for path, methods in api["paths"].items()
+            for method, one in methods.items()
+        ]
+        return pages.show("docs.html", None, info=api["info"], operations=operations)
+
+
+def add_pages(app: FastAPI, gate: Gate, most: int) -> Pages:
+    """Add the pages to an application.
+
+    Parameters
+    ----------
+    app : FastAPI
+    gate : Gate
+    most : int
+        Bytes that a request may have.
+    """
+    pages = Pages(gate)
+
+    def visit(request: Request) -> Session:
+        return pages.session(request)
+
+    Visit = Annotated[Session, Depends(visit)]
+
+    def signed_in(session: Visit) -> Session:
+        if session.person is None:
+            raise SignInNeeded
+        return session
+
+    Signed = Annotated[Session, Depends(signed_in)]
+
+    def view_of(request: Request, session: Signed, name: str) -> View:
+        assert session.person is not None
+        chosen = {key: request.query_params.get(key) for key in ("account", "ladder")}
+        stated = {key: value for key, value in chosen.items() if value is not None}
+        found = session.person.view(name, stated)
+        request.state.account = getattr(found, "who", None)
+        return found
+
+    Seen = Annotated[View, Depends(view_of)]
+
+    async def sent(request: Request, session: Session) -> Form:
+        _check_origin(request)
+        body = await read_body(request, most)
+        form = form_in(body.data, request.headers.get("content-type", ""))
+        if not session.takes(form.fields.get("form_token", "")):
+            raise HTTPException(403, _OF_ANOTHER_PAGE)
+        return form
+
+    async def form_of_visitor(request: Request, session: Visit) -> Form:
+        return await sent(request, session)
+
+    async def form_of_person(request: Request, session: Signed) -> Form:
+        return await sent(request, session)
+
+    Sent = Annotated[Form, Depends(form_of_person)]
+
+    def page(path: str, method: str = "GET") -> Route:
+        return app.api_route(path, methods=[method], include_in_schema=False)
+
+    @app.exception_handler(SignInNeeded)
+    async def nobody(request: Request, error: SignInNeeded) -> Response:
+        return pages.sign_in_needed(request)
+
+    @page("/static/{name}")
+    async def static(name: str) -> Response:
+        if name not in pages.files:
+            raise NotThere
+        kind = _TYPES[name.rpartition(".")[2]]
+        return Response(
+            pages.files[name], media_type=kind, headers={"Cache-Control": "public, max-age=86400"}
+        )
+
+    # -- signing in and out --------------------------------------------------------------
+
+    if gate.port is None:
+
+        @page("/sign-in")
+        def sign_in(request: Request, session: Visit, next: str = "/") -> Response:
+            shown = pages.show("sign_in.html", session, next=_inside(next), wrong=False)
+            return pages.keep(shown, session, request)
+
+        @page("/sign-in", "POST")
+        def enter(
+            request: Request,
+            session: Visit,
+            form: Annotated[Form, Depends(form_of_visitor)],
+        ) -> Response:
+            to = _inside(form.fields.get("next", "/"))
+            entered = gate.enter(session.cookie, form.fields.get("token", "").strip())
+            if entered is None:
+                shown = pages.show("sign_in.html", session, 401, next=to, wrong=True)
+                return pages.keep(shown, session, request)
+            return pages.keep(RedirectResponse(to, 303), entered, request)
+
+    else:
+
+        @page("/enter")
+        def enter_once(request: Request, token: str = "") -> Response:
+            entered = gate.enter("", token)
+            if entered is None:
+                return pages.show("closed.html", None, 401)
+            return pages.keep(pages.show("moving.html", None, to="/"), entered, request)
+
+    @page("/sign-out", "POST")
+    def sign_out(session: Signed, form: Sent) -> Response:
+        answer = RedirectResponse("/sign-in" if gate.port is None else "/", 303)
+        answer.delete_cookie(gate.cookie, httponly=True, samesite="strict")
+        return answer
+
+    # -- what is shown -------------------------------------------------------------------
+
+    @page("/")
+    def holdouts(session: Signed) -> Response:
+        assert session.person is not None
+        lines = [_line(one) for one in session.person.views()]
+        return pages.show("holdouts.html", session, lines=lines)
+
+    @page("/holdouts/{name:path}/leaderboard")
+    def leaderboard(session: Signed, view: Seen) -> Response:
+        _require(view, LEADERBOARD)
+        return pages.show("leaderboard.html", session, board=view.standings(), **_of(view))
+
+    @page("/holdouts/{name:path}/report")
+    def report(view: Seen) -> Response:
+        _require(view, REPORT)
+        return HTMLResponse(view.report(), headers={"Content-Security-Policy": _REPORT_POLICY})
+
+    @page("/holdouts/{name:path}/submissions/{place}")
+    def submission(session: Signed, view: Seen, place: str) -> Response:
+        return pages.show("submission.html", session, **_submission(view, place))
+
+    @page("/holdouts/{name:path}/manage")
+    def manage(session: Signed, view: Seen) -> Response:
+        _require(view, MANAGE)
+        return pages.show("manage.html", session, **_managed(view))
+
+    @page("/holdouts/{name:path}/accounts", "POST")
+    def accounts(session: Signed, view: Seen, form: Sent) -> Response:
+        _require(view, MANAGE)
+        try:
+            issued = _change_account(view, form.fields)
+        except _SHOWN_ON_THE_PAGE as error:
+            return pages.show(
+                "manage.html", session, refused(error).status, **_managed(view, error)
+            )
+        if issued is None:
+            return _to(view, "manage")
+        return pages.show("token.html", session, issued=issued, **_of(view))
+
+    @page("/holdouts/{name:path}/retirement", "POST")
+    def retire(session: Signed, view: Seen, form: Sent) -> Response:
+        _require(view, MANAGE)
+        try:
+            view.retire(form.fields.get("name", ""))
+        except _SHOWN_ON_THE_PAGE as error:
+            return pages.show(
+                "manage.html", session, refused(error).status, **_managed(view, error)
+            )
+        return _to(view)
+
+    @page("/holdouts/{name:path}/withdrawals", "POST")
+    def withdraw(session: Signed, view: Seen, form: Sent) -> Response:
+        _require(view, MANAGE)
+        place = form.fields.get("submission", "")
+        found = _submission(view, place)
+        try:
+            done = view.withdraw(found["entry"].number, form.fields.get("reason", ""))
+        except _SHOWN_ON_THE_PAGE as error:
+            status = refused(error).status
+            return pages.show("submission.html", session, status, **found | {"error": error})
+        return pages.show("submission.html", session, **_submission(view, place) | {"done": done})
+
+    # -- what is asked for ---------------------------------------------------------------
+
+    def shown(session: Session, view: View, before: int = 0, **notice: Any) -> Response:
+        error = notice.get("error")
+        status = 200 if error is None else refused(error).status
+        return pages.show("holdout.html", session, status, **_holdout(view, before) | notice)
+
+    @page("/holdouts/{name:path}/submissions", "POST")
+    def submit(session: Signed, view: Seen, form: Sent) -> Response:
+        _require(view, SUBMIT)
+        try:
+            release = view.submit(_asked(view, form), form.fields.get("key", "") or uuid4().hex)
+        except _SHOWN_ON_THE_PAGE as error:
+            return shown(session, view, error=error)
+        return _to(view, f"submissions/{release.submission}")
+
+    @page("/holdouts/{name:path}/certificate", "POST")
+    def certify(session: Signed, view: Seen, form: Sent) -> Response:
+        _require(view, CERTIFY)
+        try:
+            view.certify()
+        except _SHOWN_ON_THE_PAGE as error:
+            return shown(session, view, error=error)
+        return _to(view, "#certificate")
+
+    @page("/holdouts/{name:path}/estimate", "POST")
+    def estimate(session: Signed, view: Seen, form: Sent) -> Response:
+        _require(view, ESTIMATE)
+        try:
+            return shown(session, view, estimate=view.estimate(), estimate_asked=True)
+        except _SHOWN_ON_THE_PAGE as error:
+            return shown(session, view, error=error)
+
+    @page("/holdouts/{name:path}/reveal", "POST")
+    def reveal(session: Signed, view: Seen, form: Sent) -> Response:
+        _require(view, REVEAL)
+        try:
+            view.reveal()
+        except _SHOWN_ON_THE_PAGE as error:
+            return shown(session, view, error=error)
+        return _to(view)
+
+    @page("/holdouts/{name:path}")
+    def holdout(session: Signed, view: Seen, before: int = 0) -> Response:
+        return shown(session, view, before)
+
+    return pages
+
+
+# -- requests -----------------------------------------------------------------------------
+
+_OF_ANOTHER_PAGE = (
+    "It came from another page or session. Go back, load the page again, and send it once more."
+)
+
+
+def _check_origin(request: Request) -> None:
+    """Refuse a form that a page of another site sent."""
+    site, origin = request.headers.get("sec-fetch-site"), request.headers.get("origin")
+    if site is not None:
+        fine = site in ("same-origin", "none")
+    else:
+        fine = origin is None or urlsplit(origin).netloc == request.headers.get("host")
+    if not fine:
+        raise HTTPException(403, _OF_ANOTHER_PAGE)
+
+
+def _here(request: Request) -> str:
+    """Return the address of a request within the server."""
+    query = f"?{request.url.query}" if request.url.query else ""
+    return _inside(request.url.path + query)
+
+
+def _inside(to: str) -> str:
+    """Return an address within the server; its first page for any other."""
+    fine = to.startswith("/") and not to.startswith("//") and "\\" not in to and to.isprintable()
+    return quote(to, safe="/?=&%#+:,;@") if fine else "/"
+
+
+def _require(view: View, what: str) -> None:
+    if what not in view.may:
+        raise NotThere
+
+
+def _to(view: View, part: str = "") -> Response:
+    """Go to a page of a holdout."""
+    return RedirectResponse(address(view, part), 303)
+
+
+def address(view: View, part: str = "") -> str:
+    """Return the address of a page of a holdout, for the same ladder."""
+    path, mark, fragment = part.partition("#")
+    found = f"/holdouts/{quote(view.name, safe='')}" + (f"/{path}" if path else "")
+    return found + (f"?{urlencode(view.chosen)}" if view.chosen else "") + mark + fragment
+
+
+def _asked(view: View, form: Form) -> Any:
+    """Read the predictions of a form."""
+    if not form.file:
+        raise InvalidArgument("predictions", "a .csv, .npy or .arrow file", "no file")
+    note = form.fields.get("note", "").strip()
+    if len(note) > _LONGEST_NOTE:
+        raise InvalidArgument("note", f"at most {_LONGEST_NOTE} characters", "more")
+    context = {"file": printable(form.file_name, longest=_LONGEST_CELL)} if form.file_name else {}
+    context |= {"note": note} if note else {}
+    return upload_in(form.file, view.holdout().classes, context)
+
+
+def _change_account(view: View, fields: Mapping[str, str]) -> Issued | None:
+    """Do with an account what a form says; return a token where that makes one."""
+    action, name = fields.get("action", ""), fields.get("account", "").strip()
+    place = view.url, view.name, name
+    per_day = _count(fields, "per_day", "submissions a day")
+    until = end_of(fields["expires"]) if fields.get("expires") else None
+    if action == "add":
+        budget = _count(fields, "budget", "budget")
+        role = fields.get("role", "")
+        return add_account(*place, role, per_day=per_day, budget=budget, expires=until)
+    if action == "rotate":
+        return rotate_token(*place, expires=until)
+    if action == "revoke":
+        revoke_token(*place)
+    elif action == "limit":
+        limit_account(*place, per_day)
+    else:
+        raise InvalidArgument("action", "one of the page", "another")
+    return None
+
+
+def _count(fields: Mapping[str, str], field: str, what: str) -> int | None:
+    text = fields.get(field, "").strip()
+    if text and not (text.isdecimal() and len(text) < 10):
+        raise InvalidArgument(what, "a whole number, or nothing", "another text")
+    return int(text) if text else None
+
+
+# -- content ------------------------------------------------------------------------------
+
+
+def _of(view: View) -> dict[str, Any]:
+    """Return what all pages of a holdout show."""
+    return {"view": view, "may": view.may, "to": lambda part="": address(view, part)}
+
+
+def _line(view: View) -> dict[str, Any]:
+    """Return a line of the list; one that cannot be read says why."""
+    try:
+        status, why = view.status(), None
+    except LadderHoldoutError as error:
+        status, why = None, str(error)
+    # The ladder that holds the rules of a leaderboard is empty: its ranks are elsewhere.
+    of_board = status is not None and status.account == BOARD
+    to = address(view, "leaderboard" if of_board and LEADERBOARD in view.may else "")
+    return {"view": view, "address": to, "status": status, "why": why}
+
+
+def _holdout(view: View, before: int) -> dict[str, Any]:
+    status = view.status()
+    total = status.submissions
+    end = min(before - 1, total) if before > 0 else total
+    start = max(0, end - _LINES)
+    drawn = view.history(max(0, total - _DRAWN), _DRAWN).entries
+    lines = view.history(start, end - start).entries if end > start else ()
+    certificate, possible = view.certificate()
+    record = view.holdout()
+    picture = _picture(view, status, certificate, drawn) if drawn else None
+    classes = None if record.classes is None else [str(one) for one in record.classes.tolist()]
+    return _of(view) | {
+        "status": status,
+        "certificate": certificate,
+        "possible": possible and CERTIFY in view.may,
+        "lines": [_shown(view, one) for one in reversed(lines)],
+        "older": start + 1 if start else None,
+        "newer": end < total,
+        "total": total,
+        "wide": picture and Markup(picture.svg(680, 300, "wide")),
+        "narrow": picture and Markup(picture.svg(330, 260, "narrow")),
+        "gains": [_shown(view, one) for one in drawn if one.improved][-_LINES:],
+        "left_out": total - len(drawn),
+        "response": view.metric.response,
+        "classes": classes if classes and len(classes) <= _MOST_CLASSES else None,
+        "key": uuid4().hex,
+        "error": None,
+        "estimate": status.estimate,
+    }
+
+
+def _shown(view: View, one: Entry) -> dict[str, Any]:
+    """Return a line of the history."""
+    score = score_of(one.risk, view.metric)
+    return {
+        "number": one.number,
+        "time": one.time,
+        "score": score,
+        "own": score if one.improved else None,
+        "improved": one.improved,
+        "withdrawn": one.withdrawn,
+        "repeat_of": one.repeat_of,
+        "batch": (one.batch or "")[:8],
+        "origin": printable(origin_of(one.context), longest=_LONGEST_CELL),
+    }
+
+
+def _picture(
+    view: View, status: Status, certificate: ScoreCertificate, entries: Sequence[Entry]
+) -> Picture:
+    """Describe the picture of a ladder; of one that shows no values, how often it improved."""
+    lines = [_shown(view, one) for one in entries]
+    counts = all(one["score"] is None for one in lines)
+    done, shots = 0, []
+    for one in lines:
+        done += one["improved"] and one["repeat_of"] is None
+        value = float(done) if counts else one["score"]
+        what = f"{value:.0f} improvements" if counts else f"released score {value:.6g}"
+        text = f"Submission {one['number']}, {one['time']:%Y-%m-%d %H:%M} UTC: {what}"
+        fresh = one["improved"] and one["repeat_of"] is None
+        shots.append(Shot(one["number"], value, fresh, text))
+    ends = (certificate.low, certificate.high)
+    band = None
+    if not counts and certificate.missing is None and None not in ends:
+        band = ends
+    label = "improvements so far" if counts else f"released score ({status.metric})"
+    gains = sum(one.improved for one in shots)
+    description = f"{gains} of {len(shots)} submissions improved."
+    if status.score is not None:
+        description += f" The released score is {status.score:.6g}."
+    if band is not None:
+        description += f" The certificate goes from {band[0]:.4g} to {band[1]:.4g}."
+    return Picture(
+        shots,
+        None if counts else status.score,
+        band,  # type: ignore[arg-type]
+        certificate.submission or 0,
+        label,
+        counts,
+        f"Released score of {status.name} over submissions",
+        description,
+    )
+
+
+def _submission(view: View, place: str) -> dict[str, Any]:
+    """Return what the page of a submission shows."""
+    if not (place.isdecimal() and 0 < len(place) < 10 and int(place) > 0):
+        raise NotThere
+    found = view.history(int(place) - 1, 1).entries
+    if not found or found[0].number != int(place):
+        raise NotThere
+    status, line = view.status(), _shown(view, found[0])
+    return _of(view) | {
+        "entry": found[0],
+        "line": line,
+        "status": status,
+        "meaning": _meaning(line, status),
+        "error": None,
+        "done": None,
+    }
+
+
+def _meaning(line: Mapping[str, Any], status: Status) -> str:
+    """Say in a sentence or two what a release means."""
+    if line["withdrawn"]:
+        return "It was withdrawn. What its release revealed stays counted in all certificates."
+    score = None if line["score"] is None else f"{line['score']:.6g}"
+    if not line["improved"]:
+        stays = "stays as it was" if score is None else f"stayed at {score}"
+        return (
+            "These predictions did not improve on the incumbent by as much as the rule asks for, "
+            f"so the released score {stays}. Nothing else of their own score is shown: it may be "
+            "lower, equal, or a little higher."
+        )
+    found = "These predictions improved on all before them"
+    if line["repeat_of"]:
+        found = (
+            f"The same predictions were submitted before, as submission {line['repeat_of']}, "
+            "and get the same answer"
+        )
+    found += "." if score is None else f": the released score became {score}."
+    own = {line["number"], line["repeat_of"]}
+    if status.incumbent in own:
+        return found + " They are the incumbent now."
+    now = "there is none" if status.incumbent is None else f"submission {status.incumbent} is"
+    return f"{found} They are not the incumbent any more: {now}."
+
+
+def _managed(view: View, error: LadderHoldoutError | None = None) -> dict[str, Any]:
+    """Return what the owner's page shows."""
+    found: Sequence[AccountRecord] = accounts_of(view.url, view.name)
+    return _of(view) | {
+        "accounts": found,
+        "roles": ROLES,
+        "holdout": view.holdout(),
+        "error": error and of_forms(error),
+    }

@@ -1,0 +1,167 @@
+"""Who looks at the pages: sessions in cookies, tokens of forms, and a ledger's owner at home.
+
+The cookie of a server names accounts, and has the token of each, masked by HMAC-SHA-512 of a
+random name of the session under the hash of the token, which the ledger alone holds. So the cookie
+without the ledger shows no token, the ledger without the cookie makes no session, and a token that
+is revoked or rotated ends its sessions at once, in every process. Nothing is stored for a session.
+"""
+
+from __future__ import annotations
+
+import base64
+import hmac
+import re
+import secrets
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Protocol
+
+from ladderholdout.ledger import Access, AccountRecord, Ledger
+from ladderholdout.server.accounts import is_token_of
+from ladderholdout.server.served import Served
+from ladderholdout.server.viewers import AccountHolder, LedgerOwner, Person
+
+LIFE = 12 * 60 * 60
+"""Seconds that a session lasts."""
+
+_MOST_ACCOUNTS = 16
+_NAME = re.compile(r"[A-Za-z0-9_-]{22}")
+_ENTRY = re.compile(r"(\d{1,9})\.(\d{1,12})\.([A-Za-z0-9_-]{84})")
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """A visit to the pages.
+
+    Attributes
+    ----------
+    cookie : str
+        By which the visitor is known again; drawn anew when somebody signs in.
+    person : Person or None
+        None where nobody has signed in.
+    """
+
+    cookie: str
+    person: Person | None = None
+
+    @property
+    def form_token(self) -> str:
+        """What each form of this session has, and no page of others can know."""
+        return hmac.digest(self.cookie.encode(), b"form", "sha256").hex()
+
+    def takes(self, form_token: str) -> bool:
+        """Tell whether a form is of this session."""
+        return hmac.compare_digest(self.form_token.encode(), form_token.encode())
+
+
+class Gate(Protocol):
+    """Lets people in, and knows them again by a cookie."""
+
+    @property
+    def cookie(self) -> str:
+        """The name of the cookie."""
+
+    @property
+    def port(self) -> int | None:
+        """Of the pages for one person on 127.0.0.1; None of those of a server."""
+
+    def read(self, cookie: str) -> Session:
+        """Return the session of a cookie; a new one where it is none."""
+
+    def enter(self, cookie: str, token: str) -> Session | None:
+        """Return the session of who shows a token; None where it is not valid."""
+
+
+class AccountGate:
+    """Lets in who has a token of a server.
+
+    Parameters
+    ----------
+    served : Served
+    """
+
+    cookie, port = "ladderholdout", None
+
+    def __init__(self, served: Served) -> None:
+        self._served, self._ledger = served, Ledger(served.url)
+
+    def read(self, cookie: str) -> Session:
+        """Return the session of a cookie, with those of its accounts that are valid now."""
+        if not _NAME.fullmatch(cookie.partition("~")[0]):
+            return Session(_drawn())
+        accounts = [account for account, _, _ in self._held(cookie)]
+        return Session(cookie, AccountHolder(self._served, accounts) if accounts else None)
+
+    def enter(self, cookie: str, token: str) -> Session | None:
+        """Add the account of a token to a session, in place of one on the same holdout."""
+        account = self._served.holder(token)
+        if account is None:
+            return None
+        kept = [one for one in self._held(cookie) if one[0].holdout_id != account.holdout_id]
+        held = [*kept, (account, int(time.time()), token)][-_MOST_ACCOUNTS:]
+        name = _drawn()
+        entries = [
+            (one, since, base64.urlsafe_b64encode(_masked(name, one, since, text.encode())))
+            for one, since, text in held
+        ]
+        texts = [f"{one.id}.{since}.{masked.decode()}" for one, since, masked in entries]
+        return self.read("~".join([name, *texts]))
+
+    def _held(self, cookie: str) -> Iterator[tuple[AccountRecord, int, str]]:
+        """Yield the accounts of a cookie that are valid, since when, and their tokens."""
+        name, *texts = cookie.split("~")[: 1 + _MOST_ACCOUNTS]
+        found = [one for one in map(_ENTRY.fullmatch, texts) if one is not None]
+        entries = {int(one[1]): (int(one[2]), one[3]) for one in found}
+        fresh = {key: one for key, one in entries.items() if 0 <= time.time() - one[0] < LIFE}
+        if not fresh:
+            return
+        for account in self._ledger.transact(lambda tx: tx.accounts.of_ids(fresh), Access.READ):
+            since, masked = fresh[account.id]
+            token = _masked(name, account, since, base64.urlsafe_b64decode(masked))
+            if is_token_of(account, token.decode("latin-1")):
+                yield account, since, token.decode("latin-1")
+
+
+def _drawn() -> str:
+    """Draw the name of a session."""
+    return secrets.token_urlsafe(16)
+
+
+def _masked(name: str, account: AccountRecord, since: int, token: bytes) -> bytes:
+    """Mask a token, or show a masked one: a token has 63 bytes, and the mask 64."""
+    key, text = bytes.fromhex(account.token_hash), f"{name} {account.id} {since}".encode()
+    mask = hmac.digest(key, text, "sha512")
+    return bytes(one ^ two for one, two in zip(token, mask, strict=False))
+
+
+class LocalGate:
+    """Lets in one person, once, who has the token that was printed on this machine.
+
+    Parameters
+    ----------
+    url : str
+        Of the ledger.
+    port : int
+    token : str
+    """
+
+    def __init__(self, url: str, port: int, token: str) -> None:
+        # Cookies are of a host, whatever the port: several of these pages may be open.
+        self.cookie, self.port = f"ladderholdout-{port}", port
+        self._owner, self._token, self._known = LedgerOwner(url), token, ""
+        self._lock = threading.Lock()
+
+    def read(self, cookie: str) -> Session:
+        """Return the owner's session, or one of nobody."""
+        known = self._known and hmac.compare_digest(cookie.encode(), self._known.encode())
+        return Session(cookie, self._owner) if known else Session(_drawn())
+
+    def enter(self, cookie: str, token: str) -> Session | None:
+        """Take the token, the first time that it is shown."""
+        with self._lock:
+            if self._known or not hmac.compare_digest(token.encode(), self._token.encode()):
+                return None
+            self._known = _drawn()
+        return Session(self._known, self._owner)
