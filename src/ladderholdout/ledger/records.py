@@ -9,7 +9,7 @@ import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, fields
 from datetime import UTC, datetime
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -209,6 +209,18 @@ class Entry:
     place: int | None = None
 
 
+class Recorded(NamedTuple):
+    """What a replay needs of one submission, and what its predictions hash to; raw."""
+
+    number: int
+    repeat_of: int | None
+    improved: bool
+    risk: float
+    evidence: Mapping[str, Any]
+    digest: str
+    reserve_digest: str | None
+
+
 @dataclass(frozen=True, slots=True)
 class AuditEntry:
     """One submission with what only an audit or a replay may see."""
@@ -217,6 +229,14 @@ class AuditEntry:
     raw_risk: float
     evidence: Mapping[str, Any]
     reserve_digest: str | None
+
+    @property
+    def recorded(self) -> Recorded:
+        """What a replay needs of it."""
+        one = self.entry
+        assert one.risk is not None  # nothing is hidden from an audit
+        found = (one.number, one.repeat_of, one.improved, one.risk)
+        return Recorded(*found, self.evidence, one.digest, self.reserve_digest)
 
 
 @dataclass(frozen=True, slots=True)
@@ -431,6 +451,26 @@ def select_entries(ladder_id: int | BindParameter[Any], *raw: Any) -> Select[Any
         .join(ladders, ladders.c.id == submissions.c.ladder_id)
         .where(submissions.c.ladder_id == ladder_id)
     )
+
+
+def select_recorded(ladder_id: int) -> Select[Any]:
+    """Select what a replay needs of the submissions of a ladder, in their order."""
+    one = submissions.c
+    return (
+        select(
+            *(one.number, one.repeat_of, one.improved, one.released_risk, one.evidence),
+            *(one.digest, one.reserve_digest),
+        )
+        .where(one.ladder_id == ladder_id)
+        .order_by(one.number)
+    )
+
+
+def recorded(row: Row[Any]) -> Recorded:
+    """Return a row as a record."""
+    number, repeat_of, improved, risk, evidence, digest, reserve = row
+    found = (number, repeat_of, improved, risk)
+    return Recorded(*found, read_json(evidence), digest, reserve)
 
 
 def entry_record(row: Row[Any]) -> Entry:

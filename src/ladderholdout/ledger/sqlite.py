@@ -11,6 +11,7 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -36,6 +37,8 @@ _BUSY = ("SQLITE_BUSY", "SQLITE_LOCKED")
 _PAUSE, _SHORT_PAUSE = 0.008, 0.002
 
 _HEADER = b"SQLite format 3\0"
+# Without a frame of Python: a ledger of a million entries has ten million texts.
+_text = partial(str, encoding="utf-8", errors="surrogateescape")
 
 Identity: TypeAlias = tuple[int, int]
 """What tells a file from any other: its device and its inode."""
@@ -242,10 +245,6 @@ def run(conn: Connection, statement: str, values: Mapping[str, Any]) -> Any:
         if isinstance(one, datetime.datetime)
     }
     return driver.execute(statement, {**values, **moments})
-
-
-def _text(data: bytes) -> str:
-    return data.decode("utf-8", "surrogateescape")
 
 
 def _begin_alone(connection: Connection, timeout: float) -> None:

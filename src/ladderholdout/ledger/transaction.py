@@ -62,6 +62,7 @@ from ladderholdout.ledger.records import (
     KnownRows,
     LadderRecord,
     LadderSettings,
+    Recorded,
     Withdrawal,
     entry_record,
     holdout_record,
@@ -70,9 +71,11 @@ from ladderholdout.ledger.records import (
     read_all,
     read_array,
     read_each,
+    recorded,
     select_entries,
     select_holdouts,
     select_ladders,
+    select_recorded,
     to_bytes,
 )
 from ladderholdout.ledger.replay import rules_of
@@ -590,6 +593,12 @@ class Transaction:
         query = query.order_by(submissions.c.number).limit(limit)
         result = self.conn.execute(query, execution_options={"yield_per": AT_A_TIME})
         return read_each(result, _audit_entry)
+
+    def each_recorded(self, ladder_id: int) -> Iterator[Recorded]:
+        """Read what a replay needs of all submissions, while this transaction is open."""
+        options = {"yield_per": AT_A_TIME}
+        result = self.conn.execute(select_recorded(ladder_id), execution_options=options)
+        return read_each(result, recorded)
 
     # -- what certificates count ------------------------------------------------------
 

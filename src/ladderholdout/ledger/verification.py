@@ -20,16 +20,16 @@ from ladderholdout.ledger.chain import (
     Head,
     Link,
     digests_of,
-    extend,
+    link_hash,
     read_facts,
     read_noted_facts,
     read_noted_views,
     read_views,
 )
 from ladderholdout.ledger.records import (
-    AuditEntry,
     HoldoutRecord,
     LadderRecord,
+    Recorded,
     Withdrawal,
     read_array,
 )
@@ -75,7 +75,7 @@ class LadderRecords:
     """
 
     ladder: LadderRecord
-    entries: Iterable[AuditEntry] = field(repr=False)
+    entries: Iterable[Recorded] = field(repr=False)
     incumbent: NDArray[Any] | None = field(repr=False)
     withdrawals: tuple[Withdrawal, ...] = ()
     kept: tuple[tuple[int, NDArray[Any]], ...] = field(default=(), repr=False)
@@ -248,7 +248,7 @@ def _check_firsts(
 
 
 def _replayed(tx: Transaction, holdout: HoldoutRecord, ladder: LadderRecord) -> Iterator[Finding]:
-    entries, incumbent = tx.each_audit_entry(ladder.id), tx.incumbent_predictions(ladder.id)
+    entries, incumbent = tx.each_recorded(ladder.id), tx.incumbent_predictions(ladder.id)
     withdrawals, kept = tx.all_withdrawals(ladder.id), tuple(kept_incumbents(tx.conn, ladder.id))
     found = LadderRecords(ladder, entries, incumbent, withdrawals, kept)
     return check_ladder(holdout, found)
@@ -288,23 +288,25 @@ def check_chain(
     """
     numbers = {place: _Numbers() for place in counts}
     mismatches: list[Finding] = []
-    within, end, before = 0, EMPTY, EMPTY
+    within, end = 0, (EMPTY.length, EMPTY.hash)
+    before = end
     for link in links:
         if link.ladder in numbers and link.number is not None:
             numbers[link.ladder].add(link.number)
-        if problem := _problem(secret, before, link, head.length):
+        if problem := _problem(secret, *before, link, head.length):
             mismatches.append(Finding(f"{link} {problem}", link.ladder, link.number))
         # From the recorded hash: what comes after a change is judged by itself.
-        before = Head(link.position, link.hash)
+        before = link.position, link.hash
         if 1 <= link.position <= head.length:
-            within, end = within + 1, before
+            within += 1
+            end = before
     gone = list(_removed(numbers, counts))
     yield from gone
     more = head.length - within - len(gone)
     if more > 0:
         yield Finding(f"{more} more entries of the chain were removed")
     yield from mismatches
-    if end != head and within == head.length:
+    if end != (head.length, head.hash) and within == head.length:
         yield Finding("the end of the chain is not that of its last entry")
 
 
@@ -417,13 +419,13 @@ def _removed(numbers: Mapping[str, _Numbers], counts: Mapping[str, int]) -> Iter
             yield Finding(f"submission {number} of ladder {place} was removed", place, number)
 
 
-def _problem(secret: bytes, end: Head, link: Link, length: int) -> str:
+def _problem(secret: bytes, before: int, hash_before: str, link: Link, length: int) -> str:
     if link.content is None:
         return "was removed, or changed beyond reading"
-    if not 1 <= link.position <= length or link.position == end.length:
+    if not 1 <= link.position <= length or link.position == before:
         return "was inserted: it is no entry of the chain"
-    same = extend(secret, end, link.kind, link.content).hash == link.hash
-    if link.position == end.length + 1:
+    same = link_hash(secret, before + 1, hash_before, link.kind, link.content) == link.hash
+    if link.position == before + 1:
         return "" if same else "was changed or moved"
     # Behind a gap: it is the next one with its place edited, or what came before it is gone
     # and nothing is known of it.
@@ -452,15 +454,15 @@ class _Last:
     improvers: dict[int, tuple[str, str | None]] = field(default_factory=dict, repr=False)
     replayed: Replayed | None = field(default=None, repr=False)
 
-    def seen(self, entries: Iterable[AuditEntry]) -> Iterator[AuditEntry]:
+    def seen(self, entries: Iterable[Recorded]) -> Iterator[Recorded]:
         returns = [one for one in self.withdrawals if one.replaced]
         for one in entries:
-            while returns and returns[0].until < one.entry.number:
+            while returns and returns[0].until < one.number:
                 self._back(returns.pop(0))
             self.count += 1
-            if one.entry.improved and one.entry.repeat_of is None:
-                self.version, self.incumbent = self.version + 1, one.entry.number
-                self.improvers[one.entry.number] = one.entry.digest, one.reserve_digest
+            if one.improved and one.repeat_of is None:
+                self.version, self.incumbent = self.version + 1, one.number
+                self.improvers[one.number] = one.digest, one.reserve_digest
             yield one
         for late in returns:
             self._back(late)
