@@ -6,14 +6,14 @@ import io
 import math
 import tokenize
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from datetime import UTC, datetime
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
-from sqlalchemy import BindParameter, Result, Row, Select, select
+from sqlalchemy import BindParameter, Row, Select, select
 
 from ladderholdout.ledger.tables import FAULTS, damaged, holdouts, ladders, read_json, submissions
 
@@ -379,13 +379,6 @@ def read_all(result: Iterable[Any], make: Callable[[Any], Record]) -> tuple[Reco
         raise damaged() from None
 
 
-def read_each(result: Result[Any], make: Callable[[Row[Any]], Record]) -> Iterator[Record]:
-    """Read rows as records, some at a time, or say that they are not as this library writes."""
-    with result:
-        for some in result.partitions(AT_A_TIME):
-            yield from read_all(some, make)
-
-
 def select_holdouts() -> Select[Any]:
     """Select holdouts without what they have for each row."""
     return select(*(column for column in holdouts.c if column.name not in _OF_EACH_ROW))
@@ -453,26 +446,6 @@ def select_entries(ladder_id: int | BindParameter[Any], *raw: Any) -> Select[Any
     )
 
 
-def select_recorded(ladder_id: int) -> Select[Any]:
-    """Select what a replay needs of the submissions of a ladder, in their order."""
-    one = submissions.c
-    return (
-        select(
-            *(one.number, one.repeat_of, one.improved, one.released_risk, one.evidence),
-            *(one.digest, one.reserve_digest),
-        )
-        .where(one.ladder_id == ladder_id)
-        .order_by(one.number)
-    )
-
-
-def recorded(row: Row[Any]) -> Recorded:
-    """Return a row as a record."""
-    number, repeat_of, improved, risk, evidence, digest, reserve = row
-    found = (number, repeat_of, improved, risk)
-    return Recorded(*found, read_json(evidence), digest, reserve)
-
-
 def entry_record(row: Row[Any]) -> Entry:
     """Return a row as a record."""
     return Entry(
@@ -489,3 +462,15 @@ def entry_record(row: Row[Any]) -> Entry:
         context=read_json(row.context),
         place=row.place,
     )
+
+
+def select_audit_entries(ladder_id: int) -> Select[Any]:
+    """Select the submissions of a ladder with what only an audit or a replay may see."""
+    raw = (submissions.c.raw_risk, submissions.c.evidence, submissions.c.reserve_digest)
+    return select_entries(ladder_id, *raw)
+
+
+def audit_entry(row: Row[Any]) -> AuditEntry:
+    """Return a row as a record."""
+    entry, evidence = entry_record(row), read_json(row.evidence)
+    return AuditEntry(entry, float(row.raw_risk), evidence, row.reserve_digest)

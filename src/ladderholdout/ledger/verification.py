@@ -27,6 +27,7 @@ from ladderholdout.ledger.chain import (
     read_views,
 )
 from ladderholdout.ledger.records import (
+    AT_A_TIME,
     HoldoutRecord,
     LadderRecord,
     Recorded,
@@ -34,6 +35,7 @@ from ladderholdout.ledger.records import (
     read_array,
 )
 from ladderholdout.ledger.replay import Replayed, replay, rules_of, state_to
+from ladderholdout.ledger.streams import Progress
 from ladderholdout.ledger.tables import FAULTS, holdouts, incumbents, ladders, metadata, submissions
 
 if TYPE_CHECKING:
@@ -102,13 +104,16 @@ class Verification:
     findings: tuple[Finding, ...]
 
 
-def verify(tx: Transaction, holdout_id: int) -> Verification:
+def verify(tx: Transaction, holdout_id: int, progress: Progress | None = None) -> Verification:
     """Compare what a ledger holds of a holdout with its chain and with its replay.
 
     Parameters
     ----------
     tx : Transaction
     holdout_id : int
+    progress : callable, optional
+        Called with how many entries were gone through, and of how many: each is replayed after
+        its link in the chain.
 
     Returns
     -------
@@ -129,7 +134,7 @@ def verify(tx: Transaction, holdout_id: int) -> Verification:
     found = _Found([Finding(f"the database: {fault}") for fault in database_faults(tx.conn)])
     damaged = bool(found.findings)
     try:
-        return _verified(tx, holdout_id, found)
+        return _verified(tx, holdout_id, found, progress)
     except (SQLAlchemyError, sqlite3.Error):
         if not damaged:
             raise
@@ -138,7 +143,9 @@ def verify(tx: Transaction, holdout_id: int) -> Verification:
     return Verification("", 0, EMPTY, findings)
 
 
-def _verified(tx: Transaction, holdout_id: int, found: _Found) -> Verification:
+def _verified(
+    tx: Transaction, holdout_id: int, found: _Found, progress: Progress | None
+) -> Verification:
     head = found.tried("the end of its chain", lambda: tx.head(holdout_id), EMPTY)
     holdout = found.tried("the record of the holdout", lambda: tx.holdout(holdout_id), None)
     secret = found.tried("its secret", partial(_secret, tx.conn, holdout_id), b"")
@@ -151,9 +158,11 @@ def _verified(tx: Transaction, holdout_id: int, found: _Found) -> Verification:
     read = [one for one in known if one is not None]
     counts = {place_of(ladder): ladder.submissions for ladder in read}
     noted: set[Note] = set()
+    steps = _Steps(progress, head.length + sum(counts.values()))
 
     def links() -> Iterator[Finding]:
-        return check_chain(secret, _noting(tx.chains.links(holdout_id), noted), head, counts)
+        seen = steps.of(_noting(tx.chains.links(holdout_id), noted))
+        return check_chain(secret, seen, head, counts)
 
     def rows() -> Iterator[Finding]:
         for what in _changed_facts(tx.conn, holdout_id):
@@ -178,7 +187,7 @@ def _verified(tx: Transaction, holdout_id: int, found: _Found) -> Verification:
         place = place_of(ladder)
         found.add(f"ladder {place}", partial(_check_firsts, tx, ladder, found.findings))
         if holdout is not None and place not in {one.ladder for one in found.findings}:
-            found.add(f"ladder {place}", partial(_replayed, tx, holdout, ladder))
+            found.add(f"ladder {place}", partial(_replayed, tx, holdout, ladder, steps))
     name = "" if holdout is None else holdout.name
     return Verification(name, sum(counts.values()), head, tuple(found.findings))
 
@@ -207,6 +216,25 @@ def _changed_facts(conn: Connection, holdout_id: int) -> Iterator[str]:
         for name in FACTS_OF_VIEW:
             if now.get(name) != before.get(name):
                 yield f"view {number} of the rows ({name})"
+
+
+@dataclass(slots=True)
+class _Steps:
+    """How many entries were gone through, for whoever waits."""
+
+    progress: Progress | None
+    total: int
+    done: int = 0
+
+    def of(self, entries: Iterable[T]) -> Iterator[T]:
+        if self.progress is None:
+            yield from entries
+            return
+        for one in entries:
+            self.done += 1
+            if not self.done % AT_A_TIME:
+                self.progress(self.done, self.total)
+            yield one
 
 
 @dataclass(frozen=True, slots=True)
@@ -247,8 +275,11 @@ def _check_firsts(
             yield Finding(f"{what}taken for new", place, number)
 
 
-def _replayed(tx: Transaction, holdout: HoldoutRecord, ladder: LadderRecord) -> Iterator[Finding]:
-    entries, incumbent = tx.each_recorded(ladder.id), tx.incumbent_predictions(ladder.id)
+def _replayed(
+    tx: Transaction, holdout: HoldoutRecord, ladder: LadderRecord, steps: _Steps
+) -> Iterator[Finding]:
+    entries = steps.of(tx.streams.recorded(ladder.id))
+    incumbent = tx.incumbent_predictions(ladder.id)
     withdrawals, kept = tx.all_withdrawals(ladder.id), tuple(kept_incumbents(tx.conn, ladder.id))
     found = LadderRecords(ladder, entries, incumbent, withdrawals, kept)
     return check_ladder(holdout, found)
