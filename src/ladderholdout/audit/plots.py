@@ -259,7 +259,7 @@ def _cells(values: Array, count: int) -> Array:
         return np.zeros(len(values), dtype=np.int32)
     found = (values - low) / width
     found[~finite] = 0.0
-    return np.minimum(found.astype(np.int32), count - 1)
+    return np.asarray(np.minimum(found.astype(np.int32), count - 1))
 
 
 def _points(ax: Axes, x: Array, y: Array, kind: str) -> None:

@@ -29,7 +29,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sqlalchemy import Connection, Select, func, insert, select, type_coerce
 
-from ladderholdout.ledger.records import AT_A_TIME
+from ladderholdout.ledger.records import AT_A_TIME, select_holdouts
 from ladderholdout.ledger.sqlite import run
 from ladderholdout.ledger.tables import (
     FAULTS,
@@ -431,7 +431,9 @@ class Chains:
     ) -> None:
         """Add a link about the holdout or one of its ladders, as the row is now."""
         if ladder_id is None:
-            row = self._conn.execute(select(holdouts).where(holdouts.c.id == holdout_id)).one()
+            # Only the first link covers what is as long as the rows.
+            columns = holdouts.c if kind == "holdout" else select_holdouts().selected_columns
+            row = self._conn.execute(select(*columns).where(holdouts.c.id == holdout_id)).one()
             content = _OF_HOLDOUT[_word(kind)](row._asdict())
         else:
             row = self._conn.execute(select(*_SETTINGS).where(ladders.c.id == ladder_id)).one()
