@@ -27,12 +27,15 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+import catboost
 import lightgbm as lgb
 import numpy as np
 import xgboost as xgb
+from scipy.special import expit
 from scipy.stats import norm
 
-from ladderholdout import LadderHoldout
+from ladderholdout import LadderHoldout, LadderStopping
+from ladderholdout.integrations import catboost as by_catboost
 from ladderholdout.integrations import lightgbm as by_lightgbm
 from ladderholdout.integrations import xgboost as by_xgboost
 from ladderholdout.mechanisms import (
@@ -97,6 +100,23 @@ def xgboost_fits(data: Data, threads: int) -> dict[str, Callable[[LadderHoldout]
     }
 
 
+def catboost_fits(data: Data, threads: int) -> dict[str, Callable[[LadderHoldout], Any]]:
+    def model() -> catboost.CatBoostClassifier:
+        return catboost.CatBoostClassifier(
+            iterations=ROUNDS, learning_rate=0.02, thread_count=threads, verbose=False,
+            allow_writing_files=False, random_seed=0,
+        )  # fmt: skip
+
+    held = catboost.Pool(data.X_held, data.y_held)
+    return {
+        "none": lambda holdout: model().fit(data.X, data.y),
+        "own": lambda holdout: model().fit(data.X, data.y, eval_set=held),
+        "ladder": lambda holdout: by_catboost.ladder_stopping(holdout, ROUNDS).fit(
+            model(), data.X, data.y
+        ),
+    }
+
+
 def milliseconds_a_round(data: Data, fits: dict[str, Callable[..., Any]]) -> dict[str, float]:
     """Let the fits take turns, and return the least time of each."""
     least = dict.fromkeys(fits, math.inf)
@@ -116,13 +136,47 @@ def cost(threads: int) -> None:
     data = large(np.random.default_rng(0))
     print(f"milliseconds a round, {threads} thread(s), log loss, {ROUNDS} rounds")
     print(f"{'':<12}{'none':>8}{'own':>8}{'ladder':>8}{'ratio':>8}{'added: own':>13}{'ladder':>8}")
-    for name, fits in {"LightGBM": lightgbm_fits, "XGBoost": xgboost_fits}.items():
+    every = {"LightGBM": lightgbm_fits, "XGBoost": xgboost_fits, "CatBoost": catboost_fits}
+    for name, fits in every.items():
         took = milliseconds_a_round(data, fits(data, threads))
         none, own, ladder = took["none"], took["own"], took["ladder"]
         print(
             f"{name:<12}{none:>8.1f}{own:>8.1f}{ladder:>8.1f}{ladder / own:>8.2f}"
             f"{own - none:>13.1f}{ladder - none:>8.1f}"
         )
+    split(data, threads)
+
+
+def split(data: Data, threads: int) -> None:
+    """Print what a round of LightGBM pays for: its prediction, the submission, the commit."""
+    params = {"objective": "binary", "learning_rate": 0.02, "verbose": -1, "num_threads": threads}
+    model = lgb.train(params, lgb.Dataset(data.X, data.y), ROUNDS)
+    margin, given = np.zeros(HELD_OUT), []
+    took = dict.fromkeys(("prediction", "in memory", "in a file"), math.inf)
+    began = time.perf_counter()
+    for at in range(ROUNDS):
+        margin = margin + model.predict(
+            data.X_held, start_iteration=at, num_iteration=1, raw_score=True, num_threads=threads
+        )
+        given.append(expit(margin))
+    took["prediction"] = time.perf_counter() - began
+    with tempfile.TemporaryDirectory() as folder:
+        for turn in range(TURNS):
+            places = {"in memory": "memory", "in a file": f"{folder}/{turn}.db"}
+            for name, ledger in places.items():
+                holdout = LadderHoldout(
+                    data.X_held, data.y_held, scoring="neg_log_loss", ledger=ledger, vault=False,
+                    name=f"turn {turn}", ladder=f"turn {turn}",
+                )  # fmt: skip
+                stopping = LadderStopping(holdout, ROUNDS).start()
+                began = time.perf_counter()
+                for predictions in given:
+                    stopping.update(stopping.answer(predictions))
+                took[name] = min(took[name], time.perf_counter() - began)
+    took["commit"] = took.pop("in a file") - took["in memory"]
+    took["submission"] = took.pop("in memory")
+    parts = (f"{name} {1000 * seconds / ROUNDS:.1f}" for name, seconds in took.items())
+    print(f"of a round of LightGBM: {', '.join(parts)} ms")
 
 
 # -- the worth -----------------------------------------------------------------------------

@@ -108,7 +108,8 @@ def replayed(holdout: LadderHoldout) -> list[Replayed]:
     """Replay a ladder from the ledger alone."""
     known, ladder, entries = record(holdout)
     with Ledger(holdout.ledger).read() as tx:
-        return list(replay(known, ladder, entries, tx.withdrawals(ladder)))
+        recorded = (one.recorded for one in entries)
+        return list(replay(known, ladder, recorded, tx.withdrawals(ladder)))
 
 
 def assert_replays(holdout: LadderHoldout) -> None:

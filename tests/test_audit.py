@@ -60,7 +60,7 @@ def rng_of(seed: Any = 0) -> np.random.Generator:
 @given(st.lists(st.floats(0, 1), min_size=1, max_size=12))
 def test_holm_is_what_its_definition_says(p_values: list[float]) -> None:
     """Step down: the k-th smallest of m is compared with alpha / (m - k + 1), until one fails."""
-    corrected, m = holm(p_values), len(p_values)
+    corrected, m = holm(p_values).tolist(), len(p_values)
     for alpha in (0.01, 0.05, 0.3, 0.9):
         rejected = set()
         for k, place in enumerate(sorted(range(m), key=lambda i: p_values[i])):
@@ -75,7 +75,7 @@ def test_holm_is_what_its_definition_says(p_values: list[float]) -> None:
 
 
 def test_nothing_to_correct_is_fine() -> None:
-    assert holm([]) == []
+    assert holm([]).tolist() == []
 
 
 def test_the_p_value_is_that_of_a_paired_t_test() -> None:
@@ -252,7 +252,7 @@ def test_an_audit_says_what_can_be_computed_from_the_predictions(
         if one.is_release:
             incumbent = k
         assert one.incumbent_score == audit.submissions[incumbent or 0].submission.score
-    assert [one.corrected for one in tests] == holm([one.p_value or 0.0 for one in tests])
+    assert [one.corrected for one in tests] == holm([one.p_value or 0.0 for one in tests]).tolist()
     best = int(np.argmax(raw))
     assert (audit.picked.number, audit.believed) == (best + 1, pytest.approx(raw[best]))
     assert audit.released == holdout.status().score

@@ -456,16 +456,26 @@ def test_resamples_without_a_value_are_replaced() -> None:
 
 # The linear part.
 
-KNOWN = ("roc_auc", "pearson", "concordance")
+TALLIED = ("f1", "f1_macro", "precision_weighted", "matthews_corrcoef", "balanced_accuracy")
+KNOWN = ("roc_auc", "pearson", "concordance", *TALLIED)
+
+
+def known_problem(name: str, n: int, rng: np.random.Generator) -> tuple[Any, Callable[[], Any]]:
+    """Return targets, and what draws predictions that know something of them."""
+    if name not in TALLIED:
+        y: Any = rng.integers(0, 2, n) if name == "roc_auc" else rng.normal(size=n) + 3
+        return y, lambda: rng.normal(size=n) + y / 2
+    classes = 3 if name.endswith(("macro", "weighted")) else 2
+    y = rng.integers(0, classes, n)
+    return y, lambda: np.where(rng.random(n) < 0.6, y, rng.integers(0, classes, n))
 
 
 @pytest.mark.parametrize("name", KNOWN)
 @pytest.mark.parametrize("ties", [False, True])
 def test_influences_are_derivatives_by_the_weights(name: str, ties: bool) -> None:
-    rng, n = np.random.default_rng(0), 30
-    y: Any = rng.integers(0, 2, n) if name == "roc_auc" else rng.normal(size=n) + 3
-    predictions = rng.normal(size=n) + y / 2
-    found = get_metric(name).evaluate(y, np.round(predictions, 0 if ties else 9))
+    n = 30
+    y, predict = known_problem(name, n, np.random.default_rng(0))
+    found = get_metric(name).evaluate(y, np.round(predict(), 0 if ties else 9))
     tiny = 1e-6
     moved = np.array([found.risk_under(np.ones(n) + tiny * row) for row in np.eye(n)])
     influences = found.influences()
@@ -496,9 +506,9 @@ def test_a_corrected_probability_is_that_of_many_draws_from_fewer(name: str) -> 
     (a chi-square tail of 1e-5), their mean within 5 standard errors (6e-7).
     """
     rng, n, draws = np.random.default_rng(1), 400, 2000
-    y: Any = rng.integers(0, 2, n) if name == "roc_auc" else rng.normal(size=n)
+    y, predict = known_problem(name, n, rng)
     metric = get_metric(name)
-    best, new = (metric.evaluate(y, y + rng.normal(size=n)) for _ in range(2))
+    best, new = (metric.evaluate(y, predict()) for _ in range(2))
     plain = sum(
         int(room._better(new, best, weights).sum()) for weights in room._weights(200_000, new, rng)
     )

@@ -16,13 +16,17 @@ import numpy as np
 import pytest
 
 from ladderholdout import LadderHoldout
+from ladderholdout.audit import record_of
+from ladderholdout.audit.plots import thinned
+from ladderholdout.audit.statistics import plain
+from ladderholdout.audit.submissions import GrowingColumns
 from ladderholdout.certificates import Answered, Grid, transcript_before
 from ladderholdout.errors import KnownHoldoutWarning
 from ladderholdout.guard.certification import Others, bars_on, counted_ladders
 from ladderholdout.guard.health import verify_holdout
 from ladderholdout.guard.submission import Origin
 from ladderholdout.ledger import Chosen, LadderRecord, Ledger, Transaction
-from tests.support_holdouts import coins, entries_of
+from tests.support_holdouts import coins, entries_of, record
 
 BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
 
@@ -170,3 +174,72 @@ def test_a_submission_of_many_rows_takes_at_most_three_loss_vectors() -> None:
         assert tracemalloc.get_traced_memory()[1] < 3 * 8 * n
     finally:
         tracemalloc.stop()
+
+
+def test_a_long_audit_is_what_its_objects_say_and_is_small(long: LadderHoldout) -> None:
+    """As objects 6,000 submissions take 10 MB. Compared with the rules, entry by entry."""
+    entries = record(long)[2]
+    tracemalloc.start()
+    try:
+        audit = long.audit()
+        assert tracemalloc.get_traced_memory()[1] < 6e6
+    finally:
+        tracemalloc.stop()
+    metric, current, incumbent = long.metric, None, None
+    for one, entry in zip(audit.submissions, entries, strict=True):
+        seen = entry.entry
+        new = seen.repeat_of is None
+        raw = metric.to_score(entry.raw_risk)
+        gain = None if incumbent is None or not new else plain(raw - metric.to_score(incumbent))
+        if seen.improved and new:
+            incumbent = entry.raw_risk
+        current = metric.to_score(seen.risk) if current is None or one.is_release else current
+        assert (one.number, one.raw, one.repeat_of) == (seen.number, raw, seen.repeat_of)
+        assert (one.gain, one.incumbent_score) == (gain, current)
+        assert (one.submission.time, one.submission.context) == (seen.time, seen.context)
+        assert one.disagreement == seen.disagreement
+    assert audit.history == long.history()
+
+
+def test_a_report_of_many_submissions_is_read_in_pages(
+    long: LadderHoldout, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ladderholdout.audit.report._PAGE", 500)
+    steps: list[tuple[int, int]] = []
+    shown = record_of(long, lambda done, total: steps.append((done, total)))
+    assert shown.history == long.history()
+    assert steps[0] == (500, len(shown.history))
+    assert steps[-1] == (len(shown.history), len(shown.history))
+
+
+def test_whoever_waits_for_a_verification_learns_how_far_it_is(long: LadderHoldout) -> None:
+    steps: list[tuple[int, int]] = []
+    verify_holdout(long.ledger, "coins", lambda done, total: steps.append((done, total)))
+    done = [one for one, _ in steps]
+    assert done == sorted(done)
+    assert len(done) >= 12
+    assert {total for _, total in steps} == {steps[0][1]}
+    assert done[-1] <= steps[0][1] < done[-1] + 2000
+
+
+@pytest.mark.parametrize("shape", ["cloud", "line", "steps"])
+def test_a_picture_of_many_points_keeps_the_extremes(shape: str) -> None:
+    rng = np.random.default_rng(1)
+    x = np.arange(200_000.0)
+    y = {"cloud": rng.normal(size=len(x)), "line": x, "steps": np.floor(x / 1e4)}[shape].copy()
+    y[123_456], y[77] = 99.0, -99.0
+    kept = thinned(x, y)
+    assert len(kept) < 25_000
+    assert {0, len(x) - 1, 77, 123_456} <= set(kept.tolist())
+    # No point lies farther from one that is drawn than a mark is wide.
+    wide, high = np.ptp(x) / 200, np.ptp(y) / 60
+    for at in rng.integers(0, len(x), 300):
+        near = (np.abs(x[kept] - x[at]) < wide) & (np.abs(y[kept] - y[at]) < high)
+        assert near.any()
+
+
+def test_a_submission_that_grows_the_record_while_it_is_read_is_in_it() -> None:
+    growing = GrowingColumns(2)
+    for start in (0, 3, 4):
+        growing.add({"number": np.arange(start, start + 3)})
+    assert growing.columns()["number"].tolist() == [0, 1, 2, 3, 4, 5, 4, 5, 6]

@@ -60,8 +60,8 @@ RULES: tuple[Mechanism, ...] = (
     BayesBootLadder(99, n_posterior=20),
     BayesBootLadderBoot(99, n_posterior=20, n_bootstrap=10),
 )
-# A mean of hits, one of other losses, a score without a batch form, and one with influences.
-KINDS = ("accuracy", "neg_mean_absolute_error", "roc_auc_ovr", "roc_auc")
+# A mean of hits, one of other losses, a score without a batch form, and three with influences.
+KINDS = ("accuracy", "neg_mean_absolute_error", "roc_auc_ovr", "roc_auc", "f1", "f1_macro")
 Draw = Callable[[np.random.Generator], NDArray[Any]]
 
 

@@ -50,6 +50,7 @@ if TYPE_CHECKING:
         Objective,
     )
     from ladderholdout.integrations.sklearn import GuardedSplit
+    from ladderholdout.ledger import Progress
 
 __all__ = ["LadderHoldout", "LadderStopping", "Release", "Status", "Submission"]
 
@@ -653,7 +654,14 @@ class LadderHoldout:
         self._ladder.write(lambda tx, one: tx.retire(one.holdout_id))
         return self.status()
 
-    def audit(self, fresh: Any = None, model: Any = None, *, confidence: float = 0.95) -> Audit:
+    def audit(
+        self,
+        fresh: Any = None,
+        model: Any = None,
+        *,
+        confidence: float = 0.95,
+        progress: Progress | None = None,
+    ) -> Audit:
         """Open the raw scores, knowingly: the ladder is marked as opened from now on.
 
         Parameters
@@ -665,6 +673,8 @@ class LadderHoldout:
             rows; or a mapping from numbers of submissions to such.
         confidence : float, default=0.95
             Of the intervals, and one minus the level of the tests.
+        progress : callable, optional
+            Called with how many submissions were read, and of how many.
 
         Returns
         -------
@@ -680,7 +690,7 @@ class LadderHoldout:
         """
         from ladderholdout.audit import open_audit
 
-        return open_audit(self._ladder, fresh, model, confidence)
+        return open_audit(self._ladder, fresh, model, confidence, progress)
 
     # -- searches of scikit-learn -----------------------------------------------------
 

@@ -10,7 +10,6 @@ from ladderholdout.audit.opening import open_audit
 from ladderholdout.audit.records import (
     Audit,
     AuditedBatch,
-    AuditedSubmission,
     FreshTest,
     HoldoutTest,
     LadderUse,
@@ -19,12 +18,15 @@ from ladderholdout.audit.records import (
 )
 from ladderholdout.audit.report import record_of, write_report
 from ladderholdout.audit.statistics import Interval
+from ladderholdout.audit.submissions import AuditedSubmission, AuditedSubmissions, History
 
 __all__ = [
     "Audit",
     "AuditedBatch",
     "AuditedSubmission",
+    "AuditedSubmissions",
     "FreshTest",
+    "History",
     "HoldoutTest",
     "Interval",
     "LadderUse",

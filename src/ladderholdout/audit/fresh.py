@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from array import array
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ladderholdout import identity as fp
-from ladderholdout.audit.records import AuditedSubmission, FreshTest, best_raw
+from ladderholdout.audit.records import FreshTest, best_raw
 from ladderholdout.audit.statistics import (
     Interval,
     everywhere,
@@ -19,11 +20,13 @@ from ladderholdout.audit.statistics import (
     score_interval,
     two_samples,
 )
+from ladderholdout.audit.submissions import AuditedSubmission, AuditedSubmissions
 from ladderholdout.errors import InvalidArgument, InvalidSubmission
 from ladderholdout.guard.registration import judge_overlap
 from ladderholdout.guard.settings import rows_of
 from ladderholdout.guard.submission import Guard
-from ladderholdout.ledger import Entry, digests_of
+from ladderholdout.ledger import digests_of
+from ladderholdout.ledger.records import Recorded
 from ladderholdout.metrics import Evaluation
 from ladderholdout.metrics.responses import predicts
 from ladderholdout.vault import Rows
@@ -48,11 +51,54 @@ class Fresh:
             return None
 
 
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Firsts:
+    """Which submission of a ladder was the first of its predictions, and what they hash to.
+
+    In columns, for there may be millions.
+    """
+
+    numbers: NDArray[np.int64]
+    firsts: NDArray[np.int64]
+    digests: NDArray[np.bytes_]
+
+    @classmethod
+    def of(cls, recorded: Iterable[Recorded]) -> Firsts:
+        """Read all submissions of a ladder, in their order."""
+        numbers, firsts, digests = array("q"), array("q"), bytearray()
+        for one in recorded:
+            numbers.append(one.number)
+            firsts.append(one.repeat_of or one.number)
+            digests += one.digest[:_DIGEST].ljust(_DIGEST).encode()
+        places = np.frombuffer(numbers, np.int64), np.frombuffer(firsts, np.int64)
+        return cls(*places, np.frombuffer(digests, f"S{_DIGEST}"))
+
+    def first(self, number: int) -> int | None:
+        """Return the first submission with the predictions of this one; None without it."""
+        found = np.flatnonzero(self.numbers == number)
+        return int(self.firsts[found[0]]) if len(found) else None
+
+    def has(self, number: int, digest: str) -> bool:
+        """Tell whether the predictions of a submission hash to this."""
+        return bool((self._same(digest) & (self.numbers == number)).any())
+
+    def with_digest(self, digest: str) -> int | None:
+        """Return the first submission whose predictions hash to this."""
+        found = np.flatnonzero(self._same(digest) & (self.firsts == self.numbers))
+        return int(self.numbers[found[0]]) if len(found) else None
+
+    def _same(self, digest: str) -> NDArray[np.bool_]:
+        return np.equal(self.digests, digest.encode())
+
+
+_DIGEST = 64
+
+
 def evaluated(
     guard: Guard,
     fresh: Any,
     model: Any,
-    entries: tuple[Entry, ...],
+    firsts: Firsts,
     incumbent: int | None,
     overlap: str,
 ) -> Fresh:
@@ -67,21 +113,19 @@ def evaluated(
     """
     rows = _rows(fresh)
     _check_overlap(guard, rows, overlap)
-    firsts = {one.number: one.repeat_of or one.number for one in entries}
     given = _by_submission(model, firsts, incumbent)
-    digests = {one.number: one.digest for one in entries if one.repeat_of is None}
     targets = guard.metric.targets(rows.y, guard.holdout.classes)
     models = {
         number: guard.metric.evaluate(targets, _predictions(guard, one, rows), rows.sample_weight)
         for number, one in given.items()
     }
-    others = tuple(n for n, one in given.items() if not _submitted(guard, one, n, digests))
+    others = tuple(n for n, one in given.items() if not _submitted(guard, one, n, firsts))
     return Fresh(guard, targets, rows.sample_weight, models, others)
 
 
 def tested(
     fresh: Fresh,
-    submissions: tuple[AuditedSubmission, ...],
+    submissions: AuditedSubmissions,
     incumbent: AuditedSubmission,
     on_holdout: Evaluation,
     constant: NDArray[Any] | None,
@@ -109,19 +153,18 @@ def tested(
         picked=None if theirs is None else score_interval(metric, theirs, confidence, rng),
         over_picked=over(theirs),
         refitted=fresh.refitted,
-        **_errors([one for one in submissions if not one.is_repeat]),
+        **_errors(submissions[~submissions.is_repeat]),
     )
 
 
-def _errors(distinct: list[AuditedSubmission]) -> dict[str, float]:
+def _errors(distinct: AuditedSubmissions) -> dict[str, float]:
     """Return the leaderboard errors, if the truth is known of every submission."""
-    true = [one.fresh for one in distinct if one.fresh is not None]
-    if len(true) < len(distinct):
+    true = distinct["fresh"]
+    if np.isnan(true).any():
         return {}
-    best_raw = np.maximum.accumulate([one.raw for one in distinct])
     return {
-        "leaderboard_error": leaderboard_error(true, [one.incumbent_score for one in distinct]),
-        "raw_leaderboard_error": leaderboard_error(true, list(best_raw)),
+        "leaderboard_error": leaderboard_error(true, distinct["incumbent_score"]),
+        "raw_leaderboard_error": leaderboard_error(true, np.maximum.accumulate(distinct["raw"])),
     }
 
 
@@ -143,7 +186,7 @@ def _check_overlap(guard: Guard, rows: Rows, overlap: str) -> None:
         judge_overlap(overlap, shared, len(hashes), message)
 
 
-def _by_submission(model: Any, firsts: Mapping[int, int], incumbent: int | None) -> dict[int, Any]:
+def _by_submission(model: Any, firsts: Firsts, incumbent: int | None) -> dict[int, Any]:
     """Return the given models by the number of the first submission of their predictions."""
     if incumbent is None:
         came = "given where nothing was released yet"
@@ -157,11 +200,13 @@ def _by_submission(model: Any, firsts: Mapping[int, int], incumbent: int | None)
             "a mapping from numbers of submissions to models.",
         )
     given = dict(model) if isinstance(model, Mapping) else {incumbent: model}
-    unknown = [number for number in given if number not in firsts]
-    if unknown:
-        allowed = f"a mapping from numbers of submissions, 1 to {len(firsts)}"
-        raise InvalidArgument("model", allowed, f"one with {unknown[0]!r}")
-    found = {firsts[number]: one for number, one in given.items()}
+    found: dict[int, Any] = {}
+    for number, one in given.items():
+        first = firsts.first(number)
+        if first is None:
+            allowed = f"a mapping from numbers of submissions, 1 to {len(firsts.numbers)}"
+            raise InvalidArgument("model", allowed, f"one with {number!r}")
+        found[first] = one
     if incumbent not in found:
         allowed = f"a mapping that holds the incumbent, submission {incumbent}"
         raise InvalidArgument("model", allowed, "one without it")
@@ -175,7 +220,7 @@ def _predictions(guard: Guard, model: Any, rows: Rows) -> NDArray[Any]:
     return metric.canonical(answer, len(rows.y), classes)
 
 
-def _submitted(guard: Guard, model: Any, number: int, digests: Mapping[int, str]) -> bool:
+def _submitted(guard: Guard, model: Any, number: int, firsts: Firsts) -> bool:
     """Tell whether a model predicts on the holdout what was submitted under its number.
 
     Raises
@@ -189,11 +234,11 @@ def _submitted(guard: Guard, model: Any, number: int, digests: Mapping[int, str]
     answer = metric.respond(model, guard.rows.X, holdout.classes)
     aligned = metric.canonical(answer, holdout.n, holdout.classes)[guard.order]
     digest, _ = digests_of(holdout.secret, np.ascontiguousarray(aligned), holdout.reserve)
-    if digest == digests[number]:
+    if firsts.has(number, digest):
         return True
-    for other, known in digests.items():
-        if known == digest:
-            allowed = f"the one behind submission {number}"
-            remedy = f"Give it under its own number, model={{{other}: ...}}."
-            raise InvalidArgument("model", allowed, f"the one behind submission {other}", remedy)
-    return False
+    other = firsts.with_digest(digest)
+    if other is None:
+        return False
+    allowed = f"the one behind submission {number}"
+    remedy = f"Give it under its own number, model={{{other}: ...}}."
+    raise InvalidArgument("model", allowed, f"the one behind submission {other}", remedy)

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from itertools import chain
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ladderholdout.audit.fresh import Fresh, evaluated, tested
-from ladderholdout.audit.records import Audit, AuditedSubmission, HoldoutTest, LadderUse
+from ladderholdout.audit.fresh import Firsts, Fresh, evaluated, tested
+from ladderholdout.audit.records import Audit, HoldoutTest, LadderUse
 from ladderholdout.audit.statistics import (
     best_constant,
     everywhere,
@@ -20,6 +22,16 @@ from ladderholdout.audit.statistics import (
     paired,
     plain,
     spread_of_labels,
+)
+from ladderholdout.audit.submissions import (
+    NONE,
+    Array,
+    AuditedSubmissions,
+    Contexts,
+    GrowingColumns,
+    coded,
+    moments,
+    names_of,
 )
 from ladderholdout.errors import InvalidArgument, VaultError
 from ladderholdout.guard.certification import (
@@ -31,8 +43,10 @@ from ladderholdout.guard.containment import without_frames
 from ladderholdout.guard.open_ladder import OpenLadder
 from ladderholdout.guard.score_intervals import certificate
 from ladderholdout.guard.submission import Guard
-from ladderholdout.guard.views import ScoreCertificate, Status, status_of, submission_of
-from ladderholdout.ledger import AuditEntry, LadderRecord, Transaction, shown
+from ladderholdout.guard.views import ScoreCertificate, Status, status_of
+from ladderholdout.ledger import LadderRecord, Progress, Transaction, shown
+from ladderholdout.ledger.streams import AuditRow
+from ladderholdout.ledger.tables import FAULTS, damaged
 from ladderholdout.mechanisms.arithmetic import inside
 from ladderholdout.metrics import METRICS, Metric
 
@@ -41,7 +55,11 @@ NEAR = 0.01
 
 
 def open_audit(
-    holdout: OpenLadder, fresh: Any = None, model: Any = None, confidence: float = 0.95
+    holdout: OpenLadder,
+    fresh: Any = None,
+    model: Any = None,
+    confidence: float = 0.95,
+    progress: Progress | None = None,
 ) -> Audit:
     """Mark a ladder as opened, read its raw scores, and compare them with what was released.
 
@@ -55,6 +73,8 @@ def open_audit(
         a mapping from numbers of submissions to such, with the incumbent among them.
     confidence : float, default=0.95
         Of the intervals, and one minus the level of the tests; in (0, 1).
+    progress : callable, optional
+        Called with how many submissions were read, and of how many.
 
     Returns
     -------
@@ -73,21 +93,31 @@ def open_audit(
     from ladderholdout.guard.containment import without_autologging
 
     with without_frames, without_autologging():
-        return _open(holdout, fresh, model, confidence)
+        return _open(holdout, fresh, model, confidence, progress)
 
 
-def _open(holdout: OpenLadder, fresh: Any, model: Any, confidence: float) -> Audit:
+def _open(
+    holdout: OpenLadder, fresh: Any, model: Any, confidence: float, progress: Progress | None
+) -> Audit:
     rows = _fresh(holdout, fresh, model)
     guard = _guard(holdout)
     # The one that can compute, where the handle's came from the ledger alone.
     metric = holdout.metric if guard is None else guard.metric
     if isinstance(guard, Guard):
         certificate(holdout, None)  # puts the interval on record, which the audit shows
-    found = holdout.write(partial(_read, metric=metric, guard=guard, place=shown(holdout.ledger)))
-    ladder, status, entries, opened_after, ladders, stored = found
     scores = {} if rows is None else {n: metric.to_score(e.risk) for n, e in rows.models.items()}
-    spreads = _spread_of(metric, guard)
-    submissions = tuple(_audited(entries, opened_after, metric, spreads, status.n_ladder, scores))
+    place = shown(holdout.ledger)
+    read = partial(_read, metric=metric, guard=guard, place=place, progress=progress)
+    ladder, status, found, opened_after, ladders, stored = holdout.write(read)
+    columns, batches, contexts = found
+    _compare(columns, metric, guard, status.n_ladder)
+    columns |= {
+        "near_duplicate": _near(columns, metric),
+        "after_opening": columns["number"] > (math.inf if opened_after is None else opened_after),
+        "fresh": _fresh_scores(columns, scores),
+    }
+    account = ladder.settings.account
+    submissions = AuditedSubmissions(columns, batches, contexts, account, {})
     audit = Audit(status, submissions, ladders, confidence, None, None)
     if guard is None or stored is None:
         return audit
@@ -102,18 +132,23 @@ def _open(holdout: OpenLadder, fresh: Any, model: Any, confidence: float) -> Aud
         gain = paired(metric, on_holdout, flat, 1 - (1 - confidence) / compared, rng)
         audit = replace(audit, on_holdout=HoldoutTest(metric.to_score(flat.risk), gain, compared))
     if rows is not None:
-        (incumbent,) = (one for one in submissions if one.number == ladder.incumbent)
+        (incumbent,) = submissions[submissions["number"] == ladder.incumbent]
         test = tested(rows, submissions, incumbent, on_holdout, constant, confidence, rng)
         audit = replace(audit, fresh=test)
     return audit
 
 
 def _read(
-    tx: Transaction, ladder: LadderRecord, metric: Metric, guard: Guard | None, place: str
+    tx: Transaction,
+    ladder: LadderRecord,
+    metric: Metric,
+    guard: Guard | None,
+    place: str,
+    progress: Progress | None,
 ) -> tuple[
     LadderRecord,
     Status,
-    tuple[AuditEntry, ...],
+    tuple[dict[str, Array], tuple[str, ...], Contexts],
     int | None,
     tuple[LadderUse, ...],
     NDArray[Any] | None,
@@ -123,7 +158,7 @@ def _read(
     return (
         ladder,
         status_of(tx, ladder, metric, _certificate(tx, ladder, guard), place),
-        tx.audit_entries(ladder.id),
+        _columns(tx.streams.audited(ladder.id), metric, progress, ladder.submissions),
         tx.opened_after(ladder.id),
         tuple(_uses(tx, ladder.holdout_id)),
         tx.incumbent_predictions(ladder.id),
@@ -135,9 +170,11 @@ def _fresh(holdout: OpenLadder, fresh: Any, model: Any) -> Fresh | None:
         if model is not None:
             raise InvalidArgument("fresh", "given with model=", "missing", "Give fresh=(X, y).")
         return None
-    ladder, entries = holdout.read(lambda tx, ladder: (ladder, tx.entries(ladder.id)))
+    ladder, firsts = holdout.read(
+        lambda tx, ladder: (ladder, Firsts.of(tx.streams.recorded(ladder.id)))
+    )
     guard = holdout.guard()
-    return evaluated(guard, fresh, model, entries, ladder.incumbent, holdout.overlap)
+    return evaluated(guard, fresh, model, firsts, ladder.incumbent, holdout.overlap)
 
 
 def _guard(holdout: OpenLadder) -> Guard | None:
@@ -171,86 +208,104 @@ def _uses(tx: Transaction, holdout_id: int) -> Iterator[LadderUse]:
         )
 
 
-def _audited(
-    entries: Sequence[AuditEntry],
-    opened_after: int | None,
-    metric: Metric,
-    spreads: Callable[[AuditEntry, float], float | None],
-    n: int,
-    fresh: Mapping[int, float],
-) -> Iterator[AuditedSubmission]:
-    compared = dict(_compared(entries))
-    p_values = {
-        k: _p_value(gain, spreads(entries[k], gain), n) for k, (gain, _) in compared.items()
-    }
+def _columns(
+    blocks: Iterable[Sequence[AuditRow]], metric: Metric, progress: Progress | None, total: int
+) -> tuple[dict[str, Array], tuple[str, ...], Contexts]:
+    """Collect in columns what the ledger holds of the submissions."""
+    growing = GrowingColumns(total)
+    batches: dict[str | None, int] = {}
+    contexts = []
+    for block in chain(blocks, [()]):  # the last one gives empty columns their type
+        evidence = [one.evidence for one in block]
+        try:
+            values = {
+                "number": np.array([one.number for one in block], np.int64),
+                "time": moments(one.time for one in block),
+                "batch": coded((one.batch for one in block), batches),
+                "repeat_of": np.array([_or(one.repeat_of, NONE) for one in block], np.int32),
+                "improved": np.array([one.improved for one in block], np.bool_),
+                "score": np.array([metric.to_score(one.released) for one in block], np.float64),
+                "raw": np.array([metric.to_score(one.risk) for one in block], np.float64),
+                "risk": np.array([one.risk for one in block], np.float64),
+                "disagreement": _reals(one.disagreement for one in block),
+                "spread": _reals(one.get("spread") for one in evidence),
+                "clipped": np.array([_or(one.get("clipped"), NONE) for one in evidence], np.int32),
+            }
+        except FAULTS:  # in evidence that was changed; their text shows it
+            raise damaged() from None
+        growing.add(values)
+        contexts.append((len(block), Contexts.packed(one.context for one in block)))
+        if progress is not None:
+            progress(len(growing), total)
+    return growing.columns(), names_of(batches), Contexts(contexts)
+
+
+def _reals(values: Iterable[float | None]) -> Array:
+    return np.fromiter((_or(one, math.nan) for one in values), np.float64)
+
+
+def _or(value: Any, otherwise: Any) -> Any:
+    return otherwise if value is None else value
+
+
+def _compare(columns: dict[str, Array], metric: Metric, guard: Guard | None, n: int) -> None:
+    """Add what follows for each submission from those before it."""
+    risks, spreads = columns.pop("risk"), columns.pop("spread")
+    distinct = columns["repeat_of"] == NONE
+    places = np.arange(len(risks), dtype=np.int32)
+    latest = np.maximum.accumulate(np.where(columns["improved"] & distinct, places, NONE))
+    # Before the first release, what the first submission was answered.
+    columns["incumbent_score"] = columns["score"][np.maximum(latest, 0)]
+    before = np.append(NONE, latest[:-1])[: len(risks)]
+    compared = (before != NONE) & distinct
+    columns["gain"] = _differences(columns["raw"], before, compared)
+    gains = np.where(compared, risks[before] - risks, np.nan)
+    if _of_labels(metric, guard):
+        by_labels = spread_of_labels(columns["disagreement"], gains, n)
+        spreads = np.where(np.isnan(spreads), by_labels, spreads)
+    del risks
+    p_values = improvement_p(gains, spreads, n)
+    del spreads, gains
     # What cannot be tested was tried all the same, and counts in the correction.
-    corrected = holm([1.0 if p is None else p for p in p_values.values()])
-    corrections = dict(zip(p_values, corrected, strict=True))
-    near, current = _near(entries, metric), None
-    for k, one in enumerate(entries):
-        seen, raw = submission_of(one.entry, metric), metric.to_score(one.raw_risk)
-        current = seen.score if current is None or _is_release(one) else current
-        assert current is not None  # nothing is hidden in the entries of an audit
-        p_value = p_values.get(k)
-        yield AuditedSubmission(
-            submission=seen,
-            raw=raw,
-            incumbent_score=current,
-            gain=plain(raw - metric.to_score(compared[k][1])) if k in compared else None,
-            p_value=p_value,
-            corrected=None if p_value is None else corrections[k],
-            near_duplicate=k in near,
-            after_opening=opened_after is not None and seen.number > opened_after,
-            fresh=fresh.get(one.entry.repeat_of or seen.number),
-            repeat_of=one.entry.repeat_of,
-            disagreement=one.entry.disagreement,
-            clipped=one.evidence.get("clipped"),
-        )
+    unknown = np.isnan(p_values)
+    corrected = np.full(len(p_values), np.nan)
+    corrected[compared] = holm(np.where(unknown, 1.0, p_values)[compared])
+    corrected[unknown] = np.nan
+    columns |= {"p_value": p_values, "corrected": corrected}
 
 
-def _is_release(one: AuditEntry) -> bool:
-    return one.entry.improved and one.entry.repeat_of is None
+def _differences(raw: Array, before: Array, compared: Array) -> Array:
+    """Return raw scores minus those before, where they are compared; nan elsewhere."""
+    found = raw - raw[before]
+    found[~compared] = np.nan
+    return np.fromiter(map(plain, found.data), np.float64, len(found))
 
 
-def _compared(entries: Iterable[AuditEntry]) -> Iterator[tuple[int, tuple[float, float]]]:
-    """Yield the places of new predictions, with their gain in risk over which risk."""
-    incumbent: float | None = None
-    for k, one in enumerate(entries):
-        if incumbent is not None and one.entry.repeat_of is None:
-            yield k, (incumbent - one.raw_risk, incumbent)
-        if _is_release(one):
-            incumbent = one.raw_risk
-
-
-def _p_value(gain: float, spread: float | None, n: int) -> float | None:
-    return None if spread is None else improvement_p(gain, spread, n)
-
-
-def _spread_of(metric: Metric, guard: Guard | None) -> Callable[[AuditEntry, float], float | None]:
-    """Return what finds the standard error of a submission's gain in the ledger, if anything."""
+def _of_labels(metric: Metric, guard: Guard | None) -> bool:
+    """Tell whether the labels that differ give the standard error of a gain."""
     # Whether the rows have weights is known from the rows alone.
-    of_labels = (
+    return (
         guard is not None and guard.part.weights is None and metric.loss is METRICS["accuracy"].loss
     )
 
-    def spread(one: AuditEntry, gain: float) -> float | None:
-        recorded: float | None = one.evidence.get("spread")
-        differs = one.entry.disagreement
-        if recorded is not None or not of_labels or guard is None or differs is None:
-            return recorded
-        return spread_of_labels(differs, gain, guard.holdout.n_ladder)
 
-    return spread
-
-
-def _near(entries: Sequence[AuditEntry], metric: Metric) -> set[int]:
-    differs = {
-        k: one.entry.disagreement
-        for k, one in enumerate(entries)
-        if one.entry.repeat_of is None and one.entry.disagreement is not None
-    }
-    if not differs:
-        return set()
+def _near(columns: Mapping[str, Array], metric: Metric) -> Array:
+    """Return which new predictions hardly differ from the incumbent's."""
+    differs = np.where(columns["repeat_of"] == NONE, columns["disagreement"], np.nan)
+    known = differs[~np.isnan(differs)]
     by_share = metric.response in ("labels", "probabilities")
-    limit = NEAR * (1.0 if by_share else float(np.median(list(differs.values()))))
-    return {k for k, distance in differs.items() if distance <= limit}
+    limit = NEAR * (1.0 if by_share or not len(known) else float(np.median(known)))
+    return differs <= limit
+
+
+def _fresh_scores(columns: Mapping[str, Array], scores: Mapping[int, float]) -> Array:
+    """Return the score on fresh rows of each submission, nan where its model was not given."""
+    if not scores:
+        return np.broadcast_to(np.nan, len(columns["number"]))
+    found = np.full(len(columns["number"]), np.nan)
+    firsts = np.where(columns["repeat_of"] == NONE, columns["number"], columns["repeat_of"])
+    numbers = np.array(sorted(scores))
+    at = np.minimum(np.searchsorted(numbers, firsts), len(numbers) - 1)
+    given = numbers[at] == firsts
+    found[given] = np.array([scores[int(one)] for one in numbers])[at[given]]
+    return found

@@ -5,14 +5,15 @@ from __future__ import annotations
 import io
 import re
 from collections.abc import Callable, Iterator, Sequence
+from datetime import UTC
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from ladderholdout.audit.records import Audit, AuditedSubmission, Record
+from ladderholdout.audit.records import Audit, Record
+from ladderholdout.audit.submissions import NONE, Array, AuditedSubmissions, History
 from ladderholdout.errors import InvalidArgument
 from ladderholdout.extras import needed
-from ladderholdout.guard.views import Submission
 from ladderholdout.metrics import METRICS
 
 if TYPE_CHECKING:
@@ -64,10 +65,9 @@ def scores(
         _draw_band(ax, band, last)
     if isinstance(shown, Audit):
         distinct = shown.distinct
-        numbers = [one.number for one in distinct]
-        _points(ax, numbers, [one.raw for one in distinct], "raw")
-        known = [(one.number, one.fresh) for one in distinct if one.fresh is not None]
-        _points(ax, [n for n, _ in known], [score for _, score in known], "fresh")
+        _points(ax, distinct["number"], distinct["raw"], "raw")
+        known = distinct[~np.isnan(distinct["fresh"])]
+        _points(ax, known["number"], known["fresh"], "fresh")
     _draw_ladder(ax, shown, last)
     _mark_opening(ax, shown)
     return _finished(ax, "submission (number)", _score_label(shown, "score"))
@@ -88,25 +88,19 @@ def optimism(audit: Audit, *, ax: Axes | None = None) -> Axes:
     """
     ax = _axes(ax)
     distinct = audit.distinct
-    numbers = [one.number for one in distinct]
-    raw = np.array([one.raw for one in distinct])
-    best = np.maximum.accumulate(raw)
-    released = np.array([one.incumbent_score for one in distinct])
-    fresh = np.array([np.nan if one.fresh is None else one.fresh for one in distinct])
+    numbers, raw, released = (distinct[one] for one in ("number", "raw", "incumbent_score"))
+    best, fresh = np.maximum.accumulate(raw), distinct["fresh"]
     ax.axhline(0, color=QUIET, lw=0.8)
-    ax.plot(
-        numbers, best - released, drawstyle="steps-post", color=RAW, label="best raw - released"
-    )
+    _steps(ax, numbers, best - released, color=RAW, label="best raw - released")
     # The fresh score of the model behind each at that time; nan where it was not given.
     before = np.append(-np.inf, best)[: len(raw)]
     picked = fresh[_last_true(raw > before)]
     if not np.isnan(picked).all():
-        ax.plot(numbers, best - picked, drawstyle="steps-post", color=FRESH, ls="--",
-                label="best raw - fresh")  # fmt: skip
-    behind = fresh[_last_true(np.array([one.is_release for one in distinct], dtype=bool))]
+        _steps(ax, numbers, best - picked, color=FRESH, ls="--", label="best raw - fresh")
+    behind = fresh[_last_true(distinct.is_release)]
     if not np.isnan(behind).all():
-        ax.plot(numbers, released - behind, drawstyle="steps-post", color=RELEASED, ls=":", lw=2,
-                label="released - fresh")  # fmt: skip
+        look = {"color": RELEASED, "ls": ":", "lw": 2, "label": "released - fresh"}
+        _steps(ax, numbers, released - behind, **look)
     _mark_opening(ax, audit)
     return _finished(ax, "submission (number)", _score_label(audit, "difference"))
 
@@ -132,20 +126,15 @@ def raw_against_fresh(audit: Audit, *, ax: Axes | None = None) -> Axes:
     if audit.fresh is None:
         raise InvalidArgument("audit", "one with fresh rows", "one without", "See fresh=.")
     ax = _axes(ax)
-    known = [(one, one.fresh) for one in audit.distinct if one.fresh is not None]
-    releases = [(one, fresh) for one, fresh in known if one.is_release]
-    _points(ax, [fresh for _, fresh in known], [one.raw for one, _ in known], "raw")
-    _points(
-        ax,
-        [fresh for _, fresh in releases],
-        [one.incumbent_score for one, _ in releases],
-        "release",
-    )
+    known = audit.distinct[~np.isnan(audit.distinct["fresh"])]
+    releases = known[known.is_release]
+    _points(ax, known["fresh"], known["raw"], "raw")
+    _points(ax, releases["fresh"], releases["incumbent_score"], "release")
     span, released = audit.fresh.released, float(audit.status.score or 0.0)
     ax.plot([span.low, span.high], [released] * 2, color=RELEASED, lw=1.2,
             label=f"{100 * span.confidence:.4g} % interval, fresh")  # fmt: skip
-    shown = [fresh for _, fresh in known] + [one.raw for one, _ in known] + [span.low, span.high]
-    ends = [min(shown), max(shown)]
+    shown = np.concatenate([known["fresh"], known["raw"], [span.low, span.high]])
+    ends = [float(shown.min()), float(shown.max())]
     ax.plot(ends, ends, color=QUIET, lw=0.8, ls="--", label="equal")
     fresh_label = f"score on {audit.fresh.n} fresh rows ({audit.metric})"
     return _finished(ax, fresh_label, _score_label(audit, "score on the holdout"))
@@ -164,17 +153,15 @@ def disagreement(audit: Audit, *, ax: Axes | None = None) -> Axes:
     matplotlib.axes.Axes
     """
     ax = _axes(ax)
-    for place, (first, last) in enumerate(_batches(audit.history)):
+    for place, (first, last) in enumerate(_batches(audit.submissions)):
         # Two shades, so that neighbouring batches can be distinguished; one of them is explained.
         ax.axvspan(first - 0.5, last + 0.5, color=QUIET, alpha=(0.12, 0.24)[place % 2], lw=0,
                    label=None if place else "batch")  # fmt: skip
-    groups: dict[str, list[AuditedSubmission]] = {"release": [], "repeat": [], "other": []}
-    for one in audit.submissions:
-        if one.disagreement is not None:
-            groups[_kind(one)].append(one)
-    for kind, members in groups.items():
-        heights = [float(one.disagreement or 0.0) for one in members]
-        _points(ax, [one.number for one in members], heights, kind)
+    every = audit.submissions[~np.isnan(audit.submissions["disagreement"])]
+    kinds = {"release": every.is_release, "repeat": every.is_repeat}
+    kinds["other"] = ~(kinds["release"] | kinds["repeat"])
+    for kind, members in kinds.items():
+        _points(ax, every["number"][members], every["disagreement"][members], kind)
     _mark_opening(ax, audit)
     return _finished(ax, "submission (number)", _distance_label(audit))
 
@@ -195,17 +182,13 @@ def gains(audit: Audit, *, ax: Axes | None = None) -> Axes:
     matplotlib.axes.Axes
     """
     ax = _axes(ax)
-    known = [
-        (float(one.disagreement), one.gain, one.is_release)
-        for one in audit.distinct
-        if one.gain is not None and one.disagreement is not None
-    ]
-    for release, kind in ((False, "other"), (True, "release")):
-        chosen = [(x, y) for x, y, is_release in known if is_release is release]
-        _points(ax, [x for x, _ in chosen], [y for _, y in chosen], kind)
+    distinct = audit.distinct
+    known = distinct[~np.isnan(distinct["gain"]) & ~np.isnan(distinct["disagreement"])]
+    for chosen, kind in ((~known.is_release, "other"), (known.is_release, "release")):
+        _points(ax, known["disagreement"][chosen], known["gain"][chosen], kind)
     ax.axhline(0, color=QUIET, lw=0.8)
-    if known and audit.metric == "accuracy":
-        reach = np.linspace(0, max(x for x, _, _ in known), 100)
+    if len(known) and audit.metric == "accuracy":
+        reach = np.linspace(0, known["disagreement"].max(), 100)
         ax.plot(reach, np.sqrt(reach / audit.status.n_ladder), color=QUIET, ls="--",
                 label="one standard error")  # fmt: skip
     return _finished(ax, _distance_label(audit), _score_label(audit, "raw gain"))
@@ -228,22 +211,79 @@ def _axes(ax: Axes | None) -> Axes:
     return plt.subplots(layout="constrained")[1]
 
 
-def _points(ax: Axes, x: Sequence[float], y: Sequence[float], kind: str) -> None:
+MOST_POINTS = 5000
+"""Of more points, a picture has those that show: all that are not behind others, or extreme."""
+_ACROSS, _UP = 240, 80  # places for points, each narrower than a mark
+
+
+def thinned(x: Array, y: Array) -> Array:
+    """Return the places of the points that a picture needs, in their order.
+
+    Parameters
+    ----------
+    x, y : ndarray of shape (n,)
+
+    Returns
+    -------
+    ndarray of int
+        All of them up to `MOST_POINTS`. Of more, one for each cell of a grid over the picture,
+        and for each of its columns the first, the last, the lowest and the highest: so no point
+        is farther from a drawn one than a mark is wide, and no extreme is left out.
+
+    Examples
+    --------
+    >>> x = np.arange(1e5)
+    >>> y = np.where(x == 777, 9.0, np.sin(x))
+    >>> kept = thinned(x, y)
+    >>> len(kept) < 5000, 777 in kept, kept[[0, -1]].tolist()
+    (True, True, [0, 99999])
+    """
+    if len(x) <= MOST_POINTS:
+        return np.arange(len(x))
+    column = _cells(x, _ACROSS)
+    first = np.unique(column * _UP + _cells(y, _UP), return_index=True)[1]
+    by_column = np.lexsort((y, column))  # within a column from the lowest to the highest
+    starts = np.flatnonzero(np.diff(column[by_column], prepend=-1))
+    ends = np.append(starts[1:], len(x)) - 1
+    last = len(x) - 1 - np.unique(column[::-1], return_index=True)[1]
+    return np.unique(np.concatenate([first, by_column[starts], by_column[ends], last]))
+
+
+def _cells(values: Array, count: int) -> Array:
+    """Return in which of so many equal parts of their range finite values lie."""
+    values = np.asarray(values, dtype=np.float64)
+    finite = np.isfinite(values)
+    low, high = values[finite].min(initial=np.inf), values[finite].max(initial=-np.inf)
+    width = (high - low) / count
+    if not finite.any() or width == 0:
+        return np.zeros(len(values), dtype=np.int32)
+    found = (values - low) / width
+    found[~finite] = 0.0
+    return np.asarray(np.minimum(found.astype(np.int32), count - 1))
+
+
+def _points(ax: Axes, x: Array, y: Array, kind: str) -> None:
     if len(x):
-        ax.plot(x, y, ls="none", **_MARKS[kind])
+        chosen = thinned(x, y)
+        ax.plot(x[chosen], y[chosen], ls="none", **_MARKS[kind])
+
+
+def _steps(ax: Axes, x: Array, y: Array, **look: Any) -> None:
+    chosen = thinned(x, y)
+    ax.plot(x[chosen], y[chosen], drawstyle="steps-post", **look)
 
 
 def _draw_ladder(ax: Axes, shown: Audit | Record, last: int) -> None:
     """Draw the released score as a step line with a mark at each release."""
     releases = _releases(shown)
-    if not releases:
+    if not len(releases):
         return
-    known = [(one.number, one.score) for one in releases if one.score is not None]
-    numbers, values = [number for number, _ in known], [score for _, score in known]
+    known = releases[~np.isnan(releases["score"])]
+    numbers, values = known["number"], known["score"]
     # Between values that were not asked for there is no line to draw.
     if len(known) == len(releases):
-        ax.plot([*numbers, last], [*values, values[-1]], drawstyle="steps-post",
-                color=RELEASED, lw=1.5, label="released")  # fmt: skip
+        ends = np.append(numbers, last), np.append(values, values[-1])
+        _steps(ax, *ends, color=RELEASED, lw=1.5, label="released")
     _points(ax, numbers, values, "release")
 
 
@@ -262,9 +302,13 @@ def _draw_band(ax: Axes, band: Sequence[tuple[int, float, float]], last: int) ->
 
 def _mark_opening(ax: Axes, shown: Audit | Record) -> None:
     opened = shown.status.opened
-    later = [one.number for one in shown.history if opened is not None and one.time > opened]
-    if later:
-        ax.axvline(later[0] - 0.5, color=QUIET, ls="-.", lw=1, label="raw scores opened")
+    if opened is None:
+        return
+    moment = np.datetime64(opened.astimezone(UTC).replace(tzinfo=None), "us")
+    later = np.flatnonzero(shown.history["time"] > moment)
+    if len(later):
+        first = shown.history["number"][later[0]]
+        ax.axvline(first - 0.5, color=QUIET, ls="-.", lw=1, label="raw scores opened")
 
 
 def _finished(ax: Axes, x: str, y: str) -> Axes:
@@ -280,23 +324,19 @@ def _finished(ax: Axes, x: str, y: str) -> Axes:
     return ax
 
 
-def _kind(one: AuditedSubmission) -> str:
-    if one.is_repeat:
-        return "repeat"
-    return "release" if one.is_release else "other"
-
-
-def _releases(shown: Audit | Record) -> list[Submission]:
+def _releases(shown: Audit | Record) -> History:
     if isinstance(shown, Audit):
-        return [one.submission for one in shown.submissions if one.is_release]
+        return shown.releases.history
     # Predictions that improved before are answered so again, with the score of that time.
-    improved = [one for one in shown.history if one.improved]
-    first = {one.score: one for one in reversed(improved) if one.score is not None}
-    return [one for one in improved if one.score is None or first[one.score] is one]
+    improved = shown.history[shown.history["improved"]]
+    scores = improved["score"]
+    first = np.zeros(len(scores), dtype=bool)
+    first[np.unique(scores, return_index=True)[1]] = True
+    return improved[first | np.isnan(scores)]
 
 
 def _last(shown: Audit | Record) -> int:
-    return shown.history[-1].number if shown.history else 0
+    return int(shown.history["number"][-1]) if len(shown.history) else 0
 
 
 def _last_true(marks: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
@@ -304,15 +344,26 @@ def _last_true(marks: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     return np.maximum.accumulate(np.where(marks, np.arange(len(marks)), 0))
 
 
-def _batches(history: Sequence[Submission]) -> list[tuple[int, int]]:
-    """Return the first and last numbers of the runs of submissions of one batch."""
-    runs: list[tuple[str | None, int, int]] = []
-    for one in history:
-        if runs and runs[-1][0] == one.batch:
-            runs[-1] = (one.batch, runs[-1][1], one.number)
-        else:
-            runs.append((one.batch, one.number, one.number))
-    return [(first, last) for batch, first, last in runs if batch is not None]
+def _batches(submissions: AuditedSubmissions) -> list[tuple[int, int]]:
+    """Return the first and last numbers of the runs of submissions of one batch.
+
+    Of thousands, those are joined between which no gap would show.
+    """
+    codes, numbers = submissions["batch"], submissions["number"]
+    starts = np.flatnonzero(np.diff(codes, prepend=NONE - 1))
+    ends = np.append(starts[1:], len(codes)) - 1
+    inside = codes[starts] != NONE
+    firsts, lasts = numbers[starts[inside]], numbers[ends[inside]]
+    if len(firsts) > MOST_RUNS:
+        gaps = firsts[1:] - lasts[:-1]
+        apart = gaps > (numbers[-1] - numbers[0]) / MOST_RUNS
+        joined = np.flatnonzero(np.append(True, apart))
+        firsts, lasts = firsts[joined], lasts[np.append(joined[1:], len(lasts)) - 1]
+    return list(zip(firsts.tolist(), lasts.tolist(), strict=True))
+
+
+MOST_RUNS = 1000
+"""Shades of batches in one picture."""
 
 
 def _score_label(shown: Audit | Record, what: str) -> str:
@@ -361,7 +412,7 @@ def figures_of(shown: Audit | Record) -> list[Picture]:
     MissingExtra
         Matplotlib is missing.
     """
-    if not shown.history:
+    if not len(shown.history):
         return []
     return [
         Picture(title, caption, _svg(draw, f"figure{place}-"))
@@ -382,7 +433,7 @@ def _chosen(shown: Audit | Record) -> Iterator[tuple[str, str, Callable[[Axes], 
             yield "Raw against fresh", caption, lambda ax: raw_against_fresh(shown, ax=ax)
         caption = "How far each submission lay from the incumbent before it."
         yield "Disagreement", caption, lambda ax: disagreement(shown, ax=ax)
-    if isinstance(shown, Audit) and any(one.gain is not None for one in shown.submissions):
+    if isinstance(shown, Audit) and not np.isnan(shown.submissions["gain"]).all():
         caption = "What a submission gained over the incumbent: far from it, chance gains much."
         yield "Gains", caption, lambda ax: gains(shown, ax=ax)
 

@@ -3,90 +3,28 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from datetime import datetime
+from itertools import chain
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Literal
 
+import numpy as np
+
 from ladderholdout.audit.statistics import Interval, plain
+from ladderholdout.audit.submissions import NONE, AuditedSubmission, AuditedSubmissions, History
 from ladderholdout.errors import printable
 from ladderholdout.extras import needed
-from ladderholdout.guard.views import Status, Submission
+from ladderholdout.guard.views import Status
 
 if TYPE_CHECKING:
     import pandas as pd
 
 
-@dataclass(frozen=True, slots=True)
-class AuditedSubmission:
-    """One submission with its raw score beside what was released.
-
-    All scores are in the metric's own sign, greater is better.
-
-    Attributes
-    ----------
-    submission : Submission
-        As the history shows it.
-    raw : float
-        The empirical score on the holdout.
-    incumbent_score : float
-        The released score after it: that of the incumbent.
-    gain : float or None
-        Its raw score minus that of the incumbent before it; None for the first, for
-        repeats, and before there was an incumbent.
-    p_value : float or None
-        Of the one-sided paired test that it is no better than that incumbent; None where
-        the ledger does not hold what the test needs.
-    corrected : float or None
-        The same, corrected for all submissions that were compared (Holm).
-    near_duplicate : bool
-        Whether its predictions hardly differ from the incumbent's (see `Audit.near_duplicates`).
-    after_opening : bool
-        Whether it came after raw scores had been shown: it can not be certified.
-    fresh : float or None
-        Its score on the fresh rows, where its model was given.
-    repeat_of : int or None
-        The submission that had the same predictions first.
-    disagreement : float or None
-        How far its predictions lay from the incumbent's: the share of examples that
-        differ (class labels), else the mean absolute difference. None without an incumbent.
-    clipped : int or None
-        How many of its losses lay outside of the stated range and were clipped to it. None
-        where none can be, for repeats, and for submissions to version 0.1.
-    """
-
-    submission: Submission
-    raw: float
-    incumbent_score: float
-    gain: float | None
-    p_value: float | None
-    corrected: float | None
-    near_duplicate: bool
-    after_opening: bool
-    fresh: float | None = None
-    repeat_of: int | None = None
-    disagreement: float | None = None
-    clipped: int | None = None
-
-    @property
-    def number(self) -> int:
-        """The number of the submission."""
-        return self.submission.number
-
-    @property
-    def is_repeat(self) -> bool:
-        """Whether the same predictions had been submitted before."""
-        return self.repeat_of is not None
-
-    @property
-    def is_release(self) -> bool:
-        """Whether it became the incumbent."""
-        return self.submission.improved and not self.is_repeat
-
-
-def best_raw(submissions: Iterable[AuditedSubmission]) -> AuditedSubmission | None:
+def best_raw(submissions: AuditedSubmissions) -> AuditedSubmission | None:
     """Return what a search on raw scores would pick: the first of the best, if there is one."""
-    return max(submissions, key=lambda one: (one.raw, -one.number), default=None)
+    return submissions[int(np.argmax(submissions["raw"]))] if len(submissions) else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,11 +129,11 @@ class Record:
     Attributes
     ----------
     status : Status
-    history : tuple of Submission
+    history : sequence of Submission
     """
 
     status: Status
-    history: tuple[Submission, ...]
+    history: History
 
 
 Finding = Literal["signal", "nothing", "undecided"]
@@ -342,7 +280,7 @@ def _about_the_releases(audit: Audit) -> list[str]:
     alone, corrected = audit.improvements(corrected=False), audit.improvements()
     if alone is None or corrected is None:
         return ["The ledger holds too little to test which releases were improvements."]
-    compared = sum(one.gain is not None for one in audit.submissions)
+    compared = int((~np.isnan(audit.submissions["gain"])).sum())
     level = f"{100 * (1 - audit.confidence):.4g} %"
     return [
         f"Releases after the first: {len(releases)}. A paired test at {level} finds an "
@@ -372,7 +310,7 @@ class Audit:
     ----------
     status : Status
         The ladder's status when it was read.
-    submissions : tuple of AuditedSubmission
+    submissions : sequence of AuditedSubmission
     ladders : tuple of LadderUse
         All ladders on the holdout, oldest first.
     confidence : float
@@ -398,7 +336,7 @@ class Audit:
     """
 
     status: Status
-    submissions: tuple[AuditedSubmission, ...]
+    submissions: AuditedSubmissions
     ladders: tuple[LadderUse, ...]
     confidence: float
     on_holdout: HoldoutTest | None
@@ -421,19 +359,19 @@ class Audit:
         return self.status.opened
 
     @property
-    def history(self) -> tuple[Submission, ...]:
+    def history(self) -> History:
         """The submissions without anything raw."""
-        return tuple(one.submission for one in self.submissions)
+        return self.submissions.history
 
     @property
-    def distinct(self) -> tuple[AuditedSubmission, ...]:
+    def distinct(self) -> AuditedSubmissions:
         """The submissions without the repeats."""
-        return tuple(one for one in self.submissions if not one.is_repeat)
+        return self.submissions[~self.submissions.is_repeat]
 
     @property
-    def releases(self) -> tuple[AuditedSubmission, ...]:
+    def releases(self) -> AuditedSubmissions:
         """The submissions that became the incumbent."""
-        return tuple(one for one in self.submissions if one.is_release)
+        return self.submissions[self.submissions.is_release]
 
     @property
     def released(self) -> float | None:
@@ -458,40 +396,45 @@ class Audit:
         return plain(self.believed - self.released)
 
     @property
-    def repeats(self) -> tuple[AuditedSubmission, ...]:
+    def repeats(self) -> AuditedSubmissions:
         """The submissions of predictions that had been submitted before."""
-        return tuple(one for one in self.submissions if one.is_repeat)
+        return self.submissions[self.submissions.is_repeat]
 
     @property
-    def near_duplicates(self) -> tuple[AuditedSubmission, ...]:
+    def near_duplicates(self) -> AuditedSubmissions:
         """New predictions that hardly differ from those of the incumbent before them.
 
         Labels: in at most one row of a hundred; probabilities: by 0.01 on average; scores
         and values: by one hundredth of the median difference among the submissions.
         """
-        return tuple(one for one in self.submissions if one.near_duplicate)
+        return self.submissions[self.submissions["near_duplicate"]]
 
     @property
     def after_opening(self) -> int:
         """How many submissions came after raw scores had been shown."""
-        return sum(one.after_opening for one in self.submissions)
+        return int(self.submissions["after_opening"].sum())
 
     @property
     def batches(self) -> tuple[AuditedBatch, ...]:
         """The batches, in the order of their first submissions."""
-        groups: dict[str, list[AuditedSubmission]] = {}
-        for one in self.submissions:
-            if one.submission.batch is not None:
-                groups.setdefault(one.submission.batch, []).append(one)
+        codes, numbers = self.submissions["batch"], self.submissions["number"]
+        inside, releases = codes != NONE, self.submissions.is_release
+        codes, numbers, releases = codes[inside], numbers[inside], releases[inside]
+        found, firsts, counts = np.unique(codes, return_index=True, return_counts=True)
+        lasts = len(codes) - 1 - np.unique(codes[::-1], return_index=True)[1]
+        better = np.bincount(codes, releases, minlength=found.max(initial=-1) + 1)[found]
+        columns = (found, numbers[firsts], numbers[lasts], counts, better)
+        rows = zip(*(one.astype(int).tolist() for one in columns), firsts.tolist(), strict=True)
         return tuple(
-            AuditedBatch(name, g[0].number, g[-1].number, len(g), sum(one.is_release for one in g))
-            for name, g in groups.items()
+            AuditedBatch(self.submissions.batches[code], *counted)
+            for code, *counted, _ in sorted(rows, key=itemgetter(-1))
         )
 
     @property
-    def compared_releases(self) -> tuple[AuditedSubmission, ...]:
+    def compared_releases(self) -> AuditedSubmissions:
         """The releases after the first: each was an improvement on an incumbent."""
-        return tuple(one for one in self.releases if one.gain is not None)
+        compared = ~np.isnan(self.submissions["gain"])
+        return self.submissions[self.submissions.is_release & compared]
 
     def improvements(self, *, corrected: bool = True) -> int | None:
         """Count the releases whose paired test finds an improvement; the rest may be noise.
@@ -506,9 +449,8 @@ class Audit:
         int or None
             None where not all releases can be tested from the ledger.
         """
-        found = [one.corrected if corrected else one.p_value for one in self.compared_releases]
-        known = [p for p in found if p is not None]
-        return None if len(known) < len(found) else sum(p < 1 - self.confidence for p in known)
+        found = self.compared_releases["corrected" if corrected else "p_value"]
+        return None if np.isnan(found).any() else int((found < 1 - self.confidence).sum())
 
     @property
     def verdict(self) -> Verdict:
@@ -550,6 +492,14 @@ class Audit:
 
     def to_dict(self) -> dict[str, Any]:
         """Return all of it as plain dictionaries and lists that JSON can hold."""
+        return self.summary() | {"submissions": list(self.plain_rows())}
+
+    def plain_rows(self) -> Iterator[dict[str, Any]]:
+        """Yield the rows of `rows` as JSON can hold them."""
+        return (_jsonable(row) for row in self.rows())
+
+    def summary(self) -> dict[str, Any]:
+        """Return what `to_dict` does, without the submissions."""
         verdict = self.verdict
         found = {
             "holdout": self.holdout,
@@ -567,7 +517,7 @@ class Audit:
             "picked": None if self.picked is None else self.picked.number,
             "optimism": self.optimism,
             "repeats": len(self.repeats),
-            "near_duplicates": [one.number for one in self.near_duplicates],
+            "near_duplicates": self.near_duplicates["number"].tolist(),
             "after_opening": self.after_opening,
             "improvements": self.improvements(corrected=False),
             "improvements_corrected": self.improvements(),
@@ -575,16 +525,18 @@ class Audit:
             "fresh": None if self.fresh is None else asdict(self.fresh),
             "ladders": [asdict(one) for one in self.ladders],
             "batches": [asdict(one) for one in self.batches],
-            "submissions": list(self.rows()),
         }
         return {name: _jsonable(value) for name, value in found.items()}
 
-    def __str__(self) -> str:
+    def lines(self) -> Iterator[str]:
+        """Yield the text of all of it, a line at a time."""
         verdict = self.verdict
         facts = [f"{what:<22}{value}" for what, value in facts_of(self)]
-        table = _table(self.submissions)
-        lines = [verdict.headline, *verdict.sentences, "", *facts, "", *table]
-        return printable("\n".join(lines))
+        words = [verdict.headline, *verdict.sentences, "", *facts, ""]
+        return map(printable, chain(words, _table(self.submissions)))
+
+    def __str__(self) -> str:
+        return "\n".join(self.lines())
 
 
 def _jsonable(value: Any) -> Any:
@@ -616,7 +568,7 @@ def facts_of(audit: Audit) -> list[tuple[str, str]]:
         ("batches", _batches(audit)),
         ("releases", _releases(audit)),
     ]
-    if any(one.clipped is not None for one in audit.submissions):
+    if (audit.submissions["clipped"] != NONE).any():
         found.append(("clipped losses", _clipped(audit)))
     uses = (f"{u.account}/{u.ladder}: {u.submissions}" for u in audit.ladders)
     return [*found, ("submissions by ladder", ", ".join(uses))]
@@ -683,28 +635,28 @@ def _releases(audit: Audit) -> str:
 
 def _clipped(audit: Audit) -> str:
     """Say in how many submissions losses left the stated range, and how many at most."""
-    counts = [one.clipped for one in audit.distinct if one.clipped is not None]
-    some = [count for count in counts if count]
+    counts = audit.distinct["clipped"]
+    counts = counts[counts != NONE]
+    some = int((counts > 0).sum())
     if not some:
         return f"none in {len(counts)} submissions"
-    found = f"in {len(some)} of {len(counts)} submissions, up to {max(some)} of "
+    found = f"in {some} of {len(counts)} submissions, up to {counts.max()} of "
     found += f"{audit.status.n_ladder} rows"
-    incumbent = next((o for o in audit.submissions if o.number == audit.status.incumbent), None)
-    if incumbent is not None and incumbent.clipped is not None:
-        found += f"; in the incumbent {incumbent.clipped}"
+    incumbent = audit.submissions["clipped"][audit.submissions["number"] == audit.status.incumbent]
+    if len(incumbent) and incumbent[0] != NONE:
+        found += f"; in the incumbent {incumbent[0]}"
     return found
 
 
-def _table(submissions: Sequence[AuditedSubmission]) -> list[str]:
-    counted = any(one.clipped is not None for one in submissions)
+def _table(submissions: AuditedSubmissions) -> Iterator[str]:
+    counted = bool((submissions["clipped"] != NONE).any())
     head = f"{'number':>6}  {'raw':>10}  {'released':>10}  {'fresh':>10}  {'p':>8}"
     head += f"  {'clipped':>7}" if counted else ""
-    lines = []
+    yield head
     for one in submissions:
         numbers = (one.fresh, 10), (one.p_value, 8)
         shown = "  ".join(" " * w if x is None else f"{x:>{w}.4g}" for x, w in numbers)
         line = f"{one.number:>6}  {one.raw:>10.6g}  {one.submission.score:>10.6g}  {shown}"
         if counted:
             line += f"  {'' if one.clipped is None else one.clipped:>7}"
-        lines.append(f"{line}  {mark_of(one)}".rstrip())
-    return [head, *lines]
+        yield f"{line}  {mark_of(one)}".rstrip()

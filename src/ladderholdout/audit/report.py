@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 from uuid import uuid4
 
 from ladderholdout.audit import plots as drawing
-from ladderholdout.audit.records import Audit, AuditedSubmission, Record, facts_of, mark_of
+from ladderholdout.audit.records import Audit, Record, facts_of, mark_of
+from ladderholdout.audit.submissions import AuditedSubmission, History
 from ladderholdout.errors import InvalidArgument, printable
 from ladderholdout.extras import needed
 from ladderholdout.guard.views import Status, Submission
+from ladderholdout.ledger import Progress
 
 LONGEST_TABLE = 1000
 """Rows of a report's table: browsers lay out no more without a pause."""
@@ -48,22 +50,41 @@ class _Readable(Protocol):
     def status(self) -> Status:
         """Return the state of the ladder."""
 
-    def history(self) -> tuple[Submission, ...]:
-        """Return the submissions."""
+    def history(self, *, after: int, limit: int) -> tuple[Submission, ...]:
+        """Return the next submissions after a number."""
 
 
-def record_of(holdout: _Readable) -> Record:
+_PAGE = 10_000
+"""Submissions that are held as objects while a history is read."""
+
+
+def record_of(holdout: _Readable, progress: Progress | None = None) -> Record:
     """Return what may be shown of a ladder without opening it.
 
     Parameters
     ----------
     holdout : LadderHoldout
+    progress : callable, optional
+        Called with how many submissions were read, and of how many.
 
     Returns
     -------
     Record
     """
-    return Record(holdout.status(), holdout.history())
+    status = holdout.status()
+    total = status.submissions
+    return Record(status, History.of(_pages(holdout, total, progress), total))
+
+
+def _pages(
+    holdout: _Readable, total: int, progress: Progress | None
+) -> Iterator[tuple[Submission, ...]]:
+    last = 0
+    while page := holdout.history(after=last, limit=_PAGE):
+        yield page
+        last = page[-1].number
+        if progress is not None:
+            progress(last, total)
 
 
 def write_report(shown: Audit | Record, path: str | os.PathLike[str]) -> Path:
@@ -154,18 +175,18 @@ def _content(shown: Audit | Record) -> dict[str, Any]:
     if isinstance(shown, Audit):
         verdict, facts = shown.verdict, facts_of(shown)
         words = (verdict.headline, verdict.sentences, facts)
-        rows = [_opened_row(one) for one in shown.submissions]
+        rows = [_opened_row(one) for one in shown.submissions[-LONGEST_TABLE:]]
     else:
         sentence = "This report holds no raw score. An audit would open them, knowingly."
         words = (_headline(status), (sentence,), status.lines())
-        rows = [_closed_row(one) for one in shown.history]
+        rows = [_closed_row(one) for one in shown.history[-LONGEST_TABLE:]]
     return {
         "title": f"{status.name}: {'audit' if opened else 'what was released'}",
         "subtitle": f"ladderholdout, {datetime.now(UTC):%Y-%m-%d %H:%M} UTC",
         **dict(zip(("headline", "sentences", "facts"), words, strict=True)),
         "columns": _OPENED if opened else _SEEN,
-        "rows": rows[-LONGEST_TABLE:],
-        "left_out": max(0, len(rows) - LONGEST_TABLE),
+        "rows": rows,
+        "left_out": len(shown.history) - len(rows),
     }
 
 

@@ -288,7 +288,7 @@ def _normal(value: float, draws: FloatArray, confidence: float, method: str) -> 
     return Interval(value, value - width, value + width, confidence, method, approximate=True)
 
 
-def improvement_p(gain: float, spread: float, n: int) -> float:
+def improvement_p(gain: Any, spread: Any, n: int) -> Any:
     """Return the p-value of a paired t-test for "no better than the incumbent".
 
     Blum & Hardt 2015, Section 4.1: heuristic as soon as a submission was chosen with the
@@ -296,31 +296,35 @@ def improvement_p(gain: float, spread: float, n: int) -> float:
 
     Parameters
     ----------
-    gain : float
+    gain : float or ndarray
         Risk of the incumbent minus that of the submission.
-    spread : float
-        Standard error of the mean difference of their losses.
+    spread : float or ndarray
+        Standard error of the mean difference of their losses; nan where it is not known.
     n : int
         Number of rows.
 
     Returns
     -------
-    float
-        One-sided.
+    float or ndarray
+        One-sided; nan where the spread is.
 
     Examples
     --------
     >>> round(improvement_p(0.02, 0.01, 1000), 4)
     0.0229
     """
-    if n < 2 or not math.isfinite(spread):
-        return 1.0
-    if spread == 0:
-        return 0.0 if gain > 0 else 1.0
-    return float(stdtr(n - 1, -gain / spread))
+    gain, spread = np.asarray(gain, dtype=np.float64), np.asarray(spread, dtype=np.float64)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        found = np.atleast_1d(gain / spread)
+    # In place: there may be millions.
+    stdtr(max(n - 1, 1), np.negative(found, out=found), out=found)
+    np.copyto(found, gain <= 0, where=spread == 0)
+    np.copyto(found, 1.0, where=np.isinf(spread) | (n < 2))
+    np.copyto(found, np.nan, where=np.isnan(spread))
+    return found.reshape(np.broadcast_shapes(gain.shape, spread.shape))[()]
 
 
-def spread_of_labels(disagreement: float, gain: float, n: int) -> float:
+def spread_of_labels(disagreement: Any, gain: Any, n: int) -> Any:
     """Return the spread of `improvement_p` for the accuracy, from the labels that differ.
 
     With two classes exactly one of two labels that differ is right, so the share of rows in
@@ -329,16 +333,16 @@ def spread_of_labels(disagreement: float, gain: float, n: int) -> float:
 
     Parameters
     ----------
-    disagreement : float
+    disagreement : float or ndarray
         Share of the rows in which the labels differ.
-    gain : float
+    gain : float or ndarray
         Difference of the two risks.
     n : int
         Number of rows.
 
     Returns
     -------
-    float
+    float or ndarray
 
     Examples
     --------
@@ -347,25 +351,26 @@ def spread_of_labels(disagreement: float, gain: float, n: int) -> float:
     >>> bool(np.isclose(spread_of_labels(3 / 5, 1 / 5, 5), exact))
     True
     """
-    return math.sqrt(max(disagreement - gain**2, 0.0) / (n - 1)) if n > 1 else math.inf
+    variance = np.maximum(disagreement - gain * gain, 0.0)
+    return np.sqrt(variance / (n - 1)) if n > 1 else variance + math.inf
 
 
-def holm(p_values: Sequence[float]) -> list[float]:
+def holm(p_values: Sequence[float] | FloatArray) -> FloatArray:
     """Correct p-values for being many, by Holm's procedure (1979).
 
     Parameters
     ----------
-    p_values : sequence of float
+    p_values : sequence of float or ndarray
         All tests that were made.
 
     Returns
     -------
-    list of float
+    ndarray
         In the same order, each compared with the level itself.
 
     Examples
     --------
-    >>> holm([0.01, 0.04, 0.03])
+    >>> holm([0.01, 0.04, 0.03]).tolist()
     [0.03, 0.06, 0.06]
     """
     p = np.asarray(p_values, dtype=np.float64)
@@ -373,10 +378,10 @@ def holm(p_values: Sequence[float]) -> list[float]:
     adjusted = np.minimum(1.0, np.maximum.accumulate(p[order] * np.arange(len(p), 0, -1)))
     corrected = np.empty_like(p)
     corrected[order] = adjusted
-    return [float(one) for one in corrected]
+    return corrected
 
 
-def leaderboard_error(true: Sequence[float], stated: Sequence[float]) -> float:
+def leaderboard_error(true: Sequence[float] | Array, stated: Sequence[float] | Array) -> float:
     """Return how far the stated best score was ever from the best true one.
 
     Blum & Hardt 2015, Section 2.1, in scores instead of losses.

@@ -19,8 +19,10 @@ from ladderholdout.cli.common import (
     NameArgument,
     YesOption,
     print_json,
+    print_json_of,
     print_lines,
     print_result,
+    progress,
 )
 from ladderholdout.errors import InvalidArgument
 from ladderholdout.holdout import LadderHoldout
@@ -43,9 +45,10 @@ def audit(
     holdout = LadderHoldout.open(name, account=account, ladder=ladder, ledger=ledger)
     found = _opened(holdout, yes)
     if as_json:
-        print_json(found.to_dict())
+        print_json_of(found.summary(), "submissions", found.plain_rows())
     else:
-        print_lines(str(found))
+        for line in found.lines():
+            typer.echo(line)
 
 
 def report(
@@ -71,7 +74,11 @@ def report(
     holdout = LadderHoldout.open(name, account=account, ladder=ladder, ledger=ledger)
     kind = "audit" if opened else "report"
     place = _checked(output or Path(f"{_file_name(name)}-{kind}.html"))
-    shown: Audit | Record = _opened(holdout, yes) if opened else record_of(holdout)
+    if opened:
+        shown: Audit | Record = _opened(holdout, yes)
+    else:
+        with progress("Reading the submissions") as step:
+            shown = record_of(holdout, step)
     file = write_report(shown, place)
     run = None
     if attach:
@@ -97,7 +104,8 @@ def _opened(holdout: LadderHoldout, yes: bool) -> Audit:
             err=True,
         )
         typer.confirm("Open it?", abort=True, err=True)
-    return holdout.audit()
+    with progress("Reading the submissions") as step:
+        return holdout.audit(progress=step)
 
 
 def _checked(file: Path) -> Path:

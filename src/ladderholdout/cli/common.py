@@ -8,13 +8,15 @@ import json
 import math
 import os
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from datetime import datetime
 from typing import Annotated, Any
 from urllib.parse import quote
 
 import typer
 from rich.console import Console
+from rich.progress import Progress as Bar
 from rich.text import Text
 
 from ladderholdout.errors import (
@@ -135,6 +137,23 @@ def print_lines(*lines: str) -> None:
     """Print each line whole, however narrow the terminal is."""
     for line in lines:
         console().print(line, soft_wrap=True)
+
+
+def print_json_of(value: Mapping[str, Any], name: str, rows: Iterable[Any]) -> None:
+    """Print a JSON object whose last member is a long list, without holding the list."""
+    typer.echo(f'{json_of(value)[:-1]}, "{name}": [', nl=False)
+    for place, row in enumerate(rows):
+        typer.echo(f"{', ' if place else ''}{json_of(row)}", nl=False)
+    typer.echo("]}")
+
+
+@contextmanager
+def progress(what: str) -> Iterator[Callable[[int, int], None]]:
+    """Show a progress bar on a terminal, on standard error; nothing elsewhere."""
+    out = console(stderr=True)
+    with Bar(console=out, transient=True, disable=not out.is_terminal) as bar:
+        task = bar.add_task(what, total=None)
+        yield lambda done, total: bar.update(task, completed=done, total=total)
 
 
 def print_result(found: Any, as_json: bool) -> None:

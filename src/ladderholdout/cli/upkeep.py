@@ -18,6 +18,7 @@ from ladderholdout.cli.common import (
     TrackingOption,
     print_json,
     print_lines,
+    progress,
 )
 from ladderholdout.errors import LadderHoldoutError, TrackingError
 from ladderholdout.guard.health import Check, ledger_findings, verify_holdout
@@ -60,7 +61,8 @@ def verify(
     Replays every ladder, recomputes the chain of hashes, and checks the vault's rows.
     """
     url = resolve_url(ledger)
-    found = verify_holdout(url, name)
+    with progress("Verifying") as step:
+        found = verify_holdout(url, name, step)
     findings, compared = list(found.findings), 0
     if mlflow:
         compared, changed = _compared(url, name, tracking_uri, audit_tracking_uri)
@@ -169,14 +171,16 @@ def export(
     from ladderholdout.integrations.mlflow import export as bring
 
     holdout = LadderHoldout.open(name, account=account, ladder=ladder, ledger=ledger)
-    done = bring(
-        holdout,
-        run_id=run_id,
-        experiment=experiment,
-        tracking_uri=tracking_uri,
-        audit_tracking_uri=audit_tracking_uri,
-        raw=raw,
-    )
+    with progress("Sending the submissions") as step:
+        done = bring(
+            holdout,
+            run_id=run_id,
+            experiment=experiment,
+            tracking_uri=tracking_uri,
+            audit_tracking_uri=audit_tracking_uri,
+            raw=raw,
+            progress=step,
+        )
     if as_json:
         print_json(done)
         return

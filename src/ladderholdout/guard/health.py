@@ -26,6 +26,7 @@ from ladderholdout.ledger import (
     Finding,
     HoldoutRecord,
     Ledger,
+    Progress,
     Transaction,
     Verification,
     ViewRecord,
@@ -126,7 +127,7 @@ def _privacy(path: Path) -> Iterator[Check]:
 
 
 @without_frames
-def verify_holdout(url: str, name: str) -> Verification:
+def verify_holdout(url: str, name: str, progress: Progress | None = None) -> Verification:
     """Verify the record of a holdout, with all of its ladders, and its vault.
 
     Parameters
@@ -135,6 +136,8 @@ def verify_holdout(url: str, name: str) -> Verification:
         Of the ledger, as `resolve_url` returns it.
     name : str
         The holdout's.
+    progress : callable, optional
+        As for `ledger.verify`.
 
     Returns
     -------
@@ -163,11 +166,11 @@ def verify_holdout(url: str, name: str) -> Verification:
             raise UnknownHoldout(f"The ledger knows no holdout {name!r}.")
     if record is None:
         with Ledger(url).read() as tx:
-            return replace(verify(tx, holdout_id), holdout=name)
+            return replace(verify(tx, holdout_id, progress), holdout=name)
     mark = mark_of(url, record)
     seen = mark.seen()  # before the ledger, which never lags behind its mark
     with Ledger(url).read() as tx:
-        found = replace(verify(tx, holdout_id), holdout=name)
+        found = replace(verify(tx, holdout_id, progress), holdout=name)
         older = found.head != EMPTY and is_gone(tx, record.id, found.head, seen)
         kept = _kept(tx, record.id)
     said = (*found.findings, *(finding for one in kept for finding in _vault_findings(one)))

@@ -32,6 +32,7 @@ from ladderholdout.ledger.records import (
 )
 from ladderholdout.ledger.reserve_queries import ReserveEvidence, ReserveQuery, refuse_retired
 from ladderholdout.ledger.store import Ledger, backup, holdout_names
+from ladderholdout.ledger.streams import Progress
 from ladderholdout.ledger.transaction import Transaction
 from ladderholdout.ledger.verification import Finding, Verification, verify
 
@@ -53,6 +54,7 @@ __all__ = [
     "LadderSettings",
     "Ledger",
     "Overlap",
+    "Progress",
     "RepeatRecord",
     "ReserveEvidence",
     "ReserveQuery",

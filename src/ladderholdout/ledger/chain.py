@@ -19,18 +19,18 @@ import hashlib
 import heapq
 import hmac
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from operator import itemgetter
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 from sqlalchemy import Connection, Select, func, insert, select, type_coerce
 
 from ladderholdout.ledger.prepared import run
-from ladderholdout.ledger.records import AT_A_TIME
+from ladderholdout.ledger.records import AT_A_TIME, select_holdouts
 from ladderholdout.ledger.tables import (
     FAULTS,
     RAW,
@@ -45,9 +45,12 @@ from ladderholdout.ledger.tables import (
 
 Row: TypeAlias = Mapping[str, Any]
 Content: TypeAlias = tuple[Any, ...]
+T = TypeVar("T")
 
 # No prediction digest and no seed is a hash of the same bytes under the same secret.
 _PURPOSE = "ladderholdout chain 1"
+# As `json.dumps` writes it; a chain has a million links, and that makes an encoder for each.
+_JSON = json.JSONEncoder().encode
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,8 +156,14 @@ def extend(secret: bytes, end: Head, kind: str, content: Content) -> Head:
     >>> first == extend(b"secret", EMPTY, "submission", (1, 0.3))
     False
     """
-    covered = json.dumps([_PURPOSE, end.length + 1, end.hash, kind, *content])
-    return Head(end.length + 1, hmac.digest(secret, covered.encode(), "sha256").hex())
+    length = end.length + 1
+    return Head(length, link_hash(secret, length, end.hash, kind, content))
+
+
+def link_hash(secret: bytes, position: int, before: str, kind: str, content: Content) -> str:
+    """Return the hash of a link after the one of another hash, 64 hex characters."""
+    covered = _JSON([_PURPOSE, position, before, kind, *content])
+    return hmac.digest(secret, covered.encode(), "sha256").hex()
 
 
 def heads(secret: bytes, links: Iterable[Link]) -> Iterator[Head]:
@@ -228,24 +237,32 @@ def ladder_content(row: Mapping[str, Any]) -> Content:
     )
 
 
-_SUBMITTED = itemgetter(
-    *("ladder_id", "number", "digest", "batch", "search", "key", "repeat_of", "evidence", "context")
+_ALWAYS = (
+    *("ladder_id", "number", "digest", "batch", "search", "key", "repeat_of", "evidence"),
+    *("context", "improved", "raw_risk", "released_risk", "disagreement", "time"),
 )
+_SINCE = ("reserve_digest", "place")
+_SUBMITTED = itemgetter(*_ALWAYS)
 
 
 def submission_content(row: Mapping[str, Any]) -> Content:
     """Return what a submission covers: every column, for a replay and for the reader."""
-    reserve = row.get("reserve_digest")
+    return _submission_content((*_SUBMITTED(row), *map(row.get, _SINCE)))
+
+
+def _submission_content(values: Iterable[Any]) -> Content:
+    """Return the same from the columns in their order."""
+    *plain, improved, raw, released, disagreement, time, reserve, place = values
     return (
-        *_SUBMITTED(row),
-        bool(row["improved"]),
-        _real(row["raw_risk"]),
-        _real(row["released_risk"]),
-        _real(row["disagreement"]),
-        moment(row["time"]),
+        *plain,
+        bool(improved),
+        _real(raw),
+        _real(released),
+        _real(disagreement),
+        moment(time),
         # Left out where there is none: so it was before there were reserves.
         *((reserve,) if reserve else ()),
-        *_since("place", row),
+        *(() if place is None else ("place", place)),
     )
 
 
@@ -310,8 +327,11 @@ def digests_of(
 
 def moment(time: datetime | str) -> str:
     """Return a time in one spelling, whatever the database gives it back as."""
+    if type(time) is str and len(time) == 26 and time[10] == " " and time[19:] != ".000000":
+        return f"{time[:10]}T{time[11:]}+00:00"  # as SQLite has it, without reading it
     found = datetime.fromisoformat(time) if isinstance(time, str) else time
-    return (found if found.tzinfo else found.replace(tzinfo=UTC)).astimezone(UTC).isoformat()
+    found = found.astimezone(UTC) if found.tzinfo else found.replace(tzinfo=UTC)
+    return found.isoformat()
 
 
 def _real(value: float | None) -> float | None:
@@ -420,7 +440,9 @@ class Chains:
     ) -> None:
         """Add a link about the holdout or one of its ladders, as the row is now."""
         if ladder_id is None:
-            row = self._conn.execute(select(holdouts).where(holdouts.c.id == holdout_id)).one()
+            # Only the first link covers what is as long as the rows.
+            columns = holdouts.c if kind == "holdout" else select_holdouts().selected_columns
+            row = self._conn.execute(select(*columns).where(holdouts.c.id == holdout_id)).one()
             content = _OF_HOLDOUT[_word(kind)](row._asdict())
         else:
             row = self._conn.execute(select(*_SETTINGS).where(ladders.c.id == ladder_id)).one()
@@ -473,12 +495,13 @@ class Chains:
         holdout = conn.execute(of_holdout).one()._asdict()
         of_ladders = _as_they_are(_SETTINGS).where(ladders.c.holdout_id == holdout_id)
         known = {row.id: row._asdict() for row in conn.execute(of_ladders)}
+        places = {one: _place(row) for one, row in known.items()}
         noted = _as_they_are(events.c).where(events.c.holdout_id == holdout_id)
-        entries = _as_they_are(submissions.c).where(submissions.c.ladder_id.in_(known))
+        entries = _as_they_are(_OF_ENTRIES).where(submissions.c.ladder_id.in_(known))
         queries = _as_they_are(reserve_looks.c).where(reserve_looks.c.holdout_id == holdout_id)
         return heapq.merge(
             (_event_link(row, holdout, known) for row in _by_position(conn, noted)),
-            (_submission_link(row._asdict(), known) for row in _by_position(conn, entries)),
+            (_submission_link(row, places) for row in _by_position(conn, entries)),
             (_query_link(row._asdict()) for row in _by_position(conn, queries)),
             key=lambda link: link.position,
         )
@@ -550,6 +573,7 @@ def _by_position(conn: Connection, query: Select[Any]) -> Iterator[Any]:
 
 # Not the incumbent's predictions: they may be large, and the digest shows their change.
 _SETTINGS = [column for column in ladders.c if column.name != "incumbent_predictions"]
+_OF_ENTRIES = [submissions.c[name] for name in ("position", "hash", *_ALWAYS, *_SINCE)]
 
 
 def _as_they_are(columns: Any) -> Select[Any]:
@@ -575,10 +599,10 @@ def _event_link(row: Any, holdout: Row, known: Mapping[int, Row]) -> Link:
     return Link(row.position, row.kind, place, None, row.hash, content)
 
 
-def _submission_link(row: Row, known: Mapping[int, Row]) -> Link:
-    content = _covered(submission_content, row)
-    place = _place(known[row["ladder_id"]])
-    return Link(row["position"], "submission", place, row["number"], row["hash"], content)
+def _submission_link(row: Sequence[Any], places: Mapping[int, str]) -> Link:
+    position, written, ladder, number, *_ = row
+    content = _covered(_submission_content, row[2:])
+    return Link(position, "submission", places[ladder], number, written, content)
 
 
 def _query_link(row: Row) -> Link:
@@ -586,12 +610,12 @@ def _query_link(row: Row) -> Link:
     return Link(row["position"], "look", None, row["number"], row["hash"], content)
 
 
-def _covered(read: Callable[[Row], Content], row: Row) -> Content | None:
+def _covered(read: Callable[[T], Content], row: T) -> Content | None:
     try:
         content = read(row)
     except FAULTS:
         return None
-    return None if any(isinstance(one, bytes) for one in content) else content
+    return None if bytes in map(type, content) else content
 
 
 def _place(ladder: Row) -> str:

@@ -303,7 +303,7 @@ def _view(number: int, row: Row[Any]) -> ViewRecord:
 
 def _bytes(values: NDArray[Any] | None) -> bytes | None:
     """Write hashes or places as 64 bits each, whatever this machine's order of bytes is."""
-    return None if values is None else values.astype("<u8").tobytes()
+    return None if values is None else values.astype("<u8", copy=False).tobytes()
 
 
 def _hashes(stored: bytes | None, n: int) -> NDArray[np.uint64] | None:
@@ -319,6 +319,8 @@ def _places(stored: bytes | None, n: int) -> NDArray[np.intp] | None:
     places = _hashes(stored, n)
     if places is None:
         return None
-    if not np.array_equal(np.sort(places), np.arange(n)):
+    seen = np.zeros(n, dtype=bool)
+    seen[places] = True  # IndexError beyond them
+    if not seen.all():
         raise ValueError
     return places.astype(np.intp)

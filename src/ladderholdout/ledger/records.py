@@ -6,15 +6,15 @@ import io
 import math
 import tokenize
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from datetime import UTC, datetime
 from functools import lru_cache
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
-from sqlalchemy import BindParameter, Result, Row, Select, select
+from sqlalchemy import BindParameter, Row, Select, select
 
 from ladderholdout.ledger.tables import FAULTS, damaged, holdouts, ladders, read_json, submissions
 
@@ -210,6 +210,18 @@ class Entry:
     place: int | None = None
 
 
+class Recorded(NamedTuple):
+    """What a replay needs of one submission, and what its predictions hash to; raw."""
+
+    number: int
+    repeat_of: int | None
+    improved: bool
+    risk: float
+    evidence: Mapping[str, Any]
+    digest: str
+    reserve_digest: str | None
+
+
 @dataclass(frozen=True, slots=True)
 class AuditEntry:
     """One submission with what only an audit or a replay may see."""
@@ -218,6 +230,14 @@ class AuditEntry:
     raw_risk: float
     evidence: Mapping[str, Any]
     reserve_digest: str | None
+
+    @property
+    def recorded(self) -> Recorded:
+        """What a replay needs of it."""
+        one = self.entry
+        assert one.risk is not None  # nothing is hidden from an audit
+        found = (one.number, one.repeat_of, one.improved, one.risk)
+        return Recorded(*found, self.evidence, one.digest, self.reserve_digest)
 
 
 @dataclass(frozen=True, slots=True)
@@ -362,13 +382,6 @@ def read_all(result: Iterable[Any], make: Callable[[Any], Record]) -> tuple[Reco
         raise damaged() from None
 
 
-def read_each(result: Result[Any], make: Callable[[Row[Any]], Record]) -> Iterator[Record]:
-    """Read rows as records, some at a time, or say that they are not as this library writes."""
-    with result:
-        for some in result.partitions(AT_A_TIME):
-            yield from read_all(some, make)
-
-
 def select_holdouts() -> Select[Any]:
     """Select holdouts without what they have for each row."""
     return select(*(column for column in holdouts.c if column.name not in _OF_EACH_ROW))
@@ -458,3 +471,15 @@ def entry_record(row: Row[Any]) -> Entry:
         context=read_json(row.context),
         place=row.place,
     )
+
+
+def select_audit_entries(ladder_id: int) -> Select[Any]:
+    """Select the submissions of a ladder with what only an audit or a replay may see."""
+    raw = (submissions.c.raw_risk, submissions.c.evidence, submissions.c.reserve_digest)
+    return select_entries(ladder_id, *raw)
+
+
+def audit_entry(row: Row[Any]) -> AuditEntry:
+    """Return a row as a record."""
+    entry, evidence = entry_record(row), read_json(row.evidence)
+    return AuditEntry(entry, float(row.raw_risk), evidence, row.reserve_digest)

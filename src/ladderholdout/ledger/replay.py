@@ -13,15 +13,15 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ladderholdout.ledger.records import (
-    AuditEntry,
     HoldoutRecord,
     LadderRecord,
     LadderSettings,
+    Recorded,
     Withdrawal,
 )
 from ladderholdout.mechanisms import MECHANISMS, mechanism_from
 from ladderholdout.mechanisms.base import Evidence, State
-from ladderholdout.mechanisms.rules import LadderRules, rng_of
+from ladderholdout.mechanisms.rules import FreshRngs, LadderRules
 from ladderholdout.metrics import Evaluation
 
 NOT_IMPROVED: Mapping[str, Any] = {"answer": "not improved"}
@@ -33,9 +33,14 @@ class Replayed:
     """One submission beside what its replay gives; `agrees` compares them to the bit."""
 
     number: int
-    recorded: tuple[float | None, bool]
+    recorded: tuple[float, bool]
     recomputed: tuple[float, bool]
-    state: Mapping[str, Any]
+    after: State = field(repr=False)
+
+    @property
+    def state(self) -> Mapping[str, Any]:
+        """The state after it, in the numbers that the ledger keeps."""
+        return state_to(self.after)
 
     @property
     def agrees(self) -> bool:
@@ -51,9 +56,11 @@ class _Answers:
     improved: bytearray = field(default_factory=bytearray)
 
     def keep(self, number: int, risk: float, improved: bool) -> None:
-        gap = number - 1 - len(self.risks)
-        self.risks.extend([math.nan] * gap + [risk])
-        self.improved.extend(bytes(gap) + bytes([improved]))
+        if gap := number - 1 - len(self.risks):
+            self.risks.extend([math.nan] * gap)
+            self.improved.extend(bytes(gap))
+        self.risks.append(risk)
+        self.improved.append(improved)
 
     def of(self, number: int) -> tuple[float, bool]:
         return self.risks[number - 1], bool(self.improved[number - 1])
@@ -121,7 +128,7 @@ def state_from(numbers: Mapping[str, Any], n: int, incumbent: Evaluation | None)
 def replay(
     holdout: HoldoutRecord,
     ladder: LadderRecord,
-    entries: Iterable[AuditEntry],
+    entries: Iterable[Recorded],
     withdrawals: Iterable[Withdrawal] = (),
 ) -> Iterator[Replayed]:
     """Recompute the release of every submission.
@@ -131,7 +138,7 @@ def replay(
     holdout : HoldoutRecord
         For its size and its secret.
     ladder : LadderRecord
-    entries : iterable of AuditEntry
+    entries : iterable of Recorded
         All of the ladder's submissions, in their order.
     withdrawals : iterable of Withdrawal
         All of them, oldest first.
@@ -144,16 +151,16 @@ def replay(
     state = rules.start(holdout.n_ladder)
     start, answers = state.standing, _Answers()
     returns = [one for one in withdrawals if one.replaced]
+    draws = FreshRngs(holdout.secret, ladder.id)
     for entry in entries:
-        number = entry.entry.number
+        number = entry.number
         while returns and returns[0].until < number:
             state = _back(state, start, answers, returns.pop(0))
-        if entry.entry.repeat_of is None:
-            rng = rng_of(rules, holdout.secret, ladder.id, number)
-            state, outcome = rules.replay(state, Evidence(**entry.evidence), rng)
+        if entry.repeat_of is None:
+            state, outcome = rules.replay(state, Evidence(**entry.evidence), draws.of(number))
             recomputed = outcome.risk, outcome.improved
         else:
-            recomputed = answers.of(entry.entry.repeat_of)
+            recomputed = answers.of(entry.repeat_of)
             if entry.evidence == NOT_IMPROVED:
                 recomputed = not_improved(rules, state.standing, recomputed[0])
         answers.keep(number, *recomputed)
@@ -161,9 +168,7 @@ def replay(
         for one in returns:
             if one.until == number:
                 after = _back(after, start, answers, one)
-        yield Replayed(
-            number, (entry.entry.risk, entry.entry.improved), recomputed, state_to(after)
-        )
+        yield Replayed(number, (entry.risk, entry.improved), recomputed, after)
 
 
 def _back(state: State, start: float, answers: _Answers, withdrawal: Withdrawal) -> State:

@@ -10,6 +10,7 @@ import time
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -35,6 +36,8 @@ _BUSY = ("SQLITE_BUSY", "SQLITE_LOCKED")
 _PAUSE, _SHORT_PAUSE = 0.008, 0.002
 
 _HEADER = b"SQLite format 3\0"
+# Without a frame of Python: a ledger of a million entries has ten million texts.
+_text = partial(str, encoding="utf-8", errors="surrogateescape")
 
 Identity: TypeAlias = tuple[int, int]
 """What tells a file from any other: its device and its inode."""
@@ -299,10 +302,6 @@ def _prepare(engine: Engine, timeout: float = 0.0) -> None:
 def _close(kept: _Kept) -> None:
     with suppress(SQLAlchemyError, sqlite3.Error):
         kept.conn.close()
-
-
-def _text(data: bytes) -> str:
-    return data.decode("utf-8", "surrogateescape")
 
 
 def _begin_alone(kept: _Kept, timeout: float) -> None:

@@ -132,8 +132,8 @@ RAW: TypeEngine[Any] = types.NullType()
 
 def read_json(text: str) -> dict[str, Any]:
     """Read what `json.dumps` wrote of a dict; ValueError where it is anything else, or has nan."""
-    found = _DECODER.decode(text)
-    if not isinstance(found, dict):
+    found, end = _DECODER.raw_decode(text)
+    if end != len(text) or not isinstance(found, dict):
         raise ValueError("no object")
     return found
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import wraps
 from typing import Any, Concatenate, ParamSpec, TypeVar
@@ -14,7 +14,6 @@ from sqlalchemy import (
     ColumnElement,
     Connection,
     CursorResult,
-    Row,
     delete,
     func,
     insert,
@@ -54,7 +53,6 @@ from ladderholdout.ledger.history import (
 from ladderholdout.ledger.known_rows import HoldoutRows, Sharing
 from ladderholdout.ledger.prepared import Pending, Prepared, run, stored_time
 from ladderholdout.ledger.records import (
-    AT_A_TIME,
     AuditEntry,
     Entry,
     HoldoutRecord,
@@ -62,27 +60,27 @@ from ladderholdout.ledger.records import (
     LadderRecord,
     LadderSettings,
     Withdrawal,
+    audit_entry,
     entry_record,
     holdout_record,
     ladder_record,
     now,
     read_all,
     read_array,
-    read_each,
-    select_entries,
+    select_audit_entries,
     select_holdouts,
     to_bytes,
 )
 from ladderholdout.ledger.replay import repeats_alike, rules_of
 from ladderholdout.ledger.reserve_queries import ReserveQueries, refuse_retired
 from ladderholdout.ledger.schema import check_version
+from ladderholdout.ledger.streams import Streams
 from ladderholdout.ledger.tables import (
     chains,
     events,
     holdouts,
     incumbents,
     ladders,
-    read_json,
     submissions,
 )
 
@@ -152,6 +150,11 @@ class Transaction:
     def reserve(self) -> ReserveQueries:
         """The reserves of holdouts, and the queries of them."""
         return ReserveQueries(self.conn, self.chains)
+
+    @property
+    def streams(self) -> Streams:
+        """The submissions of ladders, some at a time."""
+        return Streams(self.conn)
 
     @property
     def batches(self) -> Batches:
@@ -570,17 +573,9 @@ class Transaction:
         self, ladder_id: int, *, after: int = 0, limit: int | None = None
     ) -> tuple[AuditEntry, ...]:
         """Return submissions with their raw risks: for audits and replays alone."""
-        return tuple(self.each_audit_entry(ladder_id, after=after, limit=limit))
-
-    def each_audit_entry(
-        self, ladder_id: int, *, after: int = 0, limit: int | None = None
-    ) -> Iterator[AuditEntry]:
-        """Read the same one by one, while this transaction is open."""
-        raw = (submissions.c.raw_risk, submissions.c.evidence, submissions.c.reserve_digest)
-        query = select_entries(ladder_id, *raw).where(submissions.c.number > after)
+        query = select_audit_entries(ladder_id).where(submissions.c.number > after)
         query = query.order_by(submissions.c.number).limit(limit)
-        result = self.conn.execute(query, execution_options={"yield_per": AT_A_TIME})
-        return read_each(result, _audit_entry)
+        return read_all(self.conn.execute(query), audit_entry)
 
     # -- what certificates count ------------------------------------------------------
 
@@ -771,11 +766,6 @@ def _set_aside(number: int, gone: Iterable[Withdrawal]) -> bool:
 def _releases_values(ladder: LadderRecord) -> bool:
     """Tell whether all values of a ladder are known: released, or opened by an audit."""
     return rules_of(ladder.settings).mechanism.shows_values or ladder.opened is not None
-
-
-def _audit_entry(row: Row[Any]) -> AuditEntry:
-    entry, evidence = entry_record(row), read_json(row.evidence)
-    return AuditEntry(entry, float(row.raw_risk), evidence, row.reserve_digest)
 
 
 def _key(result: CursorResult[Any]) -> int:

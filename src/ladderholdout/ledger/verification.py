@@ -20,20 +20,22 @@ from ladderholdout.ledger.chain import (
     Head,
     Link,
     digests_of,
-    extend,
+    link_hash,
     read_facts,
     read_noted_facts,
     read_noted_views,
     read_views,
 )
 from ladderholdout.ledger.records import (
-    AuditEntry,
+    AT_A_TIME,
     HoldoutRecord,
     LadderRecord,
+    Recorded,
     Withdrawal,
     read_array,
 )
 from ladderholdout.ledger.replay import Replayed, replay, rules_of, state_to
+from ladderholdout.ledger.streams import Progress
 from ladderholdout.ledger.tables import (
     FAULTS,
     chains,
@@ -83,7 +85,7 @@ class LadderRecords:
     """
 
     ladder: LadderRecord
-    entries: Iterable[AuditEntry] = field(repr=False)
+    entries: Iterable[Recorded] = field(repr=False)
     incumbent: NDArray[Any] | None = field(repr=False)
     withdrawals: tuple[Withdrawal, ...] = ()
     kept: tuple[tuple[int, NDArray[Any]], ...] = field(default=(), repr=False)
@@ -110,13 +112,16 @@ class Verification:
     findings: tuple[Finding, ...]
 
 
-def verify(tx: Transaction, holdout_id: int) -> Verification:
+def verify(tx: Transaction, holdout_id: int, progress: Progress | None = None) -> Verification:
     """Compare what a ledger holds of a holdout with its chain and with its replay.
 
     Parameters
     ----------
     tx : Transaction
     holdout_id : int
+    progress : callable, optional
+        Called with how many entries were gone through, and of how many: each is replayed after
+        its link in the chain.
 
     Returns
     -------
@@ -137,7 +142,7 @@ def verify(tx: Transaction, holdout_id: int) -> Verification:
     found = _Found([Finding(f"the database: {fault}") for fault in database_faults(tx.conn)])
     damaged = bool(found.findings)
     try:
-        return _verified(tx, holdout_id, found)
+        return _verified(tx, holdout_id, found, progress)
     except (SQLAlchemyError, sqlite3.Error):
         if not damaged:
             raise
@@ -146,7 +151,9 @@ def verify(tx: Transaction, holdout_id: int) -> Verification:
     return Verification("", 0, EMPTY, findings)
 
 
-def _verified(tx: Transaction, holdout_id: int, found: _Found) -> Verification:
+def _verified(
+    tx: Transaction, holdout_id: int, found: _Found, progress: Progress | None
+) -> Verification:
     head = found.tried("the end of its chain", lambda: tx.head(holdout_id), EMPTY)
     holdout = found.tried("the record of the holdout", lambda: tx.holdout(holdout_id), None)
     secret = found.tried("its secret", partial(_secret, tx.conn, holdout_id), b"")
@@ -159,9 +166,11 @@ def _verified(tx: Transaction, holdout_id: int, found: _Found) -> Verification:
     read = [one for one in known if one is not None]
     counts = {place_of(ladder): ladder.submissions for ladder in read}
     noted: set[Note] = set()
+    steps = _Steps(progress, head.length + sum(counts.values()))
 
     def links() -> Iterator[Finding]:
-        return check_chain(secret, _noting(tx.chains.links(holdout_id), noted), head, counts)
+        seen = steps.of(_noting(tx.chains.links(holdout_id), noted))
+        return check_chain(secret, seen, head, counts)
 
     def rows() -> Iterator[Finding]:
         for what in _changed_facts(tx.conn, holdout_id):
@@ -188,7 +197,7 @@ def _verified(tx: Transaction, holdout_id: int, found: _Found) -> Verification:
         place = place_of(ladder)
         found.add(f"ladder {place}", partial(_check_firsts, tx, ladder, found.findings))
         if holdout is not None and place not in {one.ladder for one in found.findings}:
-            found.add(f"ladder {place}", partial(_replayed, tx, holdout, ladder))
+            found.add(f"ladder {place}", partial(_replayed, tx, holdout, ladder, steps))
     name = "" if holdout is None else holdout.name
     return Verification(name, sum(counts.values()), head, tuple(found.findings))
 
@@ -246,6 +255,25 @@ def _changed_facts(conn: Connection, holdout_id: int) -> Iterator[str]:
                 yield f"view {number} of the rows ({name})"
 
 
+@dataclass(slots=True)
+class _Steps:
+    """How many entries were gone through, for whoever waits."""
+
+    progress: Progress | None
+    total: int
+    done: int = 0
+
+    def of(self, entries: Iterable[T]) -> Iterator[T]:
+        if self.progress is None:
+            yield from entries
+            return
+        for one in entries:
+            self.done += 1
+            if not self.done % AT_A_TIME:
+                self.progress(self.done, self.total)
+            yield one
+
+
 @dataclass(frozen=True, slots=True)
 class _Found:
     """What was found by now; reading on never ends in the fault of a value that was changed."""
@@ -284,8 +312,11 @@ def _check_firsts(
             yield Finding(f"{what}taken for new", place, number)
 
 
-def _replayed(tx: Transaction, holdout: HoldoutRecord, ladder: LadderRecord) -> Iterator[Finding]:
-    entries, incumbent = tx.each_audit_entry(ladder.id), tx.incumbent_predictions(ladder.id)
+def _replayed(
+    tx: Transaction, holdout: HoldoutRecord, ladder: LadderRecord, steps: _Steps
+) -> Iterator[Finding]:
+    entries = steps.of(tx.streams.recorded(ladder.id))
+    incumbent = tx.incumbent_predictions(ladder.id)
     withdrawals, kept = tx.all_withdrawals(ladder.id), tuple(kept_incumbents(tx.conn, ladder.id))
     found = LadderRecords(ladder, entries, incumbent, withdrawals, kept)
     return check_ladder(holdout, found)
@@ -325,23 +356,25 @@ def check_chain(
     """
     numbers = {place: _Numbers() for place in counts}
     mismatches: list[Finding] = []
-    within, end, before = 0, EMPTY, EMPTY
+    within, end = 0, (EMPTY.length, EMPTY.hash)
+    before = end
     for link in links:
         if link.ladder in numbers and link.number is not None:
             numbers[link.ladder].add(link.number)
-        if problem := _problem(secret, before, link, head.length):
+        if problem := _problem(secret, *before, link, head.length):
             mismatches.append(Finding(f"{link} {problem}", link.ladder, link.number))
         # From the recorded hash: what comes after a change is judged by itself.
-        before = Head(link.position, link.hash)
+        before = link.position, link.hash
         if 1 <= link.position <= head.length:
-            within, end = within + 1, before
+            within += 1
+            end = before
     gone = list(_removed(numbers, counts))
     yield from gone
     more = head.length - within - len(gone)
     if more > 0:
         yield Finding(f"{more} more entries of the chain were removed")
     yield from mismatches
-    if end != head and within == head.length:
+    if end != (head.length, head.hash) and within == head.length:
         yield Finding("the end of the chain is not that of its last entry")
 
 
@@ -454,13 +487,13 @@ def _removed(numbers: Mapping[str, _Numbers], counts: Mapping[str, int]) -> Iter
             yield Finding(f"submission {number} of ladder {place} was removed", place, number)
 
 
-def _problem(secret: bytes, end: Head, link: Link, length: int) -> str:
+def _problem(secret: bytes, before: int, hash_before: str, link: Link, length: int) -> str:
     if link.content is None:
         return "was removed, or changed beyond reading"
-    if not 1 <= link.position <= length or link.position == end.length:
+    if not 1 <= link.position <= length or link.position == before:
         return "was inserted: it is no entry of the chain"
-    same = extend(secret, end, link.kind, link.content).hash == link.hash
-    if link.position == end.length + 1:
+    same = link_hash(secret, before + 1, hash_before, link.kind, link.content) == link.hash
+    if link.position == before + 1:
         return "" if same else "was changed or moved"
     # Behind a gap: it is the next one with its place edited, or what came before it is gone
     # and nothing is known of it.
@@ -489,15 +522,15 @@ class _Last:
     improvers: dict[int, tuple[str, str | None]] = field(default_factory=dict, repr=False)
     replayed: Replayed | None = field(default=None, repr=False)
 
-    def seen(self, entries: Iterable[AuditEntry]) -> Iterator[AuditEntry]:
+    def seen(self, entries: Iterable[Recorded]) -> Iterator[Recorded]:
         returns = [one for one in self.withdrawals if one.replaced]
         for one in entries:
-            while returns and returns[0].until < one.entry.number:
+            while returns and returns[0].until < one.number:
                 self._back(returns.pop(0))
             self.count += 1
-            if one.entry.improved and one.entry.repeat_of is None:
-                self.version, self.incumbent = self.version + 1, one.entry.number
-                self.improvers[one.entry.number] = one.entry.digest, one.reserve_digest
+            if one.improved and one.repeat_of is None:
+                self.version, self.incumbent = self.version + 1, one.number
+                self.improvers[one.number] = one.digest, one.reserve_digest
             yield one
         for late in returns:
             self._back(late)

@@ -469,13 +469,13 @@ class BayesBootLadder(Mechanism):
     """Release the rounded risk if the posterior odds speak for an improvement.
 
     Neto et al. 2016, Algorithm 5. The posterior is that of the Bayesian bootstrap on the
-    difference between the two risks, with the same weights for both, so it works for any
-    metric that has a value under weights. Metrics of ranks and of extremes are resampled
-    with whole rows instead. For means of losses the odds are exact and nothing is drawn
-    (`probability_below_zero`); for AUC and correlations a part of the draws corrects
-    an exact linear part (`drawn`). A decision does the same work whatever the risk is.
-    Releases are rounded and fall: a submission that would repeat or raise the
-    released risk does not become the incumbent, as it may in the paper.
+    difference between the two risks, with the same weights for both, so it works for any metric
+    that has a value under weights. Metrics of ranks and of extremes are resampled with whole
+    rows instead. For means of losses the odds are exact and nothing is drawn
+    (`probability_below_zero`); for AUC, correlations and what is counted from labels, such as
+    F1, a part of the draws corrects an exact linear part (`drawn`). A decision does the same
+    work whatever the risk is. Releases are rounded and fall: a submission that would repeat or
+    raise the released risk does not become the incumbent, as it may in the paper.
 
     Parameters
     ----------

@@ -20,6 +20,7 @@ from ladderholdout.metrics.scores import (
     average_precision,
     balance,
     balanced_accuracy,
+    coded,
     cohen_kappa,
     columns,
     concordance,
@@ -37,6 +38,9 @@ from ladderholdout.metrics.scores import (
 )
 
 Many = Callable[[FloatArray], FloatArray]
+OfTally = Callable[[FloatArray, FloatArray, FloatArray], FloatArray]
+# Of all rows, by how much a tally is moved for a derivative.
+_DIFFERENCE = 1e-6
 # Below this share of the plain variance, moments have lost too many digits to cancellation.
 _CANCELLED = 1e-6
 # Weights in between two whole numbers mean little for ranks, and nothing for a maximum.
@@ -76,10 +80,28 @@ def influences(prepare: object, targets: Array, predictions: Array) -> FloatArra
 
     Of mean 0; None for scores whose influences are not known here, or not finite.
     """
-    if prepare not in _INFLUENCES:
+    if isinstance(prepare, Averaged):
+        values = _tallied_influences(prepare.of_tally, targets, predictions)
+    elif prepare in _TALLIED:
+        values = _tallied_influences(_TALLIED[prepare], targets, predictions)
+    elif prepare in _INFLUENCES:
+        values = _INFLUENCES[prepare](targets, predictions)
+    else:
         return None
-    values = _INFLUENCES[prepare](targets, predictions)
     return values if np.isfinite(values).all() else None
+
+
+def _tallied_influences(score: OfTally, targets: Array, predictions: Array) -> FloatArray:
+    """Differentiate a score by each tally, numerically: a row adds to three of them at most."""
+    labels, guesses, hit, size = coded(targets, predictions)
+    sums = [np.bincount(labels, hit, size), np.bincount(labels, minlength=size)]
+    counts = np.concatenate([*sums, np.bincount(guesses, minlength=size)]).astype(np.float64)
+    step = _DIFFERENCE * len(labels) * np.eye(len(counts))
+    above, below = (score(*np.split(counts + one, 3, axis=1)) for one in (step, -step))
+    # To a tally of nothing no row adds.
+    slopes = np.where(counts > 0, (above - below) / (2 * _DIFFERENCE), 0.0)
+    values = hit * slopes[labels] + slopes[size + labels] + slopes[2 * size + guesses]
+    return np.asarray(values - values.mean())
 
 
 def _roc_auc_influences(targets: Array, scores: Array) -> FloatArray:
@@ -121,7 +143,7 @@ def _taken(rows: FloatArray, places: IntArray) -> FloatArray:
 def _of_tallies(
     targets: Array,
     predictions: Array,
-    score: Callable[[FloatArray, FloatArray, FloatArray], FloatArray],
+    score: OfTally,
 ) -> Many:
     tally = tallies(targets, predictions)
     return lambda weights: score(*tally(weights))

@@ -123,7 +123,7 @@ Ratio = Callable[[FloatArray, FloatArray, FloatArray], tuple[FloatArray, FloatAr
 def _tally(
     targets: Array, predictions: Array
 ) -> Callable[[FloatArray], tuple[FloatArray, FloatArray, FloatArray]]:
-    labels, guesses, hit, size = _coded(targets, predictions)
+    labels, guesses, hit, size = coded(targets, predictions)
 
     def weighted(weights: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
         # Over all rows: how long it takes must not reveal how many are hit.
@@ -140,7 +140,7 @@ def tallies(
     targets: Array, predictions: Array
 ) -> Callable[[FloatArray], tuple[FloatArray, FloatArray, FloatArray]]:
     """Return the same under weights of shape (b, n): arrays of shape (b, classes)."""
-    labels, guesses, hit, size = _coded(targets, predictions)
+    labels, guesses, hit, size = coded(targets, predictions)
     columns, n = np.concatenate([labels, size + labels, 2 * size + guesses]), len(labels)
     values, rows = np.concatenate([hit, np.ones(2 * n)]), np.tile(np.arange(n), 3)
     adds = csr_array((values, (columns, rows)), shape=(3 * size, n))
@@ -152,7 +152,8 @@ def tallies(
     return weighted
 
 
-def _coded(targets: Array, predictions: Array) -> tuple[IntArray, IntArray, FloatArray, int]:
+def coded(targets: Array, predictions: Array) -> tuple[IntArray, IntArray, FloatArray, int]:
+    """Return labels, predicted labels, which are equal, and how many classes there may be."""
     size = 1 + max(1, int(targets.max()), int(predictions.max()))
     hit = np.asarray(targets == predictions, dtype=np.float64)
     return targets.astype(np.intp), predictions.astype(np.intp), hit, size

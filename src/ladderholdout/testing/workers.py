@@ -130,7 +130,7 @@ def assert_one_order(holdout: LadderHoldout, received: Sequence[Sequence[Answer]
 def assert_replays(holdout: LadderHoldout) -> None:
     """Check that every release and the state follow from the ledger, to the last bit."""
     known, ladder, entries = recorded(holdout)
-    steps = list(replay(known, ladder, entries))
+    steps = list(replay(known, ladder, (one.recorded for one in entries)))
     assert [one.number for one in steps] == [one.entry.number for one in entries]
     assert all(one.agrees for one in steps)
     if steps:

@@ -12,7 +12,7 @@ from ladderholdout.guard.open_ladder import OpenLadder
 from ladderholdout.guard.points import Point, Unsent
 from ladderholdout.integrations.mlflow import service as names
 from ladderholdout.integrations.mlflow.service import faults_named, require
-from ladderholdout.ledger import Head
+from ladderholdout.ledger import Head, Progress
 from ladderholdout.thirdparty import store_of
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ class Copy:
         reserve = (names.RESERVE_KEY,) if self.holdout.records()[0].n_reserve else ()
         self.keys = (names.RELEASED_KEY, names.ESTIMATE_KEY, *raw, *bit, *reserve)
 
-    def bring(self) -> int:
+    def bring(self, progress: Progress | None = None) -> int:
         """Send what the ledger holds and the run does not; return how many submissions.
 
         Raises
@@ -81,6 +81,7 @@ class Copy:
         if not seen.points:
             return 0
         require(self.uri)
+        total = 0 if progress is None else self.holdout.records()[1].submissions
         with faults_named(self.uri):
             held = self._held() if self.last == 0 else {}
             self.last = last = sent = 0
@@ -89,6 +90,8 @@ class Copy:
                 sent += self._log(held, seen.points, seen.head)
                 last = seen.points[-1].number
                 seen = self._after(last)
+                if progress is not None:
+                    progress(last, max(last, total))
         self.last, self._later = last, later
         return sent
 

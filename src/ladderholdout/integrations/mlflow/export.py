@@ -22,7 +22,7 @@ from ladderholdout.integrations.mlflow.runs import (
     stated,
 )
 from ladderholdout.integrations.mlflow.service import Places, faults_named, hushed, places
-from ladderholdout.ledger import Head
+from ladderholdout.ledger import Head, Progress
 
 if TYPE_CHECKING:
     from mlflow.entities import Run
@@ -80,6 +80,7 @@ def export(
     tracking_uri: str | None = None,
     audit_tracking_uri: str | None = None,
     raw: str | None = None,
+    progress: Progress | None = None,
 ) -> tuple[Exported, ...]:
     """Bring both runs of a ladder up to date; done twice, the second time adds nothing.
 
@@ -96,6 +97,8 @@ def export(
     raw : {"live", "sealed"}, optional
         Whether raw scores go into the audit experiment before an audit; by default what was
         stated when the analyst's run was tracked, else ``"live"``.
+    progress : callable, optional
+        Called with how many submissions a run holds, and of how many.
 
     Returns
     -------
@@ -132,15 +135,17 @@ def export(
     where = places(tracking_uri, audit_tracking_uri)
     with without_frames, hushed():  # frames hold what was to be sent
         wish = _settled(ladder, where.analyst, run_id, experiment, raw)
-        return tuple(_exported(ladder, where, wish))
+        return tuple(_exported(ladder, where, wish, progress))
 
 
-def _exported(holdout: OpenLadder, where: Places, wish: RunChoice) -> Iterator[Exported]:
-    yield _analyst(holdout, where.analyst, wish)
+def _exported(
+    holdout: OpenLadder, where: Places, wish: RunChoice, progress: Progress | None
+) -> Iterator[Exported]:
+    yield _analyst(holdout, where.analyst, wish, progress)
     if not wish.sealed or holdout.records()[1].opened is not None:
         disclose(holdout, where)
         copy = audit_run(holdout, where.audit)
-        yield Exported(names.AUDIT, copy.run_id, copy.bring(), copy.last)
+        yield Exported(names.AUDIT, copy.run_id, copy.bring(progress), copy.last)
 
 
 def _settled(
@@ -154,9 +159,9 @@ def _settled(
     return RunChoice(run_id, experiment, None, sealed=raw == "sealed")
 
 
-def _analyst(holdout: OpenLadder, uri: str, wish: RunChoice) -> Exported:
+def _analyst(holdout: OpenLadder, uri: str, wish: RunChoice, progress: Progress | None) -> Exported:
     copy = analyst_run(holdout, uri, wish)
-    done = Exported(names.ANALYST, copy.run_id, copy.bring(), copy.last)
+    done = Exported(names.ANALYST, copy.run_id, copy.bring(progress), copy.last)
     if wish.run_id is None:
         copy.end()
     return done

@@ -1,0 +1,350 @@
+"""The submissions of a ladder in columns: as objects, a million of them take gigabytes.
+
+`History` and `AuditedSubmissions` are sequences that make each submission when it is asked for.
+By a name they give a column, and by an array of truth values or of places a part of themselves.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import zlib
+from abc import abstractmethod
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from itertools import accumulate, chain
+from typing import Any, Generic, Self, TypeVar, overload
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ladderholdout.guard.views import Submission
+
+T = TypeVar("T")
+Array = NDArray[Any]
+
+_JSON = json.JSONEncoder().encode
+
+NONE = -1
+"""In columns of whole numbers: none; in those of real ones it is nan."""
+
+
+@dataclass(frozen=True, slots=True)
+class AuditedSubmission:
+    """One submission with its raw score beside what was released.
+
+    All scores are in the metric's own sign, greater is better.
+
+    Attributes
+    ----------
+    submission : Submission
+        As the history shows it.
+    raw : float
+        The empirical score on the holdout.
+    incumbent_score : float
+        The released score after it: that of the incumbent.
+    gain : float or None
+        Its raw score minus that of the incumbent before it; None for the first, for
+        repeats, and before there was an incumbent.
+    p_value : float or None
+        Of the one-sided paired test that it is no better than that incumbent; None where
+        the ledger does not hold what the test needs.
+    corrected : float or None
+        The same, corrected for all submissions that were compared (Holm).
+    near_duplicate : bool
+        Whether its predictions hardly differ from the incumbent's (see `Audit.near_duplicates`).
+    after_opening : bool
+        Whether it came after raw scores had been shown: it can not be certified.
+    fresh : float or None
+        Its score on the fresh rows, where its model was given.
+    repeat_of : int or None
+        The submission that had the same predictions first.
+    disagreement : float or None
+        How far its predictions lay from the incumbent's: the share of examples that
+        differ (class labels), else the mean absolute difference. None without an incumbent.
+    clipped : int or None
+        How many of its losses lay outside of the stated range and were clipped to it. None
+        where none can be, for repeats, and for submissions to version 0.1.
+    """
+
+    submission: Submission
+    raw: float
+    incumbent_score: float
+    gain: float | None
+    p_value: float | None
+    corrected: float | None
+    near_duplicate: bool
+    after_opening: bool
+    fresh: float | None = None
+    repeat_of: int | None = None
+    disagreement: float | None = None
+    clipped: int | None = None
+
+    @property
+    def number(self) -> int:
+        """The number of the submission."""
+        return self.submission.number
+
+    @property
+    def is_repeat(self) -> bool:
+        """Whether the same predictions had been submitted before."""
+        return self.repeat_of is not None
+
+    @property
+    def is_release(self) -> bool:
+        """Whether it became the incumbent."""
+        return self.submission.improved and not self.is_repeat
+
+
+class Contexts:
+    """The contexts of many submissions, compressed some at a time.
+
+    Parameters
+    ----------
+    blocks : iterable of (int, bytes)
+        How many each holds, and what `packed` returned of them.
+    """
+
+    __slots__ = ("_blocks", "_ends", "_read")
+
+    def __init__(self, blocks: Iterable[tuple[int, bytes]]) -> None:
+        found = list(blocks)
+        self._blocks = [packed for _, packed in found]
+        self._ends = list(accumulate(count for count, _ in found))
+        self._read: tuple[int, list[dict[str, Any]]] = (NONE, [])
+
+    @staticmethod
+    def packed(texts: Iterable[str]) -> bytes:
+        """Compress contexts that are JSON."""
+        return zlib.compress(f"[{','.join(texts)}]".encode("utf-8", "surrogateescape"), 1)
+
+    def __getitem__(self, place: int) -> dict[str, Any]:
+        block = bisect_right(self._ends, place)
+        read, contexts = self._read
+        if read != block:
+            plain = zlib.decompress(self._blocks[block])
+            contexts = json.loads(plain.decode("utf-8", "surrogateescape"))
+            self._read = block, contexts
+        return contexts[place - self._ends[block]]
+
+
+class InColumns(Sequence[T], Generic[T]):
+    """A sequence that is held in columns.
+
+    Parameters
+    ----------
+    columns : mapping of str to ndarray of shape (n,)
+        Among them number, time (datetime64, UTC), score, improved, and the place of the batch in
+        `batches`.
+    batches : sequence of str
+        The names of the batches.
+    contexts : Contexts
+    account : str
+    withdrawn : mapping of int to str
+        Why submissions were withdrawn, by their numbers.
+    places : ndarray of int or None
+        Which of all rows of the columns these are; None for all.
+    """
+
+    __slots__ = ("_places", "_shared", "batches")
+
+    def __init__(
+        self,
+        columns: Mapping[str, Array],
+        batches: Sequence[str],
+        contexts: Contexts,
+        account: str,
+        withdrawn: Mapping[int, str],
+        places: Array | None = None,
+    ) -> None:
+        self.batches = batches
+        self._shared = (columns, batches, contexts, account, withdrawn)
+        self._places = places
+
+    def __len__(self) -> int:
+        return len(self._shared[0]["number"] if self._places is None else self._places)
+
+    @overload
+    def __getitem__(self, asked: str) -> Array: ...
+    @overload
+    def __getitem__(self, asked: int) -> T: ...
+    @overload
+    def __getitem__(self, asked: slice | Array) -> Self: ...
+
+    def __getitem__(self, asked: Any) -> Any:
+        columns, *_ = self._shared
+        if isinstance(asked, str):
+            return columns[asked] if self._places is None else columns[asked][self._places]
+        if isinstance(asked, slice | np.ndarray):
+            every = np.arange(len(self)) if self._places is None else self._places
+            return type(self)(*self._shared, every[asked])
+        place = range(len(self))[asked]
+        return self._made(place if self._places is None else int(self._places[place]))
+
+    @abstractmethod
+    def _made(self, place: int) -> T:
+        """Make what is in one row of the columns."""
+
+    def __iter__(self) -> Iterator[T]:
+        return (self[place] for place in range(len(self)))
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, InColumns | tuple):
+            return NotImplemented
+        return len(self) == len(other) and all(a == b for a, b in zip(self, other, strict=True))
+
+    __hash__ = None  # type: ignore[assignment]  # contexts are no keys
+
+    def __repr__(self) -> str:
+        return f"<{len(self)} submissions>"
+
+    def _submission(self, place: int) -> Submission:
+        columns, batches, contexts, account, withdrawn = self._shared
+        number, batch = int(columns["number"][place]), int(columns["batch"][place])
+        moment: datetime = columns["time"][place].item()
+        return Submission(
+            number=number,
+            time=moment.replace(tzinfo=UTC),
+            account=account,
+            batch=None if batch == NONE else batches[batch],
+            score=known(columns["score"][place]),
+            improved=bool(columns["improved"][place]),
+            context=contexts[place],
+            withdrawn=withdrawn.get(number),
+        )
+
+
+class History(InColumns[Submission]):
+    """The submissions as the history shows them."""
+
+    __slots__ = ()
+
+    def _made(self, place: int) -> Submission:
+        return self._submission(place)
+
+    @classmethod
+    def of(cls, pages: Iterable[Sequence[Submission]], total: int) -> History:
+        """Collect what comes a page at a time, and is so long in all."""
+        growing, batches = GrowingColumns(total), dict[str | None, int]()
+        contexts, account = [], ""
+        withdrawn: dict[int, str] = {}
+        for page in chain(pages, [()]):  # the last one gives empty columns their type
+            scores = (math.nan if one.score is None else one.score for one in page)
+            growing.add(
+                {
+                    "number": np.array([one.number for one in page], np.int64),
+                    "time": moments(one.time for one in page),
+                    "batch": coded((one.batch for one in page), batches),
+                    "score": np.fromiter(scores, np.float64),
+                    "improved": np.array([one.improved for one in page], np.bool_),
+                }
+            )
+            contexts.append((len(page), Contexts.packed(_JSON(one.context) for one in page)))
+            withdrawn |= {one.number: one.withdrawn for one in page if one.withdrawn is not None}
+            account = page[0].account if page else account
+        shared = names_of(batches), Contexts(contexts), account, withdrawn
+        return cls(growing.columns(), *shared)
+
+
+class AuditedSubmissions(InColumns[AuditedSubmission]):
+    """The submissions with their raw scores, beside what was released."""
+
+    __slots__ = ()
+
+    @property
+    def history(self) -> History:
+        """The same without anything raw."""
+        return History(*self._shared, self._places)
+
+    @property
+    def is_repeat(self) -> Array:
+        """Which had the same predictions as an earlier one."""
+        return np.not_equal(self["repeat_of"], NONE)
+
+    @property
+    def is_release(self) -> Array:
+        """Which became the incumbent."""
+        return np.logical_and(self["improved"], ~self.is_repeat)
+
+    def _made(self, place: int) -> AuditedSubmission:
+        columns = self._shared[0]
+
+        def number(name: str) -> int | None:
+            found = int(columns[name][place])
+            return None if found == NONE else found
+
+        return AuditedSubmission(
+            submission=self._submission(place),
+            raw=float(columns["raw"][place]),
+            incumbent_score=float(columns["incumbent_score"][place]),
+            near_duplicate=bool(columns["near_duplicate"][place]),
+            after_opening=bool(columns["after_opening"][place]),
+            repeat_of=number("repeat_of"),
+            clipped=number("clipped"),
+            **{name: known(columns[name][place]) for name in _KNOWN_OR_NONE},
+        )
+
+
+_KNOWN_OR_NONE = ("gain", "p_value", "corrected", "fresh", "disagreement")
+
+
+def known(value: float) -> float | None:
+    """Return a value of a column; None for nan."""
+    return None if np.isnan(value) else float(value)
+
+
+def moments(times: Iterable[datetime]) -> Array:
+    """Return times as a column."""
+    plain = (one if one.tzinfo is UTC else one.astimezone(UTC) for one in times)
+    return np.array([one.replace(tzinfo=None) for one in plain], "datetime64[us]")
+
+
+def coded(names: Iterable[str | None], known_names: dict[str | None, int]) -> Array:
+    """Return names by their places among all of them, to which new ones are added."""
+    found = (
+        NONE if one is None else known_names.setdefault(one, len(known_names)) for one in names
+    )
+    return np.fromiter(found, np.int32)
+
+
+def names_of(codes: Mapping[str | None, int]) -> tuple[str, ...]:
+    """Return the names that `coded` has met, by their places."""
+    return tuple(one for one in codes if one is not None)
+
+
+class GrowingColumns:
+    """Columns that are filled a block at a time, without a copy of them at the end.
+
+    Parameters
+    ----------
+    total : int
+        How many rows are expected.
+    """
+
+    __slots__ = ("_columns", "_length", "_total")
+
+    def __init__(self, total: int) -> None:
+        self._columns: dict[str, Array] = {}
+        self._length, self._total = 0, total
+
+    def __len__(self) -> int:
+        return self._length
+
+    def add(self, block: Mapping[str, Array]) -> None:
+        """Add the next rows."""
+        end = self._length + len(block["number"])
+        for name, values in block.items():
+            column = self._columns.get(name)
+            if column is None:
+                column = np.empty(max(self._total, end), values.dtype)
+            elif end > len(column):
+                column = np.concatenate([column, np.empty_like(column, shape=end)])
+            column[self._length : end] = values
+            self._columns[name] = column
+        self._length = end
+
+    def columns(self) -> dict[str, Array]:
+        """Return the columns up to their last row."""
+        return {name: column[: self._length] for name, column in self._columns.items()}
