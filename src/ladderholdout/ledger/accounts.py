@@ -9,12 +9,13 @@ from typing import Any
 
 from sqlalchemy import Connection, Row, bindparam, insert, select, update
 
+from ladderholdout.ledger.prepared import Prepared
 from ladderholdout.ledger.records import LadderRecord, now, read_all, utc
 from ladderholdout.ledger.tables import accounts, holdouts, submissions
 
 _ACCOUNTS = select(accounts, holdouts.c.name.label("holdout")).join(holdouts)
 # Every request asks for this one.
-_BY_KEY = _ACCOUNTS.where(accounts.c.token_key == bindparam("key"))
+_BY_KEY = Prepared(_ACCOUNTS.where(accounts.c.token_key == bindparam("key")))
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +84,7 @@ class Accounts:
 
     def by_key(self, token_key: str) -> AccountRecord | None:
         """Return the account whose token has this key."""
-        found = read_all(self._conn.execute(_BY_KEY, {"key": token_key}), _account)
+        found = read_all(_BY_KEY.rows(self._conn, {"key": token_key}), _account)
         return found[0] if found else None
 
     def of_ids(self, ids: Collection[int]) -> tuple[AccountRecord, ...]:
