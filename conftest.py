@@ -23,7 +23,7 @@ ROOT = Path(__file__).parent
 STARTED = time.monotonic()
 
 # Alembic runs these files inside a migration; imported by pytest, env.py finds no context.
-collect_ignore_glob = ["src/ladderholdout/ledger/migrations/*"]
+collect_ignore_glob = ["src/ladderholdout/ledger/migrations/*", "tests/probe_*.py"]
 
 # What imports PyTorch, which `make test` does not install.
 DEEP = {ROOT / "tests" / "deep"} | {

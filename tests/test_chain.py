@@ -214,7 +214,7 @@ def test_an_entry_changed_beyond_reading_is_named_without_a_fault(
     assert found(path) == {(MAIN, 3)}
 
 
-STATE = ["submissions", "state", "version", "incumbent", "incumbent_predictions", "withdrawals"]
+STATE = ["submissions", "state", "version", "incumbent", "predictions", "withdrawals"]
 SETTING = [one for one in ladders.c if one.name not in ("id", "opened", *STATE)]
 
 
@@ -236,10 +236,11 @@ def test_an_edited_state_is_found(path: Path, name: str) -> None:
         state = json.loads(fetch(path, "SELECT state FROM ladders WHERE id = 1")[0])
         state["standing"] = float(np.nextafter(state["standing"], 1))
         change(path, f"UPDATE ladders SET state = '{json.dumps(state)}' WHERE id = 1")
-    elif name == "incumbent_predictions":
-        kept = bytearray(fetch(path, f"SELECT {name} FROM ladders WHERE id = 1")[0])
+    elif name == "predictions":
+        own = "ladder_id = 1 AND number = (SELECT incumbent FROM ladders WHERE id = 1)"
+        kept = bytearray(fetch(path, f"SELECT predictions FROM incumbents WHERE {own}")[0])
         kept[-4] ^= 1
-        change(path, f"UPDATE ladders SET {name} = x'{kept.hex()}' WHERE id = 1")
+        change(path, f"UPDATE incumbents SET predictions = x'{kept.hex()}' WHERE {own}")
     else:
         change(path, f"UPDATE ladders SET {name} = {name} + 1 WHERE id = 1")
     assert {ladder for ladder, _ in found(path)} == {MAIN}
@@ -343,10 +344,11 @@ def test_the_latest_entries_are_missed_with_the_state_set_back(path: Path, tmp_p
     backup(resolve_url(path), old)
     LadderHoldout.open("coins", ledger=path).submit(1 - coins()[1])
     assert verified(path).submissions == 9
-    before = dict(zip(STATE, fetch(old, f"SELECT {', '.join(STATE)} FROM ladders"), strict=True))
+    state = [name for name in STATE if name != "predictions"]
+    before = dict(zip(state, fetch(old, f"SELECT {', '.join(state)} FROM ladders"), strict=True))
     with closing(sqlite3.connect(path)) as connection, connection:
         connection.execute("DELETE FROM submissions WHERE ladder_id = 1 AND number = 6")
-        names = ", ".join(f"{name} = ?" for name in STATE)
+        names = ", ".join(f"{name} = ?" for name in state)
         connection.execute(f"UPDATE ladders SET {names} WHERE id = 1", list(before.values()))
     assert [str(one) for one in verified(path).findings] == [
         "1 more entries of the chain were removed"

@@ -237,9 +237,14 @@ def test_predictions_that_were_changed_in_the_ledger_certify_nothing(tmp_path: P
     path = tmp_path / "ledger.db"
     holdout = searched("roc_auc", [0.2, 0.6], ledger=path)
     with closing(sqlite3.connect(path)) as connection:
-        (kept,) = connection.execute("SELECT incumbent_predictions FROM ladders").fetchone()
+        (kept,) = connection.execute(
+            "SELECT predictions FROM incumbents ORDER BY number DESC"
+        ).fetchone()
         changed = kept[:-8] + bytes(7) + b"@"
-        connection.execute("UPDATE ladders SET incumbent_predictions = ?", (changed,))
+        connection.execute(
+            "UPDATE incumbents SET predictions = ? WHERE number = (SELECT incumbent FROM ladders)",
+            (changed,),
+        )
         connection.commit()
     with pytest.raises(LedgerError, match="were changed"):
         holdout.certificate()

@@ -680,11 +680,16 @@ def test_the_incumbents_predictions_for_the_reserve_cannot_be_changed(looked: Pa
     holdout = LadderHoldout.open("coins", ledger=looked)
     found = record(holdout)
     with closing(sqlite3.connect(looked)) as connection, connection:
-        (stored,) = connection.execute("SELECT incumbent_predictions FROM ladders").fetchone()
+        (stored,) = connection.execute(
+            "SELECT predictions FROM incumbents ORDER BY number DESC"
+        ).fetchone()
         changed = bytearray(stored)
         assert found.reserve is not None
         changed[len(stored) - 4 * N + 4 * int(np.flatnonzero(found.reserve)[0])] ^= 1
-        connection.execute("UPDATE ladders SET incumbent_predictions = ?", [bytes(changed)])
+        connection.execute(
+            "UPDATE incumbents SET predictions = ? WHERE number = (SELECT incumbent FROM ladders)",
+            [bytes(changed)],
+        )
     said = ["the incumbent's predictions on ladder default/main were changed"]
     assert findings(looked) == said
     change(looked, "UPDATE submissions SET reserve_digest = NULL WHERE number = 3")

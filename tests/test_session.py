@@ -11,7 +11,6 @@ import random
 import sqlite3
 import sys
 import warnings
-import zlib
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from datetime import UTC, datetime, timedelta
@@ -27,6 +26,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.model_selection import GridSearchCV
 
 from ladderholdout import LadderHoldout, LadderStopping
+from ladderholdout.ledger.records import decompressed, to_bytes
 from ladderholdout.mechanisms import ShakyLadder
 
 RECORD = Path(__file__).parent / "data" / "session.sql"
@@ -132,7 +132,7 @@ def record(folder: Path) -> str:
         # How zlib compresses differs from one build of it to the next.
         plain = "UPDATE candidates SET predictions = expanded(predictions)"
         ledger.create_function(
-            "expanded", 1, lambda stored: sha256(zlib.decompress(stored)).digest()
+            "expanded", 1, lambda stored: sha256(to_bytes(decompressed(stored))).digest()
         )
         ledger.execute(plain)
         rows = [line for line in ledger.iterdump() if line.startswith("INSERT")]

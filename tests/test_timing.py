@@ -256,9 +256,12 @@ STRICT = BayesBootLadder(odds=99, n_posterior=100, step=0.025)
 
 
 @pytest.fixture
-def fixed_secret(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The same draws in each run: which guesses improve decides how far a climb gets."""
-    monkeypatch.setattr(os, "urandom", random.Random(7731).randbytes)
+def fixed_secret(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> None:
+    """The same draws in each run: which guesses improve decides how far a climb gets.
+
+    Of each test's own: they name ledgers in memory, too.
+    """
+    monkeypatch.setattr(os, "urandom", random.Random(f"7731 {request.node.name}").randbytes)
 
 
 @pytest.mark.usefixtures("fixed_secret")

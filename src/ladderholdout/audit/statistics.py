@@ -310,7 +310,7 @@ def improvement_p(gain: Any, spread: Any, n: int) -> Any:
 
     Examples
     --------
-    >>> round(improvement_p(0.02, 0.01, 1000), 4)
+    >>> round(float(improvement_p(0.02, 0.01, 1000)), 4)
     0.0229
     """
     gain, spread = np.asarray(gain, dtype=np.float64), np.asarray(spread, dtype=np.float64)

@@ -445,7 +445,7 @@ class Chains:
             row = self._conn.execute(select(*columns).where(holdouts.c.id == holdout_id)).one()
             content = _OF_HOLDOUT[_word(kind)](row._asdict())
         else:
-            row = self._conn.execute(select(*_SETTINGS).where(ladders.c.id == ladder_id)).one()
+            row = self._conn.execute(select(ladders).where(ladders.c.id == ladder_id)).one()
             content = _OF_LADDER[kind](row._asdict())
         own = {"after": self.latest(), "detail": None if detail is None else json.dumps(detail)}
         head = self.add(holdout_id, kind, (*content, *event_content(own)))
@@ -493,7 +493,7 @@ class Chains:
         conn = self._conn
         of_holdout = _as_they_are(holdouts.c).where(holdouts.c.id == holdout_id)
         holdout = conn.execute(of_holdout).one()._asdict()
-        of_ladders = _as_they_are(_SETTINGS).where(ladders.c.holdout_id == holdout_id)
+        of_ladders = _as_they_are(ladders.c).where(ladders.c.holdout_id == holdout_id)
         known = {row.id: row._asdict() for row in conn.execute(of_ladders)}
         places = {one: _place(row) for one, row in known.items()}
         noted = _as_they_are(events.c).where(events.c.holdout_id == holdout_id)
@@ -571,8 +571,6 @@ def _by_position(conn: Connection, query: Select[Any]) -> Iterator[Any]:
         yield from rows
 
 
-# Not the incumbent's predictions: they may be large, and the digest shows their change.
-_SETTINGS = [column for column in ladders.c if column.name != "incumbent_predictions"]
 _OF_ENTRIES = [submissions.c[name] for name in ("position", "hash", *_ALWAYS, *_SINCE)]
 
 

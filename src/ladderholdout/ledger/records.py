@@ -328,13 +328,38 @@ def from_bytes(stored: bytes) -> NDArray[Any]:
         raise ValueError(type(fault).__name__) from None
 
 
-def compressed(array: NDArray[Any]) -> bytes:
-    """Write an array as `decompressed` reads it."""
-    return zlib.compress(to_bytes(array), 1)
+# One column of two: the first is one minus it, as probabilities of two classes are.
+_SECOND = np.dtype([("second", "<f8")])
+
+
+def packed(predictions: NDArray[Any]) -> bytes:
+    """Write canonical predictions as `unpacked` reads them: of two classes, one column."""
+    if predictions.ndim == 2 and predictions.shape[1] == 2 and predictions.dtype == np.float64:
+        second = np.ascontiguousarray(predictions[:, 1])
+        if np.array_equal(predictions[:, 0], 1 - second):
+            return to_bytes(second.view(_SECOND))
+    return to_bytes(predictions)
+
+
+def unpacked(stored: bytes) -> NDArray[Any]:
+    """Read what `packed` wrote; LedgerError where somebody changed it."""
+    found = read_array(stored)
+    if found.dtype != _SECOND:
+        return found
+    second = found["second"]
+    return np.column_stack([1 - second, second])
+
+
+def compressed(predictions: NDArray[Any]) -> bytes:
+    """Write canonical predictions as `decompressed` reads them; real numbers hardly get shorter."""
+    stored = packed(predictions)
+    return stored if predictions.dtype.kind == "f" else zlib.compress(stored, 1)
 
 
 def decompressed(stored: bytes) -> NDArray[Any]:
-    """Read an array that `compressed` wrote; LedgerError where somebody changed it."""
+    """Read what `compressed` wrote; LedgerError where somebody changed it."""
+    if stored.startswith(np.lib.format.MAGIC_PREFIX):
+        return unpacked(stored)
     try:
         reader = zlib.decompressobj()
         plain = reader.decompress(stored, LARGEST_ARRAY)
@@ -403,8 +428,8 @@ def holdout_record(row: Row[Any], prefix: str = "") -> HoldoutRecord:
 
 
 def select_ladders() -> Select[Any]:
-    """Select ladders without the incumbent's predictions."""
-    return select(*(column for column in ladders.c if column.name != "incumbent_predictions"))
+    """Select ladders."""
+    return select(*ladders.c)
 
 
 def ladder_record(row: Row[Any]) -> LadderRecord:

@@ -85,3 +85,7 @@ _ADDED = [column.name for column in submissions.c if column.name != "id"]
 ADD_SUBMISSION = f"INSERT INTO submissions ({', '.join(_ADDED)}) VALUES (:{', :'.join(_ADDED)})"
 COUNT_SUBMISSION = "UPDATE ladders SET submissions = :number WHERE id = :ladder"
 STEP_LADDER = "UPDATE ladders SET submissions = :number, state = :state WHERE id = :ladder"
+IMPROVE_LADDER = (
+    "UPDATE ladders SET submissions = :number, state = :state, version = :version, "
+    "incumbent = :number WHERE id = :ladder"
+)

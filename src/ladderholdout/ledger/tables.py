@@ -241,7 +241,6 @@ ladders = Table(
     Column("state", Text, nullable=False),
     Column("version", Integer, nullable=False),
     Column("incumbent", Integer),
-    Column("incumbent_predictions", LargeBinary),
     # How many of its submissions were withdrawn.
     Column("withdrawals", Integer, nullable=False, server_default="0"),
     UniqueConstraint("holdout_id", "account", "name", name="uq_ladders_place"),
@@ -290,14 +289,15 @@ submissions = Table(
     _of_some("ix_submissions_marked", MARKED, "number"),
 )
 
-# The predictions of earlier incumbents, to go back to when a submission is withdrawn.
+# The predictions of the incumbent, and of earlier ones to go back to when a submission is
+# withdrawn. Not beside the ladder, for SQLite would write them anew with each submission.
 incumbents = Table(
     "incumbents",
     metadata,
     Column("ladder_id", ForeignKey("ladders.id"), primary_key=True),
     Column("number", Integer, primary_key=True, autoincrement=False),
     Column("predictions", LargeBinary, nullable=False),
-    # What the ladder's state was with it, as JSON.
+    # What the ladder's state was when it became the incumbent, as JSON.
     Column("state", Text, nullable=False),
 )
 

@@ -65,11 +65,12 @@ from ladderholdout.ledger.records import (
     holdout_record,
     ladder_record,
     now,
+    packed,
     read_all,
-    read_array,
     select_audit_entries,
     select_holdouts,
     to_bytes,
+    unpacked,
 )
 from ladderholdout.ledger.replay import repeats_alike, rules_of
 from ladderholdout.ledger.reserve_queries import ReserveQueries, refuse_retired
@@ -326,9 +327,13 @@ class Transaction:
 
     def incumbent_predictions(self, ladder_id: int) -> NDArray[Any] | None:
         """Return the canonical predictions behind the released score."""
-        query = select(ladders.c.incumbent_predictions).where(ladders.c.id == ladder_id)
-        stored = self.conn.execute(query).scalar_one()
-        return None if stored is None else read_array(stored)
+        query = (
+            select(incumbents.c.predictions)
+            .join(ladders, ladders.c.id == incumbents.c.ladder_id)
+            .where(ladders.c.id == ladder_id, incumbents.c.number == ladders.c.incumbent)
+        )
+        stored = self.conn.execute(query).scalar_one_or_none()
+        return None if stored is None else unpacked(stored)
 
     # -- submissions ------------------------------------------------------------------
 
@@ -425,13 +430,12 @@ class Transaction:
         if replaced:
             # What was spent stays spent, and a threshold keeps its noise.
             risk = rules.start(self.holdout(ladder.holdout_id).n_ladder).standing
-            last = select(incumbents).where(of_ladder).order_by(incumbents.c.number.desc())
+            columns = (incumbents.c.number, incumbents.c.state)
+            last = select(*columns).where(of_ladder).order_by(incumbents.c.number.desc())
             found = self.conn.execute(last.limit(1)).one_or_none()
-            changes |= {"incumbent": None, "incumbent_predictions": None}
             if found is not None:
                 back, risk = found.number, json.loads(found.state)["standing"]
-                changes |= {"incumbent": back, "incumbent_predictions": found.predictions}
-                self.conn.execute(delete(incumbents).where(of_ladder, incumbents.c.number == back))
+            changes["incumbent"] = back
             changes["state"] = json.dumps({**ladder.state, "standing": risk})
             changes["version"] = ladder.version + 1
         self.conn.execute(update(ladders).where(ladders.c.id == ladder.id).values(changes))
@@ -448,25 +452,22 @@ class Transaction:
         self.chains.note(ladder.holdout_id, _WITHDRAWN, ladder.id, detail)
         return self.all_withdrawals(ladder.id)[-1]
 
-    def _keep_incumbent(self, ladder: LadderRecord, fit: str | None) -> None:
-        """Keep the incumbent that a submission is about to replace.
+    def _keep_incumbent(
+        self, ladder: LadderRecord, number: int, kept: dict[str, Any], fit: str | None
+    ) -> None:
+        """Keep a new incumbent beside those before it.
 
         The rounds of one training run may improve hundreds of times: for the batch of a `fit`,
         what came before it is kept, and not what its own rounds replaced.
         """
-        if ladder.incumbent is None:
-            return
-        if fit is not None:
-            own = select(submissions.c.batch).where(
-                submissions.c.ladder_id == ladder.id, submissions.c.number == ladder.incumbent
-            )
-            if self.conn.execute(own).scalar() == fit:
-                return
-        current = select(
-            ladders.c.id, ladders.c.incumbent, ladders.c.incumbent_predictions, ladders.c.state
-        ).where(ladders.c.id == ladder.id)
-        columns = ("ladder_id", "number", "predictions", "state")
-        self.conn.execute(insert(incumbents).from_select(columns, current))
+        if fit is not None and ladder.incumbent is not None:
+            own = submissions.c.ladder_id == ladder.id, submissions.c.number == ladder.incumbent
+            if self.conn.execute(select(submissions.c.batch).where(*own)).scalar() == fit:
+                replaced = incumbents.c.number == ladder.incumbent
+                where = incumbents.c.ladder_id == ladder.id, replaced
+                self.conn.execute(delete(incumbents).where(*where))
+        values = {"ladder_id": ladder.id, "number": number, **kept}
+        self.conn.execute(insert(incumbents).values(values))
 
     def _with_reasons(self, ladder: LadderRecord, entries: Sequence[Entry]) -> tuple[Entry, ...]:
         """Add to withdrawn submissions, and to repeats of them, why they were."""
@@ -534,17 +535,10 @@ class Transaction:
             run(self.conn, statements.STEP_LADDER, {**changes, "state": json.dumps(state)})
         else:
             fit = entry.get("batch") if "round" in entry["context"] else None
-            self._keep_incumbent(ladder, fit)
-            improved = update(ladders).where(ladders.c.id == ladder.id)
-            self.conn.execute(
-                improved.values(
-                    submissions=number,
-                    state=json.dumps(state),
-                    version=ladder.version + 1,
-                    incumbent=number,
-                    incumbent_predictions=to_bytes(incumbent),
-                )
-            )
+            kept = {"predictions": packed(incumbent), "state": json.dumps(state)}
+            self._keep_incumbent(ladder, number, kept, fit)
+            improved = {**changes, "state": kept["state"], "version": ladder.version + 1}
+            run(self.conn, statements.IMPROVE_LADDER, improved)
         return number
 
     def entries(

@@ -32,7 +32,7 @@ from ladderholdout.ledger.records import (
     LadderRecord,
     Recorded,
     Withdrawal,
-    read_array,
+    unpacked,
 )
 from ladderholdout.ledger.replay import Replayed, replay, rules_of, state_to
 from ladderholdout.ledger.streams import Progress
@@ -326,7 +326,7 @@ def kept_incumbents(conn: Connection, ladder_id: int) -> Iterator[tuple[int, NDA
     """Read number and predictions of the earlier incumbents to which a ladder can go back."""
     query = select(incumbents).where(incumbents.c.ladder_id == ladder_id)
     for row in conn.execute(query.order_by(incumbents.c.number)).all():
-        yield row.number, read_array(row.predictions)
+        yield row.number, unpacked(row.predictions)
 
 
 def place_of(ladder: LadderRecord) -> str:
@@ -451,6 +451,8 @@ def check_ladder(holdout: HoldoutRecord, found: LadderRecords) -> Iterator[Findi
     if not _is_incumbent(holdout, found, last):
         yield Finding(f"the incumbent's predictions on ladder {place} were changed", place)
     for number, predictions in found.kept:
+        if number == ladder.incumbent:
+            continue
         if last.improvers.get(number) != digests_of(holdout.secret, predictions, holdout.reserve):
             what = f"the predictions kept of submission {number} of ladder {place} were changed"
             yield Finding(what, place, number)

@@ -174,7 +174,7 @@ def ticks(least: float, most: float, about: int, *, whole: bool) -> list[float]:
     --------
     >>> ticks(1, 40, 5, whole=True)
     [10, 20, 30, 40]
-    >>> [round(one, 2) for one in ticks(0.81, 0.9, 4, whole=False)]
+    >>> [round(one, 2) for one in ticks(0.81, 0.9, 5, whole=False)]
     [0.82, 0.84, 0.86, 0.88, 0.9]
     >>> ticks(1, 3, 8, whole=True)
     [1, 2, 3]

@@ -1,4 +1,8 @@
-"""What certificates count is counted as it comes, and found without reading all entries."""
+"""What certificates count is counted as it comes, and found without reading all entries.
+
+The incumbent's predictions are beside those of earlier ones, and not in the ladder's row, which
+changes with each submission.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +40,26 @@ UPDATE chains SET {column} = last.{column} FROM (
 """
 
 
+_MOVE = """
+INSERT INTO incumbents (ladder_id, number, predictions, state)
+SELECT id, incumbent, incumbent_predictions, state FROM ladders
+WHERE incumbent IS NOT NULL AND incumbent_predictions IS NOT NULL
+"""
+_BACK = """
+UPDATE ladders SET incumbent_predictions = kept.predictions FROM incumbents AS kept
+WHERE kept.ladder_id = ladders.id AND kept.number = ladders.incumbent
+"""
+_FORGET = """
+DELETE FROM incumbents WHERE EXISTS (
+    SELECT 1 FROM ladders
+    WHERE ladders.id = incumbents.ladder_id AND ladders.incumbent = incumbents.number
+)
+"""
+
+
 def upgrade() -> None:
+    op.execute(_MOVE)
+    op.drop_column("ladders", "incumbent_predictions")
     for table in ("submissions", "chains"):
         op.add_column(table, sa.Column("runs", sa.Integer, nullable=False, server_default="0"))
     op.add_column("chains", sa.Column("batch", sa.String(32)))
@@ -51,6 +74,9 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
+    op.add_column("ladders", sa.Column("incumbent_predictions", sa.LargeBinary))
+    op.execute(_BACK)
+    op.execute(_FORGET)
     for name in ("order", "marked", *_INDEXES):
         op.drop_index(f"ix_submissions_{name}", "submissions")
     for column in _INDEXES:
