@@ -141,18 +141,20 @@ class Batches:
 
     def keep(
         self, ladder: LadderRecord, number: int, batch: str, predictions: NDArray[Any]
-    ) -> None:
-        """Keep the predictions of a submission that belongs to the ladder's first batch."""
+    ) -> bool:
+        """Keep the predictions of a submission of the ladder's first batch; tell whether it did."""
         if number > 1:
             first = select(submissions.c.batch).where(
                 submissions.c.ladder_id == ladder.id, submissions.c.number == 1
             )
             if self._conn.execute(first).scalar() != batch:
-                return
+                return False
         stored = compressed(predictions)
-        if number * len(stored) <= _MOST_KEPT:
-            values = {"ladder_id": ladder.id, "number": number, "predictions": stored}
-            self._conn.execute(insert(candidates).values(values))
+        if number * len(stored) > _MOST_KEPT:
+            return False
+        values = {"ladder_id": ladder.id, "number": number, "predictions": stored}
+        self._conn.execute(insert(candidates).values(values))
+        return True
 
     def kept(self, ladder_id: int) -> dict[int, NDArray[Any]]:
         """Return the kept predictions of a ladder's first batch, by number of the submission."""

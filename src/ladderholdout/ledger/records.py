@@ -14,9 +14,19 @@ from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
-from sqlalchemy import BindParameter, Row, Select, select
+from sqlalchemy import BindParameter, Row, Select, func, select
 
-from ladderholdout.ledger.tables import FAULTS, damaged, holdouts, ladders, read_json, submissions
+from ladderholdout.ledger.tables import (
+    FAULTS,
+    LargeBinary,
+    candidates,
+    damaged,
+    holdouts,
+    incumbents,
+    ladders,
+    read_json,
+    submissions,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -356,8 +366,10 @@ def compressed(predictions: NDArray[Any]) -> bytes:
     return stored if predictions.dtype.kind == "f" else zlib.compress(stored, 1)
 
 
-def decompressed(stored: bytes) -> NDArray[Any]:
-    """Read what `compressed` wrote; LedgerError where somebody changed it."""
+def decompressed(stored: bytes | None) -> NDArray[Any]:
+    """Read what `compressed` or `packed` wrote; LedgerError where somebody changed it."""
+    if stored is None:
+        raise damaged()
     if stored.startswith(np.lib.format.MAGIC_PREFIX):
         return unpacked(stored)
     try:
@@ -495,6 +507,19 @@ def entry_record(row: Row[Any]) -> Entry:
         disagreement=row.disagreement,
         context=read_json(row.context),
         place=row.place,
+    )
+
+
+def select_incumbents(ladder_id: int) -> Select[Any]:
+    """Select numbers and predictions of a ladder's incumbents, wherever these are."""
+    kept = func.nullif(incumbents.c.predictions, b"", type_=LargeBinary())
+    predictions = func.coalesce(kept, candidates.c.predictions, type_=LargeBinary())
+    same = (candidates.c.ladder_id == ladder_id) & (candidates.c.number == incumbents.c.number)
+    return (
+        select(incumbents.c.number, predictions.label("predictions"))
+        .join(ladders, ladders.c.id == incumbents.c.ladder_id)
+        .outerjoin(candidates, same)
+        .where(incumbents.c.ladder_id == ladder_id)
     )
 
 

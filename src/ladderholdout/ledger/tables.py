@@ -296,6 +296,7 @@ incumbents = Table(
     metadata,
     Column("ladder_id", ForeignKey("ladders.id"), primary_key=True),
     Column("number", Integer, primary_key=True, autoincrement=False),
+    # Empty where they are among the candidates.
     Column("predictions", LargeBinary, nullable=False),
     # What the ladder's state was when it became the incumbent, as JSON.
     Column("state", Text, nullable=False),

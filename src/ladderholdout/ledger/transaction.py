@@ -61,6 +61,7 @@ from ladderholdout.ledger.records import (
     LadderSettings,
     Withdrawal,
     audit_entry,
+    decompressed,
     entry_record,
     holdout_record,
     ladder_record,
@@ -69,8 +70,8 @@ from ladderholdout.ledger.records import (
     read_all,
     select_audit_entries,
     select_holdouts,
+    select_incumbents,
     to_bytes,
-    unpacked,
 )
 from ladderholdout.ledger.replay import repeats_alike, rules_of
 from ladderholdout.ledger.reserve_queries import ReserveQueries, refuse_retired
@@ -327,13 +328,9 @@ class Transaction:
 
     def incumbent_predictions(self, ladder_id: int) -> NDArray[Any] | None:
         """Return the canonical predictions behind the released score."""
-        query = (
-            select(incumbents.c.predictions)
-            .join(ladders, ladders.c.id == incumbents.c.ladder_id)
-            .where(ladders.c.id == ladder_id, incumbents.c.number == ladders.c.incumbent)
-        )
-        stored = self.conn.execute(query).scalar_one_or_none()
-        return None if stored is None else unpacked(stored)
+        query = select_incumbents(ladder_id).where(incumbents.c.number == ladders.c.incumbent)
+        row = self.conn.execute(query).one_or_none()
+        return None if row is None else decompressed(row.predictions)
 
     # -- submissions ------------------------------------------------------------------
 
@@ -526,8 +523,9 @@ class Transaction:
         values |= self.chains.add_submission(ladder.holdout_id, values)
         values["time"] = stored_time(self.conn, time)
         run(self.conn, statements.ADD_SUBMISSION, values)
-        if candidate is not None:
-            self.batches.keep(ladder, number, entry["batch"], candidate)
+        kept = candidate is not None and self.batches.keep(
+            ladder, number, entry["batch"], candidate
+        )
         changes: dict[str, Any] = {"ladder": ladder.id, "number": number}
         if state is None:
             run(self.conn, statements.COUNT_SUBMISSION, changes)
@@ -535,9 +533,10 @@ class Transaction:
             run(self.conn, statements.STEP_LADDER, {**changes, "state": json.dumps(state)})
         else:
             fit = entry.get("batch") if "round" in entry["context"] else None
-            kept = {"predictions": packed(incumbent), "state": json.dumps(state)}
-            self._keep_incumbent(ladder, number, kept, fit)
-            improved = {**changes, "state": kept["state"], "version": ladder.version + 1}
+            now_its: dict[str, Any] = {"predictions": b"" if kept else packed(incumbent)}
+            now_its["state"] = json.dumps(state)
+            self._keep_incumbent(ladder, number, now_its, fit)
+            improved = {**changes, "state": json.dumps(state), "version": ladder.version + 1}
             run(self.conn, statements.IMPROVE_LADDER, improved)
         return number
 

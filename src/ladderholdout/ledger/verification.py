@@ -32,7 +32,8 @@ from ladderholdout.ledger.records import (
     LadderRecord,
     Recorded,
     Withdrawal,
-    unpacked,
+    decompressed,
+    select_incumbents,
 )
 from ladderholdout.ledger.replay import Replayed, replay, rules_of, state_to
 from ladderholdout.ledger.streams import Progress
@@ -324,9 +325,9 @@ def _replayed(
 
 def kept_incumbents(conn: Connection, ladder_id: int) -> Iterator[tuple[int, NDArray[Any]]]:
     """Read number and predictions of the earlier incumbents to which a ladder can go back."""
-    query = select(incumbents).where(incumbents.c.ladder_id == ladder_id)
-    for row in conn.execute(query.order_by(incumbents.c.number)).all():
-        yield row.number, unpacked(row.predictions)
+    query = select_incumbents(ladder_id).order_by(incumbents.c.number)
+    for row in conn.execute(query).all():
+        yield row.number, decompressed(row.predictions)
 
 
 def place_of(ladder: LadderRecord) -> str:
