@@ -1,0 +1,236 @@
+"""Attacks the short cuts of a submission and of its certificate: each keeps what it must."""
+
+from __future__ import annotations
+
+import sqlite3
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ladderholdout import LadderHoldout
+from ladderholdout.errors import RestoredWarning
+from ladderholdout.guard.health import verify_holdout
+from ladderholdout.guard.submission import Origin
+from ladderholdout.ledger import Ledger
+from ladderholdout.ledger.connections import source
+from ladderholdout.ledger.records import compressed, decompressed, packed, unpacked
+from ladderholdout.mechanisms import MECHANISMS, Evaluation, Ladder, Mechanism
+from ladderholdout.mechanisms.base import State, draws
+from ladderholdout.mechanisms.rules import LadderRules
+from tests.support_holdouts import EVERY, assert_replays, coins, entries_of, guesses
+
+NOISELESS = tuple(one for one in EVERY if not draws(type(one)))
+
+
+@dataclass(frozen=True, slots=True)
+class Moody(Ladder):
+    """Somebody's own rule: it draws, as its base class does not."""
+
+    def decide(self, state: State, evidence: Any, rng: np.random.Generator) -> Any:
+        mood = float(rng.normal(scale=0.05))
+        return Ladder.decide(self, state, type(evidence)(evidence.risk + mood), rng)
+
+
+@dataclass(frozen=True, slots=True)
+class Calm(Ladder):
+    """Another, which states that it draws nothing."""
+
+    draws: ClassVar[bool] = False
+
+    def decide(self, state: State, evidence: Any, rng: np.random.Generator) -> Any:
+        return Ladder.decide(self, state, evidence, rng)
+
+
+class Untouchable:
+    def __getattr__(self, name: str) -> Any:
+        raise AssertionError(f"a rule that draws nothing asked for {name}")
+
+
+@pytest.mark.parametrize("rule", NOISELESS, ids=lambda one: one.name)
+def test_a_rule_that_is_given_no_generator_needs_none(rule: Mechanism) -> None:
+    state, rules, rng = rule.start(50), LadderRules(rule, unit=1.0), np.random.default_rng(0)
+    for _ in range(30):
+        evaluation = Evaluation.from_losses(rng.integers(0, 2, 50))
+        state, _ = rules.step(state, evaluation, Untouchable())  # type: ignore[arg-type]
+
+
+def test_a_rule_of_ones_own_draws_unless_it_states_that_it_does_not() -> None:
+    assert (draws(Ladder), draws(Moody), draws(Calm)) == (False, True, False)
+    assert len(NOISELESS) >= 7
+
+
+def test_what_a_rule_of_ones_own_draws_is_drawn_anew_and_replays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(MECHANISMS, "Moody", Moody)
+    X, y = coins()
+    holdout = LadderHoldout(
+        X, y, scoring="accuracy", mechanism=Moody(step=0.01), ledger=tmp_path / "ledger.db"
+    )
+    for one in guesses(0, 20):
+        holdout.submit(one)
+    assert_replays(holdout)
+
+
+# What certificates count
+
+
+def batched(path: Path) -> LadderHoldout:
+    X, y = coins()
+    holdout = LadderHoldout(X, y, scoring="accuracy", name="coins", ledger=path)
+    for at, one in enumerate(guesses(1, 12)):
+        batch = ("grid", "grid", None, "study")[at % 4]
+        holdout.open_ladder.submit(one, Origin(batch=batch))
+    return holdout
+
+
+def change(path: Path, statement: str) -> None:
+    with closing(sqlite3.connect(path)) as connection, connection:
+        assert connection.execute(statement).rowcount
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "UPDATE submissions SET runs = runs - 1 WHERE number = 5",
+        "UPDATE submissions SET runs = 0",
+        "UPDATE chains SET runs = runs - 1",
+        "UPDATE chains SET batch = 'another'",
+    ],
+)
+def test_a_count_that_was_made_smaller_is_found(tmp_path: Path, statement: str) -> None:
+    """With fewer runs a certificate would be narrower than it may be."""
+    path = tmp_path / "ledger.db"
+    holdout = batched(path)
+    assert verify_holdout(holdout.ledger, "coins").findings == ()
+    change(path, statement)
+    assert verify_holdout(holdout.ledger, "coins").findings
+
+
+def test_repeats_of_an_older_version_are_counted_too(tmp_path: Path) -> None:
+    """It answered a repeat as its first was answered, and so showed that something had improved."""
+    path = tmp_path / "ledger.db"
+    holdout = batched(path)
+    worst = min(holdout.history(), key=lambda one: (one.improved, one.number)).number
+    again = holdout.submit(guesses(1, 12)[worst - 1]).submission
+    holdout.submit(coins()[1])  # the incumbent is chosen after it
+    repeats = [one.repeats for one in counted(holdout)]
+    assert repeats == [()]
+    change(
+        path,
+        f"UPDATE submissions SET evidence = '{{}}', released_risk = 0.9 WHERE number = {again}",
+    )
+    (found,) = counted(holdout)
+    assert [one.number for one in found.repeats] == [again]
+
+
+def counted(holdout: LadderHoldout) -> tuple[Any, ...]:
+    found = holdout.open_ladder.read(lambda tx, ladder: tx.chosen(ladder))
+    assert found is not None
+    return found.ladders
+
+
+# Connections and marks that are kept open
+
+
+def test_a_statement_that_was_left_open_holds_no_later_transaction(tmp_path: Path) -> None:
+    """A connection goes from one to the next: a cursor must not keep it at an older state."""
+    X, y = coins()
+    holdout = LadderHoldout(X, y, scoring="accuracy", ledger=tmp_path / "ledger.db")
+    for one in guesses(0, 5):
+        holdout.submit(one)
+    held = []
+    with pytest.raises(ZeroDivisionError), Ledger(holdout.ledger).read() as tx:
+        entries = tx.streams.recorded(1)
+        held.append((entries, next(entries)))
+        raise ZeroDivisionError
+    assert holdout.submit(y).submission == 6
+    assert holdout.status().submissions == 6
+
+
+def test_connections_are_opened_once(tmp_path: Path) -> None:
+    X, y = coins()
+    holdout = LadderHoldout(X, y, scoring="accuracy", ledger=tmp_path / "ledger.db")
+    holdout.submit(y)
+    known = source(holdout.ledger)
+    kept = list(known._idle)  # type: ignore[union-attr]
+    for one in guesses(0, 20):
+        holdout.submit(one)
+        holdout.status()
+    assert known._idle == kept  # type: ignore[union-attr]
+    assert len(kept) == 1
+
+
+def test_a_mark_that_was_replaced_is_read_as_it_is_now(tmp_path: Path) -> None:
+    """The process that has it open would otherwise not see what another machine wrote."""
+    X, y = coins()
+    path = tmp_path / "ledger.db"
+    holdout = LadderHoldout(X, y, scoring="accuracy", name="coins", ledger=path)
+    holdout.submit(guesses(0, 1)[0])
+    (mark,) = (tmp_path / "vault").glob("*.mark")
+    copy = tmp_path / "copy.db"
+    with closing(sqlite3.connect(path)) as ledger, closing(sqlite3.connect(copy)) as older:
+        ledger.backup(older)
+    holdout.submit(guesses(0, 2)[1])
+    newer = mark.read_bytes()
+    # The older copy is put back, row by row, under the same file; the mark comes from elsewhere.
+    with closing(sqlite3.connect(path)) as ledger, closing(sqlite3.connect(copy)) as older:
+        older.backup(ledger)
+    other = tmp_path / "other.mark"
+    other.write_bytes(newer)
+    other.replace(mark)
+    with pytest.warns(RestoredWarning):
+        holdout.submit(y)
+
+
+# How predictions are kept
+
+
+@given(
+    st.lists(st.floats(0, 1), min_size=1, max_size=20),
+    st.sampled_from([np.float64, np.int32]),
+    st.booleans(),
+)
+def test_predictions_are_read_as_they_were_written(
+    values: list[float], kind: Any, both: bool
+) -> None:
+    second = np.array(values, dtype=kind)
+    given = np.column_stack([1 - second, second]) if both else second
+    for back in (unpacked(packed(given)), decompressed(compressed(given))):
+        assert back.dtype == given.dtype
+        assert back.tobytes() == given.tobytes()
+        assert back.shape == given.shape
+
+
+def test_one_column_of_two_is_kept_where_it_tells_the_other() -> None:
+    second = np.random.default_rng(0).random(1000)
+    both = np.column_stack([1 - second, second])
+    assert len(packed(both)) < 0.6 * both.nbytes
+    both[3, 0] = np.nextafter(both[3, 0], 1)
+    assert len(packed(both)) > both.nbytes
+    assert np.array_equal(unpacked(packed(both)), both)
+
+
+def test_the_incumbent_of_a_batch_is_kept_once_and_found_again(tmp_path: Path) -> None:
+    X, y = coins()
+    holdout = LadderHoldout(X, y, scoring="accuracy", name="coins", ledger=tmp_path / "ledger.db")
+    for one in guesses(3, 6):
+        holdout.open_ladder.submit(one, Origin(batch="grid"))
+    improved = [one.number for one in entries_of(holdout) if one.improved]
+    with Ledger(holdout.ledger).read() as tx:
+        assert np.array_equal(tx.incumbent_predictions(1), _content(holdout, improved[-1]))
+    with closing(sqlite3.connect(tmp_path / "ledger.db")) as ledger:
+        sizes = ledger.execute("SELECT length(predictions) FROM incumbents").fetchall()
+    assert set(sizes) == {(0,)}
+    change(tmp_path / "ledger.db", "DELETE FROM candidates")
+    assert verify_holdout(holdout.ledger, "coins").findings
+
+
+def _content(holdout: LadderHoldout, number: int) -> Any:
+    return guesses(3, 6)[number - 1][holdout.open_ladder.guard().order]
