@@ -11,6 +11,7 @@ what was found.
 from __future__ import annotations
 
 import hashlib
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -174,6 +175,7 @@ def take(X: Any, rows: NDArray[np.intp]) -> Any:
     return X[rows] if hasattr(X, "shape") else [X[row] for row in rows]
 
 
+@lru_cache(maxsize=16)
 def _some(n: int) -> NDArray[np.intp]:
     return np.unique(np.linspace(0, n - 1, min(n, _SAMPLE)).astype(np.intp))
 

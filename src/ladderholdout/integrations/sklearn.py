@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import re
+import threading
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, MutableMapping
 from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from joblib import effective_n_jobs
 from joblib.parallel import get_active_backend
 from numpy.typing import NDArray
+from sklearn.base import BaseEstimator
 from sklearn.model_selection import check_cv
 from sklearn.utils import indexable
 from sklearn.utils.metadata_routing import MetadataRequest, get_routing_for_object
@@ -35,15 +37,12 @@ from ladderholdout.guard.containment import without_frames
 from ladderholdout.guard.context import describe_estimator, describe_parameters
 from ladderholdout.guard.open_ladder import HasLadder, OpenLadder
 from ladderholdout.guard.registration import judge_overlap
+from ladderholdout.guard.rounds import Round
 from ladderholdout.guard.settings import LARGEST_NUMBER, count_rows
 from ladderholdout.guard.submission import Origin
 from ladderholdout.guard.views import incumbent_named, overtaken
 from ladderholdout.ledger import Entry, is_memory
 from ladderholdout.thirdparty import Frame
-
-if TYPE_CHECKING:
-    from ladderholdout.guard.open_ladder import OpenLadder
-
 
 _SAMPLE = 64
 _warned: set[rounds.Key] = set()
@@ -123,9 +122,10 @@ class GuardedSplit:
         if not _is_zero(self._inner):
             yield from check_cv(self._inner, y, classifier=self._classifies).split(X, y, groups)
         if self._guarded:
-            rows = pipelines.sample_of(X)
-            ended = partial(check_refit, self._holdout)
-            fold = rounds.open_round(thirdparty.caller(), steps, rows, ended)
+            consumer, ended = thirdparty.caller(), partial(check_refit, self._holdout)
+            own_rows = consumer.hands_on(X)
+            rows = None if own_rows else pipelines.sample_of(X)
+            fold = rounds.open_round(consumer, steps, rows, ended, own_rows=own_rows)
             yield np.arange(count_rows(X)), fold
 
     def _steps(self, consumer: Frame, X: Any = None, y: Any = None) -> tuple[Any, ...]:
@@ -295,12 +295,16 @@ def score(holdout: OpenLadder, estimator: Any, X: Any, y: Any, sample_weight: An
     try:
         _refuse_in_mid_fit(estimator)
         if count_rows(X) == 0:
-            return _guarded(holdout, estimator, pipelines.steps_before(thirdparty.caller(2)))
+            found = rounds.current()
+            if found is not None and found.own_rows:
+                return _guarded(holdout, estimator, found, found.steps)
+            steps = pipelines.steps_before(thirdparty.caller(2))
+            return _guarded(holdout, estimator, found, steps)
         hashes = _hashes_if_holdout(holdout, X)
         if hashes is not None:
             pipelines.refuse_permutations(thirdparty.caller(2))
             _refuse_other_labels(holdout, hashes, y)
-            return _guarded(holdout, estimator)
+            return _guarded(holdout, estimator, rounds.current())
     except SearchStopped:
         raise
     except Exception as error:
@@ -326,17 +330,20 @@ def _refuse_in_mid_fit(estimator: Any) -> None:
         )
 
 
-def _guarded(holdout: OpenLadder, estimator: Any, steps: tuple[Any, ...] = ()) -> float:
-    found, described = rounds.current(), describe_estimator(estimator)
+def _guarded(
+    holdout: OpenLadder, estimator: Any, found: Round | None, steps: tuple[Any, ...] = ()
+) -> float:
+    described, asking = _description(estimator, found)
     if steps:
         described |= {"after": [type(one).__name__ for step in steps for _, one in step.steps]}
     search = None if found is None else found.search
-    batch = None if found is None or asks(estimator) else found.batch
+    batch = None if found is None or asking else found.batch
     place = None if batch is None or found is None else found.place
     origin = Origin(batch=batch, search=search, place=place, context=described)
-    trial = rounds.trial()
+    # Between a search and the rows that it was given is no trial.
+    trial = None if found is not None and found.own_rows else rounds.trial()
     if trial is None:
-        release = holdout.evaluate(estimator, origin, steps)
+        release = holdout.answer(_predictions(holdout, estimator, found, steps), origin)
     else:
         from ladderholdout.integrations.optuna.trials import evaluate
 
@@ -350,10 +357,90 @@ def _guarded(holdout: OpenLadder, estimator: Any, steps: tuple[Any, ...] = ()) -
     return feedback_of(holdout.feedback, release.score, release.improved, margin)
 
 
+# A candidate of each search and of the names that its points set, described, in this process.
+_described: dict[tuple[str, ...], dict[str, Any]] = {}
+_KNOWN = 16
+
+
+def _description(estimator: Any, found: Round | None) -> tuple[dict[str, Any], bool]:
+    """Describe an estimator, and tell whether it asks; a search's once but for its points.
+
+    All candidates of a search are copies of one estimator, with the values of a point set.
+    """
+    point = None if found is None else found.parameters
+    key = () if found is None or point is None else (found.search, *point)
+    known = _described.get(key)
+    if known is not None and point is not None:
+        values = known["parameters"] | describe_parameters(point)
+        return {**known, "parameters": values}, any(map(_is_asking, point.values()))
+    described, asking = describe_estimator(estimator), asks(estimator)
+    if point and not asking and _keeps_apart(estimator, point):
+        while len(_described) >= _KNOWN:
+            _described.pop(next(iter(_described), ()), None)  # another thread may have done so
+        _described[key] = described
+    return described, asking
+
+
+def _keeps_apart(estimator: Any, point: Mapping[str, Any]) -> bool:
+    """Tell whether a value of this point decides nothing but the parameter of its name."""
+    parts = _parts(estimator)
+    owners = [parts.get(name.rpartition("__")[0], estimator) for name in point]
+    # A pipeline describes its steps a second time, and others may name what they like.
+    return (
+        not any(map(_has_parts, point.values()))
+        and all(type(one).set_params is BaseEstimator.set_params for one in owners)
+        and all(map(_is_plain, [estimator, *filter(_has_parts, parts.values())]))
+    )
+
+
+def _is_plain(part: Any) -> bool:
+    """Tell whether a part keeps the values that it is given as they are."""
+    kind = type(part)
+    stock = kind.__module__.startswith("sklearn.")
+    return stock or (
+        getattr(kind, "get_params", None) is BaseEstimator.get_params
+        and getattr(kind, "set_params", None) is BaseEstimator.set_params
+    )
+
+
+def _has_parts(value: Any) -> bool:
+    return hasattr(value, "get_params")
+
+
+def _parts(estimator: Any) -> Mapping[str, Any]:
+    return estimator.get_params(deep=True) if _has_parts(estimator) else {}
+
+
+_here = threading.local()
+
+
+def _predictions(
+    holdout: OpenLadder, estimator: Any, found: Round | None, steps: tuple[Any, ...]
+) -> Any:
+    """Predict once for all ladders of a holdout that one call of several scorers asks."""
+    call = None if found is None else found.call
+    if call is None:
+        return holdout.predictions(estimator, steps)
+    metric = holdout.metric
+    asked = holdout.place, holdout.guard().view, metric.response, metric.is_classification
+    known: dict[Any, Any]
+    of, known = getattr(_here, "predictions", (None, {}))
+    if of is not call:
+        known = {}
+        _here.predictions = call, known
+    if asked not in known:
+        known[asked] = holdout.predictions(estimator, steps)
+    return known[asked]
+
+
 def asks(estimator: Any) -> bool:
     """Tell whether a part of it, such as a search, has the guard to ask while it is fitted."""
-    parts = estimator.get_params(deep=True).values() if hasattr(estimator, "get_params") else ()
-    return any(isinstance(part, HasLadder | GuardedSplit) for part in parts)
+    return any(map(_is_asking, _parts(estimator).values()))
+
+
+def _is_asking(part: Any) -> bool:
+    plain = part is None or isinstance(part, str | int | float)  # most are, and it is slow to ask
+    return not plain and isinstance(part, HasLadder | GuardedSplit)
 
 
 def _refuse_other_labels(holdout: OpenLadder, hashes: NDArray[np.uint64], y: Any) -> None:
