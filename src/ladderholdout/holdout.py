@@ -51,6 +51,8 @@ if TYPE_CHECKING:
     )
     from ladderholdout.integrations.sklearn import GuardedSplit
 
+_OF_SCORERS = {"__name__", "_score_func", "_sign", "_kwargs", "_response_method"}
+
 __all__ = ["LadderHoldout", "LadderStopping", "Release", "Status", "Submission"]
 
 
@@ -807,7 +809,15 @@ class LadderHoldout:
         -------
         Self
             This holdout.
+
+        Raises
+        ------
+        RoutingDisabled
+            scikit-learn routes no metadata now.
         """
+        from ladderholdout.integrations.sklearn import check_routing_enabled
+
+        check_routing_enabled()
         self._request = sample_weight
         return self
 
@@ -816,6 +826,14 @@ class LadderHoldout:
         from ladderholdout.integrations.sklearn import routing
 
         return routing(self._request)
+
+    def __getattr__(self, name: str) -> Any:
+        # What curves, TunedThresholdClassifierCV and others read of a scorer.
+        if name not in _OF_SCORERS or "_ladder" not in vars(self):
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+        from ladderholdout.integrations.sklearn import plain_scorer
+
+        return getattr(plain_scorer(self.metric), name)
 
     def _accept_sample_weight(self) -> bool:
         # Without routing, a search hands the weights of its fit to scorers that say yes:

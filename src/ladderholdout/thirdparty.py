@@ -107,6 +107,13 @@ VALIDATION_FOLDS = _sklearn(
 )
 PERMUTATION = _sklearn(_VALIDATION, "permutation_test_score", "permutes labels")
 ONE_PERMUTATION = _sklearn(_VALIDATION, "_permutation_test_score", "permutes labels", "test")
+PREDICTIONS = _sklearn(_VALIDATION, "cross_val_predict", "predicts the rows of each fold")
+THRESHOLDS = _sklearn(
+    "model_selection._classification_threshold",
+    "TunedThresholdClassifierCV._fit",
+    "learns a threshold from the rows of each fold",
+)
+SELECTION = _sklearn("feature_selection.", "", "scores models on some of the columns")
 INSPECTION = _sklearn("inspection.", "", "permutes features")
 SCORERS = _sklearn(
     _SCORER,
@@ -166,7 +173,7 @@ UNTOUCHED_BY = (
 RELIANCES: tuple[Reliance, ...] = (
     *(FIT, CANDIDATES, ONE_FIT, SCORE, CROSS_VALIDATE, LEARNING, VALIDATION, VALIDATION_FOLDS),
     *(PERMUTATION, ONE_PERMUTATION, INSPECTION, SCORERS, SCORERS_OF, PIPELINE, TARGET, TASK),
-    *(PARALLEL, IN_FIT, *UNTOUCHED, *UNTOUCHED_BY),
+    *(PARALLEL, IN_FIT, PREDICTIONS, THRESHOLDS, SELECTION, *UNTOUCHED, *UNTOUCHED_BY),
     *(RUN_TRIAL, SEQUENTIAL, STORAGE, STUDY_ID, TRIAL_ID, CONSTRAINTS, ONE_TRIAL, DASK),
     *(SWITCH, DISABLE, PROVIDERS, CLIENT, ENGINES, SQL_STORE, HTTP, CREDENTIALS),
     *(BOOSTER_OF, MODEL_OF, MODULES),
@@ -269,6 +276,19 @@ class Frame:
     def permutes_labels(self) -> bool:
         """Whether it asks for the same model on permuted labels."""
         return self.is_search and self.place[1] in _PERMUTING
+
+    @property
+    def asks_nothing(self) -> bool:
+        """Whether it belongs to scikit-learn and uses folds without a scorer."""
+        if self.place in (PREDICTIONS.place, THRESHOLDS.place):
+            return True
+        own = self.place[1].partition(".<locals>")[0]
+        return self.is_sklearn and not self.is_search and (self.module, own) not in _PASSING
+
+    @property
+    def selects_features(self) -> bool:
+        """Whether it asks for models on some of the columns."""
+        return self.module.startswith(SELECTION.module)
 
     @property
     def may_change_rows(self) -> bool:
@@ -436,7 +456,7 @@ def _place(around: list[Frame], fit: Frame | None) -> tuple[int | None, Any]:
 
 def wishes(consumer: Frame) -> tuple[Any, Any] | None:
     """Return the ``scoring`` and the ``refit`` of a search of scikit-learn's, if it is one."""
-    if not consumer.is_search:
+    if not consumer.is_search and consumer.place not in _PASSING:
         return None
     if consumer.owner is None:
         return consumer.local("scoring"), None

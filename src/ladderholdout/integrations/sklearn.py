@@ -14,7 +14,9 @@ import numpy as np
 from joblib import effective_n_jobs
 from joblib.parallel import get_active_backend
 from numpy.typing import NDArray
+from sklearn import get_config
 from sklearn.base import BaseEstimator
+from sklearn.metrics import make_scorer
 from sklearn.model_selection import check_cv
 from sklearn.utils import indexable
 from sklearn.utils.metadata_routing import MetadataRequest, get_routing_for_object
@@ -27,6 +29,7 @@ from ladderholdout.errors import (
     NoImprovementWarning,
     NotConsultedWarning,
     NotIncumbentWarning,
+    RoutingDisabled,
     SearchStopped,
     as_given,
     warn,
@@ -42,6 +45,7 @@ from ladderholdout.guard.settings import LARGEST_NUMBER, count_rows
 from ladderholdout.guard.submission import Origin
 from ladderholdout.guard.views import incumbent_named, overtaken
 from ladderholdout.ledger import Entry, is_memory
+from ladderholdout.metrics import Metric
 from ladderholdout.thirdparty import Frame
 
 _SAMPLE = 64
@@ -130,12 +134,12 @@ class GuardedSplit:
 
     def _steps(self, consumer: Frame, X: Any = None, y: Any = None) -> tuple[Any, ...]:
         try:
+            pipelines.refuse_without_scorer(consumer)
             steps = pipelines.steps_before(consumer, X, y)
             _check_consumer(self._holdout, consumer, alone=_is_zero(self._inner))
             return steps
         except InvalidArgument as error:
-            # Around this one may be another search, which must not take it for a failed fit.
-            raise SearchStopped(f"The guard cannot answer, so the search stops. {error}") from error
+            raise _stopped(error) from error
 
     def get_n_splits(self, X: Any = None, y: Any = None, groups: Any = None) -> int:
         """Return the number of folds, the guarded one included."""
@@ -160,7 +164,7 @@ class GuardedSplit:
 
     @property
     def random_state(self) -> Any:
-        """Whether folds are the same at each call; the Halving searches alone ask.
+        """Whether folds are the same at each call, as Halving searches and stacking ask.
 
         Raises
         ------
@@ -168,6 +172,10 @@ class GuardedSplit:
             For the guarded fold, which they cannot use.
         """
         if self._guarded:
+            try:
+                pipelines.refuse_without_scorer(thirdparty.caller())
+            except InvalidArgument as error:
+                raise _stopped(error) from error
             raise InvalidArgument(
                 "cv",
                 "without the guarded fold in a Halving search",
@@ -178,6 +186,11 @@ class GuardedSplit:
                 "holdout.evaluate(search).",
             )
         return getattr(self._inner, "random_state", 0)
+
+    @random_state.setter
+    def random_state(self, seed: Any) -> None:
+        # Stacking gives shuffled folds one, so that all its estimators get the same folds.
+        self._inner.random_state = seed
 
     @property
     def shuffle(self) -> Any:
@@ -190,6 +203,11 @@ class GuardedSplit:
 
     def __repr__(self) -> str:
         return f"{self._holdout!r}.split(inner={self._inner!r}, guarded={self._guarded})"
+
+
+def _stopped(error: InvalidArgument) -> SearchStopped:
+    """Return a refusal that a search around this one does not take for a failed fit."""
+    return SearchStopped(f"The guard cannot answer, so the search stops. {error}")
 
 
 def _refuse_processes(holdout: OpenLadder, consumer: Frame) -> None:
@@ -274,7 +292,8 @@ def _check_consumer(holdout: OpenLadder, consumer: Frame, *, alone: bool) -> Non
             "holdout.select or False where inner folds come before the guarded one",
             repr(refit),
             "The mean over inner folds and the guarded one would pick, and it is no score of "
-            "anything: give refit=holdout.select.",
+            "anything: give refit=holdout.select. What takes no such refit, as RidgeCV, is given "
+            "cv=holdout.split().",
         )
 
 
@@ -512,6 +531,52 @@ def _named(error: Exception) -> str:
 
 
 # -- what else a search asks -----------------------------------------------------------
+
+
+class PlainScore:
+    """A metric as the score function of a scorer of scikit-learn's, on rows of one's own.
+
+    Parameters
+    ----------
+    metric : Metric
+    """
+
+    def __init__(self, metric: Metric) -> None:
+        self._metric, self.__name__ = metric, metric.name
+
+    def __call__(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> float:
+        """Return the score, greater is better."""
+        return self._metric.score_from(y_true, y_pred, sample_weight)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, PlainScore) and self._metric == other._metric
+
+    def __hash__(self) -> int:
+        return hash(self._metric.name)
+
+    def __repr__(self) -> str:
+        return f"PlainScore({self._metric.name!r})"
+
+
+_RESPONSES = {"probabilities": "predict_proba", "scores": ("decision_function", "predict_proba")}
+
+
+def plain_scorer(metric: Metric) -> Any:
+    """Return what `make_scorer` makes of a metric: it never queries a holdout."""
+    response = _RESPONSES.get(metric.response, "predict")
+    scorer = make_scorer(PlainScore(metric), response_method=response)
+    scorer.__name__ = metric.name
+    return scorer
+
+
+def check_routing_enabled() -> None:
+    """Refuse a request of metadata where scikit-learn routes none, as its own scorers do."""
+    if not get_config()["enable_metadata_routing"]:
+        raise RoutingDisabled(
+            "This method is only available when metadata routing is enabled. You can enable it "
+            "using sklearn.set_config(enable_metadata_routing=True). Without it, weights that a "
+            "search is given reach plain scores by themselves."
+        )
 
 
 def routing(request: bool | str | None) -> MetadataRequest:
