@@ -825,7 +825,7 @@ class LadderHoldout:
         """Return the metadata request of this scorer, for scikit-learn."""
         from ladderholdout.integrations.sklearn import routing
 
-        return routing(self._request)
+        return routing(self._request, repr(self))
 
     def __getattr__(self, name: str) -> Any:
         # What curves, TunedThresholdClassifierCV and others read of a scorer.

@@ -331,7 +331,8 @@ def score(holdout: OpenLadder, estimator: Any, X: Any, y: Any, sample_weight: An
         reason = str(error) if isinstance(error, LadderHoldoutError) else _named(error)
         raise SearchStopped(f"The guard cannot answer, so the search stops. {reason}") from error
     _remind(holdout)
-    return holdout.metric.score_of(estimator, X, y, sample_weight)
+    answers = _answers(thirdparty.call_of_scorers())
+    return holdout.metric.score_of(estimator, X, y, sample_weight, answers)
 
 
 def _refuse_in_mid_fit(estimator: Any) -> None:
@@ -437,19 +438,26 @@ def _predictions(
     holdout: OpenLadder, estimator: Any, found: Round | None, steps: tuple[Any, ...]
 ) -> Any:
     """Predict once for all ladders of a holdout that one call of several scorers asks."""
-    call = None if found is None else found.call
-    if call is None:
+    known = _answers(None if found is None else found.call)
+    if known is None:
         return holdout.predictions(estimator, steps)
     metric = holdout.metric
     asked = holdout.place, holdout.guard().view, metric.response, metric.is_classification
-    known: dict[Any, Any]
-    of, known = getattr(_here, "predictions", (None, {}))
-    if of is not call:
-        known = {}
-        _here.predictions = call, known
     if asked not in known:
         known[asked] = holdout.predictions(estimator, steps)
     return known[asked]
+
+
+def _answers(call: Any) -> dict[Any, Any] | None:
+    """Return what was predicted in one call of several scorers; None outside of one."""
+    if call is None:
+        return None
+    known: dict[Any, Any]
+    of, known = getattr(_here, "answers", (None, {}))
+    if of is not call:
+        known = {}
+        _here.answers = call, known
+    return known
 
 
 def asks(estimator: Any) -> bool:
@@ -579,9 +587,9 @@ def check_routing_enabled() -> None:
         )
 
 
-def routing(request: bool | str | None) -> MetadataRequest:
-    """Return the scorer's metadata request."""
-    asked = MetadataRequest(owner="LadderHoldout")
+def routing(request: bool | str | None, owner: str) -> MetadataRequest:
+    """Return a scorer's metadata request; messages call it by its repr."""
+    asked = MetadataRequest(owner=owner)
     asked.score.add_request(param="sample_weight", alias=request)
     return asked
 

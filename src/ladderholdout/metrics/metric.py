@@ -265,7 +265,14 @@ class Metric(MetricSettings):
         own = None if weights is None else checked_weights(weights, len(targets), "weights")
         return measuring.measure(self, targets, predictions, own)
 
-    def score_of(self, estimator: Any, X: Any, y: Any, sample_weight: Any = None) -> float:
+    def score_of(
+        self,
+        estimator: Any,
+        X: Any,
+        y: Any,
+        sample_weight: Any = None,
+        answers: dict[Any, Any] | None = None,
+    ) -> float:
         """Score a fitted estimator plainly on any rows, as scikit-learn's scorer does.
 
         Parameters
@@ -277,6 +284,8 @@ class Metric(MetricSettings):
         y : array-like of shape (n,) or (n, m)
             Their targets.
         sample_weight : array-like of shape (n,), optional
+        answers : dict, optional
+            Is given the predictions, which other metrics then need not ask for again.
 
         Returns
         -------
@@ -300,7 +309,11 @@ class Metric(MetricSettings):
         if self.is_classification:
             classes = forms.union_of_classes(y, responses.known_classes(estimator))
         targets = self.targets(y, classes)
-        return self._scored(targets, self.respond(estimator, X, classes), classes, sample_weight)
+        known = {} if answers is None else answers
+        asked = self.response, self.is_classification
+        if asked not in known:
+            known[asked] = self.respond(estimator, X, classes)
+        return self._scored(targets, known[asked], classes, sample_weight)
 
     def score_from(self, y: Any, predictions: Any, sample_weight: Any = None) -> float:
         """Score predictions plainly on any rows, as scikit-learn's functions do.

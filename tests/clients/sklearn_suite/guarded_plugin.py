@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import functools
 import os
+import pickle
 import tempfile
 import threading
 import warnings
@@ -220,7 +221,8 @@ def guard_scorers() -> None:
     @functools.wraps(plain)
     def get_scorer(scoring: Any) -> Any:
         found = holdout_of(scoring) if isinstance(scoring, str) else None
-        return plain(scoring) if found is None else found
+        # As scikit-learn does, a scorer of one's own: what is requested of one stays there.
+        return plain(scoring) if found is None else pickle.loads(pickle.dumps(found))
 
     for module in (_scorer, sklearn.metrics):
         module.get_scorer = get_scorer
