@@ -22,6 +22,7 @@ from ladderholdout.guard.settings import (
     LARGEST_NUMBER,
     a_function,
     choice,
+    predictions_of,
     warn_of_hard_labels,
 )
 from ladderholdout.guard.submission import Origin
@@ -333,7 +334,9 @@ class LadderHoldout:
 
     # -- by hand ----------------------------------------------------------------------
 
-    def submit(self, predictions: Any, *, context: Mapping[str, Any] | None = None) -> Release:
+    def submit(
+        self, predictions: Any, *, context: Mapping[str, Any] | None = None, ids: Any = None
+    ) -> Release:
         """Submit predictions by hand.
 
         Parameters
@@ -341,9 +344,13 @@ class LadderHoldout:
         predictions : array-like
             For the holdout's rows, in the order in which you gave them: class labels,
             probabilities of shape (n, n_classes) or of the second class, or values, as the
-            metric asks.
+            metric asks. A Series or DataFrame of pandas with the index of the rows, in any
+            order, is taken by that index.
         context : mapping, optional
             Anything JSON can hold that you want to find in the history.
+        ids : list, array, Series or str, optional
+            Of the predictions, which may then come in any order, where the holdout was registered
+            with ids: the ids themselves, or the name of a column of `predictions`.
 
         Returns
         -------
@@ -357,7 +364,8 @@ class LadderHoldout:
         LedgerError
             The ledger cannot be written; nothing was released.
         """
-        release = self._ladder.submit(predictions, Origin(context=jsonable(context)))
+        predictions, hashes = predictions_of(predictions, ids)
+        release = self._ladder.submit(predictions, Origin(context=jsonable(context)), hashes)
         warn_of_hard_labels(self.metric, predictions)
         return release
 
