@@ -288,6 +288,10 @@ class MissingExtra(LadderHoldoutError, ImportError):
         )
 
 
+class RoutingDisabled(LadderHoldoutError, RuntimeError):
+    """Metadata was requested while scikit-learn routes none."""
+
+
 class VaultError(LadderHoldoutError):
     """The private file with the holdout's rows is missing, changed or not private."""
 

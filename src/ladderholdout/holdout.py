@@ -22,6 +22,7 @@ from ladderholdout.guard.settings import (
     LARGEST_NUMBER,
     a_function,
     choice,
+    predictions_of,
     warn_of_hard_labels,
 )
 from ladderholdout.guard.submission import Origin
@@ -51,6 +52,8 @@ if TYPE_CHECKING:
     )
     from ladderholdout.integrations.sklearn import GuardedSplit
     from ladderholdout.ledger import Progress
+
+_OF_SCORERS = {"__name__", "_score_func", "_sign", "_kwargs", "_response_method"}
 
 __all__ = ["LadderHoldout", "LadderStopping", "Release", "Status", "Submission"]
 
@@ -332,7 +335,9 @@ class LadderHoldout:
 
     # -- by hand ----------------------------------------------------------------------
 
-    def submit(self, predictions: Any, *, context: Mapping[str, Any] | None = None) -> Release:
+    def submit(
+        self, predictions: Any, *, context: Mapping[str, Any] | None = None, ids: Any = None
+    ) -> Release:
         """Submit predictions by hand.
 
         Parameters
@@ -340,9 +345,13 @@ class LadderHoldout:
         predictions : array-like
             For the holdout's rows, in the order in which you gave them: class labels,
             probabilities of shape (n, n_classes) or of the second class, or values, as the
-            metric asks.
+            metric asks. A Series or DataFrame of pandas with the index of the rows, in any
+            order, is taken by that index.
         context : mapping, optional
             Anything JSON can hold that you want to find in the history.
+        ids : list, array, Series or str, optional
+            Of the predictions, which may then come in any order, where the holdout was registered
+            with ids: the ids themselves, or the name of a column of `predictions`.
 
         Returns
         -------
@@ -356,7 +365,8 @@ class LadderHoldout:
         LedgerError
             The ledger cannot be written; nothing was released.
         """
-        release = self._ladder.submit(predictions, Origin(context=jsonable(context)))
+        predictions, hashes = predictions_of(predictions, ids)
+        release = self._ladder.submit(predictions, Origin(context=jsonable(context)), hashes)
         warn_of_hard_labels(self.metric, predictions)
         return release
 
@@ -817,7 +827,15 @@ class LadderHoldout:
         -------
         Self
             This holdout.
+
+        Raises
+        ------
+        RoutingDisabled
+            scikit-learn routes no metadata now.
         """
+        from ladderholdout.integrations.sklearn import check_routing_enabled
+
+        check_routing_enabled()
         self._request = sample_weight
         return self
 
@@ -825,7 +843,15 @@ class LadderHoldout:
         """Return the metadata request of this scorer, for scikit-learn."""
         from ladderholdout.integrations.sklearn import routing
 
-        return routing(self._request)
+        return routing(self._request, repr(self))
+
+    def __getattr__(self, name: str) -> Any:
+        # What curves, TunedThresholdClassifierCV and others read of a scorer.
+        if name not in _OF_SCORERS or "_ladder" not in vars(self):
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+        from ladderholdout.integrations.sklearn import plain_scorer
+
+        return getattr(plain_scorer(self.metric), name)
 
     def _accept_sample_weight(self) -> bool:
         # Without routing, a search hands the weights of its fit to scorers that say yes:

@@ -93,18 +93,36 @@ _BOOSTING, _LOGISTIC = (
 
 FIT = _sklearn(_SEARCH, "BaseSearchCV.fit", "the search and its results", "self", "results")
 CANDIDATES = _sklearn(
-    _SEARCH, "BaseSearchCV.fit.<locals>.evaluate_candidates", "takes one round of folds"
+    _SEARCH, "BaseSearchCV.fit.<locals>.evaluate_candidates", "takes one round of folds", "X"
 )
-ONE_FIT = _sklearn(_VALIDATION, "_fit_and_score", "a candidate", "test", "candidate_progress")
+ONE_FIT = _sklearn(
+    _VALIDATION, "_fit_and_score", "a candidate", "test", "candidate_progress", "parameters"
+)
 SCORE = _sklearn(_VALIDATION, "_score", "a candidate is scored")
 CROSS_VALIDATE = _sklearn(_VALIDATION, "cross_validate", "what it asks", "scoring")
-LEARNING = _sklearn(_VALIDATION, "learning_curve", "takes one round, in order", "scoring")
+LEARNING = _sklearn(_VALIDATION, "learning_curve", "takes one round, in order", "scoring", "X")
 VALIDATION = _sklearn(_VALIDATION, "validation_curve", "takes one round, in order", "scoring")
-VALIDATION_FOLDS = _sklearn(_VALIDATION, "validation_curve.<locals>.<genexpr>", "takes one round")
+VALIDATION_FOLDS = _sklearn(
+    _VALIDATION, "validation_curve.<locals>.<genexpr>", "takes one round", "X"
+)
 PERMUTATION = _sklearn(_VALIDATION, "permutation_test_score", "permutes labels")
 ONE_PERMUTATION = _sklearn(_VALIDATION, "_permutation_test_score", "permutes labels", "test")
+PREDICTIONS = _sklearn(_VALIDATION, "cross_val_predict", "predicts the rows of each fold")
+THRESHOLDS = _sklearn(
+    "model_selection._classification_threshold",
+    "TunedThresholdClassifierCV._fit",
+    "learns a threshold from the rows of each fold",
+)
+SELECTION = _sklearn("feature_selection.", "", "scores models on some of the columns")
 INSPECTION = _sklearn("inspection.", "", "permutes features")
-SCORERS = _sklearn(_SCORER, "_MultimetricScorer.__call__", "which scorer asks", "self", "name")
+SCORERS = _sklearn(
+    _SCORER,
+    "_MultimetricScorer.__call__",
+    "which scorer asks, and of which",
+    "self",
+    "name",
+    "scores",
+)
 SCORERS_OF = _sklearn(_SCORER, "_MultimetricScorer._scorers", "the order of several scorers")
 PIPELINE = _sklearn("pipeline", "Pipeline.fit", "the steps before", "self", "X", "y")
 TARGET = _sklearn("compose._target", "TransformedTargetRegressor.fit", "transforms the target")
@@ -155,7 +173,7 @@ UNTOUCHED_BY = (
 RELIANCES: tuple[Reliance, ...] = (
     *(FIT, CANDIDATES, ONE_FIT, SCORE, CROSS_VALIDATE, LEARNING, VALIDATION, VALIDATION_FOLDS),
     *(PERMUTATION, ONE_PERMUTATION, INSPECTION, SCORERS, SCORERS_OF, PIPELINE, TARGET, TASK),
-    *(PARALLEL, IN_FIT, *UNTOUCHED, *UNTOUCHED_BY),
+    *(PARALLEL, IN_FIT, PREDICTIONS, THRESHOLDS, SELECTION, *UNTOUCHED, *UNTOUCHED_BY),
     *(RUN_TRIAL, SEQUENTIAL, STORAGE, STUDY_ID, TRIAL_ID, CONSTRAINTS, ONE_TRIAL, DASK),
     *(SWITCH, DISABLE, PROVIDERS, CLIENT, ENGINES, SQL_STORE, HTTP, CREDENTIALS),
     *(BOOSTER_OF, MODEL_OF, MODULES),
@@ -245,6 +263,10 @@ class Frame:
         """Whether it takes the folds, uses them for one round of candidates and lets them go."""
         return self.is_search and self.place[1] in _ONE_ROUND
 
+    def hands_on(self, X: Any) -> bool:
+        """Tell whether it fits its candidates on these very rows, and lets the folds go then."""
+        return self.takes_one_round and self.local("X") is X
+
     @property
     def permutes_features(self) -> bool:
         """Whether it asks for the same model on permuted columns."""
@@ -254,6 +276,19 @@ class Frame:
     def permutes_labels(self) -> bool:
         """Whether it asks for the same model on permuted labels."""
         return self.is_search and self.place[1] in _PERMUTING
+
+    @property
+    def asks_nothing(self) -> bool:
+        """Whether it belongs to scikit-learn and uses folds without a scorer."""
+        if self.place in (PREDICTIONS.place, THRESHOLDS.place):
+            return True
+        own = self.place[1].partition(".<locals>")[0]
+        return self.is_sklearn and not self.is_search and (self.module, own) not in _PASSING
+
+    @property
+    def selects_features(self) -> bool:
+        """Whether it asks for models on some of the columns."""
+        return self.module.startswith(SELECTION.module)
 
     @property
     def may_change_rows(self) -> bool:
@@ -346,13 +381,19 @@ class Scoring:
     place : int or None
         The candidate's place in its round, from 1, whenever it is scored.
     in_order : bool
-        Whether candidates come in their order.
+        Whether candidates come in their order; looked up only for one without a place.
+    parameters : mapping or None
+        The candidate's point of the grid, where it has one.
+    call : object
+        What one call of several scorers has to itself; None for a scorer alone.
     """
 
     test: Any
     by_sklearn: bool
     place: int | None
     in_order: bool
+    parameters: Mapping[str, Any] | None
+    call: Any
 
 
 def tests_around() -> list[Any]:
@@ -367,38 +408,61 @@ def is_searching() -> bool:
 
 
 def scoring() -> Scoring | None:
-    """Return what scikit-learn is scoring; None by hand, or from within a fit."""
-    frames = list(outside())
-    searching = [frame for frame in frames if frame.is_search]
-    if not searching or searching[0].name != SCORE.name:
-        return None
-    tests = (frame.local("test") for frame in searching)
-    return Scoring(
-        next((test for test in tests if test is not None), None),
-        frames[0].is_sklearn,
-        _place(frames, searching),
-        any(frame.place[1] in _IN_ORDER for frame in searching),
-    )
+    """Return what scikit-learn is scoring; None by hand, or from within a fit.
 
-
-def _place(frames: list[Frame], searching: list[Frame]) -> int | None:
-    """Return the place of a candidate; several scorers submit it once for each, in their order."""
-    one = next((frame for frame in searching if frame.name == ONE_FIT.name), None)
-    progress = None if one is None else one.local("candidate_progress")
-    if progress is None:
-        return None
+    The frames beyond the candidate's own are left alone where they decide nothing.
+    """
+    frames = outside()
+    around: list[Frame] = []
+    one = test = None
     for frame in frames:
+        around.append(frame)
+        if not frame.is_search:
+            continue
+        if one is None and frame.name != SCORE.name:
+            return None
+        one = one or frame
+        test = frame.local("test")
+        if test is not None:
+            break
+    if one is None:
+        return None
+    innermost = around[-1] if test is not None and around[-1].name == ONE_FIT.name else None
+    place, call = _place(around, innermost)
+    in_order = place is None and any(
+        frame.is_search and frame.place[1] in _IN_ORDER for frame in (*around, *frames)
+    )
+    parameters = None if innermost is None else innermost.local("parameters")
+    return Scoring(test, around[0].is_sklearn, place, in_order, parameters, call)
+
+
+def _place(around: list[Frame], fit: Frame | None) -> tuple[int | None, Any]:
+    """Return the place of a candidate, and what one call of several scorers has to itself.
+
+    Several scorers submit it once for each, in their order.
+    """
+    progress = None if fit is None else fit.local("candidate_progress")
+    at = None if progress is None else int(progress[0])
+    for frame in around:
         if not frame.module.startswith("sklearn.metrics."):
             break
         if frame.place[1] == SCORERS.name:
             names = list(frame.owner._scorers)
-            return int(progress[0]) * len(names) + names.index(frame.local("name")) + 1
-    return int(progress[0]) + 1
+            if at is not None:
+                at = at * len(names) + names.index(frame.local("name"))
+            return None if at is None else at + 1, frame.local("scores")
+    return None if at is None else at + 1, None
+
+
+def call_of_scorers() -> Any:
+    """Return what the call of several scorers around this library has to itself, or None."""
+    frame = next(outside())
+    return frame.local("scores") if frame.place == SCORERS.place else None
 
 
 def wishes(consumer: Frame) -> tuple[Any, Any] | None:
     """Return the ``scoring`` and the ``refit`` of a search of scikit-learn's, if it is one."""
-    if not consumer.is_search:
+    if not consumer.is_search and consumer.place not in _PASSING:
         return None
     if consumer.owner is None:
         return consumer.local("scoring"), None

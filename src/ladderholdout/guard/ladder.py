@@ -28,7 +28,7 @@ from ladderholdout.guard.rollback import mark_of, same_ladder, watched
 from ladderholdout.guard.score_intervals import certificate
 from ladderholdout.guard.settings import (
     asked_for,
-    check_index,
+    by_index,
     choice,
     going_on,
     ids_of,
@@ -36,7 +36,7 @@ from ladderholdout.guard.settings import (
     rows_of,
     text,
 )
-from ladderholdout.guard.stored_rows import read_kept
+from ladderholdout.guard.stored_rows import order_by_ids, read_kept
 from ladderholdout.guard.submission import Guard, Origin, Waiting, make_guard
 from ladderholdout.guard.views import (
     Estimate,
@@ -142,9 +142,11 @@ class LocalLadder:
 
     # -- queries ----------------------------------------------------------------------
 
-    def submit(self, predictions: Any, origin: Origin) -> Release:
-        """Submit predictions for the rows in the order in which this caller gave them."""
-        if self.foreign and self.order is None:
+    def submit(
+        self, predictions: Any, origin: Origin, ids: NDArray[np.uint64] | None = None
+    ) -> Release:
+        """Submit predictions in the order of the caller's rows, or with the hashes of their ids."""
+        if ids is None and self.foreign and self.order is None:
             raise InvalidArgument(
                 "predictions",
                 "submitted where the rows were given",
@@ -154,8 +156,11 @@ class LocalLadder:
             )
         with without_frames:
             guard = self.guard()
-            check_index("predictions", predictions, guard.rows.X)
-            return guard.submit(predictions, origin, order=self.order)
+            if ids is None:
+                predictions = by_index(predictions, guard.rows.X)
+                return guard.submit(predictions, origin, order=self.order)
+            known = self.read(lambda tx, one: tx.rows.known(one.holdout_id))
+            return guard.submit(predictions, origin, order=order_by_ids(known, ids))
 
     def predictions(self, estimator: Any, steps: tuple[Any, ...] = ()) -> Any:
         """Return what an estimator predicts on the rows, as these fitted pipelines leave them."""

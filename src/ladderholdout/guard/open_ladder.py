@@ -63,8 +63,11 @@ class OpenLadder(Protocol):
     def place(self) -> tuple[str, int]:
         """The ledger and the holdout: equal for all ladders on one holdout."""
 
-    def submit(self, predictions: Any, origin: Origin) -> Release:
-        """Submit predictions; the release is durable before it returns."""
+    def submit(self, predictions: Any, origin: Origin, ids: NDArray[Any] | None = None) -> Release:
+        """Submit predictions; the release is durable before it returns.
+
+        In the order of the caller's rows, or with the hashes of their ids.
+        """
 
     def evaluate(self, estimator: Any, origin: Origin, steps: tuple[Any, ...] = ()) -> Release:
         """Submit what an estimator predicts on the rows, as these fitted pipelines leave them."""

@@ -11,6 +11,7 @@ what was found.
 from __future__ import annotations
 
 import hashlib
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -174,6 +175,7 @@ def take(X: Any, rows: NDArray[np.intp]) -> Any:
     return X[rows] if hasattr(X, "shape") else [X[row] for row in rows]
 
 
+@lru_cache(maxsize=16)
 def _some(n: int) -> NDArray[np.intp]:
     return np.unique(np.linspace(0, n - 1, min(n, _SAMPLE)).astype(np.intp))
 
@@ -217,7 +219,34 @@ def _among(X: Any, y: Any, rows: Any, labels: Any) -> bool:
     return fp.overlap(mine, theirs) == len(mine)
 
 
+def refuse_without_scorer(frame: Frame) -> None:
+    """Refuse what takes the folds for something else than to ask a scorer about each of them."""
+    if not frame.asks_nothing:
+        return
+    if frame.selects_features:
+        raise _refusal(frame)
+    name = _name(frame)
+    raise InvalidArgument(
+        "cv",
+        f"without the guarded fold in {name}",
+        "holdout.split()",
+        f"{name} uses the test rows of each fold itself, and the guarded fold has none. Give it "
+        "folds of the training rows, cv=5 or cv=holdout.split(inner=5, guarded=False), and query "
+        "the holdout once about what was fitted: holdout.evaluate(model). To compare several: "
+        "GridSearchCV(model, grid, scoring=holdout, cv=holdout.split()).",
+    )
+
+
 def _refusal(frame: Frame) -> InvalidArgument:
+    if frame.selects_features:
+        return InvalidArgument(
+            "cv",
+            "without the guarded fold where features are selected",
+            f"holdout.split() inside {_name(frame)}, which scores models on some of the columns",
+            "It goes on where none improves, by scores that are all the same. Select on folds of "
+            "the training rows, scoring=holdout with cv=holdout.split(inner=5, guarded=False), and "
+            "query the holdout once about both: holdout.evaluate(make_pipeline(selector, model)).",
+        )
     return InvalidArgument(
         "cv",
         "without the guarded fold in a search that gets its rows from another estimator",

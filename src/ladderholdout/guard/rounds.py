@@ -13,7 +13,7 @@ from __future__ import annotations
 import threading
 import weakref
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 from uuid import uuid4
@@ -53,15 +53,20 @@ class Round:
     """One call of a splitter: `search` finds its submissions again, `batch` binds them.
 
     `steps` are the fitted pipelines between the user's rows and the search, and `rows` is a
-    digest of the rows that the search was given (see `pipelines`). `place` is that of the
-    candidate that is being scored, once there is one.
+    digest of the rows that the search was given (see `pipelines`). With `own_rows` scikit-learn
+    itself fits the candidates on the rows that the splitter was given, and what is around the
+    search was looked at then: no scorer has to do so again. The last three are those of the
+    candidate that is being scored, once there is one (see `thirdparty.Scoring`).
     """
 
     search: str
     batch: str | None
     steps: tuple[Any, ...] = field(default=(), compare=False)
     rows: str | None = None
+    own_rows: bool = False
     place: int | None = None
+    parameters: Mapping[str, Any] | None = field(default=None, compare=False)
+    call: Any = field(default=None, compare=False)
 
 
 class GuardedFold(np.ndarray[Any, np.dtype[np.intp]]):
@@ -99,13 +104,15 @@ def open_round(
     steps: tuple[Any, ...] = (),
     rows: str | None = None,
     ended: Callable[[str], None] | None = None,
+    *,
+    own_rows: bool = False,
 ) -> GuardedFold:
     """Open a round for the frame that takes the folds.
 
     Parameters
     ----------
     consumer : Frame
-    steps, rows
+    steps, rows, own_rows
         As in `Round`.
     ended : callable, optional
         Called with the name of the search when the consumer lets the fold go.
@@ -114,7 +121,8 @@ def open_round(
     loosen()
     token = uuid4().hex
     _here.searches.append(token)
-    fold = GuardedFold(Round(token, token if consumer.takes_one_round else None, steps, rows))
+    batch = token if consumer.takes_one_round else None
+    fold = GuardedFold(Round(token, batch, steps, rows, own_rows))
     if ended is not None and consumer.is_search:
         weakref.finalize(fold, ended, token).atexit = False
     return fold
@@ -133,9 +141,15 @@ def current() -> Round | None:
         return None  # by hand, or from within a fit
     # A scoring function of the user's own may submit several times, each after feedback. Workers
     # come in any order, so a candidate without a place of its own has none.
-    if not found.by_sklearn or (found.place is None and not found.in_order):
-        return replace(fold.of, batch=None)
-    return replace(fold.of, place=found.place)
+    binds = found.by_sklearn and (found.place is not None or found.in_order)
+    return replace(
+        fold.of,
+        batch=fold.of.batch if binds else None,
+        own_rows=fold.of.own_rows and found.by_sklearn,
+        place=found.place if binds else None,
+        parameters=found.parameters,
+        call=found.call,
+    )
 
 
 def trial() -> Any:

@@ -125,10 +125,10 @@ def rows_of(X: Any, y: ArrayLike, sample_weight: ArrayLike | None) -> Rows:
     return Rows(X, labels, None if sample_weight is None else weights_of(sample_weight, n))
 
 
-def ids_of(X: Any, ids: Any) -> tuple[Any, NDArray[np.uint64] | None]:
-    """Return the features, and the hashes of the ids where there are any.
+def ids_of(X: Any, ids: Any, argument: str = "X") -> tuple[Any, NDArray[np.uint64] | None]:
+    """Return the features, or predictions, and the hashes of the ids where there are any.
 
-    A column of X that has the ids is no feature.
+    A column that has the ids is neither.
     """
     if ids is None:
         return X, None
@@ -136,15 +136,51 @@ def ids_of(X: Any, ids: Any) -> tuple[Any, NDArray[np.uint64] | None]:
         if not hasattr(X, "columns") or ids not in X.columns:
             raise InvalidArgument(
                 "ids",
-                "the name of a column of X, or a list of values",
+                f"the name of a column of {argument}, or a list of values",
                 "a text that names none",
-                "Give X as a DataFrame with that column, or the ids themselves.",
+                f"Give {argument} as a DataFrame with that column, or the ids themselves.",
             )
         X, ids = X.drop(columns=[ids]) if hasattr(X, "iloc") else X.drop(ids), X[ids]
     hashes, n = fp.id_hashes(ids), count_rows(X)
     if len(hashes) != n:
-        raise InvalidArgument("ids", f"as long as X ({n} rows)", f"of length {len(hashes)}")
+        raise InvalidArgument(
+            "ids", f"as long as {argument} ({n} rows)", f"of length {len(hashes)}"
+        )
     return X, hashes
+
+
+def predictions_of(predictions: Any, ids: Any) -> tuple[Any, NDArray[np.uint64] | None]:
+    """Return predictions without a column of ids, and the hashes of the ids if there are any."""
+    left, hashes = ids_of(predictions, ids, "predictions")
+    if hashes is None:
+        return predictions, None
+    values = np.asarray(left)
+    return values[:, 0] if values.ndim == 2 and values.shape[1] == 1 else values, hashes
+
+
+def by_index(predictions: Any, X: Any) -> Any:
+    """Return predictions in the order of the rows, where both have the same index of their own.
+
+    Raises
+    ------
+    InvalidSubmission
+        The two contradict each other, and nobody can know what is meant.
+    """
+    theirs, own = _index_of(predictions), _index_of(X)
+    if theirs is not None and own is not None and _is_reordered(theirs, own):
+        return predictions.iloc[theirs.get_indexer(own)]
+    check_index("predictions", predictions, X)
+    return predictions
+
+
+def _is_reordered(theirs: Any, own: Any) -> bool:
+    """Tell whether an index has the entries of another one, each once, in another order."""
+    if len(theirs) != len(own) or own.equals(theirs):
+        return False
+    if not (theirs.is_unique and own.is_unique) or (theirs.get_indexer(own) < 0).any():
+        return False
+    # Positions that somebody counted name no rows.
+    return not any(list(index) == list(range(len(own))) for index in (own, theirs))
 
 
 def check_index(argument: str, values: Any, X: Any) -> None:

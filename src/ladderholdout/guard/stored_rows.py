@@ -313,3 +313,27 @@ def folder_of(path: str | None) -> Place | None:
 
 def _intact(view: ViewRecord) -> bool:
     return vaults.intact(str(view.vault_path), str(view.vault_digest))
+
+
+def order_by_ids(known: KnownRows, ids: NDArray[np.uint64]) -> IntArray:
+    """Return what brings rows with these ids into the order of the content.
+
+    Raises
+    ------
+    InvalidArgument
+        The holdout was registered without ids, or has others.
+    """
+    if known.ids is None or known.places is None:
+        raise InvalidArgument(
+            "ids",
+            "left out for a holdout that was registered without ids",
+            "given",
+            "Submit predictions in the order of its rows, or register it with ids=.",
+        )
+    if not np.array_equal(np.sort(ids), np.sort(known.ids)):
+        missing = len(np.setdiff1d(known.ids, ids))
+        raise InvalidArgument(
+            "ids", "those of all rows of the holdout, each once", f"without {missing} of them"
+        )
+    places = known.places[np.argsort(known.ids)[np.argsort(np.argsort(ids))]]
+    return fp.inverse(places)

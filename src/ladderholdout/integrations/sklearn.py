@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import re
+import threading
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, MutableMapping
 from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from joblib import effective_n_jobs
 from joblib.parallel import get_active_backend
 from numpy.typing import NDArray
+from sklearn import get_config
+from sklearn.base import BaseEstimator
+from sklearn.metrics import make_scorer
 from sklearn.model_selection import check_cv
 from sklearn.utils import indexable
 from sklearn.utils.metadata_routing import MetadataRequest, get_routing_for_object
@@ -25,6 +29,7 @@ from ladderholdout.errors import (
     NoImprovementWarning,
     NotConsultedWarning,
     NotIncumbentWarning,
+    RoutingDisabled,
     SearchStopped,
     as_given,
     warn,
@@ -35,15 +40,13 @@ from ladderholdout.guard.containment import without_frames
 from ladderholdout.guard.context import describe_estimator, describe_parameters
 from ladderholdout.guard.open_ladder import HasLadder, OpenLadder
 from ladderholdout.guard.registration import judge_overlap
+from ladderholdout.guard.rounds import Round
 from ladderholdout.guard.settings import LARGEST_NUMBER, count_rows
 from ladderholdout.guard.submission import Origin
 from ladderholdout.guard.views import incumbent_named, overtaken
 from ladderholdout.ledger import Entry, is_memory
+from ladderholdout.metrics import Metric
 from ladderholdout.thirdparty import Frame
-
-if TYPE_CHECKING:
-    from ladderholdout.guard.open_ladder import OpenLadder
-
 
 _SAMPLE = 64
 _warned: set[rounds.Key] = set()
@@ -123,19 +126,20 @@ class GuardedSplit:
         if not _is_zero(self._inner):
             yield from check_cv(self._inner, y, classifier=self._classifies).split(X, y, groups)
         if self._guarded:
-            rows = pipelines.sample_of(X)
-            ended = partial(check_refit, self._holdout)
-            fold = rounds.open_round(thirdparty.caller(), steps, rows, ended)
+            consumer, ended = thirdparty.caller(), partial(check_refit, self._holdout)
+            own_rows = consumer.hands_on(X)
+            rows = None if own_rows else pipelines.sample_of(X)
+            fold = rounds.open_round(consumer, steps, rows, ended, own_rows=own_rows)
             yield np.arange(count_rows(X)), fold
 
     def _steps(self, consumer: Frame, X: Any = None, y: Any = None) -> tuple[Any, ...]:
         try:
+            pipelines.refuse_without_scorer(consumer)
             steps = pipelines.steps_before(consumer, X, y)
             _check_consumer(self._holdout, consumer, alone=_is_zero(self._inner))
             return steps
         except InvalidArgument as error:
-            # Around this one may be another search, which must not take it for a failed fit.
-            raise SearchStopped(f"The guard cannot answer, so the search stops. {error}") from error
+            raise _stopped(error) from error
 
     def get_n_splits(self, X: Any = None, y: Any = None, groups: Any = None) -> int:
         """Return the number of folds, the guarded one included."""
@@ -160,7 +164,7 @@ class GuardedSplit:
 
     @property
     def random_state(self) -> Any:
-        """Whether folds are the same at each call; the Halving searches alone ask.
+        """Whether folds are the same at each call, as Halving searches and stacking ask.
 
         Raises
         ------
@@ -168,6 +172,10 @@ class GuardedSplit:
             For the guarded fold, which they cannot use.
         """
         if self._guarded:
+            try:
+                pipelines.refuse_without_scorer(thirdparty.caller())
+            except InvalidArgument as error:
+                raise _stopped(error) from error
             raise InvalidArgument(
                 "cv",
                 "without the guarded fold in a Halving search",
@@ -178,6 +186,11 @@ class GuardedSplit:
                 "holdout.evaluate(search).",
             )
         return getattr(self._inner, "random_state", 0)
+
+    @random_state.setter
+    def random_state(self, seed: Any) -> None:
+        # Stacking gives shuffled folds one, so that all its estimators get the same folds.
+        self._inner.random_state = seed
 
     @property
     def shuffle(self) -> Any:
@@ -190,6 +203,11 @@ class GuardedSplit:
 
     def __repr__(self) -> str:
         return f"{self._holdout!r}.split(inner={self._inner!r}, guarded={self._guarded})"
+
+
+def _stopped(error: InvalidArgument) -> SearchStopped:
+    """Return a refusal that a search around this one does not take for a failed fit."""
+    return SearchStopped(f"The guard cannot answer, so the search stops. {error}")
 
 
 def _refuse_processes(holdout: OpenLadder, consumer: Frame) -> None:
@@ -274,7 +292,8 @@ def _check_consumer(holdout: OpenLadder, consumer: Frame, *, alone: bool) -> Non
             "holdout.select or False where inner folds come before the guarded one",
             repr(refit),
             "The mean over inner folds and the guarded one would pick, and it is no score of "
-            "anything: give refit=holdout.select.",
+            "anything: give refit=holdout.select. What takes no such refit, as RidgeCV, is given "
+            "cv=holdout.split().",
         )
 
 
@@ -295,12 +314,16 @@ def score(holdout: OpenLadder, estimator: Any, X: Any, y: Any, sample_weight: An
     try:
         _refuse_in_mid_fit(estimator)
         if count_rows(X) == 0:
-            return _guarded(holdout, estimator, pipelines.steps_before(thirdparty.caller(2)))
+            found = rounds.current()
+            if found is not None and found.own_rows:
+                return _guarded(holdout, estimator, found, found.steps)
+            steps = pipelines.steps_before(thirdparty.caller(2))
+            return _guarded(holdout, estimator, found, steps)
         hashes = _hashes_if_holdout(holdout, X)
         if hashes is not None:
             pipelines.refuse_permutations(thirdparty.caller(2))
             _refuse_other_labels(holdout, hashes, y)
-            return _guarded(holdout, estimator)
+            return _guarded(holdout, estimator, rounds.current())
     except SearchStopped:
         raise
     except Exception as error:
@@ -308,7 +331,8 @@ def score(holdout: OpenLadder, estimator: Any, X: Any, y: Any, sample_weight: An
         reason = str(error) if isinstance(error, LadderHoldoutError) else _named(error)
         raise SearchStopped(f"The guard cannot answer, so the search stops. {reason}") from error
     _remind(holdout)
-    return holdout.metric.score_of(estimator, X, y, sample_weight)
+    answers = _answers(thirdparty.call_of_scorers())
+    return holdout.metric.score_of(estimator, X, y, sample_weight, answers)
 
 
 def _refuse_in_mid_fit(estimator: Any) -> None:
@@ -326,17 +350,20 @@ def _refuse_in_mid_fit(estimator: Any) -> None:
         )
 
 
-def _guarded(holdout: OpenLadder, estimator: Any, steps: tuple[Any, ...] = ()) -> float:
-    found, described = rounds.current(), describe_estimator(estimator)
+def _guarded(
+    holdout: OpenLadder, estimator: Any, found: Round | None, steps: tuple[Any, ...] = ()
+) -> float:
+    described, asking = _description(estimator, found)
     if steps:
         described |= {"after": [type(one).__name__ for step in steps for _, one in step.steps]}
     search = None if found is None else found.search
-    batch = None if found is None or asks(estimator) else found.batch
+    batch = None if found is None or asking else found.batch
     place = None if batch is None or found is None else found.place
     origin = Origin(batch=batch, search=search, place=place, context=described)
-    trial = rounds.trial()
+    # Between a search and the rows that it was given is no trial.
+    trial = None if found is not None and found.own_rows else rounds.trial()
     if trial is None:
-        release = holdout.evaluate(estimator, origin, steps)
+        release = holdout.answer(_predictions(holdout, estimator, found, steps), origin)
     else:
         from ladderholdout.integrations.optuna.trials import evaluate
 
@@ -350,10 +377,97 @@ def _guarded(holdout: OpenLadder, estimator: Any, steps: tuple[Any, ...] = ()) -
     return feedback_of(holdout.feedback, release.score, release.improved, margin)
 
 
+# A candidate of each search and of the names that its points set, described, in this process.
+_described: dict[tuple[str, ...], dict[str, Any]] = {}
+_KNOWN = 16
+
+
+def _description(estimator: Any, found: Round | None) -> tuple[dict[str, Any], bool]:
+    """Describe an estimator, and tell whether it asks; a search's once but for its points.
+
+    All candidates of a search are copies of one estimator, with the values of a point set.
+    """
+    point = None if found is None else found.parameters
+    key = () if found is None or point is None else (found.search, *point)
+    known = _described.get(key)
+    if known is not None and point is not None:
+        values = known["parameters"] | describe_parameters(point)
+        return {**known, "parameters": values}, any(map(_is_asking, point.values()))
+    described, asking = describe_estimator(estimator), asks(estimator)
+    if point and not asking and _keeps_apart(estimator, point):
+        while len(_described) >= _KNOWN:
+            _described.pop(next(iter(_described), ()), None)  # another thread may have done so
+        _described[key] = described
+    return described, asking
+
+
+def _keeps_apart(estimator: Any, point: Mapping[str, Any]) -> bool:
+    """Tell whether a value of this point decides nothing but the parameter of its name."""
+    parts = _parts(estimator)
+    owners = [parts.get(name.rpartition("__")[0], estimator) for name in point]
+    # A pipeline describes its steps a second time, and others may name what they like.
+    return (
+        not any(map(_has_parts, point.values()))
+        and all(type(one).set_params is BaseEstimator.set_params for one in owners)
+        and all(map(_is_plain, [estimator, *filter(_has_parts, parts.values())]))
+    )
+
+
+def _is_plain(part: Any) -> bool:
+    """Tell whether a part keeps the values that it is given as they are."""
+    kind = type(part)
+    stock = kind.__module__.startswith("sklearn.")
+    return stock or (
+        getattr(kind, "get_params", None) is BaseEstimator.get_params
+        and getattr(kind, "set_params", None) is BaseEstimator.set_params
+    )
+
+
+def _has_parts(value: Any) -> bool:
+    return hasattr(value, "get_params")
+
+
+def _parts(estimator: Any) -> Mapping[str, Any]:
+    return estimator.get_params(deep=True) if _has_parts(estimator) else {}
+
+
+_here = threading.local()
+
+
+def _predictions(
+    holdout: OpenLadder, estimator: Any, found: Round | None, steps: tuple[Any, ...]
+) -> Any:
+    """Predict once for all ladders of a holdout that one call of several scorers asks."""
+    known = _answers(None if found is None else found.call)
+    if known is None:
+        return holdout.predictions(estimator, steps)
+    metric = holdout.metric
+    asked = holdout.place, holdout.guard().view, metric.response, metric.is_classification
+    if asked not in known:
+        known[asked] = holdout.predictions(estimator, steps)
+    return known[asked]
+
+
+def _answers(call: Any) -> dict[Any, Any] | None:
+    """Return what was predicted in one call of several scorers; None outside of one."""
+    if call is None:
+        return None
+    known: dict[Any, Any]
+    of, known = getattr(_here, "answers", (None, {}))
+    if of is not call:
+        known = {}
+        _here.answers = call, known
+    return known
+
+
 def asks(estimator: Any) -> bool:
     """Tell whether a part of it, such as a search, has the guard to ask while it is fitted."""
-    parts = estimator.get_params(deep=True).values() if hasattr(estimator, "get_params") else ()
-    return any(isinstance(part, HasLadder | GuardedSplit) for part in parts)
+    return any(map(_is_asking, _parts(estimator).values()))
+
+
+def _is_asking(part: Any) -> bool:
+    plain = part is None or isinstance(part, str | int | float)  # most are, and it is slow to ask
+    return not plain and isinstance(part, HasLadder | GuardedSplit)
 
 
 def _refuse_other_labels(holdout: OpenLadder, hashes: NDArray[np.uint64], y: Any) -> None:
@@ -427,9 +541,55 @@ def _named(error: Exception) -> str:
 # -- what else a search asks -----------------------------------------------------------
 
 
-def routing(request: bool | str | None) -> MetadataRequest:
-    """Return the scorer's metadata request."""
-    asked = MetadataRequest(owner="LadderHoldout")
+class PlainScore:
+    """A metric as the score function of a scorer of scikit-learn's, on rows of one's own.
+
+    Parameters
+    ----------
+    metric : Metric
+    """
+
+    def __init__(self, metric: Metric) -> None:
+        self._metric, self.__name__ = metric, metric.name
+
+    def __call__(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> float:
+        """Return the score, greater is better."""
+        return self._metric.score_from(y_true, y_pred, sample_weight)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, PlainScore) and self._metric == other._metric
+
+    def __hash__(self) -> int:
+        return hash(self._metric.name)
+
+    def __repr__(self) -> str:
+        return f"PlainScore({self._metric.name!r})"
+
+
+_RESPONSES = {"probabilities": "predict_proba", "scores": ("decision_function", "predict_proba")}
+
+
+def plain_scorer(metric: Metric) -> Any:
+    """Return what `make_scorer` makes of a metric: it never queries a holdout."""
+    response = _RESPONSES.get(metric.response, "predict")
+    scorer = make_scorer(PlainScore(metric), response_method=response)
+    scorer.__name__ = metric.name
+    return scorer
+
+
+def check_routing_enabled() -> None:
+    """Refuse a request of metadata where scikit-learn routes none, as its own scorers do."""
+    if not get_config()["enable_metadata_routing"]:
+        raise RoutingDisabled(
+            "This method is only available when metadata routing is enabled. You can enable it "
+            "using sklearn.set_config(enable_metadata_routing=True). Without it, weights that a "
+            "search is given reach plain scores by themselves."
+        )
+
+
+def routing(request: bool | str | None, owner: str) -> MetadataRequest:
+    """Return a scorer's metadata request; messages call it by its repr."""
+    asked = MetadataRequest(owner=owner)
     asked.score.add_request(param="sample_weight", alias=request)
     return asked
 

@@ -265,7 +265,14 @@ class Metric(MetricSettings):
         own = None if weights is None else checked_weights(weights, len(targets), "weights")
         return measuring.measure(self, targets, predictions, own)
 
-    def score_of(self, estimator: Any, X: Any, y: Any, sample_weight: Any = None) -> float:
+    def score_of(
+        self,
+        estimator: Any,
+        X: Any,
+        y: Any,
+        sample_weight: Any = None,
+        answers: dict[Any, Any] | None = None,
+    ) -> float:
         """Score a fitted estimator plainly on any rows, as scikit-learn's scorer does.
 
         Parameters
@@ -277,6 +284,8 @@ class Metric(MetricSettings):
         y : array-like of shape (n,) or (n, m)
             Their targets.
         sample_weight : array-like of shape (n,), optional
+        answers : dict, optional
+            Is given the predictions, which other metrics then need not ask for again.
 
         Returns
         -------
@@ -300,9 +309,48 @@ class Metric(MetricSettings):
         if self.is_classification:
             classes = forms.union_of_classes(y, responses.known_classes(estimator))
         targets = self.targets(y, classes)
-        answer = self.respond(estimator, X, classes)
+        known = {} if answers is None else answers
+        asked = self.response, self.is_classification
+        if asked not in known:
+            known[asked] = self.respond(estimator, X, classes)
+        return self._scored(targets, known[asked], classes, sample_weight)
+
+    def score_from(self, y: Any, predictions: Any, sample_weight: Any = None) -> float:
+        """Score predictions plainly on any rows, as scikit-learn's functions do.
+
+        Parameters
+        ----------
+        y : array-like of shape (n,) or (n, m)
+            The targets.
+        predictions : array-like
+            As `response` says.
+        sample_weight : array-like of shape (n,), optional
+
+        Returns
+        -------
+        float
+            Greater is better.
+
+        Raises
+        ------
+        InvalidArgument
+            If the metric is not defined here.
+
+        Examples
+        --------
+        >>> from ladderholdout.metrics import get_metric
+        >>> get_metric("neg_mean_absolute_error").score_from([1.0, 2.0], [1.5, 2.0])
+        -0.25
+        """
+        classes = None
+        if self.is_classification:
+            labels = forms.sorted_classes(predictions) if self.response == "labels" else None
+            classes = forms.union_of_classes(y, labels)
+        return self._scored(self.targets(y, classes), predictions, classes, sample_weight)
+
+    def _scored(self, targets: Array, answer: Any, classes: Array | None, weights: Any) -> float:
         predictions = self.canonical(answer, len(targets), classes)
-        return self.to_score(self.evaluate(targets, predictions, sample_weight).risk)
+        return self.to_score(self.evaluate(targets, predictions, weights).risk)
 
 
 def _target_values(metric: MetricSettings, y: Any) -> FloatArray:

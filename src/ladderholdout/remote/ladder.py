@@ -27,7 +27,7 @@ from ladderholdout.guard import rounds
 from ladderholdout.guard.containment import without_autologging
 from ladderholdout.guard.pipelines import transformed
 from ladderholdout.guard.points import Point, Unsent
-from ladderholdout.guard.settings import check_index, stored_metric
+from ladderholdout.guard.settings import by_index, stored_metric
 from ladderholdout.guard.submission import Origin, Waiting, step_at
 from ladderholdout.guard.views import Estimate, Release, ScoreCertificate, Status, Submission
 from ladderholdout.ledger import Entry, HoldoutRecord, LadderRecord, LadderSettings, refuse_retired
@@ -131,10 +131,17 @@ class RemoteLadder:
 
     # -- queries ----------------------------------------------------------------------
 
-    def submit(self, predictions: Any, origin: Origin) -> Release:
+    def submit(self, predictions: Any, origin: Origin, ids: NDArray[Any] | None = None) -> Release:
         """Submit predictions; the release is durable before it is sent."""
+        if ids is not None:
+            raise InvalidArgument(
+                "ids",
+                "left out where the holdout is behind a server, which shows nobody its ids",
+                "given",
+                "Bring the predictions to the order of the rows.",
+            )
         if self.X is not None:
-            check_index("predictions", predictions, self.X)
+            predictions = by_index(predictions, self.X)
         return self.answer(predictions, origin)
 
     def evaluate(self, estimator: Any, origin: Origin, steps: tuple[Any, ...] = ()) -> Release:
@@ -162,12 +169,13 @@ class RemoteLadder:
 
     def together(self, batch: str, waiting: Sequence[Waiting]) -> Iterator[Release]:
         """Submit a batch in one request."""
-        for one in waiting:
-            if not one.ordered and self.X is not None:
-                check_index("predictions", one.predictions, self.X)
-        listed = [
-            {"predictions": packed(self._sent(one.predictions)), "context": dict(one.context)}
+        by_position = [
+            one.predictions if one.ordered or self.X is None else by_index(one.predictions, self.X)
             for one in waiting
+        ]
+        listed = [
+            {"predictions": packed(self._sent(predictions)), "context": dict(one.context)}
+            for predictions, one in zip(by_position, waiting, strict=True)
         ]
         found = self._call("POST", "batches", key=batch, json={"submissions": listed})
         for release in found["releases"]:
