@@ -20,12 +20,12 @@ pytestmark = pytest.mark.quick
 
 
 def selections() -> dict[str, str]:
-    """The marks that each target of the Makefile selects by."""
+    """The marks that each target of the Makefile selects by, of those that run in .venv."""
     with (ROOT / "pyproject.toml").open("rb") as file:
         options = tomllib.load(file)["tool"]["pytest"]["ini_options"]["addopts"]
     found = {}
     makefile = (ROOT / "Makefile").read_text("utf-8")
-    for target, command in re.findall(r"^([a-z-]+):.*\n\t(.* -m pytest.*)$", makefile, re.M):
+    for target, command in re.findall(r"^([a-z-]+):.*\n\t(\$\(BIN\).* -m pytest.*)$", makefile, re.M):
         chosen = re.search(r'-m pytest .*-m (?:"(.*)"|(\w+))$', command)
         found[target] = (chosen[1] or chosen[2]) if chosen else options[options.index("-m") + 1]
     return found

@@ -5,10 +5,12 @@ from __future__ import annotations
 import re
 import warnings
 from collections.abc import Mapping, Sequence
+from copy import deepcopy
 from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
+from joblib.parallel import get_active_backend
 from numpy.typing import NDArray
 from rich.progress import Progress
 from sklearn import get_config
@@ -207,7 +209,7 @@ class GuardedSearch(MetaEstimatorMixin, BaseEstimator):
                 models = [_model(self.search, path, found.parameters[at]) for at in taken]
                 given = [_kept(one, params, path) for one in models]
                 fits = (delayed(_fit)(one, X, y, kw) for one, kw in zip(models, given, strict=True))
-                fitted = Parallel(n_jobs=found.n_jobs, return_as="generator")(fits)
+                fitted = Parallel(n_jobs=found.n_jobs, return_as=_as_they_come())(fits)
                 for at, (model, error) in zip(taken, fitted, strict=True):
                     bar.advance(task)
                     error = error or _take(ladder, at, model, chosen)
@@ -378,9 +380,26 @@ def _unfitted(search: Any) -> tuple[Any, tuple[str, ...]]:
             "Give the search folds of the training rows, such as cv=5; guard(search) shows the "
             "finalists to the holdout itself.",
         )
-    copy = clone(search)
+    copy = _copied(search)
     copy.set_params(**{"__".join((*path, "refit")): False})
     return copy, path
+
+
+def _as_they_come() -> str:
+    """Return how joblib hands models back: one by one, where its backend can; Ray's cannot."""
+    backend, _ = get_active_backend()
+    return "generator" if backend.supports_return_generator else "list"
+
+
+def _copied(search: Any) -> Any:
+    """Return an unfitted copy, also of a search that changes its parameters when it is made.
+
+    scikit-learn's `clone` refuses such a search; GASearchCV is one.
+    """
+    try:
+        return clone(search)
+    except RuntimeError:
+        return deepcopy(search)
 
 
 def _at(search: Any, path: tuple[str, ...]) -> Any:
