@@ -31,17 +31,14 @@ from sklearn.utils.validation import check_is_fitted
 from ladderholdout.errors import (
     InvalidArgument,
     LadderHoldoutError,
-    NoImprovementWarning,
-    NotIncumbentWarning,
     as_given,
-    warn,
 )
 from ladderholdout.guard import rounds
 from ladderholdout.guard.batches import Batch
 from ladderholdout.guard.context import describe_estimator, describe_parameters
-from ladderholdout.guard.finalists import Finalist, check_finalists, ranked
+from ladderholdout.guard.finalists import Finalist, check_finalists, ranked, winner_of
 from ladderholdout.guard.open_ladder import OpenLadder, ladder_of
-from ladderholdout.guard.views import ScoreCertificate, incumbent_named, overtaken
+from ladderholdout.guard.views import ScoreCertificate, incumbent_named
 from ladderholdout.integrations.sklearn import IS_INCUMBENT, GuardedSplit, look_for_overlap, score
 
 FINALIST, RELEASED, IMPROVED, SUBMISSION = "finalist", "released_score", "improved", "submission"
@@ -237,7 +234,7 @@ class GuardedSearch(MetaEstimatorMixin, BaseEstimator):
             Finalist(found.rows[one.at], found.scores[one.at], release, mine)
             for one, release, mine in zip(chosen, batch.releases, held, strict=True)
         )
-        winner = _winner(self.finalists_, incumbent)
+        winner = winner_of(self.finalists_, incumbent)
         best, self.is_incumbent_ = chosen[winner], held[winner]
         release = batch.releases[winner]
         self.best_estimator_ = best.model
@@ -513,27 +510,6 @@ def _of_study(study: Any) -> dict[str, Any]:
             values = [one.user_attrs.get(name, np.nan) for one in trials]
             results[name] = np.asarray(values, dtype=np.float64)
     return {"mean_test_score": np.zeros(0)} | results
-
-
-def _winner(finalists: tuple[Finalist, ...], incumbent: int | None) -> int:
-    """Return the place of the finalist that is the incumbent; else of the next best, and warn."""
-    for place, one in enumerate(finalists):
-        if one.is_incumbent:
-            return place
-    if any(one.release.improved for one in finalists):
-        place = max(range(len(finalists)), key=lambda at: finalists[at].release)
-        warn(
-            f"Picked: submission {finalists[place].release.submission}, the last of this search "
-            f"that became the incumbent. {overtaken(incumbent)}",
-            NotIncumbentWarning,
-        )
-        return place
-    warn(
-        "No finalist of this search became the incumbent, so none is known to be better than what "
-        f"you had: {incumbent_named(incumbent)}. Picked: the best by its inner score.",
-        NoImprovementWarning,
-    )
-    return 0
 
 
 def _certificate(ladder: OpenLadder, is_incumbent: bool, submission: int) -> ScoreCertificate:

@@ -53,7 +53,8 @@ def plot_ladder(study: optuna.Study, holdout: LadderHoldout) -> go.Figure:
         study: A study with one objective.
         holdout: The holdout that it queried.
 
-    Returns:
+    Returns
+    -------
         A figure of Plotly. No raw score is in it.
     """
     return dashboard.plot_ladder(holdout, study)
