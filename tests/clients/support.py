@@ -41,7 +41,6 @@ def refusal(run: Any, note: Any, kind: type[BaseException] = SearchStopped, matc
 
 def assert_winner(holdout: LadderHoldout, model: Any, X: Any = None) -> None:
     """The model predicts on the holdout's rows what the incumbent does."""
-    known, ladder, _ = record(holdout)
     before = holdout.status()
     release = holdout.submit(model.predict(X)) if X is not None else holdout.evaluate(model)
     again = entries_of(holdout)[release.submission - 1]

@@ -99,7 +99,9 @@ def files(names: dict[str, Any], default_ledger: Path) -> Any:
     return make
 
 
-@pytest.mark.row("joblib", "joblib.dump(search, path), guarded or with refit=holdout.select", "joblib")
+@pytest.mark.row(
+    "joblib", "joblib.dump(search, path), guarded or with refit=holdout.select", "joblib"
+)
 @pytest.mark.parametrize("kind", KINDS)
 def test_joblib(
     kind: str, files: Any, names: dict[str, Any], trusted: Any, default_ledger: Path
@@ -139,7 +141,9 @@ def test_skops(
     check(elsewhere("skops", "search.skops", names, trusted, default_ledger), search, names)
 
 
-@pytest.mark.row("MLflow models", "mlflow.sklearn.log_model(search, ...), cloudpickle or skops", "mlflow")
+@pytest.mark.row(
+    "MLflow models", "mlflow.sklearn.log_model(search, ...), cloudpickle or skops", "mlflow"
+)
 @pytest.mark.parametrize("kind", KINDS)
 def test_mlflow_logs_it_in_both_formats(
     kind: str, files: Any, names: dict[str, Any], trusted: Any, default_ledger: Path, tmp_path: Path

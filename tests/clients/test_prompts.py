@@ -14,7 +14,7 @@ from ladderholdout import InvalidArgument, LadderHoldout
 from ladderholdout.errors import OverlapError
 from ladderholdout.integrations.prompts import GuardedCompiler, GuardedPromptOptimizer
 from ladderholdout.metrics import metric_of_items
-from tests.clients.support import RECIPES, assert_nothing_raw, numbers, recipe, refusal, secrets
+from tests.clients.support import RECIPES, numbers, recipe, refusal, secrets
 from tests.support_holdouts import assert_replays, entries_of
 
 TEMPLATE = "Say malignant where the radius is above {limit}. Else say benign. Cell: {{{{cell}}}}"
@@ -22,7 +22,7 @@ TEMPLATE = "Say malignant where the radius is above {limit}. Else say benign. Ce
 
 @pytest.fixture
 def cells() -> Any:
-    """Training items and a holdout of 211: what a nurse writes down, and what it turned out to be."""
+    """Training items and a holdout of 211: cells in words, and what they turned out to be."""
     X, y = load_breast_cancer(return_X_y=True)
     order = np.random.default_rng(0).permutation(len(X))
     items = [f"radius {X[at, 0]:.2f}, texture {X[at, 1]:.2f}, case {at}" for at in order]
@@ -71,7 +71,9 @@ class Proposing:
             scores = [one.score for one in eval_fn(prompts, train_data)]
             tried.append((float(np.mean(scores)), limit, prompts))
         best = max(tried, key=lambda one: one[0])
-        return PromptOptimizerOutput(best[2], initial_eval_score=tried[0][0], final_eval_score=best[0])
+        return PromptOptimizerOutput(
+            best[2], initial_eval_score=tried[0][0], final_eval_score=best[0]
+        )
 
 
 @pytest.fixture
@@ -80,6 +82,8 @@ def optimize(cells: Any, tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
     from mlflow.genai.scorers import scorer
 
     monkeypatch.setenv("MLFLOW_GENAI_EVAL_MAX_WORKERS", "2")
+    # It would write a trace of each answer into its store, a tenth of a second each.
+    monkeypatch.setenv("MLFLOW_TRACE_SAMPLING_RATIO", "0")
     mlflow.set_tracking_uri(f"sqlite:///{tmp_path}/mlflow.db")
     prompt = mlflow.genai.register_prompt("cells", TEMPLATE.format(limit="12.0"))
 
@@ -91,7 +95,7 @@ def optimize(cells: Any, tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
         return bool(outputs == expectations["expected_response"])
 
     def run(optimizer: Any, begin: int = 211, scorers: Any = (exact,)) -> Any:
-        pairs = list(zip(cells.items, cells.found, strict=True))[begin : begin + 60]
+        pairs = list(zip(cells.items, cells.found, strict=True))[begin : begin + 40]
         data = [
             {"inputs": {"cell": item}, "expectations": {"expected_response": found}}
             for item, found in pairs
@@ -111,21 +115,24 @@ def inputs(item: str) -> dict[str, str]:
     return {"cell": item}
 
 
-LIMITS = [12.0, 13.0, 13.5, 14.0, 14.5, 15.0, 15.5, 16.0, 17.0]
+LIMITS = [12.0, 14.0, 15.0, 16.0, 17.0]
 
 
 @pytest.mark.row(
     "MLflow optimize_prompts", "optimizer=GuardedPromptOptimizer(optimizer, holdout, ...)", "mlflow"
 )
 def test_prompts_of_mlflow(cells: Any, optimize: Any, tmp_path: Any) -> None:
-    guarded = GuardedPromptOptimizer(Proposing(LIMITS), cells.holdout, inputs=inputs, finalists=5)
+    guarded = GuardedPromptOptimizer(Proposing(LIMITS), cells.holdout, inputs=inputs, finalists=3)
     result = optimize(guarded)
-    winner = check(cells, guarded, 5)
+    winner = check(cells, guarded, 3)
     [registered] = result.optimized_prompts
     assert registered.template in winner and "radius is above" in registered.template
     answers = [stand_in(registered.template.replace("{{cell}}", one)) for one in cells.items[:211]]
     release = cells.holdout.submit(answers)
-    assert entries_of(cells.holdout)[release.submission - 1].repeat_of == cells.holdout.status().incumbent
+    assert (
+        entries_of(cells.holdout)[release.submission - 1].repeat_of
+        == cells.holdout.status().incumbent
+    )
     assert result.final_eval_score == cells.holdout.status().score
     assert result.final_eval_score_per_scorer == {}
     # Neither the run nor the artifacts hold a raw score.
@@ -137,10 +144,10 @@ def test_prompts_of_mlflow(cells: Any, optimize: Any, tmp_path: Any) -> None:
         assert not set(run.data.metrics.values()) & hidden
 
 
-@pytest.mark.row(
-    "MLflow optimize_prompts", "train_data with items of the holdout", "mlflow"
-)
-def test_items_of_the_holdout_are_refused_for_training(cells: Any, optimize: Any, note: Any) -> None:
+@pytest.mark.row("MLflow optimize_prompts", "train_data with items of the holdout", "mlflow")
+def test_items_of_the_holdout_are_refused_for_training(
+    cells: Any, optimize: Any, note: Any
+) -> None:
     guarded = GuardedPromptOptimizer(Proposing(LIMITS), cells.holdout, inputs=inputs)
     text = refusal(lambda: optimize(guarded, begin=200), note, OverlapError)
     assert "11 of the training items" in text and "its finalists alone query" in text
@@ -216,9 +223,7 @@ def model() -> Any:
 def program(cells: Any) -> Any:
     import dspy
 
-    signature = dspy.Signature(
-        "cell -> answer", "Say malignant where the radius is above 12.5."
-    )
+    signature = dspy.Signature("cell -> answer", "Say malignant where the radius is above 12.5.")
     examples = [
         dspy.Example(cell=item, answer=found).with_inputs("cell")
         for item, found in zip(cells.items[211:], cells.found[211:], strict=True)
@@ -253,7 +258,9 @@ def optimisers() -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("kind", ["BootstrapFewShotWithRandomSearch", "COPRO"])
-@pytest.mark.row("DSPy", "GuardedCompiler(optimizer, holdout, ...).compile(program, trainset=...)", "dspy")
+@pytest.mark.row(
+    "DSPy", "GuardedCompiler(optimizer, holdout, ...).compile(program, trainset=...)", "dspy"
+)
 def test_programs_of_dspy(cells: Any, program: Any, kind: str) -> None:
     student, examples = program
     optimizer, more = optimisers()[kind]
@@ -264,7 +271,10 @@ def test_programs_of_dspy(cells: Any, program: Any, kind: str) -> None:
     check(cells, guarded, 4)
     assert len(guarded.finalists_) >= 2
     release = cells.holdout.submit([winner(cell=one).answer for one in cells.items[:211]])
-    assert entries_of(cells.holdout)[release.submission - 1].repeat_of == cells.holdout.status().incumbent
+    assert (
+        entries_of(cells.holdout)[release.submission - 1].repeat_of
+        == cells.holdout.status().incumbent
+    )
     hidden = secrets(cells.holdout)
     kept = [one["score"] / 100 for one in getattr(winner, "candidate_programs", [])]
     assert not set(kept) & hidden
@@ -290,5 +300,4 @@ def test_the_blocks_of_the_page_run() -> None:
     for title in ("Items", "MLflow", "DSPy"):
         recipe("prompts", title, names)
     text = (RECIPES / "prompts.md").read_text("utf-8")
-    assert names["holdout"].certificate().line() in text
-    assert_nothing_raw(names["holdout"], [0.5], least=0)
+    assert "[0.1, 1.0]" in text and names["holdout"].certificate().line() in text

@@ -134,7 +134,9 @@ def test_genetic_search_asking_for_each(holdout: LadderHoldout, names: dict[str,
 # -- Optuna -----------------------------------------------------------------------------------
 
 
-@pytest.mark.row("OptunaSearchCV", "holdout.guard(OptunaSearchCV(...))", "optuna-integration", "optuna")
+@pytest.mark.row(
+    "OptunaSearchCV", "holdout.guard(OptunaSearchCV(...))", "optuna-integration", "optuna"
+)
 def test_optuna_search_guarded(holdout: LadderHoldout, names: dict[str, Any]) -> None:
     guarded = recipe(PAGE, "OptunaSearchCV", names)["guarded"]
     check_guarded(holdout, guarded)
@@ -179,7 +181,9 @@ def test_hyperopt(holdout: LadderHoldout, names: dict[str, Any]) -> None:
     assert_nothing_raw(holdout, names["trials"].trials, names["final"])
 
 
-@pytest.mark.row("hyperopt", "{'loss': -holdout(model, X_train[:0]), 'status': STATUS_OK}", "hyperopt")
+@pytest.mark.row(
+    "hyperopt", "{'loss': -holdout(model, X_train[:0]), 'status': STATUS_OK}", "hyperopt"
+)
 def test_hyperopt_asking_for_each(holdout: LadderHoldout, names: dict[str, Any]) -> None:
     from hyperopt import STATUS_OK, Trials, fmin, hp, space_eval, tpe
 
@@ -193,7 +197,13 @@ def test_hyperopt_asking_for_each(holdout: LadderHoldout, names: dict[str, Any])
 
     space, trials = {"depth": hp.quniform("depth", 2, 12, 1)}, Trials()
     best = fmin(
-        objective, space, tpe.suggest, 10, trials=trials, rstate=np.random.default_rng(1), verbose=False
+        objective,
+        space,
+        tpe.suggest,
+        10,
+        trials=trials,
+        rstate=np.random.default_rng(1),
+        verbose=False,
     )
     assert holdout.status().submissions == 10
     assert_nothing_raw(holdout, trials.trials)
@@ -244,7 +254,10 @@ def test_rays_joblib_backend(holdout: LadderHoldout, names: dict[str, Any], ray:
 
 
 @pytest.mark.row(
-    "Ray's joblib backend", "scoring=holdout, cv=holdout.split(), refit=holdout.select", "ray", "joblib"
+    "Ray's joblib backend",
+    "scoring=holdout, cv=holdout.split(), refit=holdout.select",
+    "ray",
+    "joblib",
 )
 def test_rays_joblib_backend_asking_for_each(
     holdout: LadderHoldout, names: dict[str, Any], ray: Any
@@ -333,7 +346,9 @@ def test_mlxtend(holdout: LadderHoldout, names: dict[str, Any]) -> None:
     check_finalists(holdout, names, 3)
 
 
-@pytest.mark.row("mlxtend", "SequentialFeatureSelector(..., scoring=holdout, cv=holdout.split())", "mlxtend")
+@pytest.mark.row(
+    "mlxtend", "SequentialFeatureSelector(..., scoring=holdout, cv=holdout.split())", "mlxtend"
+)
 def test_mlxtend_with_the_guarded_fold(
     holdout: LadderHoldout, names: dict[str, Any], note: Any
 ) -> None:
@@ -347,7 +362,9 @@ def test_mlxtend_with_the_guarded_fold(
 # -- imbalanced-learn -------------------------------------------------------------------------
 
 
-@pytest.mark.row("imbalanced-learn", "holdout.guard(GridSearchCV(pipeline, ...))", "imbalanced-learn")
+@pytest.mark.row(
+    "imbalanced-learn", "holdout.guard(GridSearchCV(pipeline, ...))", "imbalanced-learn"
+)
 def test_imbalanced_learn_guarded(holdout: LadderHoldout, names: dict[str, Any]) -> None:
     check_guarded(holdout, recipe(PAGE, "imbalanced-learn", names)["guarded"])
 
@@ -372,7 +389,9 @@ def test_imbalanced_learn_asking_for_each(holdout: LadderHoldout, names: dict[st
 
 @pytest.mark.parametrize("step", ["SMOTE", "scaler", "bagging"])
 @pytest.mark.row(
-    "imbalanced-learn", "a search with cv=holdout.split() as a step of its pipeline", "imbalanced-learn"
+    "imbalanced-learn",
+    "a search with cv=holdout.split() as a step of its pipeline",
+    "imbalanced-learn",
 )
 def test_a_search_that_is_given_what_a_sampler_made_up(
     holdout: LadderHoldout, names: dict[str, Any], note: Any, step: str

@@ -60,7 +60,7 @@ class _Guarded:
         self._ladder = ladder_of(holdout)
         self.optimizer, self.holdout = optimizer, holdout
         self._inputs = _function("inputs", inputs)
-        self._output = (lambda answer: answer) if output is None else _function("output", output)
+        self._output = _same if output is None else _function("output", output)
         self._count = whole("finalists", finalists)
 
     def _refuse_items(self, examples: Iterable[Mapping[str, Any]]) -> None:
@@ -172,9 +172,7 @@ class GuardedPromptOptimizer(_Guarded):
         def noting(prompts: dict[str, str], dataset: list[dict[str, Any]]) -> Any:
             found = eval_fn(prompts, dataset)
             one = tried.setdefault(_key(prompts), _Tried(dict(prompts)))
-            one.scores |= {
-                _key(it.inputs): float(it.score) for it in found if it.score is not None
-            }
+            one.scores |= {_key(it.inputs): float(it.score) for it in found if it.score is not None}
             return found
 
         result = self.optimizer.optimize(noting, train_data, target_prompts, enable_tracking)
@@ -276,6 +274,10 @@ class GuardedCompiler(_Guarded):
         programs = [(None, program), *((float(it["score"]), it["program"]) for it in others)]
         candidates = [(score, answering(one), type(one).__name__) for score, one in programs]
         return programs[self._confirm(candidates)][1]
+
+
+def _same(answer: Any) -> Any:
+    return answer
 
 
 def _function(argument: str, given: Any) -> Callable[[Any], Any]:

@@ -16,7 +16,7 @@ from ladderholdout.guard.views import incumbent_line
 
 
 class HoldoutCheck:
-    """A check for the reports of skore: was the test set queried by a search?
+    """A check for the reports of skore: whether a search has queried the test set.
 
     It goes by the rows. A report whose test rows are the holdout's gets an issue that states the
     number of queries, of all ladders and accounts, and the certificate as `LadderHoldout.status`
