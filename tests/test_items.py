@@ -10,8 +10,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from ladderholdout import InvalidArgument, InvalidSubmission, LadderHoldout
-from ladderholdout.errors import MetricError
+from ladderholdout import InvalidArgument, LadderHoldout
+from ladderholdout.errors import InvalidSubmission, MetricError
 from ladderholdout.metrics import ItemMetric, metric_of_items
 from tests.support_holdouts import assert_replays, entries_of, is_repeat
 
@@ -101,8 +101,8 @@ def test_rows_may_be_a_table(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "given",
-    [REFERENCES[:-1], [*REFERENCES, "no"], [], "yes", {"a": 1}, [object()] * 60, [float("nan")] * 60,
-     5, None, [{1, 2}] * 60],
+    [REFERENCES[:-1], [*REFERENCES, "no"], [], "yes", {"a": 1}, [object()] * 60,
+     [float("nan")] * 60, 5, None, [{1, 2}] * 60],
     ids=["few", "many", "none", "text", "mapping", "objects", "nan", "number", "nothing", "sets"],
 )  # fmt: skip
 def test_other_predictions_are_refused(given: Any, tmp_path: Path) -> None:

@@ -57,9 +57,11 @@ def secrets(holdout: LadderHoldout) -> set[float]:
     entries = record(holdout)[2]
     raw = {entry.raw_risk for entry in entries if not entry.entry.improved}
     n = record(holdout)[0].n_ladder
-    shown = {entry.entry.risk for entry in entries}
+    shown = {entry.entry.risk for entry in entries if entry.entry.risk is not None}
     # The feedback on what did not improve lies one step below the released score.
-    shown |= {risk + 1 / n for risk in shown if risk is not None}
+    shown |= {risk + 1 / n for risk in shown}
+    # The score of one may be the risk of another.
+    shown |= {1 - risk for risk in shown}
     hidden = {risk for risk in raw if all(abs(risk - one) > 1e-9 for one in shown)}
     return {value for risk in hidden for value in (risk, 1 - risk, -risk, risk - 1)}
 
