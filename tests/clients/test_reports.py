@@ -14,7 +14,7 @@ from sklearn.tree import DecisionTreeClassifier
 
 from ladderholdout import LadderHoldout
 from ladderholdout.integrations.skore import HoldoutCheck
-from tests.clients.support import ROOT, assert_nothing_raw, numbers, secrets
+from tests.clients.support import ROOT, assert_nothing_raw, numbers, recipe, secrets
 
 PACKAGE = "visualization/ladder_holdout"
 
@@ -178,3 +178,14 @@ def test_the_example_runs(monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
     )
     runpy.run_path(str(Path(root) / PACKAGE / "example.py"), run_name="__main__")
     assert "digits-optunahub" in capsys.readouterr().out and Path("ladder.html").exists()
+
+
+def test_the_blocks_of_the_page_run(
+    holdout: LadderHoldout, names: dict[str, Any], capsys: pytest.CaptureFixture[str]
+) -> None:
+    names |= {"GridSearchCV": GridSearchCV, "DecisionTreeClassifier": DecisionTreeClassifier}
+    names["holdout"] = holdout
+    recipe("searchers", "Optuna Dashboard", names)
+    assert len(names["final"]) == holdout.status().submissions <= 3
+    recipe("searchers", "skore", names)
+    assert "which was queried" in capsys.readouterr().out
