@@ -51,7 +51,8 @@ test-deep: $(VENV)/.installed-test $(VENV)/.installed-deep ## the integrations t
 # Other people's software, in an environment of its own. The page of what works is compared with the
 # run; make works-with writes it.
 test-clients: $(CLIENTS)/.installed ## searchers, trackers and prompt tools of others
-	$(CLIENTS)/bin/python -m pytest -c tests/clients/pytest.ini tests/clients
+	$(CLIENTS)/bin/python -m pytest -c tests/clients/pytest.ini \
+	  -n 2 --dist loadfile tests/clients
 	# Here goes the runner of scikit-learn's own tests, once it is merged.
 	$(CLIENTS)/bin/python tests/clients/page.py --check
 

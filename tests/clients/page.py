@@ -40,11 +40,12 @@ def rows(found: list[dict[str, Any]]) -> list[str]:
     grouped: dict[tuple[str, str], list[dict[str, Any]]] = {}
     for one in found:
         grouped.setdefault((one["client"], one["line"]), []).append(one)
-    order: dict[str, int] = {}
-    for client, _ in grouped:
-        order.setdefault(client, len(order))
     lines = []
-    for (client, line), tests in sorted(grouped.items(), key=lambda it: order[it[0][0]]):
+    # By name, and what works first: workers finish in any order.
+    for (client, line), tests in sorted(
+        grouped.items(),
+        key=lambda it: (it[0][0].lower(), any("because" in t for t in it[1]), it[0]),
+    ):
         versions = tests[0]["versions"]
         shown = ", ".join(_version(name, number, client) for name, number in versions.items())
         lines.append(f"| {client} | {shown} | {_code(line)} | {_outcome(tests)} |")
@@ -63,10 +64,10 @@ def _outcome(tests: Iterable[dict[str, Any]]) -> str:
     tests = list(tests)
     if any(one["outcome"] != "passed" for one in tests):
         return "**failed**"
-    reasons = [one["because"] for one in tests if "because" in one]
+    reasons = sorted(one["because"] for one in tests if "because" in one)
     if not reasons:
         return "works"
-    # A fault of another library in angle brackets, or a number that differs, is no markup.
+    # What another library says may look like markup.
     reason = re.sub(r"([|<>])", r"\\\1", reasons[0])
     return f"refused: {reason}"
 

@@ -32,7 +32,7 @@ def recipe(page: str, title: str, names: dict[str, Any], part: int = 1) -> dict[
 
 def refusal(run: Any, note: Any, kind: type[BaseException] = SearchStopped, match: str = "") -> str:
     """Return what a refusal says, and note it for the page."""
-    with pytest.raises(kind, match=match) as refused:
+    with pytest.raises(kind, match=match or None) as refused:
         run()
     text = " ".join(str(refused.value).split())
     note("because", text.removeprefix("The guard cannot answer, so the search stops. "))

@@ -90,7 +90,8 @@ def test_bayes_search_takes_no_function(
     )
     search.set_params(refit=holdout.select)
     train = names["X_train"], names["y_train"]
-    refusal(lambda: search.fit(*train), note, ValueError, "doesn't support a callable refit")
+    text = refusal(lambda: search.fit(*train), note, ValueError, "doesn't support a callable refit")
+    note("because", f"{text}. These are its own words; the line above is the remedy.")
     assert holdout.status().submissions == 0
 
 
