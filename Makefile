@@ -4,6 +4,7 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+CLIENTS := .venv-clients
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 # Two at a time: many tests start processes of their own and wait for them.
 PARALLEL := -n 2 --dist worksteal
@@ -16,8 +17,8 @@ QUICK := $(shell grep -l "mark\.quick" tests/*.py) \
 .DELETE_ON_ERROR:
 # Two pips must never write into one environment at a time.
 .NOTPARALLEL:
-.PHONY: help demo quick test test-processes test-long test-slow test-deep lint types docs check \
-  package clean
+.PHONY: help demo quick test test-processes test-long test-slow test-deep test-clients works-with \
+  lint types docs check package clean
 
 help: ## say what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-15s %s\n", $$1, $$2}' Makefile
@@ -47,6 +48,17 @@ test-slow: $(VENV)/.installed-test ## the statistical and fault runs that take m
 test-deep: $(VENV)/.installed-test $(VENV)/.installed-deep ## the integrations that need PyTorch
 	$(BIN)/python -m pytest -m deep
 
+# Other people's software, in an environment of its own. The page of what works is compared with the
+# run; make works-with writes it.
+test-clients: $(CLIENTS)/.installed ## searchers, trackers and prompt tools of others
+	$(CLIENTS)/bin/python -m pytest -c tests/clients/pytest.ini \
+	  -n 2 --dist loadfile tests/clients
+	# Here goes the runner of scikit-learn's own tests, once it is merged.
+	$(CLIENTS)/bin/python tests/clients/page.py --check
+
+works-with: $(CLIENTS)/.installed ## write docs/guide/works_with.md from the last make test-clients
+	$(CLIENTS)/bin/python tests/clients/page.py
+
 lint: $(VENV)/.installed-lint ## ruff: rules and format
 	$(BIN)/python -m ruff check .
 	$(BIN)/python -m ruff format --check .
@@ -62,9 +74,9 @@ check: lint types docs test ## what has to pass before a change is pushed: lint 
 package: $(VENV)/.installed-package ## build wheel and sdist, check them, use the wheel in an empty environment
 	$(BIN)/python .ci/package.py
 
-clean: ## remove what was built and cached; .venv stays
+clean: ## remove what was built and cached; .venv and .venv-clients stay
 	rm -rf build dist site .mypy_cache .pytest_cache .ruff_cache .hypothesis
-	find . -path ./$(VENV) -prune -o -name __pycache__ -type d -exec rm -rf {} +
+	find . -path './$(VENV)*' -prune -o -name __pycache__ -type d -exec rm -rf {} +
 
 $(BIN)/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { \
@@ -84,4 +96,11 @@ $(VENV)/.installed: pyproject.toml $(BIN)/python
 $(VENV)/.installed-%: $(VENV)/.installed
 	@echo "Installing the $* tools into $(VENV) ..."
 	@$(PIP) install --editable '.[$*]'
+	@touch $@
+
+$(CLIENTS)/.installed: pyproject.toml tests/clients/requirements.txt
+	@echo "Installing other people's searches into $(CLIENTS) (some minutes) ..."
+	@test -x $(CLIENTS)/bin/python || $(PYTHON) -m venv $(CLIENTS)
+	@$(CLIENTS)/bin/python -m pip --disable-pip-version-check --quiet install --editable . \
+	  --requirement tests/clients/requirements.txt
 	@touch $@

@@ -15,6 +15,7 @@ from typing import Any
 from unittest.mock import MagicMock
 
 import numpy as np
+import optuna
 import pandas as pd
 import polars as pl
 import pytest
@@ -26,6 +27,7 @@ from ladderholdout.cli.files import read_table
 from ladderholdout.errors import LadderHoldoutError, LedgerError, MissingExtra, VaultError
 from ladderholdout.extras import EXTRAS, missing, needed
 from ladderholdout.identity import fingerprint, row_hashes
+from ladderholdout.integrations.optuna import dashboard
 from ladderholdout.ledger import Ledger
 from ladderholdout.planning.pictures import axes_or_new
 from ladderholdout.server.bodies import form_in
@@ -40,7 +42,11 @@ OPTIONAL = PROJECT["optional-dependencies"]
 OURS = {"docs", "lint", "package", "test"}
 # By the name of the import, where it is another than the distribution's or comes with another.
 DISTRIBUTIONS = {"joblib": "scikit-learn", "markupsafe": "jinja2", "sklearn": "scikit-learn"}
-DISTRIBUTIONS |= {"mlflow": "mlflow-skinny", "python_multipart": "python-multipart"}
+DISTRIBUTIONS |= {
+    "mlflow": "mlflow-skinny",
+    "optuna_dashboard": "optuna-dashboard",
+    "python_multipart": "python-multipart",
+}
 COINS = np.arange(40.0).reshape(20, 2), np.arange(20) % 2
 
 
@@ -114,6 +120,10 @@ def a_parquet_file(_: object, folder: Path) -> None:
     read_table(folder / "rows.parquet")
 
 
+def a_study_on(method: str) -> Callable[[pytest.MonkeyPatch, Path], object]:
+    return lambda *_: getattr(dashboard, method)(audited(), optuna.create_study())
+
+
 NEEDS: dict[str, tuple[str, Callable[[pytest.MonkeyPatch, Path], object]]] = {
     "CatBoost": ("catboost", an_adapter("catboost")),
     "LightGBM": ("lightgbm", an_adapter("lightgbm")),
@@ -133,6 +143,8 @@ NEEDS: dict[str, tuple[str, Callable[[pytest.MonkeyPatch, Path], object]]] = {
     "an upload to a page": ("python_multipart", an_upload),
     "a server": ("uvicorn", lambda _, folder: run(ServerSettings(str(folder / "ledger.db")))),
     "tools for agents": ("mcp", tools_for_agents),
+    "a note on a study": ("optuna_dashboard", a_study_on("show")),
+    "a figure of a study": ("plotly", a_study_on("plot_ladder")),
     "a .csv file": ("pandas", a_csv_file),
     "a .parquet file": ("pyarrow", a_parquet_file),
 }

@@ -14,6 +14,8 @@ import numpy as np
 import optuna
 import pandas as pd
 import pytest
+from joblib import parallel_config, register_parallel_backend
+from joblib.parallel import ThreadingBackend
 from optuna.distributions import IntDistribution
 from optuna_integration import OptunaSearchCV
 from scipy.stats import randint
@@ -472,3 +474,36 @@ def test_the_checks_of_scikit_learn_that_apply_to_searches(estimator: Any, check
         except Exception:
             pytest.skip("scikit-learn's own search does not pass it")
         check(estimator)
+
+
+class Changing(GridSearchCV):
+    """Changes a parameter when it is made, as GASearchCV of sklearn-genetic-opt 0.12 does."""
+
+    def __init__(self, estimator: Any, param_grid: Any, *, cv: Any = None, refit: Any = True,
+                 configs: Any = None) -> None:  # fmt: skip
+        super().__init__(estimator, param_grid, cv=cv, refit=refit)
+        self.configs = configs or []
+
+
+def test_a_search_that_cannot_be_cloned_is_copied(holdout: LadderHoldout, binary: Any) -> None:
+    search = Changing(tree(), DEPTHS, cv=3)
+    with pytest.raises(RuntimeError, match="configs"):
+        clone(search)
+    guarded = holdout.guard(search).fit(binary.X_train, binary.y_train)
+    assert guarded.is_incumbent_ and search.refit is True and not hasattr(search, "cv_results_")
+
+
+class AllAtOnce(ThreadingBackend):
+    """Hands results back all at once, as Ray's backend does."""
+
+    supports_return_generator = False
+
+
+def test_a_backend_without_generators_fits_the_finalists(
+    holdout: LadderHoldout, binary: Any
+) -> None:
+    register_parallel_backend("all at once", AllAtOnce)
+    search = GridSearchCV(tree(), DEPTHS, cv=3)
+    with parallel_config("all at once", n_jobs=2):
+        guarded = holdout.guard(search, finalists=3).fit(binary.X_train, binary.y_train)
+    assert len(guarded.finalists_) == 3 and guarded.is_incumbent_

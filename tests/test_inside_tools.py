@@ -7,6 +7,7 @@ test here either finds the answer of the whole model, or a refusal and an untouc
 
 from __future__ import annotations
 
+import heapq
 import pickle
 import sys
 from collections.abc import Callable
@@ -667,6 +668,18 @@ def test_dask_mls_search_is_refused(
     assert untouched()
 
 
+def test_the_guarded_fold_under_dask_ml_is_refused_where_it_was_listed_before(
+    holdout: LadderHoldout, binary: Any, untouched: Any
+) -> None:
+    """What dask-ml runs is told by its module, which a list of folds does not hide."""
+    tree = DecisionTreeClassifier(max_depth=2).fit(binary.X_train, binary.y_train)
+    names: dict[str, Any] = {"__name__": "dask_ml.model_selection.methods"}
+    exec("def score(scorer, est, X, y):\n    return scorer(est, X, y)\n", names)
+    with pytest.raises(SearchStopped, match=r"holdout\.guard\(GridSearchCV"):
+        names["score"](holdout, tree, binary.X_train[:0], binary.y_train[:0])
+    assert untouched()
+
+
 # -- the best of several releases ----------------------------------------------------------------
 
 
@@ -691,6 +704,13 @@ def test_the_largest_release_is_the_incumbents(binary: Any, tmp_path: Path) -> N
     assert not loser < releases[3] and not releases[3] < loser  # nothing is known between them
     assert loser <= releases[3] <= loser
     assert best.submission == holdout.status().incumbent
+    # However somebody reduces or sorts them, in whatever order they come.
+    for _ in range(20):
+        shuffled = [releases[at] for at in rng.permutation(6)]
+        assert heapq.nlargest(1, shuffled) == [best] == sorted(shuffled, reverse=True)[:1]
+        assert np.max(np.array(shuffled, dtype=object)) is best
+        assert pd.Series(shuffled).max() is best
+        assert max(enumerate(shuffled), key=lambda it: it[1])[1] is best
     mixed: list[Any] = [best, 0.5]
     with pytest.raises(TypeError):
         sorted(mixed)

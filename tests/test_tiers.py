@@ -20,12 +20,13 @@ pytestmark = pytest.mark.quick
 
 
 def selections() -> dict[str, str]:
-    """The marks that each target of the Makefile selects by."""
+    """The marks that each target of the Makefile selects by, of those that run in .venv."""
     with (ROOT / "pyproject.toml").open("rb") as file:
         options = tomllib.load(file)["tool"]["pytest"]["ini_options"]["addopts"]
     found = {}
     makefile = (ROOT / "Makefile").read_text("utf-8")
-    for target, command in re.findall(r"^([a-z-]+):.*\n\t(.* -m pytest.*)$", makefile, re.M):
+    commands = re.findall(r"^([a-z-]+):.*\n\t(\$\(BIN\).* -m pytest.*)$", makefile, re.M)
+    for target, command in commands:
         chosen = re.search(r'-m pytest .*-m (?:"(.*)"|(\w+))$', command)
         found[target] = (chosen[1] or chosen[2]) if chosen else options[options.index("-m") + 1]
     return found
@@ -52,6 +53,13 @@ def test_every_test_is_in_exactly_one_of_the_tiers_that_ci_runs(
     for test, marks in collected.items():
         of = [target for target, expression in tiers.items() if selects(expression, marks)]
         assert len(of) == 1, f"{test} is in {of}"
+
+
+def test_other_peoples_software_is_tested_in_an_environment_of_its_own(
+    collected: dict[str, frozenset[str]],
+) -> None:
+    assert "test-clients" in targets_of_ci() and (ROOT / "tests" / "clients").is_dir()
+    assert not any(test.startswith("tests/clients") for test in collected)
 
 
 def test_what_is_quick_is_a_part_of_make_test(collected: dict[str, frozenset[str]]) -> None:

@@ -8,10 +8,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ladderholdout.errors import InvalidArgument
+from ladderholdout.errors import (
+    InvalidArgument,
+    NoImprovementWarning,
+    NotIncumbentWarning,
+    warn,
+)
 from ladderholdout.guard.batches import Batch
 from ladderholdout.guard.open_ladder import OpenLadder
-from ladderholdout.guard.views import Release
+from ladderholdout.guard.views import Release, incumbent_named, overtaken
 from ladderholdout.mechanisms.arithmetic import whole
 from ladderholdout.mechanisms.defaults import FINALISTS
 from ladderholdout.metrics.responses import predicts
@@ -142,3 +147,24 @@ def confirm(ladder: OpenLadder, models: Any) -> tuple[Finalist, ...]:
         Finalist(at, None, release, mine)
         for at, (release, mine) in enumerate(zip(batch.releases, held, strict=True))
     )
+
+
+def winner_of(finalists: tuple[Finalist, ...], incumbent: int | None) -> int:
+    """Return the place of the finalist that is the incumbent; else of the next best, and warn."""
+    for place, one in enumerate(finalists):
+        if one.is_incumbent:
+            return place
+    if any(one.release.improved for one in finalists):
+        place = max(range(len(finalists)), key=lambda at: finalists[at].release)
+        warn(
+            f"Picked: submission {finalists[place].release.submission}, the last of this search "
+            f"that became the incumbent. {overtaken(incumbent)}",
+            NotIncumbentWarning,
+        )
+        return place
+    warn(
+        "No finalist of this search became the incumbent, so none is known to be better than what "
+        f"you had: {incumbent_named(incumbent)}. Picked: the best by its inner score.",
+        NoImprovementWarning,
+    )
+    return 0

@@ -5,10 +5,12 @@ from __future__ import annotations
 import re
 import warnings
 from collections.abc import Mapping, Sequence
+from copy import deepcopy
 from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
+from joblib.parallel import get_active_backend
 from numpy.typing import NDArray
 from rich.progress import Progress
 from sklearn import get_config
@@ -29,17 +31,14 @@ from sklearn.utils.validation import check_is_fitted
 from ladderholdout.errors import (
     InvalidArgument,
     LadderHoldoutError,
-    NoImprovementWarning,
-    NotIncumbentWarning,
     as_given,
-    warn,
 )
 from ladderholdout.guard import rounds
 from ladderholdout.guard.batches import Batch
 from ladderholdout.guard.context import describe_estimator, describe_parameters
-from ladderholdout.guard.finalists import Finalist, check_finalists, ranked
+from ladderholdout.guard.finalists import Finalist, check_finalists, ranked, winner_of
 from ladderholdout.guard.open_ladder import OpenLadder, ladder_of
-from ladderholdout.guard.views import ScoreCertificate, incumbent_named, overtaken
+from ladderholdout.guard.views import ScoreCertificate, incumbent_named
 from ladderholdout.integrations.sklearn import IS_INCUMBENT, GuardedSplit, look_for_overlap, score
 
 FINALIST, RELEASED, IMPROVED, SUBMISSION = "finalist", "released_score", "improved", "submission"
@@ -207,7 +206,7 @@ class GuardedSearch(MetaEstimatorMixin, BaseEstimator):
                 models = [_model(self.search, path, found.parameters[at]) for at in taken]
                 given = [_kept(one, params, path) for one in models]
                 fits = (delayed(_fit)(one, X, y, kw) for one, kw in zip(models, given, strict=True))
-                fitted = Parallel(n_jobs=found.n_jobs, return_as="generator")(fits)
+                fitted = Parallel(n_jobs=found.n_jobs, return_as=_as_they_come())(fits)
                 for at, (model, error) in zip(taken, fitted, strict=True):
                     bar.advance(task)
                     error = error or _take(ladder, at, model, chosen)
@@ -235,7 +234,7 @@ class GuardedSearch(MetaEstimatorMixin, BaseEstimator):
             Finalist(found.rows[one.at], found.scores[one.at], release, mine)
             for one, release, mine in zip(chosen, batch.releases, held, strict=True)
         )
-        winner = _winner(self.finalists_, incumbent)
+        winner = winner_of(self.finalists_, incumbent)
         best, self.is_incumbent_ = chosen[winner], held[winner]
         release = batch.releases[winner]
         self.best_estimator_ = best.model
@@ -378,9 +377,26 @@ def _unfitted(search: Any) -> tuple[Any, tuple[str, ...]]:
             "Give the search folds of the training rows, such as cv=5; guard(search) shows the "
             "finalists to the holdout itself.",
         )
-    copy = clone(search)
+    copy = _copied(search)
     copy.set_params(**{"__".join((*path, "refit")): False})
     return copy, path
+
+
+def _as_they_come() -> str:
+    """Return how joblib hands models back: one by one, where its backend can; Ray's cannot."""
+    backend, _ = get_active_backend()
+    return "generator" if backend.supports_return_generator else "list"
+
+
+def _copied(search: Any) -> Any:
+    """Return an unfitted copy, also of a search that changes its parameters when it is made.
+
+    scikit-learn's `clone` refuses such a search; GASearchCV is one.
+    """
+    try:
+        return clone(search)
+    except RuntimeError:
+        return deepcopy(search)
 
 
 def _at(search: Any, path: tuple[str, ...]) -> Any:
@@ -494,27 +510,6 @@ def _of_study(study: Any) -> dict[str, Any]:
             values = [one.user_attrs.get(name, np.nan) for one in trials]
             results[name] = np.asarray(values, dtype=np.float64)
     return {"mean_test_score": np.zeros(0)} | results
-
-
-def _winner(finalists: tuple[Finalist, ...], incumbent: int | None) -> int:
-    """Return the place of the finalist that is the incumbent; else of the next best, and warn."""
-    for place, one in enumerate(finalists):
-        if one.is_incumbent:
-            return place
-    if any(one.release.improved for one in finalists):
-        place = max(range(len(finalists)), key=lambda at: finalists[at].release)
-        warn(
-            f"Picked: submission {finalists[place].release.submission}, the last of this search "
-            f"that became the incumbent. {overtaken(incumbent)}",
-            NotIncumbentWarning,
-        )
-        return place
-    warn(
-        "No finalist of this search became the incumbent, so none is known to be better than what "
-        f"you had: {incumbent_named(incumbent)}. Picked: the best by its inner score.",
-        NoImprovementWarning,
-    )
-    return 0
 
 
 def _certificate(ladder: OpenLadder, is_incumbent: bool, submission: int) -> ScoreCertificate:

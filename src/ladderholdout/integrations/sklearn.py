@@ -264,16 +264,7 @@ def _is_pair(fold: Any) -> bool:
 
 def _check_consumer(holdout: OpenLadder, consumer: Frame, *, alone: bool) -> None:
     """Refuse a search that would not ask the guard, or not go by its answer."""
-    if consumer.is_dask:
-        raise InvalidArgument(
-            "cv",
-            "without the guarded fold in a search of dask-ml",
-            "holdout.split()",
-            "dask-ml weighs folds by their test rows, and the guarded one has none: take "
-            "scikit-learn's search on dask's workers, joblib.parallel_config('dask'), or search "
-            "on inner folds, cv=holdout.split(inner=5, guarded=False), and ask once: "
-            "holdout.evaluate(search).",
-        )
+    _refuse_dask(consumer)
     found = thirdparty.wishes(consumer)
     if found is None:
         return  # folds taken by hand, or by a search of another library
@@ -297,6 +288,19 @@ def _check_consumer(holdout: OpenLadder, consumer: Frame, *, alone: bool) -> Non
         )
 
 
+def _refuse_dask(*frames: Frame) -> None:
+    """Refuse the guarded fold to dask-ml, which gives it no weight."""
+    if any(frame.is_dask for frame in frames):
+        raise InvalidArgument(
+            "cv",
+            "without the guarded fold in a search of dask-ml",
+            "holdout.split()",
+            "dask-ml weighs folds by their test rows, and the guarded one has none: search on the "
+            "training rows, holdout.guard(GridSearchCV(model, grid, cv=5)), or take scikit-learn's "
+            "search on dask's workers, joblib.parallel_config('dask').",
+        )
+
+
 def _asks_for(scoring: Any, holdout: OpenLadder) -> bool:
     """Tell whether a search may ask the holdout; functions of the user's own may."""
     if isinstance(scoring, HasLadder):
@@ -317,8 +321,9 @@ def score(holdout: OpenLadder, estimator: Any, X: Any, y: Any, sample_weight: An
             found = rounds.current()
             if found is not None and found.own_rows:
                 return _guarded(holdout, estimator, found, found.steps)
-            steps = pipelines.steps_before(thirdparty.caller(2))
-            return _guarded(holdout, estimator, found, steps)
+            caller = thirdparty.caller(2)
+            _refuse_dask(*caller.outward())
+            return _guarded(holdout, estimator, found, pipelines.steps_before(caller))
         hashes = _hashes_if_holdout(holdout, X)
         if hashes is not None:
             pipelines.refuse_permutations(thirdparty.caller(2))

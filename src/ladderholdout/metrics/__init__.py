@@ -2,6 +2,7 @@
 
 from ladderholdout.metrics.arrays import Support
 from ladderholdout.metrics.evaluation import Evaluation, FloatArray
+from ladderholdout.metrics.items import ItemMetric, metric_of_items
 from ladderholdout.metrics.metric import Metric
 from ladderholdout.metrics.scores import MeanOfPairs, RatioOfMeans
 from ladderholdout.metrics.table import METRICS, get_metric
@@ -10,9 +11,11 @@ __all__ = [
     "METRICS",
     "Evaluation",
     "FloatArray",
+    "ItemMetric",
     "MeanOfPairs",
     "Metric",
     "RatioOfMeans",
     "Support",
     "get_metric",
+    "metric_of_items",
 ]

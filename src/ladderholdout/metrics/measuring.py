@@ -75,7 +75,7 @@ def _losses(
         # A copy: the function may write to its array again.
         return np.array(metric.loss(targets, predictions), dtype=np.float64)
 
-    losses: FloatArray = _call(metric, as_floats)
+    losses: FloatArray = called(metric, as_floats)
     if losses.shape != targets.shape[:1]:
         came = f"one that returned shape {losses.shape}"
         raise InvalidArgument("loss", "a function that returns one loss for each row", came)
@@ -118,7 +118,7 @@ def _scorer(
     score = metric.score
     assert score is not None
     if isinstance(score, WeightedScore):
-        prepared = _call(metric, lambda: score.prepare(targets, predictions))
+        prepared = called(metric, lambda: score.prepare(targets, predictions))
         ones = np.ones(len(targets))
         return lambda weights: prepared(ones if weights is None else weights)
 
@@ -143,11 +143,11 @@ def _many(
     if isinstance(score, WeightedScore):
         # Few submissions are ever weighed, so nothing is prepared before one is.
         prepared = cache(lambda: weighted_many(score.prepare, targets, predictions, scorer))
-        return lambda weights: np.asarray(_call(metric, lambda: prepared()(weights)))
+        return lambda weights: np.asarray(called(metric, lambda: prepared()(weights)))
 
     def single(weights: FloatArray) -> float:
         try:
-            return float(_call(metric, lambda: scorer(weights)))
+            return float(called(metric, lambda: scorer(weights)))
         except InvalidSubmission:
             return math.nan
 
@@ -163,7 +163,7 @@ def _of_score(
     many = _many(metric, targets, predictions, scorer)
 
     def risk_of(weights: FloatArray | None) -> float:
-        risk = metric.offset - _call(metric, lambda: scorer(weights))
+        risk = metric.offset - called(metric, lambda: scorer(weights))
         return float(_within_range(metric, np.asarray(risk)))
 
     def reweighted(weights: FloatArray) -> float:
@@ -186,7 +186,7 @@ def _of_score(
     def of_risk() -> FloatArray | None:
         if own is not None or prepare is None:
             return None
-        of_score = _call(metric, lambda: influences(prepare, targets, predictions))
+        of_score = called(metric, lambda: influences(prepare, targets, predictions))
         return None if of_score is None else -of_score
 
     return Evaluation(
@@ -214,7 +214,7 @@ def within_stated(
     return read_only(found), int(np.count_nonzero(changed.reshape(len(targets), -1).any(axis=1)))
 
 
-def _call(metric: MetricSettings, run: Callable[[], Any]) -> Any:
+def called(metric: MetricSettings, run: Callable[[], Any]) -> Any:
     """Run a function of the metric; what it raises for want of a value is a refusal.
 
     Anything else, such as a full memory or disk, has nothing to do with the predictions: taken for

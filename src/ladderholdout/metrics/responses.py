@@ -35,7 +35,7 @@ def respond(estimator: Any, X: Any, response: str, classes: Array | None) -> Arr
         return _probabilities(estimator, X, known, classes)
     if response == "scores":
         return _scores(estimator, X, known, classes)
-    return np.asarray(answer_of(_method(estimator, "predict"), X))
+    return np.asarray(answer_of(method_of(estimator, "predict"), X))
 
 
 def attribute(estimator: Any, name: str) -> Any:
@@ -84,7 +84,7 @@ def _refuse_unknown(known: Array, classes: Array) -> None:
         )
 
 
-def _method(estimator: Any, *names: str) -> Callable[[Any], Any]:
+def method_of(estimator: Any, *names: str) -> Callable[[Any], Any]:
     """Return the first of these methods that the estimator has."""
     wanted = " or ".join(names)
     if isinstance(estimator, type):
@@ -104,7 +104,7 @@ def _method(estimator: Any, *names: str) -> Callable[[Any], Any]:
 
 
 def _probabilities(estimator: Any, X: Any, known: Array | None, classes: Array | None) -> Array:
-    answer = answer_of(_method(estimator, "predict_proba"), X)
+    answer = answer_of(method_of(estimator, "predict_proba"), X)
     return _aligned(answer, known, classes)
 
 
@@ -124,7 +124,7 @@ def _aligned(answer: Any, known: Array | None, classes: Array | None) -> Array:
 
 
 def _scores(estimator: Any, X: Any, known: Array | None, classes: Array | None) -> Array:
-    method = _method(estimator, "decision_function", "predict_proba")
+    method = method_of(estimator, "decision_function", "predict_proba")
     if attribute(estimator, "decision_function") is None:
         table = _aligned(answer_of(method, X), known, classes)
         return table[:, 1] if table.ndim == 2 and table.shape[1] == 2 else table

@@ -236,7 +236,7 @@ def best_trial(holdout: OpenLadder, study: Study) -> FrozenTrial:
     found = []
     known, incumbent = holdout.showing(read)
     for trial in study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,)):
-        entry = known.get(_submission_of(study, trial))
+        entry = known.get(submission_of(study, trial))
         if entry is not None and _holds(entry) and is_feasible(trial):
             found.append((entry.repeat_of or entry.number, -trial.number, trial))
     if not found:
@@ -308,7 +308,8 @@ def _key_of(study: Study, trial: FrozenTrial) -> str:
     return hashlib.sha256(known.encode()).hexdigest()
 
 
-def _submission_of(study: Study, trial: FrozenTrial) -> int:
+def submission_of(study: Study, trial: FrozenTrial) -> int:
+    """Return the number under which a trial queried the holdout; 0 for none."""
     own = trial.user_attrs.get(SUBMISSION)
     return int(study.user_attrs.get(_note(trial), 0) if own is None else own)
 

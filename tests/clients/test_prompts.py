@@ -1,0 +1,303 @@
+"""Searches for prompts, with a scripted stand-in for the model: breast cancer, in words."""
+
+from __future__ import annotations
+
+import re
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+from sklearn.datasets import load_breast_cancer
+
+from ladderholdout import InvalidArgument, LadderHoldout
+from ladderholdout.errors import OverlapError
+from ladderholdout.integrations.prompts import GuardedCompiler, GuardedPromptOptimizer
+from ladderholdout.metrics import metric_of_items
+from tests.clients.support import RECIPES, numbers, recipe, refusal, secrets
+from tests.support_holdouts import assert_replays, entries_of
+
+TEMPLATE = "Say malignant where the radius is above {limit}. Else say benign. Cell: {{{{cell}}}}"
+
+
+@pytest.fixture
+def cells() -> Any:
+    """Training items and a holdout of 211: cells in words, and what they turned out to be."""
+    X, y = load_breast_cancer(return_X_y=True)
+    order = np.random.default_rng(0).permutation(len(X))
+    items = [f"radius {X[at, 0]:.2f}, texture {X[at, 1]:.2f}, case {at}" for at in order]
+    found = ["benign" if y[at] else "malignant" for at in order]
+    exact = metric_of_items("exact_match", lambda reference, answer: reference == answer)
+    holdout = LadderHoldout(items[:211], found[:211], scoring=exact, name="cells")
+    return SimpleNamespace(holdout=holdout, items=items, found=found)
+
+
+def stand_in(prompt: str) -> str:
+    """The model: it does what the prompt says."""
+    limit = re.search(r"radius is above ([\d.]+\d)", prompt)
+    radius = re.findall(r"radius ([\d.]+\d),", prompt)
+    assert limit is not None and radius
+    return "malignant" if float(radius[-1]) > float(limit[1]) else "benign"
+
+
+def check(cells: Any, guarded: Any, most: int) -> str:
+    """The finalists alone queried the holdout, in one batch; return the incumbent's limit."""
+    holdout, history = cells.holdout, cells.holdout.history()
+    assert 1 <= len(history) == len(guarded.finalists_) <= most
+    assert len({one.batch for one in history} - {None}) == 1
+    assert sum(one.is_incumbent for one in guarded.finalists_) == 1
+    assert holdout.certificate().missing is None and holdout.estimate().reason is None
+    assert_replays(holdout)
+    return str(history[holdout.status().incumbent - 1].context["prompts"])
+
+
+# -- MLflow -----------------------------------------------------------------------------------
+
+
+class Proposing:
+    """An optimiser that tries limits, as one would that reflects on failures."""
+
+    def __init__(self, limits: list[float]) -> None:
+        self.limits = limits
+
+    def optimize(
+        self, eval_fn: Any, train_data: Any, target_prompts: Any, enable_tracking: bool = True
+    ) -> Any:
+        from mlflow.genai.optimize.types import PromptOptimizerOutput
+
+        tried = []
+        for limit in self.limits:
+            prompts = {name: TEMPLATE.format(limit=limit) for name in target_prompts}
+            scores = [one.score for one in eval_fn(prompts, train_data)]
+            tried.append((float(np.mean(scores)), limit, prompts))
+        best = max(tried, key=lambda one: one[0])
+        return PromptOptimizerOutput(
+            best[2], initial_eval_score=tried[0][0], final_eval_score=best[0]
+        )
+
+
+@pytest.fixture
+def optimize(cells: Any, tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
+    import mlflow
+    from mlflow.genai.scorers import scorer
+
+    monkeypatch.setenv("MLFLOW_GENAI_EVAL_MAX_WORKERS", "2")
+    # It would write a trace of each answer into its store, a tenth of a second each.
+    monkeypatch.setenv("MLFLOW_TRACE_SAMPLING_RATIO", "0")
+    mlflow.set_tracking_uri(f"sqlite:///{tmp_path}/mlflow.db")
+    prompt = mlflow.genai.register_prompt("cells", TEMPLATE.format(limit="12.0"))
+
+    def predict(cell: str) -> str:
+        return stand_in(mlflow.genai.load_prompt(prompt.uri).format(cell=cell))
+
+    @scorer
+    def exact(outputs: Any, expectations: Any) -> bool:
+        return bool(outputs == expectations["expected_response"])
+
+    def run(optimizer: Any, begin: int = 211, scorers: Any = (exact,)) -> Any:
+        pairs = list(zip(cells.items, cells.found, strict=True))[begin : begin + 40]
+        data = [
+            {"inputs": {"cell": item}, "expectations": {"expected_response": found}}
+            for item, found in pairs
+        ]
+        return mlflow.genai.optimize_prompts(
+            predict_fn=predict,
+            train_data=data,
+            prompt_uris=[prompt.uri],
+            optimizer=optimizer,
+            scorers=list(scorers),
+        )
+
+    return run
+
+
+def inputs(item: str) -> dict[str, str]:
+    return {"cell": item}
+
+
+LIMITS = [12.0, 14.0, 15.0, 16.0, 17.0]
+
+
+@pytest.mark.row(
+    "MLflow optimize_prompts", "optimizer=GuardedPromptOptimizer(optimizer, holdout, ...)", "mlflow"
+)
+def test_prompts_of_mlflow(cells: Any, optimize: Any, tmp_path: Any) -> None:
+    guarded = GuardedPromptOptimizer(Proposing(LIMITS), cells.holdout, inputs=inputs, finalists=3)
+    result = optimize(guarded)
+    winner = check(cells, guarded, 3)
+    [registered] = result.optimized_prompts
+    assert registered.template in winner and "radius is above" in registered.template
+    answers = [stand_in(registered.template.replace("{{cell}}", one)) for one in cells.items[:211]]
+    release = cells.holdout.submit(answers)
+    assert (
+        entries_of(cells.holdout)[release.submission - 1].repeat_of
+        == cells.holdout.status().incumbent
+    )
+    assert result.final_eval_score == cells.holdout.status().score
+    assert result.final_eval_score_per_scorer == {}
+    # Neither the run nor the artifacts hold a raw score.
+    hidden = secrets(cells.holdout)
+    assert hidden and not {one for one in numbers(vars(result))} & hidden
+    import mlflow
+
+    for run in mlflow.search_runs(search_all_experiments=True, output_format="list"):
+        assert not set(run.data.metrics.values()) & hidden
+
+
+@pytest.mark.row("MLflow optimize_prompts", "train_data with items of the holdout", "mlflow")
+def test_items_of_the_holdout_are_refused_for_training(
+    cells: Any, optimize: Any, note: Any
+) -> None:
+    guarded = GuardedPromptOptimizer(Proposing(LIMITS), cells.holdout, inputs=inputs)
+    text = refusal(lambda: optimize(guarded, begin=200), note, OverlapError)
+    assert "11 of the training items" in text and "its finalists alone query" in text
+    assert cells.holdout.status().submissions == 0
+
+
+def test_a_scorer_that_needs_a_reference_is_named(cells: Any, optimize: Any) -> None:
+    from mlflow.genai.scorers import scorer
+
+    @scorer
+    def strict(outputs: Any, expectations: Any) -> float:
+        return float(expectations["expected_response"].startswith(outputs[:3]))
+
+    guarded = GuardedPromptOptimizer(Proposing(LIMITS), cells.holdout, inputs=inputs)
+    with pytest.raises(InvalidArgument, match="Return 0 there"):
+        optimize(guarded, scorers=[strict])
+    assert cells.holdout.status().submissions == 0
+
+
+# -- DSPy -------------------------------------------------------------------------------------
+
+
+def model() -> Any:
+    import dspy
+
+    class StandIn(dspy.BaseLM):
+        """Answers by the nearest example in the prompt, else by the limit that it states."""
+
+        def __init__(self) -> None:
+            super().__init__(model="stand-in", cache=False)
+            self.proposed = 0
+
+        def forward(self, prompt: Any = None, messages: Any = None, **kwargs: Any) -> Any:
+            texts = [str(one["content"]) for one in messages or [{"content": prompt}]]
+            if "proposed_instruction" in texts[0]:
+                contents = []
+                for _ in range(kwargs.get("n") or 1):
+                    self.proposed += 1
+                    limit = 12.5 + self.proposed / 2
+                    contents.append(
+                        "[[ ## proposed_instruction ## ]]\n"
+                        f"Say malignant where the radius is above {limit}.\n\n"
+                        "[[ ## proposed_prefix_for_output_field ## ]]\nAnswer:\n\n"
+                        "[[ ## completed ## ]]"
+                    )
+            else:
+                contents = [f"[[ ## answer ## ]]\n{self.answer(texts)}\n\n[[ ## completed ## ]]"]
+            choices = [
+                SimpleNamespace(message=SimpleNamespace(content=one), finish_reason="stop")
+                for one in contents
+            ]
+            return SimpleNamespace(choices=choices, usage={}, model="stand-in")
+
+        @staticmethod
+        def answer(texts: list[str]) -> str:
+            radius = [re.search(r"radius ([\d.]+\d),", one) for one in texts[1:]]
+            shown = [
+                (float(one[1]), texts[at + 2])
+                for at, one in enumerate(radius[:-1])
+                if one is not None
+            ]
+            mine = float(radius[-1][1])  # type: ignore[index]
+            if shown:
+                nearest = min(shown, key=lambda one: abs(one[0] - mine))[1]
+                return "malignant" if "malignant" in nearest else "benign"
+            stated = re.search(r"radius is above ([\d.]+\d)", texts[0])
+            return "malignant" if mine > float(stated[1] if stated else "12") else "benign"
+
+    return StandIn()
+
+
+@pytest.fixture
+def program(cells: Any) -> Any:
+    import dspy
+
+    signature = dspy.Signature("cell -> answer", "Say malignant where the radius is above 12.5.")
+    examples = [
+        dspy.Example(cell=item, answer=found).with_inputs("cell")
+        for item, found in zip(cells.items[211:], cells.found[211:], strict=True)
+    ]
+    with dspy.context(lm=model()):
+        yield dspy.Predict(signature), examples
+
+
+def metric(example: Any, prediction: Any, trace: Any = None) -> bool:
+    return bool(example.answer == prediction.answer)
+
+
+def optimisers() -> dict[str, Any]:
+    import dspy
+
+    return {
+        "BootstrapFewShotWithRandomSearch": (
+            dspy.BootstrapFewShotWithRandomSearch(
+                metric,
+                max_bootstrapped_demos=3,
+                max_labeled_demos=4,
+                num_candidate_programs=4,
+                num_threads=1,
+            ),
+            {},
+        ),
+        "COPRO": (
+            dspy.COPRO(metric=metric, breadth=4, depth=2, prompt_model=model()),
+            {"eval_kwargs": {"num_threads": 1, "display_progress": False}},
+        ),
+    }
+
+
+@pytest.mark.parametrize("kind", ["BootstrapFewShotWithRandomSearch", "COPRO"])
+@pytest.mark.row(
+    "DSPy", "GuardedCompiler(optimizer, holdout, ...).compile(program, trainset=...)", "dspy"
+)
+def test_programs_of_dspy(cells: Any, program: Any, kind: str) -> None:
+    student, examples = program
+    optimizer, more = optimisers()[kind]
+    guarded = GuardedCompiler(
+        optimizer, cells.holdout, inputs=inputs, output=lambda one: one.answer, finalists=4
+    )
+    winner = guarded.compile(student, trainset=examples[:30], **more)
+    check(cells, guarded, 4)
+    assert len(guarded.finalists_) >= 2
+    release = cells.holdout.submit([winner(cell=one).answer for one in cells.items[:211]])
+    assert (
+        entries_of(cells.holdout)[release.submission - 1].repeat_of
+        == cells.holdout.status().incumbent
+    )
+    hidden = secrets(cells.holdout)
+    kept = [one["score"] / 100 for one in getattr(winner, "candidate_programs", [])]
+    assert not set(kept) & hidden
+
+
+@pytest.mark.row("DSPy", "trainset with items of the holdout", "dspy")
+def test_examples_of_the_holdout_are_refused(cells: Any, program: Any, note: Any) -> None:
+    import dspy
+
+    student, examples = program
+    mine = dspy.Example(cell=cells.items[0], answer=cells.found[0]).with_inputs("cell")
+    optimizer, _ = optimisers()["BootstrapFewShotWithRandomSearch"]
+    guarded = GuardedCompiler(
+        optimizer, cells.holdout, inputs=inputs, output=lambda one: one.answer
+    )
+    for given in ({"trainset": [mine]}, {"trainset": examples[:5], "valset": [mine]}):
+        refusal(lambda given=given: guarded.compile(student, **given), note, OverlapError, "1 of")
+    assert cells.holdout.status().submissions == 0
+
+
+def test_the_blocks_of_the_page_run() -> None:
+    names: dict[str, Any] = {"__name__": "__main__"}
+    for title in ("Items", "MLflow", "DSPy"):
+        recipe("prompts", title, names)
+    text = (RECIPES / "prompts.md").read_text("utf-8")
+    assert "[0.1, 1.0]" in text and names["holdout"].certificate().line() in text
