@@ -640,6 +640,16 @@ def read_start(descriptor: int, size: int) -> bytes:
         return os.read(descriptor, size)
 
 
+def write_start(descriptor: int, data: bytes) -> None:
+    """Write the first bytes of an open file, whatever other threads do with it."""
+    if hasattr(os, "pwrite"):
+        os.pwrite(descriptor, data, 0)
+        return
+    with _reading:
+        os.lseek(descriptor, 0, os.SEEK_SET)
+        os.write(descriptor, data)
+
+
 def after_fork(function: Callable[[], None]) -> None:
     """Call a function in each process that is forked from this one, where there are forks."""
     if hasattr(os, "register_at_fork"):

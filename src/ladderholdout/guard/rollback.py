@@ -27,7 +27,7 @@ from ladderholdout.ledger import (
     is_memory,
 )
 from ladderholdout.ledger.chain import RESTORED
-from ladderholdout.thirdparty import BINARY
+from ladderholdout.thirdparty import BINARY, read_start, write_start
 from ladderholdout.vault import beside
 
 T = TypeVar("T")
@@ -55,7 +55,7 @@ class Mark:
         if self.path is None:
             return None
         try:
-            found = os.pread(_opened(self.path), _SIZE, 0)
+            found = read_start(_opened(self.path), _SIZE)
             text, code = found.decode().split()
             length, _, digest = text.partition(":")
             return Head(int(length), digest) if self._code(text) == code else None
@@ -94,7 +94,7 @@ class Mark:
             except FileNotFoundError:
                 path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
                 descriptor = _opened(path, os.O_CREAT)
-            os.pwrite(descriptor, line, 0)
+            write_start(descriptor, line)
 
     def _code(self, text: str) -> str:
         return hmac.digest(self.secret, _PURPOSE + text.encode(), "sha256").hex()

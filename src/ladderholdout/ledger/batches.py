@@ -8,10 +8,11 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from numpy.typing import NDArray
-from sqlalchemy import Connection, func, insert, select
+from sqlalchemy import Connection, bindparam, func, select
 
 from ladderholdout.ledger.chain import Chains
 from ladderholdout.ledger.history import Chosen, EventRecord
+from ladderholdout.ledger.prepared import Prepared, run
 from ladderholdout.ledger.records import LadderRecord, compressed, decompressed, read_all
 from ladderholdout.ledger.reserve_queries import refuse_retired
 from ladderholdout.ledger.tables import candidates, ladders, read_json, submissions
@@ -92,6 +93,17 @@ class IntervalRecord:
     place: int
 
 
+_FIRST_BATCH = Prepared(
+    select(submissions.c.batch).where(
+        submissions.c.ladder_id == bindparam("ladder"), submissions.c.number == 1
+    )
+)
+_KEEP = (
+    "INSERT INTO candidates (ladder_id, number, predictions) "
+    "VALUES (:ladder_id, :number, :predictions)"
+)
+
+
 class Batches:
     """What is known of batches inside one transaction; `Transaction.batches` makes it.
 
@@ -144,16 +156,14 @@ class Batches:
     ) -> bool:
         """Keep the predictions of a submission of the ladder's first batch; tell whether it did."""
         if number > 1:
-            first = select(submissions.c.batch).where(
-                submissions.c.ladder_id == ladder.id, submissions.c.number == 1
-            )
-            if self._conn.execute(first).scalar() != batch:
+            first = _FIRST_BATCH.one(self._conn, {"ladder": ladder.id})
+            if first is None or first.batch != batch:
                 return False
         stored = compressed(predictions)
         if number * len(stored) > _MOST_KEPT:
             return False
         values = {"ladder_id": ladder.id, "number": number, "predictions": stored}
-        self._conn.execute(insert(candidates).values(values))
+        run(self._conn, _KEEP, values)
         return True
 
     def kept(self, ladder_id: int) -> dict[int, NDArray[Any]]:
