@@ -18,9 +18,10 @@ PAGE = ROOT / "docs" / "guide" / "works_with.md"
 HEAD = """# Works with
 
 What `make test-clients` found when it last ran, written by `make works-with`: each row is a test
-in `tests/clients` on real data, which asserts who won, how often the holdout was queried, and that
-the client keeps no raw score. The recipes are on [their page](searchers.md); saved searches, and
-the types to trust, on [another](persistence.md); texts and prompts on [a third](prompts.md).
+in `tests/clients` on real data, which asserts who won and how often the holdout was queried. Where
+the client is given feedback, it asserts that no raw score is in what it keeps. The recipes are on
+[their page](searchers.md); saved searches, and the types to trust, on [another](persistence.md);
+texts and prompts on [a third](prompts.md).
 
 Not here, for other tests run them: scikit-learn's own searches ([their page](sklearn.md)), studies
 of Optuna ([their page](optuna.md)), and early stopping ([its page](early_stopping.md)).
