@@ -12,8 +12,8 @@ import dis
 import os
 import sys
 import threading
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Generator, Iterator, Mapping
+from contextlib import AbstractContextManager, closing
 from dataclasses import dataclass, replace
 from types import FrameType
 from typing import TYPE_CHECKING, Any
@@ -332,7 +332,7 @@ def caller(depth: int = 1) -> Frame:
     return Frame(sys._getframe(depth + 1))
 
 
-def outside() -> Iterator[Frame]:
+def outside() -> Generator[Frame, None, None]:
     """Yield the function that called this library and those that called it, outward."""
     found = caller().outward()
     for frame in found:
@@ -412,28 +412,29 @@ def scoring() -> Scoring | None:
 
     The frames beyond the candidate's own are left alone where they decide nothing.
     """
-    frames = outside()
-    around: list[Frame] = []
-    one = test = None
-    for frame in frames:
-        around.append(frame)
-        if not frame.is_search:
-            continue
-        if one is None and frame.name != SCORE.name:
+    # Closed, for one that is left in its midst holds its own frame, and with it the folds.
+    with closing(outside()) as frames:
+        around: list[Frame] = []
+        one = test = None
+        for frame in frames:
+            around.append(frame)
+            if not frame.is_search:
+                continue
+            if one is None and frame.name != SCORE.name:
+                return None
+            one = one or frame
+            test = frame.local("test")
+            if test is not None:
+                break
+        if one is None:
             return None
-        one = one or frame
-        test = frame.local("test")
-        if test is not None:
-            break
-    if one is None:
-        return None
-    innermost = around[-1] if test is not None and around[-1].name == ONE_FIT.name else None
-    place, call = _place(around, innermost)
-    in_order = place is None and any(
-        frame.is_search and frame.place[1] in _IN_ORDER for frame in (*around, *frames)
-    )
-    parameters = None if innermost is None else innermost.local("parameters")
-    return Scoring(test, around[0].is_sklearn, place, in_order, parameters, call)
+        innermost = around[-1] if test is not None and around[-1].name == ONE_FIT.name else None
+        place, call = _place(around, innermost)
+        in_order = place is None and any(
+            frame.is_search and frame.place[1] in _IN_ORDER for frame in (*around, *frames)
+        )
+        parameters = None if innermost is None else innermost.local("parameters")
+        return Scoring(test, around[0].is_sklearn, place, in_order, parameters, call)
 
 
 def _place(around: list[Frame], fit: Frame | None) -> tuple[int | None, Any]:
@@ -456,7 +457,8 @@ def _place(around: list[Frame], fit: Frame | None) -> tuple[int | None, Any]:
 
 def call_of_scorers() -> Any:
     """Return what the call of several scorers around this library has to itself, or None."""
-    frame = next(outside())
+    with closing(outside()) as frames:
+        frame = next(frames)
     return frame.local("scores") if frame.place == SCORERS.place else None
 
 
