@@ -279,7 +279,8 @@ def test_no_request_fails_or_is_answered_by_the_labels(tmp_path: Path, examples:
     fuzz(servers, examples)
     for one in servers:
         assert one.asked == len(CALLERS) * examples
-        assert one.statuses[200] > examples / 2  # many get deep
+        # Many get deep, of all callers together; a third of the operations is the owner's alone.
+        assert one.statuses[200] > examples / 4
     held = LadderHoldout.open("churn", account="analyst", ledger=servers[0].ledger)
     assert held.status().submissions > examples / 50
 
