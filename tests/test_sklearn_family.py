@@ -265,6 +265,7 @@ def test_ridge_goes_by_the_guard(diabetes: Any, holdout: LadderHoldout, binary: 
 LASSOS = [LassoCV, ElasticNetCV, LarsCV, LassoLarsCV, OrthogonalMatchingPursuitCV, MultiTaskLassoCV]
 
 
+@pytest.mark.filterwarnings("ignore::ladderholdout.errors.NoImprovementWarning")
 @pytest.mark.parametrize("kind", LASSOS, ids=lambda kind: kind.__name__)
 def test_the_lassos_are_refused_with_the_two_ways_that_are_right(diabetes: Any, kind: Any) -> None:
     holdout, X, y = diabetes
