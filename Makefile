@@ -53,7 +53,6 @@ test-deep: $(VENV)/.installed-test $(VENV)/.installed-deep ## the integrations t
 test-clients: $(CLIENTS)/.installed ## searchers, trackers and prompt tools of others
 	$(CLIENTS)/bin/python -m pytest -c tests/clients/pytest.ini \
 	  -n 2 --dist loadfile tests/clients
-	# Here goes the runner of scikit-learn's own tests, once it is merged.
 	$(CLIENTS)/bin/python tests/clients/page.py --check
 
 works-with: $(CLIENTS)/.installed ## write docs/guide/works_with.md from the last make test-clients
