@@ -335,7 +335,10 @@ def _marked(count: int, plain: bool) -> Prepared:
     columns = (entry.ladder_id, entry.number, entry.position, entry.released_risk, entry.improved)
     which = is_marked if plain else or_(entry.improved, entry.repeat_of.is_not(None))
     query = select(*columns, entry.repeat_of, entry.batch).where(
-        _one_of(entry.ladder_id, count), which, entry.id <= bindparam("until")
+        # Added to zero: by the index of ids SQLite would read all entries up to there.
+        _one_of(entry.ladder_id, count),
+        which,
+        entry.id + 0 <= bindparam("until"),
     )
     return Prepared(query.order_by(entry.ladder_id, entry.number))
 
