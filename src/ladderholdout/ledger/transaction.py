@@ -79,6 +79,7 @@ from ladderholdout.ledger.schema import check_version
 from ladderholdout.ledger.streams import Streams
 from ladderholdout.ledger.tables import (
     chains,
+    damaged,
     events,
     holdouts,
     incumbents,
@@ -330,7 +331,11 @@ class Transaction:
         """Return the canonical predictions behind the released score."""
         query = select_incumbents(ladder_id).where(incumbents.c.number == ladders.c.incumbent)
         row = self.conn.execute(query).one_or_none()
-        return None if row is None else decompressed(row.predictions)
+        if row is not None:
+            return decompressed(row.predictions)
+        if self.ladder(ladder_id).incumbent is not None:
+            raise damaged()
+        return None
 
     # -- submissions ------------------------------------------------------------------
 

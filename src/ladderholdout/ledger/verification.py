@@ -12,7 +12,13 @@ from numpy.typing import NDArray
 from sqlalchemy import Connection, and_, case, func, select, text
 from sqlalchemy.exc import SQLAlchemyError
 
-from ladderholdout.errors import LadderHoldoutError, LedgerBusy, LedgerUnreachable, printable
+from ladderholdout.errors import (
+    LadderHoldoutError,
+    LedgerBusy,
+    LedgerError,
+    LedgerUnreachable,
+    printable,
+)
 from ladderholdout.ledger.chain import (
     EMPTY,
     FACTS_OF_VIEW,
@@ -317,7 +323,10 @@ def _replayed(
     tx: Transaction, holdout: HoldoutRecord, ladder: LadderRecord, steps: _Steps
 ) -> Iterator[Finding]:
     entries = steps.of(tx.streams.recorded(ladder.id))
-    incumbent = tx.incumbent_predictions(ladder.id)
+    try:
+        incumbent = tx.incumbent_predictions(ladder.id)
+    except LedgerError:  # it has none, or none that reads: that is found below
+        incumbent = None
     withdrawals, kept = tx.all_withdrawals(ladder.id), tuple(kept_incumbents(tx.conn, ladder.id))
     found = LadderRecords(ladder, entries, incumbent, withdrawals, kept)
     return check_ladder(holdout, found)
