@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hmac
 import os
+import threading
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -27,7 +28,7 @@ from ladderholdout.ledger import (
     is_memory,
 )
 from ladderholdout.ledger.chain import RESTORED
-from ladderholdout.thirdparty import BINARY, read_start, write_start
+from ladderholdout.thirdparty import BINARY, after_fork, read_start, write_start
 from ladderholdout.vault import beside
 
 T = TypeVar("T")
@@ -102,16 +103,32 @@ class Mark:
 
 # The marks that this process has open. To open and close one takes as long as the rest of it.
 _descriptors: dict[Path, int] = {}
+_lock = threading.Lock()
+
+
+def _after_fork() -> None:
+    global _lock
+    _lock = threading.Lock()
+
+
+after_fork(_after_fork)
 
 
 def _opened(path: Path, create: int = 0) -> int:
     """Return the descriptor of a mark; a file that was removed or replaced is opened anew."""
-    known = _descriptors.get(path)
-    if known is not None:
-        if os.fstat(known).st_nlink:
-            return known
-        os.close(_descriptors.pop(path))
-    return _descriptors.setdefault(path, os.open(path, os.O_RDWR | BINARY | create, 0o600))
+    with _lock:
+        known = _descriptors.get(path)
+        if known is not None:
+            if os.fstat(known).st_nlink:
+                return known
+            os.close(_descriptors.pop(path))
+        try:
+            found = os.open(path, os.O_RDWR | BINARY | create, 0o600)
+        except FileNotFoundError:
+            raise
+        except OSError:  # who may read it alone still sees it
+            found = os.open(path, os.O_RDONLY | BINARY)
+        return _descriptors.setdefault(path, found)
 
 
 def is_gone(tx: Transaction, holdout_id: int, end: Head, seen: Head | None) -> bool:

@@ -7,12 +7,13 @@ import random
 import sqlite3
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, MutableMapping
 from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeAlias
+from weakref import WeakKeyDictionary
 
 from sqlalchemy import Connection, Engine, create_engine, event
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
@@ -45,13 +46,12 @@ Identity: TypeAlias = tuple[int, int]
 
 @dataclass(slots=True, eq=False)
 class _Kept:
-    """A connection that stays open from one transaction to the next, and what it was opened on.
+    """What is known of a connection that stays open from one transaction to the next.
 
     SQLAlchemy's own begin, commit and pool take several times as long as SQLite's. So for it the
     connection is in one transaction from its first to its last day.
     """
 
-    conn: Connection
     driver: sqlite3.Connection
     # How long SQLite itself waits for a lock.
     patience: float
@@ -75,8 +75,9 @@ class FileSource:
     ready: bool = False
     # One writer of a process at a time: SQLite's own waiting is unfair.
     lock: threading.RLock = field(default_factory=threading.RLock)
-    _idle: list[_Kept] = field(default_factory=list)
-    _busy: dict[Connection, _Kept] = field(default_factory=dict)
+    _idle: list[Connection] = field(default_factory=list)
+    # Weakly: one that an interrupt took from whoever began is let go, and its lock with it.
+    _kept: MutableMapping[Connection, _Kept] = field(default_factory=WeakKeyDictionary)
     _places: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
@@ -103,12 +104,12 @@ class FileSource:
     def begin(self, access: Access) -> Connection:
         """Return a connection in a transaction of its own, which `commit` or `undo` ends."""
         try:
-            kept = self._idle.pop()
+            conn = self._idle.pop()
         except IndexError:
-            kept = self._connected()
-        self._busy[kept.conn] = kept
+            conn = self._connected()
+        kept = self._kept[conn]
         try:
-            self.check(kept.conn)
+            self.check(conn)
             if self.path is not None:
                 # Ten microseconds: cached pages would hide that those on disk are damaged.
                 kept.driver.execute("PRAGMA shrink_memory")
@@ -118,25 +119,24 @@ class FileSource:
             else:
                 _begin_alone(kept, self.timeout)
         except BaseException as fault:
-            self.undo(kept.conn, interrupted=not isinstance(fault, Exception))
+            self.undo(conn, interrupted=not isinstance(fault, Exception))
             raise
-        return kept.conn
+        return conn
 
     def commit(self, conn: Connection) -> None:
         """Make what was written durable; return when it is, and the files are still there."""
-        self._busy[conn].driver.commit()
+        self._kept[conn].driver.commit()
         self.check(conn)
-        self._idle.append(self._busy.pop(conn))
+        self._idle.append(conn)
 
     def undo(self, conn: Connection, *, interrupted: bool = False) -> None:
         """Take back what was not committed; after an interrupt the connection is given up."""
-        kept = self._busy.pop(conn)
         with suppress(sqlite3.Error):
-            kept.driver.rollback()
+            self._kept[conn].driver.rollback()
         if interrupted and self.path is not None:  # without it one in memory would be gone
-            _close(kept)
+            _close(conn)
         else:
-            self._idle.append(kept)
+            self._idle.append(conn)
 
     def dispose(self) -> None:
         """Close the connections that nobody uses."""
@@ -152,7 +152,7 @@ class FileSource:
         """
         if self.path is None:
             return
-        if _identities(self._places) != [self.identity, *self._busy[conn].companions]:
+        if _identities(self._places) != [self.identity, *self._kept[conn].companions]:
             raise LedgerError(
                 f"The ledger {self.path}, or the -wal or -shm file beside it, was removed or "
                 "replaced while it was in use; what is written to it now would be lost. Put "
@@ -167,7 +167,7 @@ class FileSource:
             )
         self.changes = found
 
-    def _connected(self) -> _Kept:
+    def _connected(self) -> Connection:
         conn = self.engine.connect()
         conn.begin()
         driver = conn.connection.driver_connection
@@ -177,7 +177,8 @@ class FileSource:
             # The first statement makes both files.
             driver.execute("PRAGMA schema_version")
             companions = _identities(self._places)[1:]
-        return _Kept(conn, driver, self.timeout, companions)
+        self._kept[conn] = _Kept(driver, self.timeout, companions)
+        return conn
 
     def translated(self, fault: Exception) -> LedgerError:
         """Say what is wrong, without the refused row."""
@@ -299,9 +300,9 @@ def _prepare(engine: Engine, timeout: float = 0.0) -> None:
             connection.rollback()
 
 
-def _close(kept: _Kept) -> None:
+def _close(conn: Connection) -> None:
     with suppress(SQLAlchemyError, sqlite3.Error):
-        kept.conn.close()
+        conn.close()
 
 
 def _begin_alone(kept: _Kept, timeout: float) -> None:
