@@ -254,12 +254,26 @@ def _runs(conn: Connection, used: Used, until: int) -> int:
     if len(used.holdout_ids) == 1:
         found = _RUNS.one(conn, {"until": until})
         return int(found.runs) if found else 0
-    last = func.lag(entry.batch).over(order_by=entry.id).label("last")
-    # Named, for SQLAlchemy draws a name otherwise, anew for each statement.
-    one = _submitted(used.holdout_ids, entry.batch, last).where(entry.id <= until)
-    every = one.subquery("submitted").c
-    begins = and_(every.batch.is_not(None), every.batch.is_distinct_from(every.last))
+    _, begins = run_beginnings(used.holdout_ids, entry.id <= until)
     return int(conn.execute(select(func.count()).where(begins)).scalar_one())
+
+
+def run_beginnings(
+    holdout_ids: Sequence[int], *where: ColumnElement[bool]
+) -> tuple[Any, ColumnElement[bool]]:
+    """Select submissions on some holdouts, and which of them begin a run of one batch.
+
+    Returns
+    -------
+    tuple
+        The columns id, ladder_id, number, batch and runs, and the condition on them.
+    """
+    entry = submissions.c
+    last = func.lag(entry.batch).over(order_by=entry.id).label("last")
+    columns = (entry.id, entry.ladder_id, entry.number, entry.batch, entry.runs, last)
+    # Named, for SQLAlchemy draws a name otherwise, anew for each statement.
+    every = _submitted(holdout_ids, *columns).where(*where).subquery("submitted").c
+    return every, and_(every.batch.is_not(None), every.batch.is_distinct_from(every.last))
 
 
 def read_answered(conn: Connection, used: Used, until: int) -> tuple[LadderQueries, ...]:

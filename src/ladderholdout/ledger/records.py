@@ -439,11 +439,6 @@ def holdout_record(row: Row[Any], prefix: str = "") -> HoldoutRecord:
     return HoldoutRecord(**found)
 
 
-def select_ladders() -> Select[Any]:
-    """Select ladders."""
-    return select(*ladders.c)
-
-
 def ladder_record(row: Row[Any]) -> LadderRecord:
     """Return a row as a record."""
     settings = _settings(*(getattr(row, name) for name in _SETTINGS))

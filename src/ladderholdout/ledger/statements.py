@@ -10,11 +10,11 @@ from sqlalchemy import ColumnElement, bindparam, func, select
 from ladderholdout.ledger.chain import END_COLUMNS
 from ladderholdout.ledger.history import is_marked
 from ladderholdout.ledger.prepared import Prepared
-from ladderholdout.ledger.records import select_entries, select_holdouts, select_ladders
+from ladderholdout.ledger.records import select_entries, select_holdouts
 from ladderholdout.ledger.tables import VERSION, chains, holdouts, ladders, submissions
 
 _LADDER = (
-    select_ladders().add_columns(VERSION.label("schema")).where(ladders.c.id == bindparam("ladder"))
+    select(ladders).add_columns(VERSION.label("schema")).where(ladders.c.id == bindparam("ladder"))
 )
 OF_HOLDOUT = "its_holdout_"
 LADDER_WITH_HOLDOUT = Prepared(
@@ -31,7 +31,7 @@ LOCKED_LADDER = Prepared(
 )
 ONE_LADDER = Prepared(_LADDER)
 LADDERS = Prepared(
-    select_ladders().where(ladders.c.holdout_id == bindparam("holdout")).order_by(ladders.c.id)
+    select(ladders).where(ladders.c.holdout_id == bindparam("holdout")).order_by(ladders.c.id)
 )
 HOLDOUT = Prepared(select_holdouts().where(holdouts.c.id == bindparam("holdout")))
 _ENTRIES = (

@@ -261,14 +261,12 @@ class Transaction:
         digest, key : str, optional
             Of a submission that is about to be looked for: on a server it is asked for at once.
         """
-        given = {"ladder": ladder_id}
-        found = statements.LOCKED_LADDER.send(self.conn, given)
+        found = statements.LOCKED_LADDER.send(self.conn, {"ladder": ladder_id})
         # Statements of their own, for each sees what was committed when it begins: the first
         # waits for others to commit.
         for query, value in ((statements.KNOWN, digest), (statements.KNOWN_KEY, key)):
             if value is not None:
-                asked = {**given, "digest": value, "key": value}
-                self._ahead[query, value] = query.send(self.conn, asked)
+                self._ahead[query, value] = self._asked_for(query, ladder_id, value)
         row = self._checked_row(found(), ladder_id)
         (record,) = read_all([row], ladder_record)
         self.chains.hold(record.holdout_id, end_of(row))
@@ -350,11 +348,11 @@ class Transaction:
 
     def _is_known(self, query: Prepared, ladder_id: int, value: str) -> bool:
         """Tell whether there is a submission with this digest or key."""
-        found = self._ahead.pop((query, value), None)
-        if found is None:
-            asked = {"ladder": ladder_id, "digest": value, "key": value}
-            found = query.send(self.conn, asked)
+        found = self._ahead.pop((query, value), None) or self._asked_for(query, ladder_id, value)
         return bool(found())
+
+    def _asked_for(self, query: Prepared, ladder_id: int, value: str) -> Pending:
+        return query.send(self.conn, {"ladder": ladder_id, "digest": value, "key": value})
 
     def first(
         self, ladder: LadderRecord, digest: str, reserve_digest: str | None
@@ -455,7 +453,7 @@ class Transaction:
         return self.all_withdrawals(ladder.id)[-1]
 
     def _keep_incumbent(
-        self, ladder: LadderRecord, number: int, kept: dict[str, Any], fit: str | None
+        self, ladder: LadderRecord, number: int, predictions: bytes, state: str, fit: str | None
     ) -> None:
         """Keep a new incumbent beside those before it.
 
@@ -468,8 +466,8 @@ class Transaction:
                 replaced = incumbents.c.number == ladder.incumbent
                 where = incumbents.c.ladder_id == ladder.id, replaced
                 self.conn.execute(delete(incumbents).where(*where))
-        values = {"ladder_id": ladder.id, "number": number, **kept}
-        self.conn.execute(insert(incumbents).values(values))
+        values = {"number": number, "predictions": predictions, "state": state}
+        self.conn.execute(insert(incumbents).values(ladder_id=ladder.id, **values))
 
     def _with_reasons(self, ladder: LadderRecord, entries: Sequence[Entry]) -> tuple[Entry, ...]:
         """Add to withdrawn submissions, and to repeats of them, why they were."""
@@ -538,11 +536,10 @@ class Transaction:
             run(self.conn, statements.STEP_LADDER, {**changes, "state": json.dumps(state)})
         else:
             fit = entry.get("batch") if "round" in entry["context"] else None
-            now_its: dict[str, Any] = {"predictions": b"" if kept else packed(incumbent)}
-            now_its["state"] = json.dumps(state)
-            self._keep_incumbent(ladder, number, now_its, fit)
-            improved = {**changes, "state": json.dumps(state), "version": ladder.version + 1}
-            run(self.conn, statements.IMPROVE_LADDER, improved)
+            changes |= {"state": json.dumps(state), "version": ladder.version + 1}
+            predictions = b"" if kept else packed(incumbent)
+            self._keep_incumbent(ladder, number, predictions, changes["state"], fit)
+            run(self.conn, statements.IMPROVE_LADDER, changes)
         return number
 
     def entries(

@@ -9,7 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from numpy.typing import NDArray
-from sqlalchemy import Connection, and_, case, func, select, text
+from sqlalchemy import Connection, case, func, select, text
 from sqlalchemy.exc import SQLAlchemyError
 
 from ladderholdout.errors import (
@@ -32,6 +32,7 @@ from ladderholdout.ledger.chain import (
     read_noted_views,
     read_views,
 )
+from ladderholdout.ledger.history import run_beginnings
 from ladderholdout.ledger.records import (
     AT_A_TIME,
     HoldoutRecord,
@@ -211,16 +212,7 @@ def _verified(
 
 def _check_runs(conn: Connection, holdout_id: int) -> Iterator[Finding]:
     """Count again the runs of submissions of one batch, which certificates pay for."""
-    entry = submissions.c
-    last = func.lag(entry.batch).over(order_by=entry.id).label("last")
-    every = (
-        select(entry.id, entry.ladder_id, entry.number, entry.batch, entry.runs, last)
-        .select_from(submissions.join(ladders))
-        .where(ladders.c.holdout_id == holdout_id)
-        .subquery("submitted")
-        .c
-    )
-    begins = and_(every.batch.is_not(None), every.batch.is_distinct_from(every.last))
+    every, begins = run_beginnings([holdout_id])
     counted = func.sum(case((begins, 1), else_=0)).over(order_by=every.id).label("counted")
     own = select(*every, counted).subquery("counted").c
     place = ladders.c.account + "/" + ladders.c.name
