@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,6 +15,8 @@ from optuna.storages import RDBStorage
 from sklearn.datasets import load_breast_cancer
 from sklearn.model_selection import train_test_split
 
+from ladderholdout import LadderHoldout
+from ladderholdout.mechanisms import FullDisclosure
 from tests.support_postgres import Server, server
 
 # No deadline: a busy machine is no defect. Fixed examples: a red run can be run again.
@@ -70,6 +72,17 @@ def binary() -> Binary:
     for part in parts:
         part.setflags(write=False)  # the whole session shares them
     return Binary(*parts)
+
+
+@pytest.fixture
+def opened(tmp_path: Path) -> Callable[..., LadderHoldout]:
+    """Open a ladder that releases every score, to compare with, on a ledger of the test."""
+
+    def make(X: Any, y: Any, scoring: str = "accuracy", **wishes: Any) -> LadderHoldout:
+        wishes = {"ledger": tmp_path / "ledger.db", "mechanism": FullDisclosure(), **wishes}
+        return LadderHoldout(X, y, scoring=scoring, **wishes)
+
+    return make
 
 
 @pytest.fixture(scope="session")

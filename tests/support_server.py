@@ -9,7 +9,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -167,3 +167,43 @@ def in_quarters(y: NDArray[np.int64]) -> NDArray[np.int64]:
     """Other labels, of which constant predictions on quarters of the rows score the same."""
     rng = np.random.default_rng(9)
     return np.concatenate([rng.permutation(one) for one in y.reshape(4, -1)])
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """The same submissions to a holdout with these labels, and tokens of every role.
+
+    Attributes
+    ----------
+    ledger : Path
+    y : ndarray of int, shape (N,)
+    tokens : list of str
+        Of an analyst, an owner and a reader, in this order.
+    given : list of ndarray
+        Predictions; quarters of the rows are right or wrong together.
+    """
+
+    ledger: Path
+    y: NDArray[np.int64]
+    tokens: list[str]
+    given: list[NDArray[np.int64]]
+
+    def check(self, texts: Iterable[str]) -> None:
+        """Find no score in these texts but those that were released."""
+        raw = {float((one == self.y).mean()) for one in self.given}
+        held = LadderHoldout.open("churn", account="analyst", ledger=self.ledger)
+        unreleased = raw - {one.score for one in held.history()}
+        assert unreleased
+        for text in texts:
+            for score in unreleased:
+                assert not re.search(rf"\b{score:.4f}|\b{1 - score:.4f}", text)
+
+
+def trial(folder: Path, y: NDArray[np.int64]) -> Trial:
+    """Register a holdout with these labels in a new folder, with an account of each role."""
+    folder.mkdir()
+    ledger = folder / "ledger.db"
+    LadderHoldout(rows()[0], y, scoring="accuracy", name="churn", ledger=ledger, vault=folder)
+    tokens = [token_of(ledger, role, role) for role in ("analyst", "owner", "reader")]
+    quarters = np.repeat([[0, 0, 0, 0], [1, 0, 1, 0], [1, 1, 0, 0], [0, 1, 1, 1]], N // 4, axis=1)
+    return Trial(ledger, y, tokens, [*quarters, *(1 - quarters), quarters[0]])

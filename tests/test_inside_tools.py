@@ -53,7 +53,6 @@ from sklearn.tree import DecisionTreeClassifier
 
 from ladderholdout import InvalidArgument, LadderHoldout, SearchStopped
 from ladderholdout.guard.early_stopping import LadderStopping
-from ladderholdout.mechanisms import FullDisclosure
 from tests.support_holdouts import counts, entries_of, repeats
 
 # Workers of loky cannot import this file: what it defines travels whole.
@@ -62,15 +61,6 @@ cloudpickle.register_pickle_by_value(sys.modules[__name__])
 LEVELS = {"C": [1e-3, 0.1, 10.0]}
 WORKERS = [("threading", 1), ("threading", 2), ("loky", 2)]
 Open = Callable[..., LadderHoldout]
-
-
-@pytest.fixture
-def opened(tmp_path: Path) -> Open:
-    def make(X: Any, y: Any, scoring: str = "accuracy", **wishes: Any) -> LadderHoldout:
-        wishes = {"ledger": tmp_path / "ledger.db", "mechanism": FullDisclosure(), **wishes}
-        return LadderHoldout(X, y, scoring=scoring, **wishes)
-
-    return make
 
 
 @pytest.fixture

@@ -8,7 +8,6 @@ from __future__ import annotations
 import inspect
 import pickle
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -49,19 +48,9 @@ from sklearn.tree import DecisionTreeClassifier
 
 from ladderholdout import LadderHoldout, SearchStopped
 from ladderholdout.errors import KnownHoldoutWarning, RoutingDisabled
-from ladderholdout.mechanisms import FullDisclosure
 
 Open = Callable[..., LadderHoldout]
 METRICS = ["accuracy", "balanced_accuracy", "f1", "roc_auc", "neg_log_loss", "neg_brier_score"]
-
-
-@pytest.fixture
-def opened(tmp_path: Path) -> Open:
-    def make(X: Any, y: Any, scoring: str = "accuracy", **wishes: Any) -> LadderHoldout:
-        wishes = {"ledger": tmp_path / "ledger.db", "mechanism": FullDisclosure(), **wishes}
-        return LadderHoldout(X, y, scoring=scoring, **wishes)
-
-    return make
 
 
 @pytest.fixture

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import errno
+import gc
+import os
 import sqlite3
 from contextlib import closing
 from dataclasses import dataclass
@@ -15,11 +18,13 @@ from hypothesis import strategies as st
 
 from ladderholdout import LadderHoldout
 from ladderholdout.errors import RestoredWarning
+from ladderholdout.guard import rollback
 from ladderholdout.guard.health import verify_holdout
 from ladderholdout.guard.submission import Origin
 from ladderholdout.ledger import Ledger, statements
 from ladderholdout.ledger.connections import source
 from ladderholdout.ledger.history import _marked
+from ladderholdout.ledger.place import Access
 from ladderholdout.ledger.prepared import Prepared, driver_of
 from ladderholdout.ledger.records import compressed, decompressed, packed, unpacked
 from ladderholdout.mechanisms import MECHANISMS, Evaluation, Ladder, Mechanism
@@ -184,6 +189,47 @@ def test_connections_are_opened_once(tmp_path: Path) -> None:
         holdout.status()
     assert known._idle == kept  # type: ignore[union-attr]
     assert len(kept) == 1
+
+
+def test_a_connection_that_an_interrupt_took_holds_no_lock(tmp_path: Path) -> None:
+    """Between a begin and the block that ends it there is a moment for Ctrl-C."""
+    X, y = coins()
+    path = tmp_path / "ledger.db"
+    holdout = LadderHoldout(X, y, scoring="accuracy", ledger=path)
+    taken = source(holdout.ledger).begin(Access.LADDER)
+    del taken
+    gc.collect()
+    # Another process could not wait for it either.
+    with closing(sqlite3.connect(path, timeout=0, isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        other.execute("ROLLBACK")
+    assert holdout.submit(y).submission == 1
+
+
+def test_a_mark_that_may_only_be_read_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    X, y = coins()
+    path = tmp_path / "ledger.db"
+    holdout = LadderHoldout(X, y, scoring="accuracy", name="coins", ledger=path)
+    holdout.submit(guesses(0, 1)[0])
+    copy = tmp_path / "copy.db"
+    with closing(sqlite3.connect(path)) as ledger, closing(sqlite3.connect(copy)) as older:
+        ledger.backup(older)
+    holdout.submit(guesses(0, 2)[1])
+    with closing(sqlite3.connect(path)) as ledger, closing(sqlite3.connect(copy)) as older:
+        older.backup(ledger)
+    real = os.open
+
+    def refusing(name: Any, flags: int, *more: Any, **named: Any) -> int:
+        if str(name).endswith(".mark") and flags & os.O_RDWR:
+            raise PermissionError(errno.EACCES, "it may only be read", str(name))
+        return real(name, flags, *more, **named)
+
+    monkeypatch.setattr(rollback, "_descriptors", {})
+    monkeypatch.setattr(os, "open", refusing)
+    with pytest.warns(RestoredWarning):
+        holdout.submit(y)
 
 
 def test_a_mark_that_was_replaced_is_read_as_it_is_now(tmp_path: Path) -> None:

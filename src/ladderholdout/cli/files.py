@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from ladderholdout.errors import InvalidArgument, InvalidSubmission
 from ladderholdout.extras import missing, needed
 from ladderholdout.metrics import Metric
-from ladderholdout.remote.wire import array_from
+from ladderholdout.remote.wire import array_from, arrow_table
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -58,9 +58,10 @@ def read_table(path: Path, **options: Any) -> pd.DataFrame:
     try:
         if kind == ".parquet":
             return pandas.read_parquet(path)
-        found: pd.DataFrame = (
-            _read_arrow(path) if kind == ".arrow" else pandas.read_csv(path, **options)
-        )
+        if kind == ".csv":
+            found: pd.DataFrame = pandas.read_csv(path, **options)
+            return found
+        found = arrow_table(path.read_bytes(), _FILES).to_pandas()
     except ImportError:
         raise missing(f"A {kind} file", "pyarrow") from None
     except OSError as fault:
@@ -69,16 +70,6 @@ def read_table(path: Path, **options: Any) -> pd.DataFrame:
     except Exception as fault:  # its text may show cells
         came = f"{path}, which cannot ({type(fault).__name__})"
         raise InvalidArgument("the file", f"one that reads as {kind[1:]}", came) from None
-    return found
-
-
-def _read_arrow(path: Path) -> pd.DataFrame:
-    """Read either of Arrow's formats, that of files and that of streams."""
-    with needed(_FILES):
-        from pyarrow import ipc
-    data = path.read_bytes()
-    opened = ipc.open_file if data.startswith(b"ARROW1") else ipc.open_stream
-    found: pd.DataFrame = opened(data).read_all().to_pandas()
     return found
 
 

@@ -152,10 +152,9 @@ def _by_ids(tx: Transaction, given: Given) -> Iterator[Match]:
         return
     for record in tx.rows.of_size(len(given)):
         known = tx.rows.known(record.id)
-        if known.ids is None or not np.array_equal(np.sort(given.ids), np.sort(known.ids)):
-            continue
-        to = np.argsort(known.ids)[np.argsort(np.argsort(given.ids))]
-        yield from _matched(tx, given, record, known, to, "by their ids")
+        to = None if known.ids is None else fp.placed(given.ids, known.ids)
+        if to is not None:
+            yield from _matched(tx, given, record, known, to, "by their ids")
 
 
 def _by_content(tx: Transaction, given: Given) -> Iterator[Match]:

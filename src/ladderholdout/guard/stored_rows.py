@@ -330,10 +330,10 @@ def order_by_ids(known: KnownRows, ids: NDArray[np.uint64]) -> IntArray:
             "given",
             "Submit predictions in the order of its rows, or register it with ids=.",
         )
-    if not np.array_equal(np.sort(ids), np.sort(known.ids)):
+    to = fp.placed(ids, known.ids)
+    if to is None:
         missing = len(np.setdiff1d(known.ids, ids))
         raise InvalidArgument(
             "ids", "those of all rows of the holdout, each once", f"without {missing} of them"
         )
-    places = known.places[np.argsort(known.ids)[np.argsort(np.argsort(ids))]]
-    return fp.inverse(places)
+    return fp.inverse(known.places[to])

@@ -26,6 +26,7 @@ from ladderholdout.identity.rows import (
     fingerprint,
     inverse,
     overlap,
+    placed,
     row_hashes,
 )
 
@@ -40,6 +41,7 @@ __all__ = [
     "inverse",
     "label_digests",
     "overlap",
+    "placed",
     "row_hashes",
     "sequence_bits",
     "sequence_digest",

@@ -411,6 +411,35 @@ def inverse(order: IntArray) -> IntArray:
     return back
 
 
+def placed(these: UInt64Array, among: UInt64Array) -> IntArray | None:
+    """Return where each of these hashes is among the same hashes in another order.
+
+    Parameters
+    ----------
+    these, among : ndarray of uint64
+
+    Returns
+    -------
+    ndarray of int, shape (n,), or None
+        ``to`` with ``among[to] == these``; equal hashes keep their order. None where they are
+        not the same hashes, each as often.
+
+    Examples
+    --------
+    >>> these, among = np.array([[7, 5, 5], [5, 7, 5]], dtype=np.uint64)
+    >>> placed(these, among).tolist()
+    [1, 0, 2]
+    >>> placed(these, among[:2]) is None
+    True
+    """
+    if these.shape != among.shape or these.dtype != among.dtype:
+        return None
+    mine, theirs = np.argsort(these, kind="stable"), np.argsort(among, kind="stable")
+    if not np.array_equal(these[mine], among[theirs]):
+        return None
+    return theirs[inverse(mine)]
+
+
 def _numbered(keys: UInt64Array) -> UInt64Array:
     """Tell equal keys apart by how many of them came before."""
     order = np.argsort(keys, kind="stable")

@@ -10,15 +10,19 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import fields, is_dataclass
 from datetime import datetime
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from numpy.typing import NDArray
 
 from ladderholdout import errors
 from ladderholdout.errors import InvalidArgument, LadderHoldoutError, LedgerError
+from ladderholdout.extras import needed
 from ladderholdout.guard.views import Estimate, Release, ScoreCertificate, Status, Submission
 from ladderholdout.ledger import Overlap
 from ladderholdout.ledger.records import from_bytes, to_bytes
+
+if TYPE_CHECKING:
+    import pyarrow
 
 JSON, PROBLEM = "application/json", "application/problem+json"
 NPY, CSV, ARROW = "application/x-npy", "text/csv", "application/vnd.apache.arrow.stream"
@@ -45,6 +49,14 @@ def plain(value: Any) -> Any:
     if isinstance(value, datetime):
         return value.isoformat()
     return str(value) if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def arrow_table(data: bytes, what: str) -> pyarrow.Table:
+    """Read either of Arrow's formats, that of files and that of streams."""
+    with needed(what):
+        from pyarrow import ipc
+    opened = ipc.open_file if data.startswith(b"ARROW1") else ipc.open_stream
+    return opened(data).read_all()
 
 
 # -- results ----------------------------------------------------------------------------

@@ -16,7 +16,16 @@ from numpy.typing import NDArray
 from ladderholdout.errors import InvalidArgument, InvalidSubmission
 from ladderholdout.extras import needed
 from ladderholdout.guard.context import jsonable
-from ladderholdout.remote.wire import ARROW, CSV, JSON, NPY, array_from, not_read, unpacked
+from ladderholdout.remote.wire import (
+    ARROW,
+    CSV,
+    JSON,
+    NPY,
+    array_from,
+    arrow_table,
+    not_read,
+    unpacked,
+)
 
 MOST_IN_A_BATCH = 1000
 _MOST_FIELDS = 32
@@ -224,10 +233,8 @@ def _csv(data: bytes) -> tuple[list[str], list[Sequence[Any]]]:
 def _arrow(data: bytes) -> tuple[list[str], list[Sequence[Any]]]:
     with needed("A body in Arrow"):
         import pyarrow
-        from pyarrow import ipc
     try:
-        opened = ipc.open_file if data.startswith(b"ARROW1") else ipc.open_stream
-        table = opened(data).read_all()
+        table = arrow_table(data, "A body in Arrow")
         return list(table.column_names), [one.to_pylist() for one in table.columns]
     except (pyarrow.ArrowException, ValueError, OSError):
         raise not_read("predictions", "an Arrow stream or file") from None

@@ -308,10 +308,14 @@ def add_pages(app: FastAPI, gate: Gate, most: int) -> Pages:
     def submission(session: Signed, view: Seen, place: str) -> Response:
         return pages.show("submission.html", session, **_submission(view, place))
 
+    def managed(session: Session, view: View, error: LadderHoldoutError | None = None) -> Response:
+        status = 200 if error is None else refused(error).status
+        return pages.show("manage.html", session, status, **_managed(view, error))
+
     @page("/holdouts/{name:path}/manage")
     def manage(session: Signed, view: Seen) -> Response:
         _require(view, MANAGE)
-        return pages.show("manage.html", session, **_managed(view))
+        return managed(session, view)
 
     @page("/holdouts/{name:path}/accounts", "POST")
     def accounts(session: Signed, view: Seen, form: Sent) -> Response:
@@ -319,9 +323,7 @@ def add_pages(app: FastAPI, gate: Gate, most: int) -> Pages:
         try:
             issued = _change_account(view, form.fields)
         except _SHOWN_ON_THE_PAGE as error:
-            return pages.show(
-                "manage.html", session, refused(error).status, **_managed(view, error)
-            )
+            return managed(session, view, error)
         if issued is None:
             return _to(view, "manage")
         return pages.show("token.html", session, issued=issued, **_of(view))
@@ -332,9 +334,7 @@ def add_pages(app: FastAPI, gate: Gate, most: int) -> Pages:
         try:
             view.retire(form.fields.get("name", ""))
         except _SHOWN_ON_THE_PAGE as error:
-            return pages.show(
-                "manage.html", session, refused(error).status, **_managed(view, error)
-            )
+            return managed(session, view, error)
         return _to(view)
 
     @page("/holdouts/{name:path}/withdrawals", "POST")

@@ -269,9 +269,8 @@ class Served:
         Of rows with equal features the first is taken for the first.
         """
         known = fp.row_hashes(self.home(who).guard().rows.X)
-        mine, theirs = np.argsort(known, kind="stable"), np.argsort(hashes, kind="stable")
-        same = hashes.shape == known.shape and hashes.dtype == known.dtype
-        if not same or not np.array_equal(known[mine], hashes[theirs]):
+        order = fp.placed(known, hashes)
+        if order is None:
             raise InvalidArgument(
                 "X",
                 f"the {len(known)} rows of the holdout, in any order",
@@ -279,8 +278,6 @@ class Served:
                 "Give the rows with the features that were registered, or leave X out where the "
                 "owner shares them.",
             )
-        order = np.empty(len(known), dtype=np.int64)
-        order[mine] = theirs
         return order
 
     def note_overlap(self, who: AccountRecord, rows: int) -> None:

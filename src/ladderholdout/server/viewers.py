@@ -21,7 +21,7 @@ from ladderholdout.guard.withdrawal import Withdrawn
 from ladderholdout.holdout import LadderHoldout
 from ladderholdout.leaderboard.board import Leaderboard
 from ladderholdout.leaderboard.standings import BOARD, Standings
-from ladderholdout.ledger import AccountRecord, HoldoutRecord, Ledger, Transaction, shown
+from ladderholdout.ledger import AccountRecord, HoldoutRecord, Ledger, shown
 from ladderholdout.metrics import Metric
 from ladderholdout.server.bodies import Asked
 from ladderholdout.server.served import (
@@ -272,9 +272,8 @@ class LedgerOwner:
 
     def views(self) -> Sequence[View]:
         """Return a view for each ladder of each holdout, the newest holdout first."""
-
-        def read(tx: Transaction) -> list[View]:
-            found: list[View] = []
+        found: list[View] = []
+        with Ledger(self.url).read() as tx:
             for one in reversed(tx.holdouts()):
                 stated = [ladder.settings for ladder in tx.ladders(one.id)]
                 boards = {of.name for of in stated if of.account == BOARD}
@@ -287,10 +286,7 @@ class LedgerOwner:
                     )
                     for of in stated
                 )
-            return found
-
-        with Ledger(self.url).read() as tx:
-            return read(tx)
+        return found
 
     def view(self, name: str, chosen: dict[str, str]) -> View:
         """Return a ladder; without a choice the first of the holdout."""
