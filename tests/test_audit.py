@@ -395,7 +395,7 @@ def test_an_audit_without_the_rows_says_that_it_lacks_them(tmp_path: Path) -> No
     audit = LadderHoldout.open("gone", ledger=tmp_path / "l.db").audit()
     assert len(audit.submissions) == 2
     assert audit.verdict.finding == "undecided"
-    assert "are not at hand" in str(audit.verdict)
+    assert "are missing" in str(audit.verdict)
 
 
 # -- fresh rows ----------------------------------------------------------------------------

@@ -321,7 +321,7 @@ def test_a_rule_of_ones_own_says_how_it_is_counted(monkeypatch: pytest.MonkeyPat
     for holdout in (silent, counted, plain):
         for errors in (300, 200):
             holdout.submit(wrong(errors))
-    assert "does not say how" in str(silent.certificate())
+    assert "does not state how" in str(silent.certificate())
     assert counted.certificate() == plain.certificate()
 
 

@@ -458,7 +458,7 @@ def test_errors_are_json_too_where_it_is_asked_for(registered: Path) -> None:
 def test_retiring_asks_first(registered: Path, table: pd.DataFrame) -> None:
     refused = call("retire", "churn", answer="n\n")
     assert refused.exit_code == 1
-    assert "for good" in refused.stderr
+    assert "permanently" in refused.stderr
     assert parsed("status", "churn")["retired"] is None
     assert call("retire", "churn", answer="y\n").exit_code == 0
     assert "retired since" in output("retire", "churn")  # the second time there is nothing to ask

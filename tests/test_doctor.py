@@ -33,7 +33,8 @@ def findings(ledger: Path | str) -> dict[str, Finding]:
 
 
 def faults(ledger: Path | str) -> dict[str, str]:
-    return {one.what: f"{one.said} {one.remedy}" for one in findings(ledger).values() if not one.ok}
+    found = findings(ledger).values()
+    return {one.what: f"{one.found} {one.remedy}" for one in found if not one.ok}
 
 
 def vault_of(ledger: Path) -> Path:
@@ -44,13 +45,13 @@ def vault_of(ledger: Path) -> Path:
 def test_a_healthy_ledger_with_its_vault_has_no_fault(ledger: Path) -> None:
     assert set(findings(ledger)) == {"ledger", "vault of tiny"}
     assert faults(ledger) == {}
-    assert "60 rows" in findings(ledger)["vault of tiny"].said
+    assert "60 rows" in findings(ledger)["vault of tiny"].found
 
 
 def test_a_ledger_that_is_not_there_yet_is_no_fault_and_is_not_made(tmp_path: Path) -> None:
     missing = tmp_path / "none.db"
     (found,) = findings(missing).values()
-    assert found.ok and "none yet" in found.said
+    assert found.ok and "none yet" in found.found
     assert not missing.exists()
 
 
@@ -109,7 +110,7 @@ def test_a_store_that_is_not_there_yet_is_no_fault_and_is_not_made(tmp_path: Pat
 def test_a_server_that_does_not_answer_is_a_fault_and_its_password_is_not_shown() -> None:
     found = server_finding("server", f"http://ada:secret@127.0.0.1:{free_port()}")
     assert not found.ok
-    assert "does not answer" in found.said
+    assert "does not answer" in found.found
     assert "secret" not in repr(found)
 
 
@@ -118,7 +119,7 @@ def test_a_store_that_is_damaged_is_a_fault(tmp_path: Path) -> None:
     broken.write_bytes(b"no database at all, but long enough" * 99)
     found = server_finding("server", f"sqlite:///{broken}")
     assert not found.ok
-    assert "refused" in found.said
+    assert "refused" in found.found
 
 
 @pytest.mark.processes
@@ -148,7 +149,7 @@ def test_the_exit_status_says_whether_all_is_well(ledger: Path, tmp_path: Path) 
     broken = installed(tmp_path / "broken", "ladderholdout.nowhere:GuardContext")
     code, found = diagnosed("--ledger", str(ledger), "--tracking-uri", uri, PYTHONPATH=broken)
     assert (code, [what for what, one in found.items() if not one["ok"]]) == (1, [PLUGIN])
-    assert "does not load (ModuleNotFoundError)" in str(found[PLUGIN]["said"])
+    assert "does not load (ModuleNotFoundError)" in str(found[PLUGIN]["found"])
     assert "pip install" in str(found[PLUGIN]["remedy"])
 
 

@@ -219,7 +219,7 @@ def without_certificate(view: Any) -> Any:
     """Leave out what rests on the weights of the rows; who has no rows is told why it lacks."""
     if not isinstance(view, Status):
         return view
-    assert view.certificate.low is not None or "not at hand" in str(view.certificate)
+    assert view.certificate.low is not None or "are missing" in str(view.certificate)
     return replace(view, certificate=None)
 
 

@@ -459,7 +459,7 @@ def test_no_shared_training_rows_are_silent(ledger: Path) -> None:
 
 def test_a_few_shared_training_rows_are_said(ledger: Path) -> None:
     holdout = opened(ledger)
-    with pytest.warns(OverlapWarning, match="3 of the 60 rows of the holdout stand among the"):
+    with pytest.warns(OverlapWarning, match="3 of the 60 rows of the holdout are among the"):
         assert run_split(holdout, *training_rows(3)) == 3
     assert [(one.source, one.rows) for one in holdout.status().overlaps] == [("training rows", 3)]
     with pytest.warns(OverlapWarning):

@@ -506,7 +506,7 @@ def test_a_full_disk_stops_the_search(tmp_path: Path, n_jobs: int) -> None:
         *small,
         env=os.environ | {"TOLD": str(tmp_path / "told")},
     )
-    assert "the disk is full" in result["said"] and "Make room" in result["said"]
+    assert "the disk is full" in result["said"] and "Free some space" in result["said"]
     assert not result["finished"]
     told = (tmp_path / "told").read_text().splitlines()
     assert FAULTY * (n_jobs == 1) <= len(told) == replayed(tmp_path / "saved" / "ledger.db") < 200

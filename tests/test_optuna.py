@@ -215,7 +215,7 @@ def test_bad_arguments_of_an_objective_are_refused(binary: Any, holdout: LadderH
         holdout.objective(print, inner=3)
     with pytest.raises(InvalidArgument, match="feedback must be one of"):
         holdout.objective(print, feedback="raw")
-    with pytest.raises(OverlapError, match="rows of the holdout stand among the training rows"):
+    with pytest.raises(OverlapError, match="rows of the holdout are among the training rows"):
         holdout.objective(print, inner=3, train=(binary.X_holdout, binary.y_holdout))
     study = study_of()
     with pytest.raises(InvalidArgument, match="guide must be given"):

@@ -786,7 +786,7 @@ def test_a_ladder_that_cannot_be_read_says_why(tmp_path: Path) -> None:
         visitor.get(printed.removeprefix(server.url))
         assert visitor.get("/").status_code == 200
         page = visitor.get("/holdouts/churn")
-        assert (page.status_code, "not at hand" in page.text) == (200, True)
+        assert (page.status_code, "are missing" in page.text) == (200, True)
         answer = visitor.post("/holdouts/churn/submissions", file=("a.npy", npy(np.zeros(N, int))))
         assert answer.status_code == 503
         assert "cannot be read" in answer.text and str(vault) in answer.text

@@ -566,11 +566,11 @@ def test_a_server_that_stays_away_stops_the_search_and_loses_nothing(
 @pytest.mark.parametrize(
     ("state", "said"),
     [
-        ("53100", "the server's disk is full. Make room"),
+        ("53100", "the server's disk is full. Free some space"),
         ("58030", "the server's disk reports a fault"),
         ("XX001", "damaged. Restore it from a backup"),
         ("57014", "cancelled a statement"),
-        ("22012", "PostgreSQL says no (22012)"),
+        ("22012", "PostgreSQL refuses (22012)"),
     ],
 )
 def test_what_a_server_says_is_put_in_words(database: str, state: str, said: str) -> None:
@@ -590,7 +590,7 @@ def test_a_server_that_was_never_there_is_not_waited_for_long(tmp_path: Path) ->
     before = time.monotonic()
     with pytest.raises(LedgerUnreachable, match="does not answer"):
         opened(f"postgresql://ada@/team?host={tmp_path}&timeout=0.3")
-    with pytest.raises(LedgerError, match="the server or the way to it says no"):
+    with pytest.raises(LedgerError, match="the server refuses, or it cannot be reached"):
         opened("postgresql://ada@no-such-host.invalid/team")
     assert time.monotonic() - before < 30
 
@@ -680,7 +680,7 @@ def test_the_doctor_sees_a_server_that_may_forget(database: str, postgres: Serve
     opened(database)
     found = {one.what: one for one in ledger_findings(resolve_url(database))}
     # The tests' own server does not wait for its disk.
-    assert "fsync is off" in found["server's durability"].said
+    assert "fsync is off" in found["server's durability"].found
     assert found["ledger"].ok and found["vault of coins"].ok
 
 

@@ -2,7 +2,7 @@
 
 Query your holdout as often as you like, and still have a score you can believe.
 
-`LadderHoldout` stands between the holdout and whatever chooses the next model: it answers
+`LadderHoldout` is between the holdout and whatever chooses the next model: it answers
 through a mechanism from the Ladder family and writes every query into a durable ledger.
 """
 

@@ -37,7 +37,7 @@ The tree::
         └── TrackingWarning           not all of the ledger is in MLflow yet
 
 No message ever holds a raw score, a label, or a class name of the holdout: an error
-text is a way out as good as any other.
+text would be a leak like any other.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ import numpy as np
 from ladderholdout.thirdparty import stack_level
 
 _LONGEST = 60
-# Whose frames lie between this library and the line of the user that called it.
+# Whose frames are between this library and the line of the user that called it.
 _BETWEEN = {"ladderholdout", "sklearn", "optuna", "joblib", "contextlib", "weakref"}
 
 
@@ -189,14 +189,14 @@ class LadderHoldoutError(Exception):
 
 
 class InvalidArgument(LadderHoldoutError, ValueError):
-    """A setting or an input lies outside of what is allowed.
+    """A setting or an input is outside of what is allowed.
 
     Parameters
     ----------
     argument : str
         The name the caller used.
     allowed : str
-        What may stand there, as the end of "must be ...".
+        What is allowed, as the end of "must be ...".
     came : object
         What came instead: a short description, never a label or a raw score.
     remedy : str, default=""

@@ -1,7 +1,8 @@
 """Scores corrected for selection: what the winner of a batch is worth on other rows.
 
-A batch flatters its winner by being long, with a ladder as without one. Its submissions did not
-depend on each other's answers, so the selection can be repeated on rows that are drawn anew.
+The winner of a long batch scores too high by chance, with or without a ladder. The submissions did
+not depend on each other's answers, so the selection can be repeated on rows that are drawn
+anew.
 """
 
 from __future__ import annotations
@@ -97,7 +98,7 @@ class _Replay:
         return best
 
     def _has_stopped(self, rounds: int, best: int) -> bool:
-        """Tell whether a training run ended before so many rounds, the best one being this."""
+        """Return whether a training run ended before so many rounds, the best one being this."""
         return self._stopping is not None and rounds >= max(
             self._stopping.min_rounds, best + 1 + self._stopping.patience
         )
@@ -233,7 +234,7 @@ def _noise_of_winners(
 ) -> float:
     """Return the mean noise of the draws in the risk of those that win on them.
 
-    Negative: what wins was lucky.
+    Negative: the winner's score was partly chance.
     """
     on_draws = [
         found if isinstance(found, np.ndarray) else [one.risk for one in found] for found in drawn

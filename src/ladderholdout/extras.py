@@ -1,6 +1,6 @@
 """Packages that the plain installation leaves out, and the extras that bring them.
 
-Each import of such a package stands in a ``with needed(...)``, where it fails with the command
+Each import of such a package is inside ``with needed(...)``, where it fails with the command
 that installs it. The import statements stay as they are, so that whatever reads the code, a type
 checker or a test of who imports what, still sees them.
 """
@@ -13,7 +13,7 @@ from contextlib import contextmanager
 
 from ladderholdout.errors import LadderHoldoutError, MissingExtra
 
-# By the name that Python imports; pyproject.toml says which versions.
+# By the name that Python imports; pyproject.toml has the versions.
 EXTRAS = {
     "catboost": "boosting",
     "fastapi": "server",
@@ -92,5 +92,5 @@ def needed(what: str, error: type[LadderHoldoutError] = MissingExtra) -> Iterato
         # Where the package itself is loaded, it only lacks a module that was asked of it.
         if package not in EXTRAS or sys.modules.get(package) is not None:
             raise
-        said = missing(what, package)
-        raise (said if error is MissingExtra else error(str(said))) from None
+        fault = missing(what, package)
+        raise (fault if error is MissingExtra else error(str(fault))) from None

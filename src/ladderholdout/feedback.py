@@ -76,7 +76,7 @@ def guided(released: float, margin: float, guide: float) -> float:
     released : float
         The released score.
     margin : float
-        How far below it the result lies at least; positive.
+        How far below it the result is at least; positive.
     guide : float
         An inner score, such as that of a cross-validation on the training rows.
 
@@ -245,7 +245,7 @@ def feedback_of(
 
 
 def _guide(guide: float | None) -> float:
-    # Infinite ones are fine: a model that failed on the training side may say so.
+    # Infinite ones are fine: a model that failed in training may have one.
     number = float(guide) if isinstance(guide, float) else as_number(guide)
     if math.isnan(number):
         raise InvalidArgument(

@@ -114,7 +114,7 @@ class LadderHoldout:
         object. ``LADDERHOLDOUT_VAULT`` names the folder in a process that has it elsewhere.
     reserve : float, optional
         Share of the rows, in (0, 1), that no ladder measures: a secret draw among them, kept
-        for `certify`. Stated when the holdout is registered, and its own for good; predictions
+        for `certify`. Stated when the holdout is registered, and fixed; predictions
         are submitted for all rows as ever.
     confidence : float, optional
         Of all certificates of the holdout, in (0, 1); fixed when it is registered, .95 unless
@@ -391,8 +391,8 @@ class LadderHoldout:
         LedgerError, VaultError
             The guard cannot answer; nothing was released.
         """
-        said = describe_estimator(estimator) | jsonable(context)
-        return self._ladder.evaluate(estimator, Origin(context=said))
+        stated = describe_estimator(estimator) | jsonable(context)
+        return self._ladder.evaluate(estimator, Origin(context=stated))
 
     def batch(self) -> Batch:
         """Return a batch: submissions that are all fixed before any of them is answered.
@@ -446,9 +446,9 @@ class LadderHoldout:
 
         For accuracy, and any mean of losses of 0 and 1, it is worked out from what was released
         alone, so that it costs nothing. For other metrics it depends on the incumbent's
-        predictions and so says more than the released score: it is put on record before it is
+        predictions and so reveals more than the released score: it is put on record before it is
         shown, and certificates of later incumbents pay for it. So ask for it once a search is
-        over. Asked again, the same interval costs nothing more. `certificates.bound_of` says
+        over. Asked again, the same interval costs nothing more. `certificates.bound_of` states
         which bound a metric has; R2 and its like need a `target_range`.
         A ladder that releases no values has one once its score was asked for (`reveal`).
 
@@ -462,7 +462,7 @@ class LadderHoldout:
         Returns
         -------
         ScoreCertificate
-            Where none can be given it says why.
+            Where there is none, it contains the reason.
 
         Raises
         ------
@@ -519,9 +519,9 @@ class LadderHoldout:
     def estimate(self) -> Estimate:
         """Correct the incumbent's score for its selection among the submissions of one batch.
 
-        The best of a list is flattered by the length of the list. Where every query of the
+        The best score of a long list is too high by chance. Where every query of the
         holdout belongs to one batch, as after `guard` or a search with a fixed list, the
-        selection is repeated on rows that are drawn anew, and the mean flattery taken off (see
+        selection is repeated on rows that are drawn anew, and the mean optimism subtracted (see
         `estimates.corrected`). Rounds of one early-stopped training run are a batch as well.
 
         The number is on record before it is shown, and certificates of later incumbents pay for
@@ -647,7 +647,7 @@ class LadderHoldout:
         return self._ladder.write(lambda tx, one: withdraw(tx, one, metric, number, reason))
 
     def retire(self) -> Status:
-        """Take no more submissions on this holdout: through no ladder, for good.
+        """Take no more submissions on this holdout, through any ladder, permanently.
 
         Its history, status and audit stay, and its rows are known as used ever after.
 
@@ -715,7 +715,7 @@ class LadderHoldout:
             An unfitted search with ``cv_results_`` once it is fitted, an OptunaSearchCV, or a
             pipeline that ends in one.
         finalists : int or "auto", default="auto"
-            How many candidates query the holdout. "auto": all whose mean inner score lies within
+            How many candidates query the holdout. "auto": all whose mean inner score is within
             two pooled standard errors of the best, at most 20 (10 where there are no folds).
         verbose : int, default=0
             Above 0: a progress bar while the finalists are fitted.
@@ -773,7 +773,7 @@ class LadderHoldout:
             The index of the candidate that became the incumbent last, with a
             `NotIncumbentWarning` where another submission is the incumbent by now. Where none
             of this search did, the best by its inner folds, else the first, and a
-            `NoImprovementWarning`. The column ``is_incumbent`` of `cv_results` then tells for
+            `NoImprovementWarning`. The column ``is_incumbent`` of `cv_results` then shows for
             each candidate whether it is.
 
         Raises
@@ -854,7 +854,7 @@ class LadderHoldout:
         return getattr(plain_scorer(self.metric), name)
 
     def _accept_sample_weight(self) -> bool:
-        # Without routing, a search hands the weights of its fit to scorers that say yes:
+        # Without routing, a search hands the weights of its fit to scorers that take them:
         # those of the rows that it hands them.
         return True
 
@@ -995,7 +995,7 @@ class LadderHoldout:
             `objective` whose guide the study optimised.
         k : int or "auto", default="auto"
             For a study: how many feasible trials query the holdout, the best first. "auto": those
-            whose inner score lies within two pooled standard errors of the best, at most 20;
+            whose inner score is within two pooled standard errors of the best, at most 20;
             10 where no scores of inner folds are noted on the trials. An `objective` with
             ``inner=`` notes them, and so does an OptunaSearchCV.
 
@@ -1091,7 +1091,7 @@ class LadderHoldout:
 
         One thread of this process reads the ledger, so what worker processes submit is
         copied as well. It never blocks or fails a search: what could not be sent is sent by
-        ``ladder-holdout export NAME``, and a `TrackingWarning` at the end says so.
+        ``ladder-holdout export NAME``, and a `TrackingWarning` at the end reports it.
 
         Parameters
         ----------

@@ -2,7 +2,7 @@
 
 scikit-learn hands a scorer neither its search nor its candidate, and Optuna hands an objective
 neither its loop nor its storage. Both are read here from the frames of the running functions and
-from private attributes, by the names in `RELIANCES`; no other module reads any. The tests look each
+from private attributes, by the names in `RELIANCES`; no other module reads any. The tests find each
 name up in the installed versions, and a run with the oldest versions does so there.
 """
 
@@ -264,7 +264,7 @@ class Frame:
         return self.is_search and self.place[1] in _ONE_ROUND
 
     def hands_on(self, X: Any) -> bool:
-        """Tell whether it fits its candidates on these very rows, and lets the folds go then."""
+        """Return whether it fits its candidates on these very rows, and lets the folds go then."""
         return self.takes_one_round and self.local("X") is X
 
     @property
@@ -343,7 +343,7 @@ def outside() -> Generator[Frame, None, None]:
 
 
 def called_from(module: str) -> bool:
-    """Tell whether a function of this module is running in this thread."""
+    """Return whether a function of this module is running in this thread."""
     return any(frame.module == module for frame in caller().outward())
 
 
@@ -403,7 +403,7 @@ def tests_around() -> list[Any]:
 
 
 def is_searching() -> bool:
-    """Tell whether this thread is in the midst of a search of scikit-learn."""
+    """Return whether this thread is in the midst of a search of scikit-learn."""
     return any(frame.is_search for frame in outside())
 
 
@@ -488,7 +488,7 @@ def fit_ending() -> Ending | None:
 
 
 def is_in_fit(estimator: Any) -> bool:
-    """Tell whether HistGradientBoosting is fitting, and scores rows that it has binned."""
+    """Return whether HistGradientBoosting is fitting, and scores rows that it has binned."""
     return bool(getattr(estimator, "_in_fit", False))
 
 
@@ -554,7 +554,7 @@ def frozen(trial: Trial) -> FrozenTrial:
 
 
 def is_feasible(trial: FrozenTrial) -> bool:
-    """Tell whether a trial keeps its constraints."""
+    """Return whether a trial keeps its constraints."""
     found = getattr(trial, "constraints", None)
     if found is not None:
         return all(value <= 0.0 for value in found.values())
@@ -563,7 +563,7 @@ def is_feasible(trial: FrozenTrial) -> bool:
 
 
 def is_same_study(one: Study, other: Study) -> bool:
-    """Tell whether two objects are one study."""
+    """Return whether two objects are one study."""
     return one._storage is other._storage and one._study_id == other._study_id
 
 
@@ -593,7 +593,7 @@ def store_of(client: MlflowClient) -> Any:
 
 
 def is_database(scheme: str) -> bool:
-    """Tell whether tracking URIs with this scheme are databases."""
+    """Return whether tracking URIs with this scheme are databases."""
     from mlflow.store.db.db_types import DATABASE_ENGINES
 
     return scheme.partition("+")[0] in DATABASE_ENGINES

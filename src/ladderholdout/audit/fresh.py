@@ -79,7 +79,7 @@ class Firsts:
         return int(self.firsts[found[0]]) if len(found) else None
 
     def has(self, number: int, digest: str) -> bool:
-        """Tell whether the predictions of a submission hash to this."""
+        """Return whether the predictions of a submission hash to this."""
         return bool((self._same(digest) & (self.numbers == number)).any())
 
     def with_digest(self, digest: str) -> int | None:
@@ -221,7 +221,7 @@ def _predictions(guard: Guard, model: Any, rows: Rows) -> NDArray[Any]:
 
 
 def _submitted(guard: Guard, model: Any, number: int, firsts: Firsts) -> bool:
-    """Tell whether a model predicts on the holdout what was submitted under its number.
+    """Return whether a model predicts on the holdout what was submitted under its number.
 
     Raises
     ------

@@ -178,7 +178,7 @@ def _fresh(holdout: OpenLadder, fresh: Any, model: Any) -> Fresh | None:
 
 
 def _guard(holdout: OpenLadder) -> Guard | None:
-    """Return the holdout with its rows; None where they are not at hand.
+    """Return the holdout with its rows; None where they are missing.
 
     Nor are they of use where a metric of the user's own was not stated again.
     """
@@ -282,7 +282,7 @@ def _differences(raw: Array, before: Array, compared: Array) -> Array:
 
 
 def _of_labels(metric: Metric, guard: Guard | None) -> bool:
-    """Tell whether the labels that differ give the standard error of a gain."""
+    """Return whether the labels that differ give the standard error of a gain."""
     # Whether the rows have weights is known from the rows alone.
     return (
         guard is not None and guard.part.weights is None and metric.loss is METRICS["accuracy"].loss

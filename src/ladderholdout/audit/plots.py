@@ -141,7 +141,7 @@ def raw_against_fresh(audit: Audit, *, ax: Axes | None = None) -> Axes:
 
 
 def disagreement(audit: Audit, *, ax: Axes | None = None) -> Axes:
-    """Draw how far each submission lay from the incumbent, and which came in batches.
+    """Draw how far each submission was from the incumbent, and which came in batches.
 
     Parameters
     ----------
@@ -250,7 +250,7 @@ def thinned(x: Array, y: Array) -> Array:
 
 
 def _cells(values: Array, count: int) -> Array:
-    """Return in which of so many equal parts of their range finite values lie."""
+    """Return in which of so many equal parts of their range finite values are."""
     values = np.asarray(values, dtype=np.float64)
     finite = np.isfinite(values)
     low, high = values[finite].min(initial=np.inf), values[finite].max(initial=-np.inf)
@@ -431,7 +431,7 @@ def _chosen(shown: Audit | Record) -> Iterator[tuple[str, str, Callable[[Axes], 
         if shown.fresh is not None:
             caption = "On the holdout, and on rows that steered nothing."
             yield "Raw against fresh", caption, lambda ax: raw_against_fresh(shown, ax=ax)
-        caption = "How far each submission lay from the incumbent before it."
+        caption = "How far each submission was from the incumbent before it."
         yield "Disagreement", caption, lambda ax: disagreement(shown, ax=ax)
     if isinstance(shown, Audit) and not np.isnan(shown.submissions["gain"]).all():
         caption = "What a submission gained over the incumbent: far from it, chance gains much."

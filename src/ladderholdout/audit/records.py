@@ -215,7 +215,7 @@ def _about_the_finding(audit: Audit) -> list[str]:
     if audit.released is None:
         return []
     return [
-        "The rows of the holdout, or the function of its metric, are not at hand: open it with "
+        "The rows of the holdout, or the function of its metric, are missing: open it with "
         "them, or give fresh rows."
     ]
 
@@ -235,7 +235,7 @@ def _on_the_holdout(test: HoldoutTest) -> str:
     return (
         f"On the holdout the released model {beats} a constant prediction by more than chance "
         f"gives the best of {test.compared}: the difference is {test.gain}, paired. Fresh rows "
-        "would tell whether the released score holds."
+        "would show whether the released score holds."
     )
 
 
@@ -316,7 +316,7 @@ class Audit:
     confidence : float
         Of all intervals, and one minus the level of the tests.
     on_holdout : HoldoutTest or None
-        None where the holdout's rows are not at hand, or nothing was released.
+        None where the holdout's rows are missing, or nothing was released.
     fresh : FreshTest or None
         None where no fresh rows were given.
 
@@ -458,7 +458,7 @@ class Audit:
         return _verdict_on(self)
 
     def rows(self) -> Iterator[Mapping[str, Any]]:
-        """Yield the submissions as flat rows, for tables of whatever kind."""
+        """Yield the submissions as flat rows, for tables of any kind."""
         for one in self.submissions:
             seen = one.submission
             yield {
@@ -575,7 +575,7 @@ def facts_of(audit: Audit) -> list[tuple[str, str]]:
 
 
 def mark_of(one: AuditedSubmission) -> str:
-    """Say what became of a submission, in a word or two."""
+    """Return in a few words what became of a submission."""
     if one.is_repeat:
         return f"repeat of {one.repeat_of}"
     return "improved" if one.is_release else ""
@@ -634,7 +634,7 @@ def _releases(audit: Audit) -> str:
 
 
 def _clipped(audit: Audit) -> str:
-    """Say in how many submissions losses left the stated range, and how many at most."""
+    """Return in how many submissions losses left the stated range, and how many at most."""
     counts = audit.distinct["clipped"]
     counts = counts[counts != NONE]
     some = int((counts > 0).sum())

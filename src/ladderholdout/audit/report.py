@@ -18,7 +18,7 @@ from ladderholdout.guard.views import Status, Submission
 from ladderholdout.ledger import Progress
 
 LONGEST_TABLE = 1000
-"""Rows of a report's table: browsers lay out no more without a pause."""
+"""Rows of a report's table: browsers show no more without a pause."""
 _LONGEST_CELL = 2000
 
 
@@ -45,7 +45,7 @@ _OPENED = (*_SEEN[:2], *_TESTED, _SEEN[3], _Column("distance"), *_SEEN[4:])
 
 
 class _Readable(Protocol):
-    """What a report needs of a `LadderHoldout`, which is above this room."""
+    """What a report needs of a `LadderHoldout`, which is above this package."""
 
     def status(self) -> Status:
         """Return the state of the ladder."""

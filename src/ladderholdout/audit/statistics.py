@@ -92,7 +92,7 @@ class Interval:
     method : str
         How it was computed.
     approximate : bool
-        Whether it stands on a bootstrap: right only for many rows.
+        Whether it rests on a bootstrap: right only for many rows.
 
     Examples
     --------
@@ -391,7 +391,7 @@ def leaderboard_error(true: Sequence[float] | Array, stated: Sequence[float] | A
     true : sequence of float
         True score of each submission.
     stated : sequence of float
-        The score that stood after each.
+        The released score after each.
 
     Returns
     -------

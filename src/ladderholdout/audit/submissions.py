@@ -62,10 +62,10 @@ class AuditedSubmission:
     repeat_of : int or None
         The submission that had the same predictions first.
     disagreement : float or None
-        How far its predictions lay from the incumbent's: the share of examples that
+        How far its predictions were from the incumbent's: the share of examples that
         differ (class labels), else the mean absolute difference. None without an incumbent.
     clipped : int or None
-        How many of its losses lay outside of the stated range and were clipped to it. None
+        How many of its losses were outside of the stated range and were clipped to it. None
         where none can be, for repeats, and for submissions to version 0.1.
     """
 

@@ -1,6 +1,6 @@
 """Confidence limits by bets: a mixture of capital processes, inverted over the null value.
 
-If a hypothesis says E h <= 0 and 1 + lambda h >= 0, the product of 1 + lambda h over
+If a hypothesis states E h <= 0 and 1 + lambda h >= 0, the product of 1 + lambda h over
 independent rows has a mean of at most 1, and so has any mixture over lambda that was fixed
 before. By Markov's inequality it reaches exp(T) with a probability of at most exp(-T).
 Capitals are kept in logarithms, so that levels may lie far below the smallest float.

@@ -226,7 +226,7 @@ def event_length(number: int) -> float:
     """Return the code length of the number of a certified event of a holdout.
 
     The first one has a chance of 2/3, and the m-th of 1/(3 m (m - 1)); the sum is 1. Most holdouts
-    certify one batch, and events that come late are dear for other reasons.
+    certify one batch, and events that come late cost more for other reasons.
 
     Parameters
     ----------

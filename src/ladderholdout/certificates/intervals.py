@@ -38,7 +38,7 @@ def exact_upper(errors: int, n: int, log_level: float) -> float:
     n : int
         Number of examples, at least 1.
     log_level : float
-        Natural logarithm of the one-sided level, negative; it may lie far below -745, where
+        Natural logarithm of the one-sided level, negative; it may be far below -745, where
         the level itself is no float any more.
 
     Returns

@@ -185,7 +185,7 @@ def score_limits(metric: Metric, rows: Rows, log_level: float) -> Limits:
     Raises
     ------
     InvalidArgument
-        If the metric has no bound: `bound_of` says why.
+        If the metric has no bound: `bound_of` gives the reason.
 
     Examples
     --------
@@ -397,7 +397,7 @@ def _clipped(metric: Metric, rows: Rows) -> tuple[float, float]:
 
 
 def _is_open(metric: Metric) -> bool:
-    """Tell whether a score has a largest value and no least one."""
+    """Return whether a score has a largest value and no least one."""
     return _score_of(metric) in (of.r2, of.explained_variance)
 
 
@@ -625,7 +625,7 @@ _REASONS: Mapping[Any, str] = MappingProxyType(
     {
         of.average_precision: (
             "the known bounds of an average precision are two to six times as wide as chance, and "
-            "say little below thousands of positive rows; roc_auc has one"
+            "are almost empty below thousands of positive rows; roc_auc has one"
         ),
         of.max_error: "the largest error of rows that were not drawn has no bound",
         of.pearson: "it has no bound without a range of the predictions; concordance has one",

@@ -133,7 +133,7 @@ def reserve_interval(
     n : int
         Rows of the reserve.
     log_count : float
-        What `reserve_log_count` says; where earlier queries could show different numbers of
+        What `reserve_log_count` returns; where earlier queries could show different numbers of
         values, the sum of their logarithms for the second term.
     confidence : float, default=0.95
         For both sides, and for all queries together.

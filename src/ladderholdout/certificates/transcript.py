@@ -52,7 +52,7 @@ WEIGHTS = (
     " the weights were made from the labels, or the rows were drawn by them, it is for new features"
     " with these labels and weights, and the search did not use the holdout's features."
 )
-RANGE = "The loss lies in its range; where that was stated, larger losses were clipped to it."
+RANGE = "The loss is in its range; where that was stated, larger losses were clipped to it."
 
 
 def check_nats(argument: str, nats: float) -> None:
@@ -452,7 +452,7 @@ def grid_of(
     Returns
     -------
     Grid or None
-        None where the mechanism does not say how its releases are counted, or they are not
+        None where the mechanism does not state how its releases are counted, or they are not
         rounded and the risks are no counts of errors.
 
     Examples

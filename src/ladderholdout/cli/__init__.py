@@ -53,7 +53,7 @@ COMMANDS: dict[str, dict[str, Callable[..., None]]] = {
         "mcp": serving.mcp,
         "ui": serving.ui,
     },
-    "Look after the ledger": {
+    "Maintain the ledger": {
         "verify": upkeep.verify,
         "backup": upkeep.back_up,
         "export": upkeep.export,

@@ -46,7 +46,7 @@ INSTRUCTIONS = (
     "that of the best submission so far that improved on the one before by more than the "
     "holdout's step. A submission that does not improve by that much shows nothing of its own "
     "score. So choose among models on your own training rows, and submit the few that you would "
-    "put to use: many small changes do not climb here, and each submission is on record for good."
+    "put to use: many small changes do not climb here, and each submission stays on record."
 )
 
 

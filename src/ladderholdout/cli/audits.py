@@ -37,7 +37,7 @@ def audit(
     yes: YesOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Open a ladder's raw scores, for good: compare them with what was released.
+    """Open a ladder's raw scores, permanently: compare them with what was released.
 
     Answers whether the incumbent beats a constant prediction, and how much too good the best
     raw score was. Submissions after it cannot be certified without a reserve.
@@ -57,7 +57,7 @@ def report(
     ladder: LadderOption = "main",
     ledger: LedgerOption = None,
     opened: Annotated[
-        bool, typer.Option("--opened", help="With the raw scores; this opens them, for good.")
+        bool, typer.Option("--opened", help="With the raw scores; this opens them, permanently.")
     ] = False,
     output: Annotated[
         Path | None,
@@ -98,7 +98,7 @@ def _opened(holdout: LadderHoldout, yes: bool) -> Audit:
     if holdout.open_ladder.records()[1].opened is None and not yes:
         reserve = holdout.open_ladder.records()[0].n_reserve
         typer.echo(
-            "This shows the raw scores, and marks the ladder as opened, for good: what is "
+            "This shows the raw scores, and marks the ladder as opened permanently: what is "
             "submitted afterwards is recorded, but "
             + ("only a reserve can certify it." if reserve else "can not be certified."),
             err=True,

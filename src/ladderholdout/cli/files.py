@@ -74,10 +74,10 @@ def read_table(path: Path, **options: Any) -> pd.DataFrame:
 
 
 def take(frame: pd.DataFrame, argument: str, column: str) -> Any:
-    """Take a column out of a table, or say that it has none of that name."""
+    """Take a column out of a table, or refuse a name that it lacks."""
     if column in frame.columns:
         return frame[column]
-    # Not all names: where the header is missing, the first row and its label stand there.
+    # Not all names: where the header is missing, the first row and its label would be shown.
     folded = {str(name).casefold(): str(name) for name in frame.columns}
     near = [folded[one] for one in difflib.get_close_matches(column.casefold(), folded, n=1)]
     remedy = f"Did you mean {near[0]!r}?" if near else "The first line has to name the columns."
@@ -173,7 +173,7 @@ def _read_array(path: Path) -> NDArray[Any]:
 
 def _check_lines(frame: pd.DataFrame, n: int, header: bool) -> None:
     if header and len(frame) == n - 1:
-        remedy = "The first line has to name the columns; say --no-header if it does not."
+        remedy = "The first line has to name the columns; pass --no-header if it does not."
         raise InvalidSubmission("predictions", f"{n} rows below a header", f"{n - 1}", remedy)
     if header and str(frame.columns[0]).startswith("Unnamed:"):
         remedy = "Write the file with index=False."
@@ -212,7 +212,7 @@ def _named(numbers: NDArray[np.float64], frame: pd.DataFrame, classes: NDArray[A
             "predictions",
             f"{len(classes)} columns, each named after one of the holdout's classes",
             f"a table of {frame.shape[1]} columns with other names",
-            "Write pandas.DataFrame(model.predict_proba(X), columns=model.classes_), or say "
+            "Write pandas.DataFrame(model.predict_proba(X), columns=model.classes_), or pass "
             "--no-header for columns in the order of the sorted classes.",
         )
     return pandas.DataFrame(numbers, columns=list(names))

@@ -45,7 +45,7 @@ from ladderholdout.ledger import Head, HoldoutRecord, Ledger, Transaction, resol
 from ladderholdout.ledger.replay import rule_shown
 from ladderholdout.mechanisms.parsing import mechanism_of
 
-# Each column with the width of the terminal from which on there is room for it.
+# Each column with the width of the terminal from which on it fits.
 _HOLDOUTS = {
     "holdout": 0,
     "rows": 60,
@@ -139,7 +139,7 @@ def register(
     confidence: Annotated[
         float | None,
         typer.Option(
-            help="Probability that all certificates hold together, fixed for good; by default .95."
+            help="Probability that all certificates hold together, fixed; by default .95."
         ),
     ] = None,
     overlap: Annotated[
@@ -314,7 +314,7 @@ def estimate(
     """Print the incumbent's score corrected for the choice among the submissions of one batch.
 
     It is put on record first, and certificates of later incumbents pay for it. Where submissions
-    learned from answers there is none, and it says what gives a score instead.
+    learned from answers there is none, and the message names what gives a score instead.
     """
     holdout = opened(name, account, ladder, ledger, server)
     print_result(holdout.estimate(), as_json)
@@ -360,13 +360,13 @@ def retire(
     yes: YesOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Close a holdout for good: no ladder on it takes another submission."""
+    """Close a holdout: no ladder on it takes another submission."""
     store = Ledger(resolve_url(ledger))
     with store.read() as tx:
         record = named(tx, name)
     if record.retired is None and not yes:
         typer.echo(
-            f"{name!r} will take no more submissions, through any ladder, for good. Its "
+            f"{name!r} will take no more submissions, through any ladder, permanently. Its "
             "history, status and audit stay.",
             err=True,
         )
@@ -464,7 +464,7 @@ def _varied(latest: Sequence[Submission]) -> dict[str, set[str]]:
 def _chosen(
     columns: Mapping[str, int], rows: Iterable[Mapping[str, str | Text]], width: int
 ) -> Table:
-    """Lay out the columns that a terminal of this width has room for."""
+    """Lay out the columns that a terminal of this width has space for."""
     fitting = [column for column, least in columns.items() if width >= least]
     return _table(fitting, ([row[column] for column in fitting] for row in rows))
 

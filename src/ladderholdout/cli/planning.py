@@ -31,7 +31,7 @@ def plan(
     submissions: Annotated[int, typer.Option(help="How many models will be submitted.")],
     width: Annotated[
         float | None,
-        typer.Option(help="How far the true score may lie below the released one, such as 0.03."),
+        typer.Option(help="How far the true score may be below the released one, such as 0.03."),
     ] = None,
     risk: Annotated[float, typer.Option(help="The error rate expected of the winner.")] = 0.1,
     confidence: Annotated[float, typer.Option(help="Confidence of the certificate.")] = 0.95,

@@ -46,7 +46,7 @@ def account(
         str | None,
         typer.Option(
             help="For add: analyst (submits, and sees the own ladder), reader (sees all ladders) "
-            "or owner (looks after accounts, withdraws submissions, retires the holdout)."
+            "or owner (manages accounts, withdraws submissions, retires the holdout)."
         ),
     ] = None,
     per_day: Annotated[
@@ -211,7 +211,7 @@ def mcp(
     """Offer a server's holdout to an agent over the Model Context Protocol, on standard streams.
 
     The tools are submit, status and history, and nothing else. A local ledger is not offered: the
-    labels would lie on the agent's own machine.
+    labels would be on the agent's own machine.
     """
     if server is None:
         raise InvalidArgument(

@@ -1,4 +1,4 @@
-"""Commands that look after a ledger: verify, backup, export to MLflow, doctor."""
+"""Commands that maintain a ledger: verify, backup, export to MLflow, doctor."""
 
 from __future__ import annotations
 
@@ -204,7 +204,7 @@ def doctor(
     else:
         for one in found:
             mark = "ok   " if one.ok else "FAULT"
-            print_lines(f"{mark}  {one.what}: {one.said} {one.remedy}".rstrip())
+            print_lines(f"{mark}  {one.what}: {one.found} {one.remedy}".rstrip())
     raise typer.Exit(0 if all(one.ok for one in found) else 1)
 
 

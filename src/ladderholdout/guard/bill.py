@@ -98,7 +98,7 @@ def _instead(selection: Selection) -> Iterator[tuple[str, float, float]]:
 
 
 def _is_plain(selection: Selection, own: CountedLadder) -> bool:
-    """Tell whether the ladder's own releases are all there is to pay for."""
+    """Return whether the ladder's own releases are all there is to pay for."""
     rule = own.rule
     plain = rule is not None and not (rule.needs_account or rule.noisy or rule.discloses)
     # What was not shown must not be worked out from either.

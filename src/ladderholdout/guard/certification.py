@@ -240,7 +240,7 @@ class CountedLadder:
         if self.rule.redraws:
             return f"{who} releases a number drawn anew to each submission, which cannot be counted"
         if counting_of(self.rule) is None:
-            return f"{who} does not say how its releases are counted"
+            return f"{who} does not state how its releases are counted"
         return f"{who} releases numbers without rounding, of which there is no end"
 
     def _number(self, risk: float) -> int:
@@ -386,7 +386,7 @@ def counted_ladders(
 def price_of_others(tx: Transaction, holdout_id: int, moment: Moment) -> tuple[float, str | None]:
     """Return what holdouts that share rows with one revealed by a moment, in nats.
 
-    For its reserve, whose rows may lie in what their ladders measure.
+    For its reserve, whose rows may be among those that their ladders measure.
 
     Parameters
     ----------
@@ -453,7 +453,7 @@ def no_certificate(confidence: float) -> ScoreCertificate:
     """Return that of a handle that cannot compute one."""
     reason = (
         "the holdout's rows, whose weights count, or the function of a metric of your own, "
-        "are not at hand; open it with them, LadderHoldout(X, y, scoring=...)"
+        "are missing; open it with them, LadderHoldout(X, y, scoring=...)"
     )
     return ScoreCertificate(None, None, None, confidence, None, missing=reason)
 
@@ -507,7 +507,7 @@ def certificate_of(
     Returns
     -------
     ScoreCertificate
-        Where none can be given it says why.
+        Where there is none, it contains the reason.
     """
     found = selection_of(tx, ladder, metric, weights, level, bars)
     return found if isinstance(found, ScoreCertificate) else found.certificate(found.recorded(tx))
@@ -530,7 +530,7 @@ class Selection:
     counted : mapping of int to CountedLadder
     amended : Amended
     way : str
-        What a reason says of the reserve, if there is one.
+        Return the part of a reason about the reserve, if there is one.
     chosen : Chosen
     """
 
@@ -587,7 +587,7 @@ class Selection:
         return not exact and self._why_not_by_rows() is None
 
     def not_by_score(self) -> str | None:
-        """Say why the released score alone certifies nothing; None where it does."""
+        """Return why the released score alone certifies nothing; None where it does."""
         if self.metric.is_mean and self.metric.bounded:
             return None
         return self._why_not_by_rows() or (
@@ -659,7 +659,7 @@ def selection_of(
     Returns
     -------
     Selection or ScoreCertificate
-        The latter says why there is no certificate whatever the predictions are.
+        The latter states why there is no certificate whatever the predictions are.
     """
     level = registered(tx, ladder) if level is None else level
     chosen, confidence = tx.chosen(ladder), level.confidence
@@ -725,7 +725,7 @@ def _missing(
     counted: Mapping[int, CountedLadder],
     way: str,
 ) -> str | None:
-    """Say why what was released cannot be counted, if so, and what can be done about it."""
+    """Return why what was released cannot be counted, if so, and what can be done about it."""
     opened = tx.events(ladder.holdout_id, "opened")
     if any(event.position < chosen.position for event in opened):
         reason = "an audit had shown raw scores of this holdout before the incumbent was submitted"

@@ -389,7 +389,7 @@ class LadderStopping:
     def X(self) -> Any:
         """The holdout's rows, for the library to predict on.
 
-        They lie as they were given. For a model inside a pipeline of scikit-learn they come
+        They are kept as they were given. For a model inside a pipeline of scikit-learn they come
         as the steps before it leave them.
         """
         self._fit.rows_read = True

@@ -30,7 +30,7 @@ from ladderholdout.ledger import (
 from ladderholdout.ledger.replay import rules_of
 
 _OTHERWISE = (
-    "a reserve gives a score that no selection flattered (LadderHoldout(X, y, reserve=0.3, ...), "
+    "a reserve gives a score without selection bias (LadderHoldout(X, y, reserve=0.3, ...), "
     "then certify()), and certificate() allows for all that was released"
 )
 # Of a score without a range, so many significant digits are shown, of any number of 64 bits.
@@ -76,7 +76,7 @@ def estimate(ladder: OpenLadder) -> Estimate:
 
 
 def _asking(tx: Transaction, guard: Guard) -> _Question:
-    """Read the batch, and say why there is no estimate where there is none."""
+    """Read the batch; where there is no estimate, return why."""
     ladder = same_ladder(tx.ladder(guard.ladder_id), guard.since)
     if ladder.incumbent is None:
         return _Question(ladder, "the ladder has no incumbent yet")
@@ -119,7 +119,7 @@ def _known(tx: Transaction, ladder: LadderRecord, submissions: int) -> EstimateR
 
 
 def _revealed(tx: Transaction, ladder: LadderRecord, entries: tuple[Entry, ...]) -> str | None:
-    """Say what was revealed of these rows beside the batch, if anything was."""
+    """Return what was revealed of these rows beside the batch, if anything was."""
     if any(one.withdrawn is not None for one in entries):
         return f"a submission of the batch was withdrawn: {_OTHERWISE}"
     for one in tx.sharing(ladder.holdout_id):
@@ -180,7 +180,7 @@ def _worked_out(guard: Guard, asked: _Question) -> dict[str, Any] | None:
 
 
 def on_grid(risk: float, limits: tuple[float, float] | None, n: int) -> tuple[float, int]:
-    """Round a risk, and say how many values it could have been rounded to.
+    """Return a rounded risk, and how many values it could have been rounded to.
 
     Parameters
     ----------

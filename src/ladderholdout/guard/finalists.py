@@ -62,9 +62,9 @@ def check_finalists(argument: str, number: object) -> int | str:
 def ranked(
     scores: ArrayLike, folds: ArrayLike | None = None, finalists: int | str = "auto"
 ) -> tuple[NDArray[np.intp], int]:
-    """Order candidates by their inner scores and say how many of them are finalists.
+    """Order candidates by their inner scores; return also how many of them are finalists.
 
-    "auto" takes all whose mean lies within two standard errors of the best, at most 20. A
+    "auto" takes all whose mean is within two standard errors of the best, at most 20. A
     standard error is that of a candidate's mean difference from the best one over the folds,
     and pooled: with five folds the error of a single candidate is known too badly.
 

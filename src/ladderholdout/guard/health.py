@@ -47,8 +47,8 @@ class Check:
         What was checked.
     ok : bool
         Whether it is in working order.
-    said : str
-        What was found; an error of this library says what to do as well.
+    found : str
+        What was found; an error of this library also states what to do.
     remedy : str
         What to do about anything else.
 
@@ -60,7 +60,7 @@ class Check:
 
     what: str
     ok: bool
-    said: str
+    found: str
     remedy: str = ""
 
 
@@ -82,7 +82,7 @@ def ledger_findings(url: str) -> Iterator[Check]:
         return
     try:
         store = Ledger(url)
-        # A writer's transaction: it tells a ledger that is locked, read-only or on a full disk.
+        # A writer's transaction: it fails where the ledger is locked, read-only or on a full disk.
         with store.write() as tx:
             known = tx.holdouts()
             views = [(one, view) for one in known for view in tx.rows.views(one.id)]
@@ -116,7 +116,7 @@ def vault_finding(holdout: HoldoutRecord, view: ViewRecord) -> Check:
 
 
 def _privacy(path: Path) -> Iterator[Check]:
-    """Raw scores lie in the ledger's file: nobody else should be able to read it."""
+    """Check that nobody else can read the ledger's file, which contains raw scores."""
     if os.name != "nt" and path.stat().st_mode & 0o077:
         yield Check(
             "ledger's privacy",
@@ -162,7 +162,7 @@ def verify_holdout(url: str, name: str, progress: Progress | None = None) -> Ver
         holdout_id = tx.holdout_id(name)
         record = None if holdout_id is None else _record(tx, holdout_id)
         if holdout_id is None:
-            named(tx, name)  # says which there are
+            named(tx, name)  # its message lists them
             raise UnknownHoldout(f"The ledger knows no holdout {name!r}.")
     if record is None:
         with Ledger(url).read() as tx:
@@ -173,11 +173,11 @@ def verify_holdout(url: str, name: str, progress: Progress | None = None) -> Ver
         found = replace(verify(tx, holdout_id, progress), holdout=name)
         older = found.head != EMPTY and is_gone(tx, record.id, found.head, seen)
         kept = _kept(tx, record.id)
-    said = (*found.findings, *(finding for one in kept for finding in _vault_findings(one)))
+    findings = (*found.findings, *(finding for one in kept for finding in _vault_findings(one)))
     if older and seen is not None:
         what = f"this is an older copy: link {seen.length} was seen on this machine"
-        said = (*said, Finding(what))
-    return replace(found, findings=said)
+        findings = (*findings, Finding(what))
+    return replace(found, findings=findings)
 
 
 def _record(tx: Transaction, holdout_id: int) -> HoldoutRecord | None:
@@ -195,7 +195,7 @@ def _kept(tx: Transaction, holdout_id: int) -> list[Kept]:
         return [read_kept(tx, holdout_id, view.number) for view in tx.rows.views(holdout_id)]
     except (LedgerBusy, LedgerUnreachable):
         raise
-    except LedgerError:  # said by the chain
+    except LedgerError:  # the check of the chain reports it
         return []
 
 

@@ -307,7 +307,7 @@ class LocalLadder:
         return found
 
     def was_opened(self) -> bool:
-        """Tell whether a guarded split of this holdout was opened in this search."""
+        """Return whether a guarded split of this holdout was opened in this search."""
         return self.opened or rounds.was_opened(self.place)
 
     # -- passing it around ------------------------------------------------------------
@@ -424,7 +424,7 @@ def open_ladders() -> Iterator[tuple[HoldoutRecord, LadderRecord]]:
     """Yield the ladders that were opened in this process, each of them once."""
     seen = set()
     for one in list(_opened.values()):
-        # One whose ledger is gone will say so itself when it is used.
+        # One whose ledger is gone raises its own error when it is used.
         with suppress(LadderHoldoutError):
             holdout, ladder = one.records()
             if (one.ledger, ladder.id) not in seen:

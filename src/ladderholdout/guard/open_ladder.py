@@ -118,7 +118,7 @@ class OpenLadder(Protocol):
         """Write to the ladder in one transaction."""
 
     def alone(self, body: Callable[[], T]) -> T:
-        """Do something while nobody else does it on this ladder, where the ledger can tell."""
+        """Do something while nobody else does it on this ladder, where the ledger can ensure it."""
 
     def note_overlap(self, source: str, rows: int) -> None:
         """Put on record how many rows of the holdout were seen elsewhere."""
@@ -130,7 +130,7 @@ class OpenLadder(Protocol):
         """Return the next submissions after a number, for a copy in a tracker."""
 
     def was_opened(self) -> bool:
-        """Tell whether a guarded split of this holdout was opened in this search."""
+        """Return whether a guarded split of this holdout was opened in this search."""
 
 
 @runtime_checkable

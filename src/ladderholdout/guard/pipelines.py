@@ -192,7 +192,7 @@ def _check_rows(known: str | None, X: Any) -> None:
 
 
 def _hands_on(frame: Frame, search: Any, X: Any, y: Any) -> bool:
-    """Tell whether a search inside this frame gets what the frame got, unless it fits nothing."""
+    """Return whether a search inside this frame gets what the frame got, unless it fits nothing."""
     given = frame.fit_arguments
     if not given or frame.passes_rows_on:
         return True
@@ -205,7 +205,7 @@ def _hands_on(frame: Frame, search: Any, X: Any, y: Any) -> bool:
 
 
 def _among(X: Any, y: Any, rows: Any, labels: Any) -> bool:
-    """Tell whether rows, with their labels, are some of these."""
+    """Return whether rows, with their labels, are some of these."""
     if X is rows and (y is labels or y is None):
         return True
     some = _some(count_rows(X))

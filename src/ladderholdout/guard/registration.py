@@ -277,7 +277,7 @@ OVERLAP_POLICIES = ("auto", "warn", "error", "ignore")
 class Opened:
     """A holdout and one of its ladders, with which rows were given.
 
-    `order` brings them into the order of the content; `foreign` says that they came in another
+    `order` brings them into the order of the content; `foreign` is true where they came in another
     order than the view's.
     """
 
@@ -428,7 +428,7 @@ def find(
 
 
 def named(tx: Transaction, name: str) -> HoldoutRecord:
-    """Return a holdout by name, or say which ones there are."""
+    """Return a holdout by name; the error for an unknown name lists the known ones."""
     found = tx.holdouts(name=name)
     if not found:
         names = ", ".join(repr(known.name) for known in tx.holdouts()) or "none yet"
@@ -452,9 +452,9 @@ def judge_overlap(
     shared: int,
     n: int,
     message: str,
-    remedy: str = 'If that is meant, say overlap="warn".',
+    remedy: str = 'If that is meant, pass overlap="warn".',
 ) -> None:
-    """Warn of shared rows, or refuse them, as the policy says.
+    """Warn of shared rows, or refuse them, by the policy.
 
     Half of the holdout is where chance ends: honest data may hold some equal rows.
     """
@@ -508,7 +508,7 @@ def _classes(
 
 
 def _check_second(metric: Metric, stated: ArrayLike) -> None:
-    """Refuse classes whose order says that another is meant than the second in sorted order."""
+    """Refuse classes whose order implies another positive class than the second of the sorted."""
     given = label_vector(stated, "classes")
     if given.tolist() != np.unique(given).tolist():
         raise InvalidArgument(
@@ -549,9 +549,9 @@ def _register(tx: Transaction, given: Given, wish: Wish) -> tuple[HoldoutRecord,
             *most.counts,
             f"{_listed(shared)}: what was learned from {'that' if len(shared) == 1 else 'those'} "
             "is known about these rows too.",
-            "To go on with it give its rows as they were registered, all of them; ids= says "
-            'them where features changed. overlap="warn" registers these rows as another '
-            "holdout, and the certificates of both count what was released of either.",
+            "To go on with it give its rows as they were registered, all of them; ids= "
+            'identifies them where features changed. overlap="warn" registers these rows as '
+            "another holdout, and the certificates of both count what was released of either.",
         )
     elif unclear := unknown_labels(tx, len(given)):
         names = ", ".join(repr(one.name) for one in unclear)
@@ -623,7 +623,7 @@ def _shared(tx: Transaction, given: Given) -> list[_Shared]:
 
 
 def _listed(shared: list[_Shared]) -> str:
-    """Say which holdouts have how many of the rows, those with most of them by name."""
+    """List the holdouts that have some of the rows, those with most of them by name."""
     first, *others = sorted(shared, key=lambda one: -one.inside)
     rows = f"{first.inside} of these {first.n} rows"
     if first.of_weight < first.n:
@@ -641,9 +641,9 @@ def _dated(known: HoldoutRecord) -> str:
 def _go_on(
     tx: Transaction, match: Match, given: Given, name: str | None
 ) -> tuple[ViewRecord, bool]:
-    """Record what is new of known rows, and say it; return their view and whether it is shuffled.
+    """Record what is new of known rows, with a warning; return their view and if it is shuffled.
 
-    It says as well what is known under another name or in another order.
+    The warning also covers what is known under another name or in another order.
     """
     known, view, foreign = match.record, match.view, False
     if name not in (None, known.name):

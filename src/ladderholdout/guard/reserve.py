@@ -39,7 +39,7 @@ class _Asked:
     """What a query would be about: an incumbent, after the queries there were.
 
     `others` is what holdouts that share rows with this one had revealed before the answer, or
-    until now where there is none; `missing` says why there can be no certificate.
+    until now where there is none; `missing` states why there can be no certificate.
     """
 
     ladder: LadderRecord
@@ -51,15 +51,15 @@ class _Asked:
 
 
 def certify(ladder: OpenLadder, confidence: float | None) -> ScoreCertificate:
-    """Query the reserve once; `LadderHoldout.certify` says about what."""
+    """Query the reserve once; see `LadderHoldout.certify`."""
     rounds.note_shown()
     with without_frames:
         guard = ladder.guard()
         if guard.reserve is None:
             raise HoldoutConflict(
                 f"{guard.holdout.name!r} was registered without a reserve. Register fresh rows "
-                "with one, LadderHoldout(X, y, reserve=0.3, ...); of these rows certificate() "
-                "says what may be believed."
+                "with one, LadderHoldout(X, y, reserve=0.3, ...); for these rows "
+                "certificate() gives an interval."
             )
         return _certify(guard, level_of(ladder, confidence))
 

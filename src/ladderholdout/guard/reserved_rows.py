@@ -161,7 +161,7 @@ def warn_of_narrow_range(
     clipped = metric.evaluate(targets, means).clipped
     if clipped is not None and clipped > _MANY * len(targets):
         warn(
-            f"loss_range={metric.loss_range} is narrow for these targets: many losses lie beyond "
+            f"loss_range={metric.loss_range} is narrow for these targets: many losses are beyond "
             "it where their mean is predicted for every row. It is in the unit that "
             f"{metric.name} shows; released scores and certificates are of the clipped loss.",
             RangeWarning,

@@ -1,7 +1,7 @@
 """How far a ledger had come when this machine last wrote to it, so that an older copy is found.
 
 Whoever puts an older copy of a ledger in place takes back what it has released. A mark outside of
-it, in the folder of the vault, knows better. It is written after the commit that it speaks of:
+it, in the folder of the vault, shows the difference. It is written after the commit that it names:
 so it never runs ahead of an honest ledger, and a crash in between raises no false alarm.
 """
 
@@ -72,7 +72,7 @@ class Mark:
         return seen
 
     def settle(self, head: Head, gone: Head | None) -> None:
-        """Keep the end that was committed; say what was found gone before."""
+        """Keep the end that was committed; return what was found missing before."""
         # Of two writers the later one may come first: then the mark lags, which does no harm.
         if self.path is not None:
             self._write(self.path, str(head))
@@ -132,7 +132,7 @@ def _opened(path: Path, create: int = 0) -> int:
 
 
 def is_gone(tx: Transaction, holdout_id: int, end: Head, seen: Head | None) -> bool:
-    """Tell whether a chain that ends here has lost an end that was seen."""
+    """Return whether a chain that ends here has lost an end that was seen."""
     if seen is None or seen == end:
         return False
     return seen.length >= end.length or not tx.chains.has(holdout_id, seen)

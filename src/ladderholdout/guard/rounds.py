@@ -55,7 +55,7 @@ class Round:
     `steps` are the fitted pipelines between the user's rows and the search, and `rows` is a
     digest of the rows that the search was given (see `pipelines`). With `own_rows` scikit-learn
     itself fits the candidates on the rows that the splitter was given, and what is around the
-    search was looked at then: no scorer has to do so again. The last three are those of the
+    search was inspected then: no scorer has to do so again. The last three are those of the
     candidate that is being scored, once there is one (see `thirdparty.Scoring`).
     """
 
@@ -95,7 +95,7 @@ def mark_opened(key: Key) -> None:
 
 
 def was_opened(key: Key) -> bool:
-    """Tell whether somebody did, in this process."""
+    """Return whether somebody did, in this process."""
     return key in _asked
 
 

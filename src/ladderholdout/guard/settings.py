@@ -1,4 +1,4 @@
-"""From what a caller states to the settings that a ladder keeps for good."""
+"""From what a caller states to the settings that a ladder keeps permanently."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def choice(argument: str, value: object, allowed: tuple[str, ...]) -> str:
 
 
 def _is_path(text: str) -> bool:
-    """Tell whether a text can be the name of a file on every system."""
+    """Return whether a text can be the name of a file on every system."""
     return "\0" not in text and text.encode(errors="ignore").decode() == text
 
 
@@ -174,7 +174,7 @@ def by_index(predictions: Any, X: Any) -> Any:
 
 
 def _is_reordered(theirs: Any, own: Any) -> bool:
-    """Tell whether an index has the entries of another one, each once, in another order."""
+    """Return whether an index has the entries of another one, each once, in another order."""
     if len(theirs) != len(own) or own.equals(theirs):
         return False
     if not (theirs.is_unique and own.is_unique) or (theirs.get_indexer(own) < 0).any():
@@ -217,7 +217,7 @@ def _index_of(values: Any) -> Any:
 
 
 def are_hard_labels(predictions: Any) -> bool:
-    """Tell whether predictions that were taken for scores are two whole numbers throughout.
+    """Return whether predictions that were taken for scores are two whole numbers throughout.
 
     Examples
     --------

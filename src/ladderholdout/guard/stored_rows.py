@@ -34,13 +34,13 @@ def check_predictions(holdout: HoldoutRecord, entry: Entry, predictions: NDArray
     if predictions_digests(holdout.secret, predictions, holdout.reserve)[0] != entry.digest:
         raise LedgerError(
             f"The kept predictions of submission {entry.number} were changed. "
-            "`ladder-holdout verify NAME` says what else was; restore the ledger from a backup."
+            "`ladder-holdout verify NAME` lists what else was; restore the ledger from a backup."
         )
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Kept:
-    """What the ledger says of a view and its rows, of one moment.
+    """What the ledger holds of a view and its rows, at one moment.
 
     Attributes
     ----------
@@ -79,7 +79,7 @@ class Kept:
         found = self._order(rows)
         if found is None:
             raise HoldoutConflict(
-                f"The rows at hand are not those of {self.record.name!r} with the labels and "
+                f"The given rows are not those of {self.record.name!r} with the labels and "
                 "weights on record. Was the ledger replaced? Open it again with its rows, "
                 "LadderHoldout(X, y, ...)."
             )
@@ -129,7 +129,7 @@ class Amended:
         return max(risk - self.share, min(risk, 0.0)), risk, min(risk + self.share, max(risk, 1.0))
 
     def assumptions(self) -> tuple[str, ...]:
-        """Say what certificates of it allow for."""
+        """Return what certificates of it allow for."""
         if not self.count:
             return ()
         labels = "label was" if self.count == 1 else "labels were"
@@ -163,7 +163,7 @@ def amended_before(
 
 
 def read_kept(tx: Transaction, holdout_id: int, view: int) -> Kept:
-    """Read what the ledger says of a view."""
+    """Read what the ledger holds of a view."""
     return Kept(tx.holdout(holdout_id), tx.rows.known(holdout_id), tx.rows.view(holdout_id, view))
 
 
@@ -183,7 +183,7 @@ class Digests:
         return Digests(self.labels[order], None if self.weights is None else self.weights[order])
 
     def same_weights(self, other: Digests) -> bool:
-        """Tell whether the weights are the same."""
+        """Return whether the weights are the same."""
         if self.weights is None or other.weights is None:
             return self.weights is other.weights
         return np.array_equal(self.weights, other.weights)

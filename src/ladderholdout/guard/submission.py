@@ -213,7 +213,7 @@ class Guard:
         return watched(self.ledger, self.mark, self.ladder_id, self.since, body)
 
     def step_at(self, score: float) -> float:
-        """Return the score by which one grid step of risk lies below a released one."""
+        """Return the score by which one grid step of risk is below a released one."""
         return step_at(self.metric, self.rules, self.holdout.n_ladder, score)
 
     def _step(
@@ -273,7 +273,7 @@ class Guard:
         assert first.risk is not None
         if same:
             answer, level = (first.risk, first.improved), tx.improvements(ladder.id, first.number)
-        else:  # without that count, whose time would tell such a repeat
+        else:  # without that count, whose time would reveal such a repeat
             answer = not_improved(self.rules, ladder.state["standing"], first.risk)
             level = ladder.version
         number = tx.append(
@@ -338,7 +338,7 @@ def _refuse_beyond(tx: Transaction, ladder: LadderRecord, per_day: int) -> None:
 
 
 def step_at(metric: Metric, rules: LadderRules, n: int, score: float) -> float:
-    """Return the score by which one grid step of risk lies below a released one, on n rows."""
+    """Return the score by which one grid step of risk is below a released one, on n rows."""
     risk = metric.to_risk(score)
     step = (rules.mechanism.resolution(n) or 1 / n) * (rules.unit or unit_of(math.inf, risk))
     # Beside a score of -1e20 (a diverged model) a step is nothing, but it must be one.
@@ -381,7 +381,7 @@ def _labelled(
 
 
 def disagreement(predictions: NDArray[Any], incumbent: NDArray[Any] | None) -> float | None:
-    """Return how far predictions lie from the incumbent's; labels play no part.
+    """Return how far predictions are from the incumbent's; labels play no part.
 
     Returns
     -------

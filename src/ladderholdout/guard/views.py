@@ -61,7 +61,7 @@ released score and its certificate are that model's.
 
 
 def score_line(score: float | None) -> str:
-    """Say a released score, or how to see it.
+    """Return a released score as text, or how to see it.
 
     Examples
     --------
@@ -248,7 +248,7 @@ class Release:
     Notes
     -----
     Releases of one ladder are ordered: a later improvement above an earlier
-    one, and both above all that did not improve, which stand level. So ``max`` finds the
+    one, and both above all that did not improve, which are equal. So ``max`` finds the
     incumbent where it is among them. Where none improved, it is not, and ``max`` returns the
     first: see that its ``improved`` is true. Do not compare by ``score``, which a submission
     that did not improve shares with the incumbent.
@@ -382,7 +382,7 @@ class Status:
     certificate : ScoreCertificate
         What may be believed of the released score, with 95 %.
     ledger : str
-        Where the record lies.
+        Where the record is kept.
     reserve : int
         Rows among the n that no ladder measures; 0 without a reserve.
     reserve_queries : int
@@ -499,7 +499,7 @@ def html_table(lines: Iterable[tuple[str, str]]) -> str:
 
 
 def _answers(latest: tuple[Submission, ...]) -> str:
-    """Say in a line what the last answers were, and when the last one was."""
+    """Return in one line what the last answers were, and when the last one was."""
     came = ", ".join(f"{one.number} {_outcome(one)}" for one in latest)
     return f"{came} ({latest[-1].time:%Y-%m-%d %H:%M} UTC)"
 

@@ -63,7 +63,9 @@ def reason_of(reason: object) -> str:
         raise InvalidArgument("reason", allowed, type(reason).__name__)
     if not reason.strip() or len(reason) > _LONGEST or not reason.isprintable():
         came = f"one of {len(reason)} characters that is not"
-        raise InvalidArgument("reason", allowed, came, "Auditors will read it: say what happened.")
+        raise InvalidArgument(
+            "reason", allowed, came, "Auditors will read it: write what happened."
+        )
     return reason
 
 
@@ -95,7 +97,7 @@ def withdraw(
 
 
 def is_withdrawn(first: Entry | None, ladder: LadderRecord) -> bool:
-    """Tell whether predictions were withdrawn before; refuse them where there is no incumbent."""
+    """Return whether predictions were withdrawn before; refuse them where there is no incumbent."""
     if first is None or first.withdrawn is None:
         return False
     if ladder.incumbent is None:

@@ -41,7 +41,7 @@ def mix(values: UInt64Array) -> UInt64Array:
     """Scramble the bits, one to one (the finaliser of SplitMix64)."""
     mixed = values.copy(order="C")
     cells = mixed.reshape(-1)
-    # A piece at a time, so that what lies in between stays in the cache, and small.
+    # A piece at a time, so that the intermediate arrays stay in the cache, and small.
     for start in range(0, cells.size, CHUNK):
         piece = cells[start : start + CHUNK]
         piece ^= piece >> np.uint64(30)
@@ -97,7 +97,7 @@ def _integers(cells: NDArray[Any]) -> UInt64Array:
     if large.any():
         odd_part = size[large]
         odd_part //= odd_part & (~odd_part + np.uint64(1))
-        # No float64 is equal to these: their digits stand for them instead.
+        # No float64 is equal to these: their digits represent them instead.
         large[large] = odd_part >= 2**53
         values[large] = mix(size[large] ^ np.where(cells[large] < 0, _NEGATIVE, _POSITIVE))
     return values

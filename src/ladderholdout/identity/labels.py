@@ -180,7 +180,7 @@ def sequence_bits(labels: ArrayLike) -> float:
     It is described in each of several codes: by the counts of the labels, as a Markov chain of
     order one and two, by runs of equal labels, by a shift against itself, and all of that for
     the differences between neighbours too. Each code that is shorter than the one by counts
-    alone, and not just by luck, explains the sequence, and the estimate is the least that any of
+    alone, and not just by chance, explains the sequence, and the estimate is the least that any of
     them leaves open beyond its model. Two sequences of such a kind that have nothing to do with
     each other are equal with a probability of ``2**-bits``.
 
@@ -289,12 +289,12 @@ def _counts(codes: Codes) -> Codes:
 
 
 def _arrangement(counts: Codes) -> float:
-    """Return the bits that say in which order so many of each came."""
+    """Return the bits that encode in which order so many of each came."""
     return float(_log_factorial(counts.sum()) - _log_factorial(counts).sum())
 
 
 def _choices(n: int, kinds: int) -> float:
-    """Return the bits that say how n were split among so many kinds."""
+    """Return the bits that encode how n were split among so many kinds."""
     return float(_log_choose(n + kinds - 1, kinds - 1))
 
 

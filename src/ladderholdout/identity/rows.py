@@ -229,7 +229,7 @@ def content_hashes(
     y : array-like of n labels or rows of targets
         Of any type that ``row_hashes`` takes.
     sample_weight : array-like of n numbers, optional
-        None stands for weights of one.
+        None means weights of one.
 
     Returns
     -------
@@ -292,7 +292,7 @@ def overlap(rows: UInt64Array, known: UInt64Array) -> int:
     Returns
     -------
     int
-        How many of ``rows`` stand in ``known``, each repeated row counted again.
+        How many of ``rows`` are in ``known``, each repeated row counted again.
 
     Examples
     --------
@@ -441,7 +441,7 @@ def placed(these: UInt64Array, among: UInt64Array) -> IntArray | None:
 
 
 def _numbered(keys: UInt64Array) -> UInt64Array:
-    """Tell equal keys apart by how many of them came before."""
+    """Distinguish equal keys by how many of them came before."""
     order = np.argsort(keys, kind="stable")
     _, starts = np.unique(keys[order], return_index=True)
     sizes = np.diff(starts, append=len(keys))

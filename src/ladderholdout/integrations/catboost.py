@@ -2,7 +2,7 @@
 
 CatBoost's callbacks are shown numbers in mid-training, never the model, so no round can be
 predicted on before the last. What works is to train all iterations, run their stages through
-the ladder up to where it says stop, and cut the model after the best: `Stages.fit`.
+the ladder up to where the rule stops, and cut the model after the best: `Stages.fit`.
 """
 
 from __future__ import annotations

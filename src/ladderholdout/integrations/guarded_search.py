@@ -48,7 +48,7 @@ def _of_the_winner(name: str, says: str) -> Any:
     """Return a method that is there where the winner, or the search before it, has it."""
 
     def check(self: GuardedSearch) -> bool:
-        # The AttributeError of the one that lacks it says so.
+        # The one that lacks it raises its own AttributeError.
         getattr(vars(self).get("best_estimator_", self.search), name)
         return True
 
@@ -76,8 +76,8 @@ class GuardedSearch(MetaEstimatorMixin, BaseEstimator):
         BayesSearchCV, ...), an OptunaSearchCV, or a pipeline that ends in one.
     holdout : LadderHoldout
     finalists : int or "auto", default="auto"
-        How many candidates query the holdout. "auto": all whose mean inner score lies within two
-        pooled standard errors of the best, at most 20 (10 where there are no folds to tell).
+        How many candidates query the holdout. "auto": all whose mean inner score is within two
+        pooled standard errors of the best, at most 20 (10 where there are no fold scores).
     verbose : int, default=0
         Above 0: a progress bar while the finalists are fitted.
 
@@ -108,7 +108,7 @@ class GuardedSearch(MetaEstimatorMixin, BaseEstimator):
 
     Notes
     -----
-    The scores of the search were used to choose the finalists and say nothing of the holdout's
+    The scores of the search were used to choose the finalists and reveal nothing of the holdout's
     labels; so the holdout is asked few questions, and its certificate is narrow.
 
     Examples
@@ -494,7 +494,7 @@ def _metric_of(results: Mapping[str, Any], refit: Any) -> str:
         return refit
     raise InvalidArgument(
         "search",
-        "one that says by which of its metrics it chooses",
+        "one that states by which of its metrics it chooses",
         f"refit={refit!r}",
         "Give a search with several metrics the name of one of them: refit='accuracy'.",
     )

@@ -206,7 +206,7 @@ class _Training:
 
 
 def _convert(objective: str, margin: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return what LightGBM makes of margins; `objective` as its model text says it."""
+    """Return what LightGBM makes of margins; `objective` as in its model text."""
     name, *settings = objective.split() or [""]
     if name in ("binary", "multiclassova", "cross_entropy"):
         slope = _found(r"sigmoid:(\S+)", objective) or "1"

@@ -41,7 +41,7 @@ def ladder_stopping(
         yields them batch by batch, in their order, and each goes through the module's
         ``predict_step``. By default the module is called on the rows as one tensor.
     batch_size : int, default=1024
-        How many rows the module is given at a time, where `predict` does not say.
+        How many rows the module is given at a time, where `predict` does not state it.
     classes, link
         As for `LadderStopping.answer`.
 

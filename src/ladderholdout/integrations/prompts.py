@@ -29,7 +29,7 @@ class _Tried:
 
     @property
     def rank(self) -> tuple[int, float]:
-        """First those that were tried on most items: a few say little."""
+        """First those that were tried on most items: few scores are uncertain."""
         return len(self.scores), float(np.mean(list(self.scores.values())))
 
 

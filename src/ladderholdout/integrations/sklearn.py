@@ -180,7 +180,7 @@ class GuardedSplit:
                 "cv",
                 "without the guarded fold in a Halving search",
                 "a split that ends on it",
-                "Halving keeps the last of tied candidates, looks at its last rung alone and "
+                "Halving keeps the last of tied candidates, considers its last rung alone and "
                 "ignores refit=holdout.select. Search on inner folds, "
                 "cv=holdout.split(inner=5, guarded=False), then ask once: "
                 "holdout.evaluate(search).",
@@ -257,7 +257,7 @@ def checked_folds(inner: Any) -> Any:
 
 
 def _is_pair(fold: Any) -> bool:
-    """Tell whether a fold is two lists of positions."""
+    """Return whether a fold is two lists of positions."""
     arrays = [np.asarray(part) for part in fold]
     return len(arrays) == 2 and all(one.ndim == 1 and one.dtype.kind in "iub" for one in arrays)
 
@@ -302,7 +302,7 @@ def _refuse_dask(*frames: Frame) -> None:
 
 
 def _asks_for(scoring: Any, holdout: OpenLadder) -> bool:
-    """Tell whether a search may ask the holdout; functions of the user's own may."""
+    """Return whether a search may ask the holdout; functions of the user's own may."""
     if isinstance(scoring, HasLadder):
         return scoring.open_ladder.place == holdout.place
     if isinstance(scoring, Mapping):
@@ -388,7 +388,7 @@ _KNOWN = 16
 
 
 def _description(estimator: Any, found: Round | None) -> tuple[dict[str, Any], bool]:
-    """Describe an estimator, and tell whether it asks; a search's once but for its points.
+    """Describe an estimator, and return whether it asks; a search's once but for its points.
 
     All candidates of a search are copies of one estimator, with the values of a point set.
     """
@@ -407,7 +407,7 @@ def _description(estimator: Any, found: Round | None) -> tuple[dict[str, Any], b
 
 
 def _keeps_apart(estimator: Any, point: Mapping[str, Any]) -> bool:
-    """Tell whether a value of this point decides nothing but the parameter of its name."""
+    """Return whether a value of this point decides nothing but the parameter of its name."""
     parts = _parts(estimator)
     owners = [parts.get(name.rpartition("__")[0], estimator) for name in point]
     # A pipeline describes its steps a second time, and others may name what they like.
@@ -419,7 +419,7 @@ def _keeps_apart(estimator: Any, point: Mapping[str, Any]) -> bool:
 
 
 def _is_plain(part: Any) -> bool:
-    """Tell whether a part keeps the values that it is given as they are."""
+    """Return whether a part keeps the values that it is given as they are."""
     kind = type(part)
     stock = kind.__module__.startswith("sklearn.")
     return stock or (
@@ -466,7 +466,7 @@ def _answers(call: Any) -> dict[Any, Any] | None:
 
 
 def asks(estimator: Any) -> bool:
-    """Tell whether a part of it, such as a search, has the guard to ask while it is fitted."""
+    """Return whether a part of it, such as a search, has the guard to ask while it is fitted."""
     return any(map(_is_asking, _parts(estimator).values()))
 
 
@@ -501,7 +501,7 @@ def _hashes_if_holdout(holdout: OpenLadder, X: Any) -> NDArray[np.uint64] | None
     if not len(known):
         return None  # of a holdout behind a server that does not share its rows
     # A few rows cost nothing beside a prediction. So many of them meet half of the holdout for
-    # certain where it lies in one block, and with probability .9997 where it is scattered.
+    # certain where it is in one block, and with probability .9997 where it is scattered.
     few = min(rows, max(_SAMPLE, 16 * rows // len(known)))
     some = np.unique(np.linspace(0, rows - 1, few).astype(np.intp))
     try:
@@ -521,7 +521,7 @@ def _hashes_if_holdout(holdout: OpenLadder, X: Any) -> NDArray[np.uint64] | None
             "rows of your own, or all of the holdout's",
             f"{rows} rows of which {inside} are the holdout's",
             "Give all of its rows, or the empty fold of holdout.split(), to ask the guard. Where "
-            'rows of your own look like them, say overlap="warn".',
+            'rows of your own look like them, pass overlap="warn".',
         )
     return None
 
@@ -600,7 +600,7 @@ def routing(request: bool | str | None, owner: str) -> MetadataRequest:
 
 
 def look_for_overlap(holdout: OpenLadder, X: Any) -> None:
-    """Say, and record, how many rows of the holdout stand among the training rows."""
+    """Warn, and record, how many rows of the holdout are among the training rows."""
     with without_frames:
         guard = holdout.guard()
         try:
@@ -615,7 +615,7 @@ def look_for_overlap(holdout: OpenLadder, X: Any) -> None:
         holdout.overlap,
         shared,
         guard.holdout.n,
-        f"{shared} of the {guard.holdout.n} rows of the holdout stand among the training rows: "
+        f"{shared} of the {guard.holdout.n} rows of the holdout are among the training rows: "
         "scores on them are not scores on unseen data.",
     )
 
@@ -723,7 +723,7 @@ def _parameters(cv_results: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 
 def _has(entries: Iterable[Entry], number: int | None) -> bool:
-    """Tell whether a submission is among these, or is what one of them repeats."""
+    """Return whether a submission is among these, or is what one of them repeats."""
     return any(_first(entry) == number for entry in entries)
 
 

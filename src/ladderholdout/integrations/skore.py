@@ -1,4 +1,4 @@
-"""skore: a check that says how often a report's test set was queried, and what may be believed.
+"""skore: a check that reports how often a report's test set was queried, and its certificate.
 
 skore asks for a check by its attributes, so that nothing of it is imported here.
 """
@@ -56,7 +56,7 @@ class HoldoutCheck:
         self._ladder = ladder_of(holdout)
 
     def check_function(self, report: Any) -> str | None:
-        """Return what is to be said of a report's test set; None where there is nothing.
+        """Return what the check reports of a test set; None where there is nothing.
 
         Parameters
         ----------
@@ -85,7 +85,7 @@ class HoldoutCheck:
             believed = f"certificate: {believed}"
         return (
             f"This test set {which} the holdout {status.name!r}, which was queried {times}; a "
-            "score on it that is not a release flatters the model that the queries chose. "
+            "score on it that is not a release is too high for the model that the queries chose. "
             f"Incumbent: {incumbent_line(status.score, status.incumbent)}; {believed}."
         )
 

@@ -155,7 +155,7 @@ class Stages(Adapter):
     def __call__(self, stage: int, estimator: Any, variables: Mapping[str, Any]) -> bool:
         """Be the ``monitor=`` of a GradientBoosting's ``fit``.
 
-        When training stops, the trees after the best round go; ``n_estimators_`` still says
+        When training stops, the trees after the best round go; ``n_estimators_`` is still
         how many were trained.
         """
         begin = variables["begin_at_stage"]

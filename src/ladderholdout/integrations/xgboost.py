@@ -33,7 +33,7 @@ def ladder_stopping(
 
     Give it as ``callbacks=[...]`` to ``xgboost.train`` or to an estimator; the holdout goes
     nowhere near ``evals``. The model that comes back is cut after the best round by the
-    ledger, and its ``best_iteration`` says so. A round costs the predictions of its own
+    ledger, as is its ``best_iteration``. A round costs the predictions of its own
     trees alone. ``dart`` and ``gblinear`` change what they had: a round of theirs is
     predicted in full, and the best is kept as a copy.
 
@@ -149,7 +149,7 @@ class _Training:
         return model.predict(self._rows, output_margin=self._margins)
 
     def kept(self, model: xgb.Booster) -> xgb.Booster:
-        """Return the model of the best round, which says so."""
+        """Return the model of the best round."""
         model = self.best.restore(model)
         if best_round := self._stopping.best_round:
             model.best_iteration = self._before + best_round - 1

@@ -32,7 +32,7 @@ class Submissions(NamedTuple):
     account : int, default=0
         Who submits; each account has a ladder of its own.
     model : object, optional
-        What made the predictions, if the problem needs it to say how good they are in truth.
+        What made the predictions, if the problem needs it to compute their true score.
     """
 
     predictions: Any

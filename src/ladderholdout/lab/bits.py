@@ -1,4 +1,4 @@
-"""Rows of bits, 64 to a word: guesses at labels, and losses of 0 and 1, of many repetitions."""
+"""Rows of bits, 64 in an integer: guesses at labels, and losses of 0 and 1, of many repetitions."""
 
 from __future__ import annotations
 

@@ -236,7 +236,7 @@ class Comparison:
     source : str
         What proves it.
     width : float
-        Distance from the risk to the upper end of its interval; 1 or more says nothing. In the
+        Distance from the risk to the upper end of its interval; 1 or more is no information. In the
         last row of `compare` what no estimate can do better.
     ratio : float
         The same, over that of one query of the same rows, when fresh.

@@ -34,7 +34,7 @@ class SearchData(NamedTuple):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LinearWorld(Problem):
-    """Rows of two classes, with normal features that each say a little about the class.
+    """Rows of two classes, with normal features that each are a little informative about the class.
 
     A model is a vector of weights; it predicts the class by the sign of the weighted sum. Its
     true risk is known in closed form.
@@ -182,7 +182,7 @@ class RandomSearch(Searcher):
     """
 
     def play(self, seen: Seen, rng: np.random.Generator) -> Play:
-        """Draw and submit; `Analyst.play` says what the parts are."""
+        """Draw and submit; `Analyst.play` has the parameters."""
         rows: SearchData = seen.known
         yield model_of(seen, rows.weights)
         for _ in range(self.submissions - 1):
@@ -208,7 +208,7 @@ class KnobClimb(Searcher):
     """
 
     def play(self, seen: Seen, rng: np.random.Generator) -> Play:
-        """Turn, and go on from what improves; `Analyst.play` says what the parts are."""
+        """Turn, and go on from what improves; `Analyst.play` has the parameters."""
         rows: SearchData = seen.known
         best = rows.weights
         yield model_of(seen, best)
@@ -242,7 +242,7 @@ class ForwardSelection(Searcher):
     in_step: ClassVar[bool] = False
 
     def play(self, seen: Seen, rng: np.random.Generator) -> Play:
-        """Try, and add the last that improved; `Analyst.play` says what the parts are."""
+        """Try, and add the last that improved; `Analyst.play` has the parameters."""
         rows: SearchData = seen.known
         chosen: Flags = np.zeros(rows.weights.shape, dtype=bool)
         left = self.submissions

@@ -125,7 +125,7 @@ class Numbers(Comparable):
     risks: Floats = field(init=False)
 
     def __post_init__(self) -> None:
-        """Take the means; on rows that lie together they are those of single rows."""
+        """Take the means; on rows that are together they are those of single rows."""
         object.__setattr__(self, "array", np.ascontiguousarray(self.array, dtype=np.float64))
         object.__setattr__(self, "n", self.array.shape[1])
         object.__setattr__(self, "risks", self.array.mean(axis=1))

@@ -54,7 +54,7 @@ class Enumeration(Analyst):
     changes: int = 2
 
     def play(self, seen: Seen, rng: np.random.Generator) -> Play:
-        """Turn over, and go on from what improves; `Analyst.play` says what the parts are."""
+        """Turn over, and go on from what improves; `Analyst.play` has the parameters."""
         best = Bits.random(rng, seen.repetitions, seen.n)
         yield Submissions(best)
         changes = min(self.changes, seen.n)
@@ -121,7 +121,7 @@ class HillClimb(Analyst):
         return Classes(rng.integers(0, self.classes, (repetitions, n)), self.classes)
 
     def play(self, seen: Seen, rng: np.random.Generator) -> Play:
-        """Change, and go on from what improves; `Analyst.play` says what the parts are."""
+        """Change, and go on from what improves; `Analyst.play` has the parameters."""
         best = rng.integers(0, self.classes, (seen.repetitions, seen.n))
         yield Submissions(best)
         repetitions = np.arange(seen.repetitions)[:, None]
@@ -174,7 +174,7 @@ class TwoAccounts(Analyst):
         return 2
 
     def play(self, seen: Seen, rng: np.random.Generator) -> Play:
-        """Turn over one label, and see who leads; `Analyst.play` says what the parts are."""
+        """Turn over one label, and see who leads; `Analyst.play` has the parameters."""
         best, behind = Bits.random(rng, 1, seen.n), 1
         yield Submissions(best, 0)
         for turn in range(self.submissions - 1):
@@ -256,7 +256,7 @@ class Averaging(Analyst):
     repeats: int = 100
 
     def play(self, seen: Seen, rng: np.random.Generator) -> Play:
-        """Repeat, and take the mean; `Analyst.play` says what the parts are."""
+        """Repeat, and take the mean; `Analyst.play` has the parameters."""
         guess, total = Bits.random(rng, seen.repetitions, seen.n), np.zeros(seen.repetitions)
         for _ in range(self.repeats):
             answers = yield Submissions(guess)
@@ -312,7 +312,7 @@ class LogLossOracle(Analyst):
         return LogLossFlips(Bits.random(rng, repetitions, n).unpack())
 
     def play(self, seen: Seen, rng: np.random.Generator) -> Play:
-        """Ask for a few rows at a time, and read; `Analyst.play` says what the parts are."""
+        """Ask for a few rows at a time, and read; `Analyst.play` has the parameters."""
         n, repetitions = seen.n, seen.repetitions
         unit = min(4.0 * n * self.precision, LARGEST)
         digits = 1 + math.floor(math.log2(LARGEST / unit))

@@ -237,7 +237,7 @@ class SafeSubmissions:
         return max((many for many in tried if bound is None or many < bound), default=0)
 
     def __str__(self) -> str:
-        """Say in a few lines what was tried and what follows."""
+        """Return in a few lines what was tried and what follows."""
         lines = [
             f"{self.mechanism!r} on {self.n} rows, {self.metric}, {self.n_train} rows to train on;",
             f"labels without meaning, {self.repetitions} repetitions",
@@ -282,7 +282,7 @@ def safe_submissions(
     nothing to do with each other: a permutation of the labels, for any n. Give rows to train
     on, never the holdout: its labels, even shuffled, are nobody's business.
 
-    A rough estimate, as the paper says: another analyst may overfit less or more.
+    A rough estimate, as in the paper: another analyst may overfit less or more.
 
     Parameters
     ----------
@@ -352,7 +352,7 @@ def safe_submissions(
 
 
 def _table(X: Any) -> NDArray[np.float64]:
-    """Validate features, without a word about their values."""
+    """Validate features; the errors do not show their values."""
     allowed = "a table of finite numbers with at least 2 rows"
     try:
         table = np.asarray(X, dtype=np.float64)

@@ -250,7 +250,7 @@ class StepForward(_Screening):
     rounds : int, default=5
         How many features are chosen at most.
     change_points : bool, default=False
-        Where the last jump is: False is where the releases say so. True is where the released
+        Where the last jump is: False is where the releases have it. True is where the released
         values have their last change of level by binary segmentation, the number of changes
         being known, as in the paper: for mechanisms whose noise hides the places. Where no
         values are released, it is as False.
@@ -447,7 +447,7 @@ class ForwardRegression:
         return np.asarray(self.fitted[:rows] + added)
 
     def add(self, feature: int) -> None:
-        """Add a feature for good."""
+        """Add a feature permanently."""
         self.fitted = self.candidate(feature)
         column, size = self._columns[:, feature].copy(), self._sizes[feature]
         if size > self._least[feature]:

@@ -1,4 +1,4 @@
-"""Attacks that vote: many guesses at labels or at scores, each a little lucky."""
+"""Attacks that vote: many guesses at labels or at scores, each a little better than chance."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class Boosting(Analyst):
     opposites: bool = False
 
     def play(self, seen: Seen, rng: np.random.Generator) -> Play:
-        """Guess, and vote; `Analyst.play` says what the parts are."""
+        """Guess, and vote; `Analyst.play` has the parameters."""
         tally = Tally(seen.repetitions, seen.n)
         for _ in range(self.guesses):
             guess = Bits.random(rng, seen.repetitions, seen.n)
@@ -98,7 +98,7 @@ class WeightedVote(Analyst):
     improvers: bool = False
 
     def play(self, seen: Seen, rng: np.random.Generator) -> Play:
-        """Guess, and vote; `Analyst.play` says what the parts are."""
+        """Guess, and vote; `Analyst.play` has the parameters."""
         votes = np.zeros((seen.repetitions, seen.n))
         for _ in range(self.guesses):
             guess = Bits.random(rng, seen.repetitions, seen.n)
@@ -146,7 +146,7 @@ class ManyAccounts(Analyst):
         return self.guesses + 1
 
     def play(self, seen: Seen, rng: np.random.Generator) -> Play:
-        """Guess, and vote; `Analyst.play` says what the parts are."""
+        """Guess, and vote; `Analyst.play` has the parameters."""
         tally = Tally(seen.repetitions, seen.n)
         for account in range(self.guesses):
             guess = Bits.random(rng, seen.repetitions, seen.n)
@@ -216,7 +216,7 @@ class ShiftedMajority(Analyst):
         released = np.full(repetitions, np.inf)
         for _ in range(self.guesses):
             guess = Bits.random(rng, repetitions, n)
-            # A guess of average luck lies on the threshold.
+            # A guess of average accuracy is on the threshold.
             wrong = np.floor(n * (released - margin) - (n - easy) / 2)
             asked = wrong >= 0
             if not asked.any():
@@ -319,7 +319,7 @@ class ScoreSum(Analyst):
         return AreaFlips(Bits.random(rng, repetitions, n))
 
     def play(self, seen: Seen, rng: np.random.Generator) -> Play:
-        """Guess, and sum up; `Analyst.play` says what the parts are."""
+        """Guess, and sum up; `Analyst.play` has the parameters."""
         total = np.zeros((seen.repetitions, seen.n))
         for _ in range(self.guesses):
             guess = rng.standard_normal(total.shape)
@@ -358,7 +358,7 @@ class RowByRow(Analyst):
         return AreaFlips(Bits.random(rng, repetitions, n))
 
     def play(self, seen: Seen, rng: np.random.Generator) -> Play:
-        """Move, and go on from what improves; `Analyst.play` says what the parts are."""
+        """Move, and go on from what improves; `Analyst.play` has the parameters."""
         best = rng.standard_normal((seen.repetitions, seen.n))
         yield Submissions(best)
         for score in (EXTREME, -EXTREME):

@@ -147,7 +147,7 @@ class Standing:
     low, high : float or None
         Ends of the certificate for its true score; None where there is none.
     best_rank, worst_rank : int or None
-        Between these lies its rank by the true scores of all, as far as the certificates
+        Between these is its rank by the true scores of all, as far as the certificates
         show; None where there are none.
     submission : int
         The number of the submission behind the score.

@@ -1,6 +1,6 @@
-"""The durable, ordered record of all submissions: the only room with SQL.
+"""The durable, ordered record of all submissions: the only package with SQL.
 
-`Ledger` opens transactions on it; `resolve_url` says where it lies; `replay` recomputes
+`Ledger` opens transactions on it; `resolve_url` returns its place; `replay` recomputes
 every release from it; `verify` finds what was changed in it.
 """
 

@@ -51,7 +51,7 @@ class AccountRecord:
     revoked: datetime | None
 
     def is_valid(self) -> bool:
-        """Tell whether its token is neither revoked nor expired now."""
+        """Return whether its token is neither revoked nor expired now."""
         return self.revoked is None and (self.expires is None or now() < self.expires)
 
 
@@ -96,7 +96,7 @@ class Accounts:
         self._conn.execute(update(accounts).where(accounts.c.id == account_id).values(values))
 
     def has_made(self, ladder: LadderRecord, count: int, since: datetime) -> bool:
-        """Tell whether a ladder has had so many submissions since a moment, repeats included."""
+        """Return whether a ladder has had so many submissions since a moment, repeats included."""
         entry, number = submissions.c, ladder.submissions - count + 1
         query = select(entry.time).where(entry.ladder_id == ladder.id, entry.number == number)
         time = self._conn.execute(query).scalar_one_or_none()

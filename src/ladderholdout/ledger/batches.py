@@ -154,7 +154,7 @@ class Batches:
     def keep(
         self, ladder: LadderRecord, number: int, batch: str, predictions: NDArray[Any]
     ) -> bool:
-        """Keep the predictions of a submission of the ladder's first batch; tell whether it did."""
+        """Keep predictions of the ladder's first batch; return whether they are of it."""
         if number > 1:
             first = _FIRST_BATCH.one(self._conn, {"ladder": ladder.id})
             if first is None or first.batch != batch:

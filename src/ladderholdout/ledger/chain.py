@@ -80,7 +80,7 @@ class Head:
 EMPTY = Head(0, "")
 
 RESTORED = "restored"
-"""The kind of a link that says that an older copy of the ledger was found; a length follows."""
+"""The kind of a link that records that an older copy of the ledger was found; a length follows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +92,7 @@ class Link:
     position : int
         In the chain, from 1.
     kind : str
-        One of holdout, reserve, rows, view, amended, classes, ladder, submission, look, asked,
+        One of holdout, reserve, rows, view, amended, classes, ladder, submission, ``look``, asked,
         opened, confidence, withdrawn, retired, or restored with the number of links that were
         known.
     ladder : str or None
@@ -283,7 +283,7 @@ def opened_content(row: Mapping[str, Any]) -> Content:
 
 
 def id_content(row: Mapping[str, Any]) -> Content:
-    """Return whose an event is, where its kind, its detail or its place says the rest."""
+    """Return whose an event is, where its kind, its detail or its place has the rest."""
     return (row["id"],)
 
 
@@ -305,7 +305,7 @@ def _since(column: str, row: Mapping[str, Any]) -> Content:
 def digest_of(secret: bytes, predictions: NDArray[Any]) -> str:
     """Return the HMAC-SHA256 of canonical predictions, 64 hex characters.
 
-    Keyed, since the history shows it: predictions lie in the order of the content, which
+    Keyed, since the history shows it: predictions are in the order of the content, which
     depends on the labels, and whoever could try orders until a digest fits would read them.
     """
     head = f"{predictions.dtype.str}{predictions.shape}".encode()
@@ -468,7 +468,7 @@ class Chains:
         return self._conn.execute(select(func.max(submissions.c.id))).scalar() or 0
 
     def has(self, holdout_id: int, head: Head) -> bool:
-        """Tell whether a chain has this link: no other has its hash, which covers the moment."""
+        """Return whether a chain has this link: no other has its hash, which covers the moment."""
         entries = submissions.join(ladders)
         places = (
             *(
@@ -551,7 +551,7 @@ def read_noted_views(conn: Connection, holdout_id: int) -> dict[int, dict[str, A
 
 
 def _details(conn: Connection, holdout_id: int, kind: str) -> Iterator[dict[str, Any]]:
-    """Read what the events of a kind say, oldest first; damaged ones as empty."""
+    """Read the details of the events of a kind, oldest first; damaged ones as empty."""
     query = (
         select(events.c.detail)
         .where(events.c.holdout_id == holdout_id, events.c.kind == kind)
@@ -560,7 +560,7 @@ def _details(conn: Connection, holdout_id: int, kind: str) -> Iterator[dict[str,
     for noted in conn.execute(query).scalars():
         try:
             yield dict(json.loads(noted))
-        except (TypeError, ValueError):  # the chain says so
+        except (TypeError, ValueError):  # the chain records it
             yield {}
 
 

@@ -219,7 +219,7 @@ def _one_of(column: ColumnElement[Any], count: int) -> ColumnElement[bool]:
 def _chosen(holdouts: int) -> Prepared:
     """Select a submission, and the last one before it that was not of its batch."""
     own = submissions.alias("own")
-    # The ids are in the one order of all submissions, and the rows lie by them.
+    # The ids are in the one order of all submissions, and the rows are stored by them.
     before_own = (
         select(submissions.c.id)
         .select_from(submissions.join(ladders))
@@ -391,7 +391,7 @@ def _counts(holdouts: int) -> Prepared:
 
 
 def is_on_grid(conn: Connection, ladder_id: int, until: int, n: int) -> bool:
-    """Tell whether all that a ladder released up to a submission are shares of n rows.
+    """Return whether all that a ladder released up to a submission are shares of n rows.
 
     Where they are, they are counted as such, whatever weights its rows may have: a code for
     shares alone gives no chance to anything else.
@@ -519,7 +519,7 @@ def read_withdrawal(event: Any) -> Withdrawal:
     except (KeyError, TypeError, ValueError):
         raise LedgerError(
             "The ledger holds a withdrawal that was changed and cannot be read any more. "
-            "`ladder-holdout verify NAME` says which one; restore the ledger from a backup."
+            "`ladder-holdout verify NAME` names it; restore the ledger from a backup."
         ) from None
 
 

@@ -74,7 +74,7 @@ def _shared(conn: Connection, holdout_id: int) -> dict[int, tuple[int, int]]:
     own, found = _keys(conn, holdout_id), {}
     for known in conn.execute(select(holdouts.c.id).where(holdouts.c.id != holdout_id)).scalars():
         theirs = _keys(conn, known)
-        # Equal rows may stand in one of them many times. What counts is whether there are any.
+        # Equal rows may be in one of them many times. What counts is whether there are any.
         counts = own.rows_in(theirs), theirs.rows_in(own)
         if any(counts):
             found[known] = counts
@@ -169,7 +169,7 @@ class HoldoutRows:
             self._conn.execute(insert(shared), pairs)
 
     def shared_as_counted(self, holdout_id: int) -> bool:
-        """Tell whether what is kept of the rows that a holdout shares is what its rows say.
+        """Return whether what is kept of the rows that a holdout shares agrees with its rows.
 
         Rows that were changed beyond reading are found by the chains that cover them.
         """

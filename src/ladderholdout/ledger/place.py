@@ -1,4 +1,4 @@
-"""Where a ledger lies, a file, a PostgreSQL server or memory; and what it is opened for."""
+"""Where a ledger is kept, a file, a PostgreSQL server or memory; and what it is opened for."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ seen to take seven."""
 _LONGEST_TIMEOUT = 86_400.0
 _MEMORY = "memory"
 _SERVER = "postgresql"
-# What libpq may be told in a URL besides user, password, host, port and database. No other
+# What a URL may set for libpq besides user, password, host, port and database. No other
 # password: what is shown of a URL must hide all of them.
 _TRANSPORT = ("sslmode", "sslcert", "sslkey", "sslrootcert", "sslcrl", "channel_binding")
 _LIVELINESS = ("keepalives", "keepalives_idle", "keepalives_interval", "keepalives_count")
@@ -40,7 +40,7 @@ class Access(Enum):
     LADDER = auto()
     """Write to one holdout, whose row it locks: others go on with other holdouts."""
     ALL = auto()
-    """Be alone in writing: whatever is looked for is there or not there until the end."""
+    """Be alone in writing: whatever a query finds stays as it is until the end."""
 
 
 def default_path() -> Path:
@@ -110,7 +110,7 @@ def _parsed(text: str) -> URL:
     if url.get_backend_name() == _SERVER:
         return _of_server(url)
     if url.get_backend_name() != "sqlite" or url.host or url.database in (None, "", ":memory:"):
-        # Without the query: a password may stand in it.
+        # Without the query: a password may be in it.
         raise _refused(url.set(query={}).render_as_string(hide_password=True))
     _check_query(url, set())
     return url
@@ -159,12 +159,12 @@ def _refused(came: str) -> InvalidArgument:
 
 
 def is_memory(url: str) -> bool:
-    """Tell whether a ledger lives in this process alone."""
+    """Return whether a ledger is kept in the memory of this process alone."""
     return url.startswith(f"{_MEMORY}:")
 
 
 def is_server(url: str) -> bool:
-    """Tell whether a ledger lies on a PostgreSQL server."""
+    """Return whether a ledger is on a PostgreSQL server."""
     return url.startswith(f"{_SERVER}+")
 
 

@@ -1,6 +1,6 @@
 """Ledgers on a PostgreSQL server: how a process talks to it, and what its faults are called.
 
-The tables lie in a schema of their own, so that a study of Optuna or a tracking store, which
+The tables are in a schema of their own, so that a study of Optuna or a tracking store, which
 have an ``alembic_version`` as well, may share the database.
 """
 
@@ -22,7 +22,7 @@ from ladderholdout.extras import needed
 from ladderholdout.ledger.place import Access, shown, timeout_of
 
 SCHEMA = "ladderholdout"
-"""The schema of the database that a ledger's tables lie in."""
+"""The schema of the database that a ledger's tables are in."""
 
 # Any number, as long as all of this library's versions take the same one.
 _LOCK = 0x1ADDE2
@@ -56,12 +56,12 @@ _PATIENCE = {
 }
 # SQLSTATE, or its class, and what to do about it.
 _FAULTS = {
-    "53100": "the server's disk is full. Make room there and run this again",
+    "53100": "the server's disk is full. Free some space there and run this again",
     "25006": "it is read-only, perhaps a standby. Name the primary server",
     "42501": "this user lacks a right. Let the owner of the database grant it: CREATE on the "
     f"database for the first opening, and all rights on the schema {SCHEMA}",
     "42P01": "a table of it is missing. Restore it from a backup",
-    "XX": "the server says it is damaged. Restore it from a backup",
+    "XX": "the server reports that it is damaged. Restore it from a backup",
     "58": "the server's disk reports a fault",
     "57014": "the server cancelled a statement (statement_timeout?)",
 }
@@ -140,7 +140,7 @@ class ServerSource:
         return conn
 
     def commit(self, conn: Connection) -> None:
-        """Make what was written durable; return when the server says that it is."""
+        """Make what was written durable; return when the server confirms it."""
         driver: Any = conn.connection.driver_connection
         done = driver.execute("COMMIT")
         _settle(conn)
@@ -163,7 +163,7 @@ class ServerSource:
         self.engine.dispose()
 
     def translated(self, fault: Exception) -> LedgerError:
-        """Say what is wrong, without the refused row and without a password."""
+        """Return what is wrong, without the refused row and without a password."""
         original = fault.orig if isinstance(fault, DBAPIError) else fault
         state = getattr(original, "sqlstate", None) or ""
         # SQLAlchemy connects: whatever the driver reports by itself, it was connected.
@@ -190,15 +190,16 @@ class ServerSource:
         remedy = next((text for key, text in _FAULTS.items() if state.startswith(key)), None)
         name = state or type(original).__name__
         return LedgerError(
-            f"The ledger {self.shown} cannot be used: {remedy or 'PostgreSQL says no'} ({name})."
+            f"The ledger {self.shown} cannot be used: {remedy or 'PostgreSQL refuses'} ({name})."
         )
 
 
 def _unreachable(place: str, message: str) -> LedgerError:
     if any(answer in message for answer in _FINAL):
         return LedgerError(
-            f"The ledger {place} cannot be opened: the server or the way to it says no. Check "
-            "user, password (in PGPASSWORD or ~/.pgpass), database and host with psql."
+            f"The ledger {place} cannot be opened: the server refuses, or it cannot be "
+            "reached. Check user, password (in PGPASSWORD or ~/.pgpass), database and host "
+            "with psql."
         )
     return LedgerUnreachable(
         f"The server of the ledger {place} does not answer. Check that it runs, with "

@@ -134,7 +134,7 @@ class ViewRecord:
 
 @dataclass(frozen=True, slots=True)
 class LadderSettings:
-    """What identifies a ladder on its holdout, and the rules it follows for good.
+    """What identifies a ladder on its holdout, and the rules that it always follows.
 
     Attributes
     ----------
@@ -293,14 +293,14 @@ class Withdrawal:
     position: int
 
     def sets_aside(self, number: int) -> bool:
-        """Tell whether the first answer to a submission no longer counts as its answer."""
+        """Return whether the first answer to a submission no longer counts as its answer."""
         return self.replaced and self.again and self.number < number <= self.until
 
 
 Record = TypeVar("Record")
 
 LARGEST_ARRAY = 2**32
-"""In bytes, of an array that is kept compressed: what says more was changed."""
+"""In bytes, of an array that is kept compressed: one that states more was changed."""
 
 AT_A_TIME = 1000
 """Rows that are held in memory where there may be millions."""
@@ -412,7 +412,7 @@ def booleans(stored: bytes, n: int) -> NDArray[np.bool_]:
 
 
 def read_all(result: Iterable[Any], make: Callable[[Any], Record]) -> tuple[Record, ...]:
-    """Read rows as records, or say that they are not as this library writes them."""
+    """Read rows as records; refuse those that are not as this library writes them."""
     try:
         return tuple(make(row) for row in result)
     except (*FAULTS, MemoryError):  # their text shows what is there
@@ -472,7 +472,7 @@ def _settings(*values: Any) -> LadderSettings:
 
 
 def _is_state(state: Mapping[str, Any]) -> bool:
-    """Tell the numbers that `replay.state_to` keeps from anything else."""
+    """Recognise the numbers that `replay.state_to` keeps."""
     numbers = {type(state.get("standing")), type(state.get("noise"))}
     return type(state.get("releases")) is int and numbers <= {int, float, type(None)}
 

@@ -76,7 +76,7 @@ def not_improved(rules: LadderRules, released: float, first: float) -> tuple[flo
     """Return the answer to predictions that came before and did not improve.
 
     And to those that differ from earlier ones on the reserve's rows alone: what a query of them
-    would get that does not improve, but without stepping anything. So nobody can tell on which
+    would get that does not improve, but without stepping anything. So nobody can see on which
     rows predictions agree, nor which rows are the reserve's.
 
     Parameters
@@ -97,7 +97,7 @@ def not_improved(rules: LadderRules, released: float, first: float) -> tuple[flo
 
 
 def repeats_alike(settings: LadderSettings) -> bool:
-    """Tell whether repeats of what did not improve are answered like a query that does not."""
+    """Return whether repeats of what did not improve are answered like a query that does not."""
     if settings.mechanism not in MECHANISMS:
         return False
     rule = rules_of(settings).mechanism

@@ -231,6 +231,6 @@ def _agrees(row: Row[Any]) -> bool:
         stated = {"limits": None if limits is None else tuple(limits)}
         grid = ReserveGrid(**{**measured.pop("grid"), **stated})
         shown = (*ReserveEvidence(grid, **measured).shown(), grid.log_values)
-    except Exception:  # anything can stand in a changed entry
+    except Exception:  # a changed entry can hold anything
         return False
     return shown == (row.low, row.risk, row.high, row.log_values)

@@ -30,7 +30,7 @@ after_fork(_after_fork)
 
 
 def version_of(conn: Connection) -> str | None:
-    """Return the revision a ledger stands at, None for an empty one.
+    """Return the revision of a ledger, None for an empty one.
 
     Raises
     ------
@@ -110,7 +110,7 @@ def copy(path: Path, target: Path) -> None:
     path : Path
         The ledger; others may be writing to it.
     target : Path
-        A file that is not there yet. It is born with mode 0600, for raw scores lie in it.
+        A file that is not there yet. It is created with mode 0600, for it will hold raw scores.
 
     Raises
     ------

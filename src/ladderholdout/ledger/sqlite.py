@@ -27,7 +27,7 @@ _FAULTS = {
     "SQLITE_READONLY": "it is read-only. Give this user write access to the file and its folder",
     "SQLITE_NOTADB": "it is no SQLite database. Restore it from a backup, or name another ledger",
     "SQLITE_CORRUPT": "it is damaged. Restore it from a backup",
-    "SQLITE_FULL": "the disk is full. Make room and run this again: nothing was recorded",
+    "SQLITE_FULL": "the disk is full. Free some space and run this again: nothing was recorded",
     "SQLITE_IOERR": "the disk reports a fault. Nothing was recorded",
     "SQLITE_CANTOPEN": "it cannot be opened. Check that the file and its folder are there",
 }
@@ -41,7 +41,7 @@ _HEADER = b"SQLite format 3\0"
 _text = partial(str, encoding="utf-8", errors="surrogateescape")
 
 Identity: TypeAlias = tuple[int, int]
-"""What tells a file from any other: its device and its inode."""
+"""What identifies a file: its device and its inode."""
 
 
 @dataclass(slots=True, eq=False)
@@ -181,7 +181,7 @@ class FileSource:
         return conn
 
     def translated(self, fault: Exception) -> LedgerError:
-        """Say what is wrong, without the refused row."""
+        """Return what is wrong, without the refused row."""
         place = self.path or "memory"
         original = fault.orig if isinstance(fault, DBAPIError) else fault
         name = getattr(original, "sqlite_errorname", None) or type(original).__name__
@@ -193,7 +193,7 @@ class FileSource:
             )
         remedy = next((text for key, text in _FAULTS.items() if name.startswith(key)), None)
         return LedgerError(
-            f"The ledger {place} cannot be used: {remedy or 'SQLite says no'} ({name})."
+            f"The ledger {place} cannot be used: {remedy or 'SQLite refuses'} ({name})."
         )
 
 
@@ -203,7 +203,7 @@ def make(path: Path) -> None:
         return
     try:
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        # Raw scores lie in this file: it is born private.
+        # This file will hold raw scores: it is created private.
         os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
     except OSError as fault:
         raise LedgerError(
@@ -249,7 +249,7 @@ def file_source(url: str) -> FileSource:
             opened.close()
             raise LedgerError(
                 f"The ledger {path} was emptied or replaced by another file. Put it back, or "
-                "restore it from a backup, with the -wal file that lies beside it, then start "
+                "restore it from a backup, with the -wal file beside it, then start "
                 "again."
             )
         return opened
@@ -365,7 +365,7 @@ def _places(path: Path) -> tuple[str, ...]:
 
 
 def _identities(places: tuple[str, ...]) -> list[Identity | None]:
-    """Return which files lie at the place of a ledger, and as its -wal and its -shm."""
+    """Return which files are at the place of a ledger, and as its -wal and its -shm."""
     found: list[Identity | None] = []
     for name in places:
         try:

@@ -46,8 +46,8 @@ class Ledger:
     reading transaction has read it gives again without asking.
 
     *Files.* Any number of processes of one machine; one of them writes at a time, and the others
-    wait, for as long as the URL's ``timeout`` says. Threads of a process take turns. No file may
-    lie on a network's file system. The file is opened once a process and each transaction finds,
+    wait, for the seconds of the URL's ``timeout``. Threads of a process take turns. No file may
+    be on a network's file system. The file is opened once a process and each transaction finds,
     when it begins and before its answer is returned, a file (or its -wal or -shm) that was
     removed, replaced, truncated or overwritten; then nothing is released. After a fork the child
     opens it anew. A ledger in memory is one process's own.
@@ -60,7 +60,7 @@ class Ledger:
     no submission is recorded twice.
 
     *Older copies.* A database can be rolled back to an older one of its own, which no
-    transaction sees. A mark outside of it (`guard.rollback`) says how long the chain was;
+    transaction sees. A mark outside of it (`guard.rollback`) records how long the chain was;
     certificates end where it is ahead.
 
     *Changes.* The chain (`chain`) finds entries that were changed, removed, inserted or moved by
@@ -182,7 +182,7 @@ class Ledger:
             return servers.unsafe_settings(conn)
 
     def _is_committed(self, holdout_id: int, head: Head) -> bool:
-        """Tell whether a link was committed.
+        """Return whether a link was committed.
 
         Alone in writing: whoever is still committing it, on a connection that was lost, is
         waited for.
@@ -242,7 +242,7 @@ def backup(url: str, target: Path) -> Path:
     Returns
     -------
     Path
-        The target, absolute. It holds everything but the rows, which lie in the vault.
+        The target, absolute. It holds everything but the rows, which are in the vault.
 
     Raises
     ------
@@ -254,12 +254,12 @@ def backup(url: str, target: Path) -> Path:
     path, target = file_of(url), target.expanduser().absolute()
     if is_server(url):
         raise LedgerError(
-            f"The ledger {shown(url)} lies on a server, which has its own way to copy it while "
+            f"The ledger {shown(url)} is on a server, which has its own way to copy it while "
             f"it is in use: pg_dump --schema={servers.SCHEMA} --format=custom "
             f"--file={target} DATABASE, and pg_restore to bring it back."
         )
     if path is None:
         raise LedgerError('A ledger in memory ("memory") has no file to copy.')
-    with Ledger(url).read():  # says what is wrong with it, where something is
+    with Ledger(url).read():  # it raises where something is wrong
         copy(path, target)
     return target

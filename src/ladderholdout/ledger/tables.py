@@ -36,7 +36,7 @@ def damaged() -> LedgerError:
     """Return what is raised for a value that was changed; it does not show it."""
     return LedgerError(
         "The ledger holds an entry that was changed and cannot be read any more. "
-        "`ladder-holdout verify NAME` says which one; restore the ledger from a backup."
+        "`ladder-holdout verify NAME` names it; restore the ledger from a backup."
     )
 
 
@@ -82,7 +82,7 @@ class Float(_Checked):
 
     @staticmethod
     def fits(value: Any) -> bool:
-        """Tell a number from nan."""
+        """Return whether a value is a number and not nan."""
         return not math.isnan(value)
 
 
@@ -94,7 +94,7 @@ class Boolean(_Checked):
 
     @staticmethod
     def fits(value: Any) -> bool:
-        """Tell yes and no from other numbers."""
+        """Return whether a number is 0 or 1."""
         return value in (0, 1)
 
 
@@ -151,7 +151,7 @@ SCHEMA = "0008"
 """The Alembic revision that this version of the library reads and writes."""
 
 VERSION: ColumnElement[Any] = literal_column("(SELECT version_num FROM alembic_version)")
-"""The revision that a ledger stands at, in any statement."""
+"""The revision of a ledger, in any statement."""
 
 MARKED = "(improved OR (repeat_of IS NOT NULL AND evidence = '{}'))"
 """Which submissions a certificate names one by one: those that improved, and the repeats that
@@ -175,7 +175,7 @@ holdouts = Table(
     Column("id", Integer, primary_key=True),
     Column("name", String(200), nullable=False, unique=True),
     Column("fingerprint", String(64), nullable=False, index=True),
-    # A keyed digest of rows and labels together: the fingerprint alone cannot tell that
+    # A keyed digest of rows and labels together: the fingerprint alone does not show that
     # a label was changed, and an unkeyed digest would let labels be guessed one by one.
     Column("content_digest", LargeBinary, nullable=False),
     Column("secret", LargeBinary, nullable=False),
@@ -387,7 +387,7 @@ reserve_looks = Table(
 )
 
 # Who may query a holdout through a server. What they submit is in the ladder of their name; this
-# is no part of the chain, for it says who may ask and not what was answered.
+# is no part of the chain, for it records who may ask and not what was answered.
 accounts = Table(
     "accounts",
     metadata,

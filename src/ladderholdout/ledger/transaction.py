@@ -259,7 +259,7 @@ class Transaction:
         ----------
         ladder_id : int
         digest, key : str, optional
-            Of a submission that is about to be looked for: on a server it is asked for at once.
+            Of a submission that is about to be searched: on a server it is asked for at once.
         """
         found = statements.LOCKED_LADDER.send(self.conn, {"ladder": ladder_id})
         # Statements of their own, for each sees what was committed when it begins: the first
@@ -347,7 +347,7 @@ class Transaction:
         return self._in_force(ladder, statements.FIRST_BY_KEY, {"key": key}, ())
 
     def _is_known(self, query: Prepared, ladder_id: int, value: str) -> bool:
-        """Tell whether there is a submission with this digest or key."""
+        """Return whether there is a submission with this digest or key."""
         found = self._ahead.pop((query, value), None) or self._asked_for(query, ladder_id, value)
         return bool(found())
 
@@ -599,7 +599,7 @@ class Transaction:
         return Used(tuple(holdout_ids), plain, returns)
 
     def is_on_grid(self, ladder_id: int, until: int, n: int) -> bool:
-        """Tell whether all that a ladder released up to a submission are shares of n rows."""
+        """Return whether all that a ladder released up to a submission are shares of n rows."""
         return is_on_grid(self.conn, ladder_id, until, n)
 
     def shown_values(self, holdout_id: int) -> tuple[tuple[int, int, float], ...]:
@@ -754,12 +754,12 @@ class Transaction:
 
 
 def _set_aside(number: int, gone: Iterable[Withdrawal]) -> bool:
-    """Tell whether a withdrawal made the answer to a submission one that counts no longer."""
+    """Return whether a withdrawal made the answer to a submission one that counts no longer."""
     return any(one.sets_aside(number) for one in gone)
 
 
 def _releases_values(ladder: LadderRecord) -> bool:
-    """Tell whether all values of a ladder are known: released, or opened by an audit."""
+    """Return whether all values of a ladder are known: released, or opened by an audit."""
     return rules_of(ladder.settings).mechanism.shows_values or ladder.opened is not None
 
 

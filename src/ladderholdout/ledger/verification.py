@@ -1,4 +1,4 @@
-"""Whether a ledger still says what was written to it: its chain, its replay, its indices."""
+"""Whether a ledger still holds what was written to it: its chain, its replay, its indices."""
 
 from __future__ import annotations
 
@@ -242,7 +242,7 @@ def _changed_facts(conn: Connection, holdout_id: int) -> Iterator[str]:
     """Yield which columns on the rows and their views are not as they were noted last."""
     facts, noted = read_facts(conn, holdout_id), read_noted_facts(conn, holdout_id)
     if noted is None:
-        # A ledger of version 0.1: it says where the rows lie, in no link, and nothing else.
+        # A ledger of version 0.1: it records where the rows are, in no link, and nothing else.
         vault = {name: facts[name] for name in ("vault_path", "vault_digest")}
         noted = vault | {"confidence": 0.95, "labels_version": 1}
     yield from (f"the rows ({name})" for name in facts if facts[name] != noted.get(name))
@@ -346,11 +346,11 @@ def check_chain(
     secret : bytes
         The holdout's.
     links : iterable of Link
-        By position, as they stand now. They are gone through once.
+        By position, as they are now. They are gone through once.
     head : Head
         The end of the chain that was written last.
     counts : mapping of str to int
-        How many submissions each ladder says it has, by account and name.
+        How many submissions each ladder's row states, by account and name.
 
     Yields
     ------
@@ -445,7 +445,7 @@ def check_ladder(holdout: HoldoutRecord, found: LadderRecords) -> Iterator[Findi
             if not one.agrees:
                 what = f"the release of submission {one.number} of ladder {place} is not its replay"
                 yield Finding(what, place, one.number)
-    except Exception:  # anything can stand in a changed entry, and any text in its error
+    except Exception:  # a changed entry can hold anything, and its error any text
         yield Finding(f"ladder {place} cannot be replayed", place)
         return
     if _state_of(ladder) != last.state():

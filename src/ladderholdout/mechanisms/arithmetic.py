@@ -36,8 +36,8 @@ def below(risk: float, bound: float) -> bool:
 def round_half_up(x: float, step: float) -> float:
     """Round to the nearest multiple of a step, halves towards the larger number.
 
-    A release is never flattering by a half. Within 1e-9 of a half counts as a half, and the
-    result carries no rounding noise of the product. Risks in [0, 1] are rounded beyond 1
+    A release is never better than the risk by a half step. Within 1e-9 of a half counts as a half,
+    and the result carries no rounding noise of the product. Risks in [0, 1] are rounded beyond 1
     where 1 is no multiple of the step.
 
     Parameters

@@ -163,7 +163,7 @@ __all__ = [
 class Mechanism(ABC):
     """Base of all mechanisms: a frozen dataclass of settings with pure functions.
 
-    Risks are losses, smaller is better, and lie about in [0, 1]; `LadderRules` brings other
+    Risks are losses, smaller is better, mostly in [0, 1]; `LadderRules` brings other
     ranges there. A subclass writes `decide`, and `measure` where the risk alone is not
     enough. Only one of the two may use ``rng``, so that a replay with the same generator
     meets the same numbers. `measure` must be equivariant to the unit of the losses.
@@ -190,7 +190,7 @@ class Mechanism(ABC):
         where it is another number, or one of which there is no end: then there is no
         certificate. A subclass with a `measure` or `decide` of its own states it anew.
     noisy : bool
-        Whether noise is added to the risk that is released; `allowance` says how much.
+        Whether noise is added to the risk that is released; `allowance` is how much.
     draws : bool
         Whether `measure` or `decide` uses ``rng``. A subclass with either of its own states it
         anew: by default it does.
@@ -416,7 +416,7 @@ def draws(rule: type[Mechanism]) -> bool:
 
 
 def _states(rule: type[Mechanism], name: str) -> bool:
-    """Tell whether the class that measures and decides states this, and not one that it is of."""
+    """Return whether the class that measures and decides states this itself, not a parent."""
     for cls in rule.__mro__:
         if name in vars(cls):
             return True
@@ -457,7 +457,7 @@ def check_fits(state: State, evaluation: Evaluation) -> None:
         )
     if not math.isfinite(evaluation.risk):
         raise InvalidArgument(
-            "evaluation", "of finite risk", "not", "Look for nan or infinite predictions."
+            "evaluation", "of finite risk", "not", "Check for nan or infinite predictions."
         )
 
 

@@ -21,7 +21,7 @@ _SLOW = "roc_auc_ov"
 
 
 FINALISTS = 20
-"""How many candidates `LadderHoldout.guard` shows to the holdout at most, where none says."""
+"""How many candidates `LadderHoldout.guard` shows to the holdout at most, by default."""
 
 
 def default_mechanism(metric: Metric, n: int, *, reserved: bool = False) -> Mechanism:

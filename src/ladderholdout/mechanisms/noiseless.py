@@ -43,7 +43,7 @@ class FullDisclosure(Mechanism):
     def decide(
         self, state: State, evidence: Evidence, rng: np.random.Generator
     ) -> tuple[State, Outcome]:
-        """Release the risk; `Mechanism.decide` says what the parts are."""
+        """Release the risk; `Mechanism.decide` has the parameters."""
         return _disclosed(state, evidence, evidence.risk)
 
 
@@ -77,7 +77,7 @@ class RoundedDisclosure(Stepped):
     def decide(
         self, state: State, evidence: Evidence, rng: np.random.Generator
     ) -> tuple[State, Outcome]:
-        """Release the rounded risk; `Mechanism.decide` says what the parts are."""
+        """Release the rounded risk; `Mechanism.decide` has the parameters."""
         return _disclosed(state, evidence, round_half_up(evidence.risk, self.step))
 
 
@@ -120,7 +120,7 @@ class Ladder(Stepped):
     def decide(
         self, state: State, evidence: Evidence, rng: np.random.Generator
     ) -> tuple[State, Outcome]:
-        """Release below the last risk less the step; `Mechanism.decide` says what the parts are."""
+        """Release below the last risk less the step; `Mechanism.decide` has the parameters."""
         return _climbed(state, evidence, state.standing - self.step, self.step)
 
 
@@ -155,7 +155,7 @@ class SimplifiedLadder(Stepped):
     def decide(
         self, state: State, evidence: Evidence, rng: np.random.Generator
     ) -> tuple[State, Outcome]:
-        """Release any rounded improvement; `Mechanism.decide` says what the parts are."""
+        """Release any rounded improvement; `Mechanism.decide` has the parameters."""
         return _climbed(state, evidence, math.inf, self.step)
 
 
@@ -244,7 +244,7 @@ class PairedTestLadder(Mechanism):
     def decide(
         self, state: State, evidence: Evidence, rng: np.random.Generator
     ) -> tuple[State, Outcome]:
-        """Release if the test rejects; `Mechanism.decide` says what the parts are."""
+        """Release if the test rejects; `Mechanism.decide` has the parameters."""
         # On one example it is nan, but then the spread is infinite, and no threshold is
         # worked out.
         critical = self._critical(state.n)
@@ -422,7 +422,7 @@ class PricedLadder(Mechanism):
     def _price(self, state: State) -> float:
         paid = _BEFORE + _EACH * state.releases
         wider = math.sqrt(2.0 * paid) - math.sqrt(2.0 * (paid - _EACH))
-        # The mean of losses in [0, 1] may lie a hair outside of it.
+        # The mean of losses in [0, 1] may be outside of it by a rounding error.
         variance = max(state.standing * (1.0 - state.standing), 0.0)
         return self.weight * wider * math.sqrt(variance / state.n)
 
@@ -491,7 +491,7 @@ class RankLadder(Stepped):
     def decide(
         self, state: State, evidence: Evidence, rng: np.random.Generator
     ) -> tuple[State, Outcome]:
-        """Climb the places from the first; `Mechanism.decide` says what the parts are."""
+        """Climb the places from the first; `Mechanism.decide` has the parameters."""
         account = evidence.account
         assert account is not None  # `measure` refuses without
         risk, bar = round_half_up(evidence.risk, self.step), self.to_beat(state, account)

@@ -23,7 +23,7 @@ class ShakyLadder(Mechanism):
     """Release a noisy risk if, with noise on both sides, it is below the released one.
 
     Hardt 2017, Figure 1. Releases are as published, neither rounded nor clipped: one may
-    lie outside of the range of the risk, or above the release before it. The first
+    be outside of the range of the risk, or above the release before it. The first
     submission competes with a released risk of 1.
 
     Parameters
@@ -151,7 +151,7 @@ class ShakyLadder(Mechanism):
     def decide(
         self, state: State, evidence: Evidence, rng: np.random.Generator
     ) -> tuple[State, Outcome]:
-        """Compare and release under noise; `Mechanism.decide` says what the parts are."""
+        """Compare and release under noise; `Mechanism.decide` has the parameters."""
         threshold = laplace(self.noise, rng) if state.noise is None else state.noise
         # All three are drawn whatever happens, so that the outcome does not show in how
         # much of the generator is used up.
@@ -161,7 +161,7 @@ class ShakyLadder(Mechanism):
         return unchanged(replace(state, noise=threshold), evidence)
 
     def margin(self, state: State, variance: float) -> float:
-        """Return the step; the noise lies around it."""
+        """Return the step; the noise is centred on it."""
         return self.step
 
     def allowance(self, log_level: float) -> float:
@@ -213,7 +213,8 @@ class GaussianLadder(Mechanism):
     The noise of Hardt 2017, Section 4 and Appendix B, in front of Algorithm 1 of Blum &
     Hardt 2015. Comparison and release see the same noisy risk, so all that an analyst
     learns follows from noisy answers to his submissions, and whatever noise of that size
-    withstands, the ladder withstands. Of many equal submissions the luckiest is the incumbent.
+    withstands, the ladder withstands. Of many equal submissions
+    the one with the best noise is the incumbent.
 
     Parameters
     ----------
@@ -251,7 +252,7 @@ class GaussianLadder(Mechanism):
     def decide(
         self, state: State, evidence: Evidence, rng: np.random.Generator
     ) -> tuple[State, Outcome]:
-        """Release below the last risk less the step; `Mechanism.decide` says what the parts are."""
+        """Release below the last risk less the step; `Mechanism.decide` has the parameters."""
         risk = evidence.risk + gaussian(self.noise, rng)
         if below(risk, state.standing - self.step):
             return released(state, evidence, round_half_up(risk, self.step))
@@ -283,7 +284,7 @@ def gaussian(scale: float, rng: np.random.Generator) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Thresholdout(Mechanism):
-    """Answer with the training risk, or a noisy holdout risk where the two lie too far apart.
+    """Answer with the training risk, or a noisy holdout risk where the two are too far apart.
 
     Dwork et al. 2015 (Generalization in adaptive data analysis and holdout reuse, Figure
     1). It answers every submission, not only the improvements, and compares with the risk
@@ -346,7 +347,7 @@ class Thresholdout(Mechanism):
     def decide(
         self, state: State, evidence: Evidence, rng: np.random.Generator
     ) -> tuple[State, Outcome]:
-        """Answer from either side; `Mechanism.decide` says what the parts are."""
+        """Answer from either side; `Mechanism.decide` has the parameters."""
         assert evidence.guide is not None  # `measure` refuses without
         first = laplace(2.0 * self.noise, rng) if state.noise is None else state.noise
         # All are drawn whatever happens, as in `ShakyLadder`.

@@ -179,7 +179,7 @@ class LadderBoot(Mechanism):
     def decide(
         self, state: State, evidence: Evidence, rng: np.random.Generator
     ) -> tuple[State, Outcome]:
-        """Release the estimate that was drawn; `Mechanism.decide` says what the parts are."""
+        """Release the estimate that was drawn; `Mechanism.decide` has the parameters."""
         return redrawn(state, evidence, self._passes(state, evidence))
 
     def margin(self, state: State, variance: float) -> float:
@@ -196,7 +196,7 @@ class LadderBoot(Mechanism):
 def paired_p(risk: float, incumbent: float, spread: float, n: int) -> float:
     """Return the p-value of a one-sided paired t-test of two mean losses.
 
-    Small ones speak for ``risk`` being smaller. ``spread`` is the standard error of the
+    Small ones are evidence that ``risk`` is smaller. ``spread`` is the standard error of the
     difference of the means; without any it is 0 for a smaller risk and 1 for any other.
 
     Examples
@@ -403,7 +403,7 @@ def _tail(d: FloatArray, saddle: float) -> float:
 
 
 def _log_product(s: NDArray[np.complex128], d: FloatArray) -> NDArray[np.complex128]:
-    """Return log prod (1 - s d) at each s: products of a few factors first, as logs are dear."""
+    """Return log prod (1 - s d) at each s: products of a few factors first, as logs are slow."""
     logs = np.zeros(len(s), dtype=np.complex128)
     width = _FACTORS * max(1, _AT_ONCE // len(s))
     for start in range(0, len(d), width):
@@ -466,7 +466,7 @@ _MOST = 1e6
 
 @dataclass(frozen=True, slots=True)
 class BayesBootLadder(Mechanism):
-    """Release the rounded risk if the posterior odds speak for an improvement.
+    """Release the rounded risk if the posterior odds favour an improvement.
 
     Neto et al. 2016, Algorithm 5. The posterior is that of the Bayesian bootstrap on the
     difference between the two risks, with the same weights for both, so it works for any metric
@@ -521,7 +521,7 @@ class BayesBootLadder(Mechanism):
     def decide(
         self, state: State, evidence: Evidence, rng: np.random.Generator
     ) -> tuple[State, Outcome]:
-        """Release if the odds suffice; `Mechanism.decide` says what the parts are."""
+        """Release if the odds suffice; `Mechanism.decide` has the parameters."""
         risk = round_half_up(evidence.risk, self.resolution(state.n))
         if _believed(state, evidence, self.odds) & below(risk, state.standing):
             return released(state, evidence, risk)
@@ -592,7 +592,7 @@ class BayesBootLadderBoot(Mechanism):
     def decide(
         self, state: State, evidence: Evidence, rng: np.random.Generator
     ) -> tuple[State, Outcome]:
-        """Release the estimate that was drawn; `Mechanism.decide` says what the parts are."""
+        """Release the estimate that was drawn; `Mechanism.decide` has the parameters."""
         return redrawn(state, evidence, _believed(state, evidence, self.odds))
 
     def margin(self, state: State, variance: float) -> float:

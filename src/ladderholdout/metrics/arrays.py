@@ -27,7 +27,7 @@ def described(array: Array) -> str:
 
 
 def is_text(array: Array) -> bool:
-    """Tell whether an array holds strings."""
+    """Return whether an array holds strings."""
     return array.dtype.kind == _TEXT
 
 
@@ -104,7 +104,7 @@ def codes_of(labels: Array, classes: Array) -> IntArray:
 
 
 def _are_consecutive(classes: Array) -> bool:
-    """Tell whether classes are whole numbers without a gap, small enough to subtract."""
+    """Return whether classes are whole numbers without a gap, small enough to subtract."""
     if classes.dtype.kind not in "bi":
         return False
     first, last = int(classes[0]), int(classes[-1])
@@ -182,7 +182,7 @@ class Support:
     Parameters
     ----------
     lower : float
-        Predictions lie above it.
+        Predictions are above it.
     targets_may_touch : bool, default=False
         Whether a target may equal ``lower``.
 

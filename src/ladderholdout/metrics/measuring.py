@@ -34,7 +34,7 @@ from ladderholdout.thirdparty import after_fork
 # A risk outside of its range by less is rounding.
 _SLACK = 1e-9
 # warnings.catch_warnings swaps filters of the whole process: two threads that interleave
-# would leave them silenced for good.
+# would leave them silenced permanently.
 _FILTERS = threading.RLock()
 
 

@@ -183,7 +183,7 @@ class Metric(MetricSettings):
         ----------
         predictions : array-like
             Labels, class probabilities, scores of the second class, or values, as
-            `response` says. For two classes, (n,) probabilities of the second are fine.
+            `response` states. For two classes, (n,) probabilities of the second are fine.
         n : int
             Number of rows.
         classes : ndarray of shape (C,) or None
@@ -239,7 +239,7 @@ class Metric(MetricSettings):
         InvalidSubmission
             If the metric has no finite value for these predictions.
         InvalidArgument
-            If a loss lies outside of the stated range, or weights are unusable.
+            If a loss is outside of the stated range, or weights are unusable.
         MetricError
             If its function failed other than with a ValueError or an ArithmeticError.
 
@@ -323,7 +323,7 @@ class Metric(MetricSettings):
         y : array-like of shape (n,) or (n, m)
             The targets.
         predictions : array-like
-            As `response` says.
+            As `response` states.
         sample_weight : array-like of shape (n,), optional
 
         Returns
@@ -365,7 +365,7 @@ def _target_values(metric: MetricSettings, y: Any) -> FloatArray:
         beyond = int(np.count_nonzero((values < low) | (values > high)))
         if beyond:
             raise InvalidArgument(
-                "target_range", "such that all targets lie in it", f"one that {beyond} are beyond"
+                "target_range", "such that it contains all targets", f"one that {beyond} are beyond"
             )
     support = metric.support
     if support is None:

@@ -47,7 +47,7 @@ def attribute(estimator: Any, name: str) -> Any:
 
 
 def known_classes(estimator: Any) -> Array | None:
-    """Return the classes an estimator was fitted on, None if it does not say."""
+    """Return the classes an estimator was fitted on, None if it has none."""
     classes = attribute(estimator, "classes_")
     if classes is None:
         return None

@@ -425,7 +425,7 @@ def median_error(targets: Array, predictions: Array) -> Weighted:
     def median(column: int, weights: FloatArray) -> float:
         cumulative = np.cumsum(weights[order[:, column]])
         half = cumulative[-1] / 2
-        # Half of the weight may lie exactly between two errors: take their mean.
+        # Half of the weight may be exactly between two errors: take their mean.
         lower = np.searchsorted(cumulative, half, side="left")
         upper = np.searchsorted(cumulative, half, side="right")
         return float(ascending[lower, column] + ascending[upper, column]) / 2

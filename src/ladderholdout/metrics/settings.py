@@ -278,7 +278,7 @@ class MetricSettings:
 
 
 def _check_settings(metric: MetricSettings) -> None:
-    """Refuse settings that say nothing or contradict each other."""
+    """Refuse settings that are empty or contradict each other."""
     if not isinstance(metric.name, str) or not metric.name:
         raise InvalidArgument("name", "a text that is not empty", as_given(metric.name))
     if not isinstance(metric.response, str) or metric.response not in _RESPONSES:

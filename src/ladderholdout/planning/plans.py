@@ -63,7 +63,7 @@ class Way:
     reserve : float
         Share of the rows that is kept for one query at the end.
     width : float
-        Proved before the search: the true score lies at most this far below the one that is
+        Proved before the search: the true score is at most this far below the one that is
         released, if that is the score expected. 0/1 losses.
     rows_needed : int or None
         Rows with which the width asked for is proved; None where none was asked for, or
@@ -168,7 +168,7 @@ class Plan:
         return max((self.learning, self.reserved), key=lambda way: way.certified)
 
     def __str__(self) -> str:
-        """Say in a page what to expect and what to type."""
+        """Return on a page what to expect and what to type."""
         return described(self)
 
 
@@ -204,7 +204,7 @@ def _rows(plan: Plan, way: Way) -> str:
 
 
 def _explained(plan: Plan) -> list[str]:
-    lines = ["width      how far the true score may lie below the released one"]
+    lines = ["width      how far the true score may be below the released one"]
     if plan.width is not None:
         lines.append(f"rows       so many prove a width of {plan.width:g}")
     lines += [
@@ -307,7 +307,7 @@ def plan(
     submissions : int
         Number of models that will be submitted.
     width : float or None, default=None
-        How far the true score may lie below the one that is released, in (0, 1): the plan says
+        How far the true score may be below the one that is released, in (0, 1): the plan states
         which ways prove it, and how many rows the others need.
     risk : float, default=0.1
         The error rate expected of the winner, in (0, 1): certificates are narrower where
@@ -431,7 +431,7 @@ class _Question(NamedTuple):
 
 
 def _finalists(asked: _Question) -> Way:
-    """Search on the training rows, and submit the finalists as a batch that says how many."""
+    """Search on the training rows, and submit the finalists as a batch that states how many."""
     return _batch(asked, "finalists on the holdout", min(FINALISTS, asked.submissions))
 
 

@@ -80,7 +80,7 @@ def simulated_searches(
         Of a grid, so many models query the holdout, those with the best inner scores, the best
         first. The inner score of a model counts its errors on n rows that are drawn for it
         alone: as on a training set as large as the holdout, but with models that do not share
-        their luck, so that the order is more doubtful than that of a cross-validation on as
+        their noise, so that the order is more doubtful than that of a cross-validation on as
         many rows. By default all query it, in the order in which they are drawn.
     searches : int, default=20
         How many.

@@ -324,7 +324,7 @@ class RemoteLadder:
         return RemoteGuard(self)
 
     def was_opened(self) -> bool:
-        """Tell whether a guarded split of this holdout was opened in this search."""
+        """Return whether a guarded split of this holdout was opened in this search."""
         return self.opened or rounds.was_opened(self.place)
 
     def rows(self) -> Any:
@@ -440,7 +440,7 @@ class RemoteGuard:
 
     @property
     def hashes(self) -> NDArray[np.uint64]:
-        """Sorted hashes of the rows; none where the features are not at hand."""
+        """Sorted hashes of the rows; none where the features are missing."""
         if self.ladder.X is None and not self.ladder.facts["allows"]["rows"]:
             return np.zeros(0, dtype=np.uint64)
         place = self.ladder.ledger
@@ -449,7 +449,7 @@ class RemoteGuard:
         return _hashes[place]
 
     def step_at(self, score: float) -> float:
-        """Return the score by which one grid step of risk lies below a released one."""
+        """Return the score by which one grid step of risk is below a released one."""
         return step_at(self.metric, self.rules, self.holdout.n_ladder, score)
 
     def submit(self, predictions: Any, origin: Origin) -> Release:

@@ -176,7 +176,7 @@ def error_of(problem: Mapping[str, Any]) -> LadderHoldoutError:
     """Return the error of problem details, as it would be raised beside the ledger."""
     kind = getattr(errors, str(problem.get("type", "")).removeprefix(_TYPE), None)
     if not (isinstance(kind, type) and issubclass(kind, LadderHoldoutError)):
-        return LedgerError(f"The server refused: {problem.get('detail', 'it does not say why')}")
+        return LedgerError(f"The server refused: {problem.get('detail', 'it gives no reason')}")
     if issubclass(kind, InvalidArgument):
         return kind(*(str(problem.get(part, "")) for part in _PARTS))
     return kind(str(problem.get("detail", "")))

@@ -35,7 +35,7 @@ from ladderholdout.mechanisms import mechanism_from
 from ladderholdout.mechanisms.arithmetic import whole
 
 ROLES = ("analyst", "reader", "owner")
-"""An analyst submits and sees one ladder; a reader sees all of them; an owner looks after it."""
+"""An analyst submits and sees one ladder; a reader sees all of them; an owner manages it."""
 
 _TOKEN = re.compile(r"lh_([0-9a-f]{16})_[A-Za-z0-9_-]{43}")
 _NOBODY = "0" * 64
@@ -170,7 +170,7 @@ def accounts_of(ledger: str | None, holdout: str | None) -> tuple[AccountRecord,
 
 
 def is_token_of(account: AccountRecord, token: str) -> bool:
-    """Tell whether this is the token of an account, and valid now."""
+    """Return whether this is the token of an account, and valid now."""
     return hmac.compare_digest(_hash(token), account.token_hash) and account.is_valid()
 
 

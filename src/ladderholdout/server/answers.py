@@ -141,7 +141,7 @@ def refused(error: LadderHoldoutError, *, whole: bool = False) -> Refusal:
         # Its text may name files of this machine, which its owner reads in the log.
         LOG.error(json.dumps({"error": type(error).__name__, "text": str(error)}))
         kind = LedgerBusy if isinstance(error, LedgerBusy) else LedgerError
-        error = kind("The server cannot read or write its record now. Its owner's log says why.")
+        error = kind("The server cannot read or write its record now. Its log has the reason.")
         headers["Retry-After"] = "1"
     return Refusal(problem_of(error, status), headers)
 

@@ -145,7 +145,7 @@ def _furnished(app: FastAPI, gate: Gate, most: int) -> Pages:
 
     @app.get("/healthz", tags=["server"])
     async def health() -> dict[str, str]:
-        """Tell that the server runs; the ledger is not asked."""
+        """Answer that the server runs; the ledger is not asked."""
         return {"status": "ok"}
 
     return pages
@@ -219,7 +219,7 @@ def _add_routes(app: FastAPI, served: Served, most: int) -> None:
 
     @app.post("/v1/holdouts/{name}/rows/order", tags=["holdouts"], openapi_extra=takes(NPY))
     def order(who: Analyst, sent: Sent) -> Response:
-        """Say where each row of the holdout is among somebody's own, by hashes of these."""
+        """Return where each row of the holdout is among somebody's own, by hashes of these."""
         return Response(to_bytes(served.order_of(who, array_from(sent.data))), media_type=NPY)
 
     @app.post("/v1/holdouts/{name}/overlaps", tags=["holdouts"], openapi_extra=A_COUNT)
@@ -242,7 +242,7 @@ def _add_routes(app: FastAPI, served: Served, most: int) -> None:
     async def submit(request: Request) -> Response:
         """Submit predictions for the rows in their registered order."""
 
-        # What is asked for most: FastAPI takes longer to look for five arguments than all else.
+        # What is asked for most: FastAPI takes longer to find five arguments than all else.
         def submitted(sent: Body, who: AccountRecord) -> Response:
             key = request.headers.get(KEY)
             if key is not None and len(key) > LONGEST_KEY:
@@ -378,7 +378,7 @@ def _add_routes(app: FastAPI, served: Served, most: int) -> None:
         openapi_extra=A_FORM,
     )
     def retire(who: Owner, sent: SentByOwner) -> Response:
-        """Take no more submissions, for good: {"name"}, the holdout's, to confirm it."""
+        """Take no more submissions: {"name"}, the holdout's, to confirm it."""
         asked = object_in(sent.data, name=str)
         return _json({"retired": served.retire(who, asked["name"] or "")})
 
@@ -457,7 +457,7 @@ def _add_handlers(app: FastAPI, pages: Pages) -> None:
 
 
 def is_api(path: str) -> bool:
-    """Tell whether a path is answered for programs, and not as a page."""
+    """Return whether a path is answered for programs, and not as a page."""
     return path.startswith("/v1") or path in ("/healthz", "/openapi.json")
 
 
@@ -507,7 +507,7 @@ class Watched:
     """Logs each request in a line of JSON, and lets no unexpected error out but as 500.
 
     A line has the method, the route, the account, the status and the time that it took: no score,
-    no prediction and no token is at hand here. Of an unexpected error it names the type and the
+    no prediction and no token is available here. Of an unexpected error it names the type and the
     place, not the text, which may hold anything.
 
     Parameters
@@ -543,7 +543,7 @@ class Watched:
         except Exception as error:
             fault = _place_of(error)
             if not status:
-                problem = {"title": "The server failed; its log says where.", "status": 500}
+                problem = {"title": "The server failed; its log has the details.", "status": 500}
                 failed = Refusal(problem, {})
                 show = _problem if is_api(scope["path"]) else self._pages.error
                 await show(failed)(scope, receive, sent)

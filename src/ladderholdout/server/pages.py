@@ -458,7 +458,7 @@ def _asked(view: View, form: Form) -> Any:
 
 
 def _change_account(view: View, fields: Mapping[str, str]) -> Issued | None:
-    """Do with an account what a form says; return a token where that makes one."""
+    """Do with an account what a form asks for; return a token where that makes one."""
     action, name = fields.get("action", ""), fields.get("account", "").strip()
     place = view.url, view.name, name
     per_day = _count(fields, "per_day", "submissions a day")
@@ -494,7 +494,7 @@ def _of(view: View) -> dict[str, Any]:
 
 
 def _line(view: View) -> dict[str, Any]:
-    """Return a line of the list; one that cannot be read says why."""
+    """Return a line of the list; one that cannot be read has the reason."""
     try:
         status, why = view.status(), None
     except LadderHoldoutError as error:
@@ -608,7 +608,7 @@ def _submission(view: View, place: str) -> dict[str, Any]:
 
 
 def _meaning(line: Mapping[str, Any], status: Status) -> str:
-    """Say in a sentence or two what a release means."""
+    """Return in a sentence or two what a release means."""
     if line["withdrawn"]:
         return "It was withdrawn. What its release revealed stays counted in all certificates."
     score = None if line["score"] is None else f"{line['score']:.6g}"

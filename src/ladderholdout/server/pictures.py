@@ -85,7 +85,7 @@ class Picture:
         least, most = self._limits()
         right, floor = width - _RIGHT, height - _BOTTOM
 
-        # Room at the end, for what is true now.
+        # Space at the end, for what is true now.
         room = max(1.0, 0.08 * (last - first + 1))
 
         def x(number: float) -> float:

@@ -37,7 +37,7 @@ _GRACE = 30
 
 
 class Quoted(logging.Formatter):
-    """Formats what uvicorn says as a line of JSON, without tracebacks."""
+    """Formats a message of uvicorn as a line of JSON, without tracebacks."""
 
     def format(self, record: logging.LogRecord) -> str:
         """Return the line."""
@@ -104,7 +104,7 @@ def run(settings: ServerSettings) -> None:
     """
     with needed("The server"):
         import uvicorn
-    Ledger(settings.url)  # says what is wrong with it before anybody asks
+    Ledger(settings.url)  # raises what is wrong with it before the first request
     os.environ[STARTED_WITH] = settings.to_json()
     uvicorn.run(
         "ladderholdout.server.app:from_environment",

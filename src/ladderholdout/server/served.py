@@ -241,7 +241,7 @@ class Served:
         return Leaderboard.open(who.holdout, ladder=name, ledger=self.url).standings()
 
     def has_leaderboard(self, who: AccountRecord) -> bool:
-        """Tell whether the holdout of an account has a leaderboard."""
+        """Return whether the holdout of an account has a leaderboard."""
         return self.home(who).records()[1].settings.account == BOARD
 
     # -- what an owner does -------------------------------------------------------------
@@ -253,7 +253,7 @@ class Served:
         return withdrawn(self.ladder(who, account), number, reason)
 
     def retire(self, who: AccountRecord, confirmed: str) -> datetime:
-        """Take no more submissions on the holdout, for good, where its name was typed again."""
+        """Take no more submissions on the holdout, permanently, where its name was typed again."""
         return retired(self.home(who), confirmed)
 
     # -- rows -------------------------------------------------------------------------
@@ -410,7 +410,7 @@ def retired(ladder: LocalLadder, confirmed: str) -> datetime:
             "name",
             "the name of the holdout, typed again to confirm it",
             "another text",
-            "A retired holdout takes no more submissions, for good.",
+            "A retired holdout takes no more submissions.",
         )
     found = ladder.write(lambda tx, one: tx.retire(one.holdout_id))
     assert found.retired is not None

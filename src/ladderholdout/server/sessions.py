@@ -1,4 +1,4 @@
-"""Who looks at the pages: sessions in cookies, tokens of forms, and a ledger's owner at home.
+"""Who uses the pages: sessions in cookies, tokens of forms, and a ledger's owner at home.
 
 The cookie of a server names accounts, and has the token of each, masked by HMAC-SHA-512 of a
 random name of the session under the hash of the token, which the ledger alone holds. So the cookie
@@ -52,7 +52,7 @@ class Session:
         return hmac.digest(self.cookie.encode(), b"form", "sha256").hex()
 
     def takes(self, form_token: str) -> bool:
-        """Tell whether a form is of this session."""
+        """Return whether a form is of this session."""
         return hmac.compare_digest(self.form_token.encode(), form_token.encode())
 
 

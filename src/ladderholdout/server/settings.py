@@ -76,7 +76,7 @@ class ServerSettings:
         return resolve_url(self.ledger)
 
     def allows(self, what: str, holdout: str) -> bool:
-        """Tell whether a holdout is in one of the lists."""
+        """Return whether a holdout is in one of the lists."""
         listed = getattr(self, what)
         return _ALL in listed or holdout in listed
 

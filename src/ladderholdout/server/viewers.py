@@ -104,7 +104,7 @@ class View(Protocol):
 
 
 class Person(Protocol):
-    """Somebody who looks at the pages."""
+    """A person who uses the pages."""
 
     @property
     def label(self) -> str:

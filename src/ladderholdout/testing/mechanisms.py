@@ -29,7 +29,7 @@ N_ROWS, SUBMISSIONS = 60, 40
 class MechanismContract:
     """The promises of a mechanism as tests. Derive a class whose name begins with ``Test``.
 
-    It overrides the fixture `mechanism`. The submissions are guesses of rising luck, so
+    It overrides the fixture `mechanism`. The submissions are guesses of rising accuracy, so
     that most mechanisms release some and not others.
 
     Examples

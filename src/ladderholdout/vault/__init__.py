@@ -2,8 +2,8 @@
 
 Workers and later sessions read the rows from here and nowhere else. Three things protect
 them: only the owner may read the file, all of its bytes have to give the SHA-256 that the
-ledger recorded before any of them is parsed, and they are data: a ledger says where its vault
-lies and what digest it has, so whoever can plant a ledger can plant a vault, and nothing that
+ledger recorded before any of them is parsed, and they are data: a ledger states where its vault
+is and what digest it has, so whoever can plant a ledger can plant a vault, and nothing that
 one holds is ever run (`container`, `values`, `frames`).
 """
 
@@ -87,7 +87,7 @@ def folder_of(path: str) -> Place:
 
 
 def beside(url: str, path: str | None) -> Path:
-    """Return the folder of a vault, or where that of a ledger would lie by default.
+    """Return the folder of a vault, or where that of a ledger would be by default.
 
     Parameters
     ----------
@@ -260,14 +260,14 @@ def shown(path: Place) -> str:
 
 
 def _is_whole(rows: Rows) -> bool:
-    """Tell whether labels and weights are arrays as long as the rows."""
+    """Return whether labels and weights are arrays as long as the rows."""
     n, weights = len(row_hashes(rows.X)), rows.sample_weight
     arrays = [rows.y] if weights is None else [rows.y, weights]
     return all(isinstance(one, np.ndarray) and one.ndim and len(one) == n for one in arrays)
 
 
 def intact(path: Place, digest: str) -> bool:
-    """Tell whether the file is there, private, unchanged and of this version's format.
+    """Return whether the file is there, private, unchanged and of this version's format.
 
     Parameters
     ----------
@@ -377,7 +377,7 @@ def _checked(path: Place, digest: str) -> NDArray[np.uint8]:
 
 
 def _place(path: Place) -> Place:
-    """Return where this process finds a vault: where the user says, else where it was written."""
+    """Return where this process finds a vault: the user's place, else where it was written."""
     text, stated = str(path), os.environ.get(PLACE)
     if stated:
         text = f"{stated.rstrip('/')}/{text.rpartition('/')[2]}"
@@ -401,13 +401,13 @@ def _local(path: Path) -> NDArray[np.uint8]:
     except (OSError, ValueError) as error:
         raise VaultError(f"The vault {path} cannot be read: {_why(error)}. {_REMEDY}") from None
     except MemoryError:
-        raise VaultError(f"The vault {path} is larger than the memory at hand.") from None
+        raise VaultError(f"The vault {path} is larger than the free memory.") from None
     return data[:read]
 
 
 def _check_owner(path: Path, found: os.stat_result) -> None:
     """Refuse what somebody else may have put there, or may read."""
-    if not hasattr(os, "geteuid"):  # there modes say nothing of who may read
+    if not hasattr(os, "geteuid"):  # there modes do not show who may read
         return
     if found.st_mode & 0o077:
         raise VaultError(f"The vault {path} is open to other users. {_REMEDY}")
@@ -417,11 +417,11 @@ def _check_owner(path: Path, found: os.stat_result) -> None:
     loose = folder.st_mode & stat.S_IWOTH and not folder.st_mode & stat.S_ISVTX
     if folder.st_uid not in (os.geteuid(), 0) or loose:
         raise VaultError(
-            f"The vault {path} lies in a folder that belongs to another user or that everybody "
+            f"The vault {path} is in a folder that belongs to another user or that everybody "
             f"may write to. {_REMEDY[:-1]}, with vault= in a folder of your own."
         )
 
 
 def _why(fault: OSError | ValueError) -> str:
-    """Say why a path cannot be used; a byte of zero in one is no fault of the system."""
+    """Return why a path cannot be used; a byte of zero in one is no fault of the system."""
     return getattr(fault, "strerror", None) or "No such path"

@@ -2,7 +2,7 @@
 
 Nothing in it names code. Every kind of value is looked up in a table of this library; what
 is none of them is refused, when it is written as when it is read. The layout is that of
-safetensors: a line that says what the file is, the length of the manifest in eight bytes, the
+safetensors: a line that names the format, the length of the manifest in eight bytes, the
 manifest, then the parts, each at a multiple of 64 bytes, so that arrays are read in place.
 """
 
@@ -98,7 +98,7 @@ def write(file: File, content: Callable[[Parts], Mapping[str, Any]]) -> None:
 
 
 def is_container(data: NDArray[np.uint8]) -> bool:
-    """Tell a file of this format from any other."""
+    """Return whether a file has this format."""
     return data[: len(MAGIC)].tobytes() == MAGIC
 
 

@@ -197,7 +197,7 @@ def _column(node: Node, source: Source) -> Any:
 
 
 def _pack_some(cells: Any, column: Any, parts: Parts) -> Node:
-    """Describe cells with one None for whatever stands for a missing one."""
+    """Describe cells with one None for every kind of missing one."""
     known = np.array(cells, dtype=object)
     known[np.asarray(column.isna())] = None
     return values.pack_cells(known.tolist(), parts)
@@ -217,7 +217,7 @@ def _pack_sparse(array: Any, parts: Parts) -> Node:
 
 
 def _is_arrow(dtype: Any) -> bool:
-    """Tell an Arrow type that pandas finds again by its text."""
+    """Return whether pandas finds an Arrow type again by its text."""
     pd = pandas_here()
 
     text = str(dtype)

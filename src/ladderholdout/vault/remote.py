@@ -13,7 +13,7 @@ from ladderholdout.errors import VaultError
 from ladderholdout.extras import needed
 
 # What holds files as they are. fsspec knows more, and a ledger may name any: filesystems that
-# are made of other files (chained by "::", zip, reference) have run what such a file says.
+# are made of other files (chained by "::", zip, reference) have run commands in such a file.
 _KNOWN = {
     *("abfs", "abfss", "adl", "az", "file", "ftp", "gcs", "gs", "hdfs", "hf", "http", "https"),
     *("memory", "oci", "oss", "s3", "s3a", "sftp", "smb", "ssh", "webdav", "webdavs", "webhdfs"),
@@ -22,7 +22,7 @@ _PIECE = 2**24
 
 
 def is_url(place: object) -> bool:
-    """Tell a URL from a path.
+    """Return whether a place is a URL and no path.
 
     Parameters
     ----------
@@ -42,14 +42,14 @@ def is_url(place: object) -> bool:
 
 @contextmanager
 def opened(url: str, mode: str) -> Iterator[Any]:
-    """Open what lies behind a URL, "rb" or "wb".
+    """Open the object of a URL, "rb" or "wb".
 
     Raises
     ------
     VaultError
         It cannot be reached, read or written, or fsspec is not installed.
     """
-    with _said(url, "written" if "w" in mode else "read"):
+    with _reported(url, "written" if "w" in mode else "read"):
         system, place = _system(url)
         with system.open(place, mode) as file:
             yield file
@@ -71,14 +71,14 @@ def read(url: str) -> NDArray[np.uint8]:
 
 
 def remove(url: str) -> None:
-    """Remove what lies behind a URL; what is gone already is fine.
+    """Remove the object of a URL; what is gone already is fine.
 
     Raises
     ------
     VaultError
         It is there and stays, or cannot be reached.
     """
-    with _said(url, "removed"):
+    with _reported(url, "removed"):
         system, place = _system(url)
         if system.exists(place):
             system.rm_file(place)
@@ -98,7 +98,7 @@ def _system(url: str) -> tuple[Any, str]:
 
 
 @contextmanager
-def _said(url: str, what: str) -> Iterator[None]:
+def _reported(url: str, what: str) -> Iterator[None]:
     try:
         yield
     except VaultError:

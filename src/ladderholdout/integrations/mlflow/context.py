@@ -16,7 +16,7 @@ class GuardContext(RunContextProvider):
     """
 
     def in_context(self) -> bool:
-        """Tell whether this process holds a guarded holdout."""
+        """Return whether this process holds a guarded holdout."""
         return any(True for _ in open_ladders())
 
     def tags(self) -> dict[str, str]:

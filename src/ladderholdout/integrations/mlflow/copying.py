@@ -105,7 +105,7 @@ class Copy:
             self.client.update_run(self.run_id, status=status)
 
     def _held(self) -> dict[str, dict[int, float]]:
-        """Return what the run holds, by key and step: no tag of its own can say it as well."""
+        """Return what the run holds, by key and step: no tag of its own is as reliable."""
         return {
             key: {one.step: one.value for one in self.client.get_metric_history(self.run_id, key)}
             for key in self.keys
@@ -119,7 +119,7 @@ class Copy:
             raise HoldoutConflict(
                 f"The MLflow run {self.run_id} holds another value for submission "
                 f"{point.number} than the ledger. Was one of them changed? "
-                "ladder-holdout verify NAME tells whether the ledger was."
+                "ladder-holdout verify NAME checks whether the ledger was."
             )
         return len(found) < len(values)
 
@@ -163,6 +163,6 @@ def _metrics(point: Point, keys: Sequence[str]) -> Iterator[Metric]:
 
 
 def _progress(point: Point, head: Head | None) -> dict[str, str]:
-    """Return the tags that say how far a run's copy goes, and how far the chain went then."""
+    """Return the tags that record how far a run's copy goes, and how far the chain went then."""
     anchor = {} if head is None else {names.HEAD: f"{head.length} {head.hash}"}
     return {names.ENTRIES: str(point.number)} | anchor

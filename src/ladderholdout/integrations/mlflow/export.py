@@ -1,4 +1,4 @@
-"""Bringing MLflow up to date on demand, and what its runs say about the ledger."""
+"""Bringing MLflow up to date on demand, and what its runs record about the ledger."""
 
 from __future__ import annotations
 

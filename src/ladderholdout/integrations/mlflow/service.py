@@ -92,7 +92,7 @@ def tags(holdout: HoldoutRecord, ladder: LadderRecord, kind: str, ledger: str) -
 
 
 def guarded(holdout: HoldoutRecord, ladder: LadderRecord) -> str:
-    """Say in a line which ladder is open."""
+    """Return in one line which ladder is open."""
     settings = ladder.settings
     return f"{holdout.name} ({settings.account}/{settings.name}, {holdout.fingerprint[:12]})"
 
@@ -165,7 +165,7 @@ def _load_store_of(*uris: str) -> None:
     """Load MLflow's store for databases, if one is needed, here rather than in a thread of ours.
 
     It uses what SQLAlchemy 2.1 has deprecated: where warnings are errors it would stay half
-    loaded for good. A thread must not touch the filters of warnings, which are everybody's.
+    loaded permanently. A thread must not touch the filters of warnings, which are everybody's.
     """
     if not any(thirdparty.is_database(urlsplit(uri).scheme) for uri in uris):
         return
@@ -189,7 +189,7 @@ def printable_uri(uri: str) -> str:
 
 
 def reachable(uri: str) -> bool:
-    """Tell within seconds whether a tracking server answers at all; a database always does."""
+    """Return within seconds whether a tracking server answers at all; a database always does."""
     if urlsplit(uri).scheme not in _WEB:
         return True
     try:
@@ -347,7 +347,7 @@ def plugin_finding() -> Check:
         return Check(what, False, "not installed with the package.", _REINSTALL)
     try:
         plugin = found[0].load()
-    except Exception as error:  # whatever stands in its way
+    except Exception as error:  # whatever prevents it
         described = f"{found[0].value} does not load ({type(error).__name__})."
         return Check(what, False, described, _REINSTALL)
     if not any(isinstance(one, plugin) for one in thirdparty.context_providers()):

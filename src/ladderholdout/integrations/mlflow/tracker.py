@@ -192,7 +192,7 @@ class Tracking:
 
 
 def fault_of(step: Callable[..., None], *given: Any) -> str | None:
-    """Take a step and say what went wrong, without a word of what was sent."""
+    """Take a step and report what went wrong, without any part of what was sent."""
     try:
         step(*given)
     except LadderHoldoutError as error:

@@ -99,7 +99,7 @@ class Objective:
         self._call: Call | None = None
 
     def __call__(self, trial: Trial) -> float | tuple[float, ...]:
-        """Build, submit, and say what the sampler may know.
+        """Build, submit, and return what the sampler may know.
 
         Where that is the guide, the trials of one ``study.optimize`` are one batch
         (`batches`), and no release is noted on them.
@@ -217,7 +217,7 @@ class AskTell:
         guide: float | None = None,
         others: Sequence[float] = (),
     ) -> Release:
-        """Submit a trial's model and tell the study what it may know.
+        """Submit a trial's model and give the study what it may know.
 
         Parameters
         ----------
@@ -264,7 +264,7 @@ def guided_steps(trial: Trial, guides: Iterable[float]) -> Iterator[tuple[int, f
     Raises
     ------
     optuna.TrialPruned
-        When the study's pruner says so.
+        When the study's pruner decides so.
     """
     for step, guide in enumerate(guides):
         trial.report(in_direction(trial.study, guide), step)

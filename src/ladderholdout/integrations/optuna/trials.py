@@ -83,7 +83,7 @@ class Call:
         self._open = False
 
     def _is_alone(self, study: Study) -> bool:
-        """Tell whether nobody else runs, adds or tells trials of this study."""
+        """Return whether nobody else runs, adds or tells trials of this study."""
         return all(
             one.number in self._own
             or (one.state is not TrialState.RUNNING and self.there.get(one.number) is one.state)
@@ -121,7 +121,7 @@ def _begun(token: object, trial: Trial) -> Call:
 
 
 def _was_waiting(trial: FrozenTrial) -> bool:
-    """Tell whether somebody made a trial before the study asked for one."""
+    """Return whether somebody made a trial before the study asked for one."""
     return bool(trial.params or trial.user_attrs or "fixed_params" in trial.system_attrs)
 
 
@@ -200,7 +200,7 @@ def check_feedback(study: Study, candidate: Candidate, feedback: str, guarded: i
 
 
 def receives_guide(feedback: str, candidate: Candidate) -> bool:
-    """Tell whether a study receives the guide of this candidate, and nothing of the holdout."""
+    """Return whether a study receives the guide of this candidate, and nothing of the holdout."""
     return candidate.guide is not None and feedback in ("auto", "guide")
 
 

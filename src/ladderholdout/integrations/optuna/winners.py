@@ -257,7 +257,7 @@ def best_trial(holdout: OpenLadder, study: Study) -> FrozenTrial:
 
 
 def _holds(entry: Entry) -> bool:
-    """Tell whether a submission became the incumbent, and was not withdrawn since."""
+    """Return whether a submission became the incumbent, and was not withdrawn since."""
     return entry.improved and entry.withdrawn is None
 
 

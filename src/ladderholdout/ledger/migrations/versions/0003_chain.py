@@ -1,6 +1,6 @@
 """Entries are chained by hash, one chain a holdout; a holdout may be retired.
 
-What stands in the ledger already is chained as it is: from then on no change goes unseen.
+What is in the ledger already is chained as it is: from then on no change goes unseen.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Holdouts may keep a reserve: rows that no ladder measures, with counted looks at them."""
+"""Holdouts may keep a reserve: rows that no ladder measures, with counted queries of them."""
 
 from __future__ import annotations
 

@@ -82,7 +82,7 @@ def _shared(conn: sa.Connection) -> Iterator[dict[str, int]]:
 
 
 def downgrade() -> None:
-    # An older library would break their chains, and forget what they say.
+    # An older library would break their chains, and lose what they record.
     told = sa.text("SELECT count(*) FROM events WHERE after IS NOT NULL OR detail IS NOT NULL")
     if op.get_bind().execute(told).scalar():
         raise LedgerError("A ledger that was written to since cannot go back to schema 0004.")
