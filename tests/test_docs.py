@@ -30,7 +30,12 @@ ROOT = Path(__file__).parents[1]
 ELSEWHERE = {"persistence", "prompts", "searchers", "works_with"}
 SESSIONS = [
     ROOT / "README.md",
-    *(one for one in sorted((ROOT / "docs" / "guide").glob("*.md")) if one.stem not in ELSEWHERE),
+    *(
+        one
+        for part in ("guide", "explanation", "background")
+        for one in sorted((ROOT / "docs" / part).glob("*.md"))
+        if one.stem not in ELSEWHERE
+    ),
 ]
 PAGES = sorted({ROOT / "README.md", *(ROOT / "docs").rglob("*.md"), ROOT / "CONTRIBUTING.md"})
 COMMAND = Path(sys.executable).with_name("ladder-holdout")
@@ -92,7 +97,7 @@ def run_command(line: str) -> str:
     return subprocess.run(words, capture_output=True, text=True, check=True, timeout=60).stdout
 
 
-@pytest.mark.parametrize("page", SESSIONS, ids=lambda page: page.stem)
+@pytest.mark.parametrize("page", SESSIONS, ids=lambda page: f"{page.parent.name}-{page.stem}")
 def test_the_sessions_of_a_page_give_the_output_it_shows(
     page: Path, default_ledger: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -203,7 +208,7 @@ def test_the_links_of_the_readme_lead_to_files() -> None:
 
 
 def test_the_page_of_the_mechanisms_shows_what_the_benchmark_printed() -> None:
-    page = (ROOT / "docs" / "guide" / "mechanisms.md").read_text()
+    page = (ROOT / "docs" / "background" / "mechanisms.md").read_text()
     printed = next(
         found[1] for found in block.findall(page) if found[1].startswith("A fixed grid of")
     )

@@ -190,7 +190,7 @@ def test_the_page_quotes_what_the_script_printed(
     name: str, begins: str, ends: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """The quicker scripts, at the repetitions and the seed of the page."""
-    page = (PAPERS.parents[1] / "docs" / "guide" / "papers.md").read_text()
+    page = (PAPERS.parents[1] / "docs" / "background" / "papers.md").read_text()
     quoted = re.findall(r"(?<![\d.])\.\d{3}\b", page.partition(begins)[2].partition(ends)[0])
     script(name).main(["--jobs", "1", "--out", str(tmp_path)])
     printed = capsys.readouterr().out

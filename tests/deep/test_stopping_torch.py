@@ -345,7 +345,7 @@ def test_the_example_stops_early_and_runs_again() -> None:
 
 def test_the_sessions_of_the_page_give_the_output_it_shows() -> None:
     names: dict[str, object] = {"__name__": "__main__"}
-    page = ROOT / "docs" / "guide" / "early_stopping.md"
+    page = ROOT / "docs" / "guide" / "early_stopping_deep.md"
     sessions = [one for one in blocks(page) if one.language == "py"]
     assert sessions
     for one in sessions:

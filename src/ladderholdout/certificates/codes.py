@@ -4,7 +4,7 @@ A certificate pays for every model that the analyst could have submitted in this
 there is one for each transcript. Chances are handed out to transcripts by rules which are
 fixed in advance and whose sum is at most 1; minus the logarithm of a chance is what its
 transcript costs. Any such rule is valid, and a mixture of several costs at most the
-logarithm of their number. docs/guide/certificates.md has the proofs.
+logarithm of their number. docs/background/certificates.md has the proofs.
 """
 
 from __future__ import annotations

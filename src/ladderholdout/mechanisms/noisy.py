@@ -110,7 +110,7 @@ class ShakyLadder(Mechanism):
         ``python benchmarks/calibration.py`` plays an attack that spends its queries on
         patience and easy rows, and an honest search, for 250 to 4,000 rows and 30 to 3,000
         queries, over a grid of settings. A noise of 0.35/sqrt(n) and a step of 0.37
-        ln(2k)/sqrt(n) come close to the best of the grid everywhere; docs/guide/mechanisms.md
+        ln(2k)/sqrt(n) come close to the best of the grid everywhere; docs/background/mechanisms.md
         has the table. Unlike those of `from_theory`, they carry no guarantee.
 
         Parameters
