@@ -6,6 +6,7 @@ import errno
 import gc
 import os
 import sqlite3
+from collections.abc import Callable
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,13 +18,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ladderholdout import LadderHoldout
-from ladderholdout.errors import RestoredWarning
+from ladderholdout.errors import KnownHoldoutWarning, OverlapWarning, RestoredWarning
 from ladderholdout.guard import rollback
 from ladderholdout.guard.health import verify_holdout
 from ladderholdout.guard.submission import Origin
-from ladderholdout.ledger import Ledger, statements
+from ladderholdout.ledger import Ledger, Transaction, statements
 from ladderholdout.ledger.connections import source
-from ladderholdout.ledger.history import _marked
+from ladderholdout.ledger.history import _chosen, _up_to
 from ladderholdout.ledger.place import Access
 from ladderholdout.ledger.prepared import Prepared, driver_of
 from ladderholdout.ledger.records import compressed, decompressed, packed, unpacked
@@ -120,7 +121,7 @@ def test_a_count_that_was_made_smaller_is_found(tmp_path: Path, statement: str) 
     assert verify_holdout(holdout.ledger, "coins").findings
 
 
-@pytest.mark.parametrize("query", [_marked(1, True), _marked(3, True), statements.IMPROVEMENTS])
+@pytest.mark.parametrize("query", [_chosen(1), _chosen(3), _up_to(1), _up_to(3), statements.IMPROVEMENTS])
 def test_what_a_certificate_names_is_read_by_its_index(tmp_path: Path, query: Prepared) -> None:
     """By any other one SQLite would read all entries: a thousand times as long at a million."""
     path = tmp_path / "ledger.db"
@@ -135,6 +136,66 @@ def test_what_a_certificate_names_is_read_by_its_index(tmp_path: Path, query: Pr
         driver.set_trace_callback(None)
         plans += [row[3] for row in driver.execute(f"EXPLAIN QUERY PLAN {asked[0]}")]
     assert any("INDEX ix_submissions_marked" in one for one in plans), plans
+
+
+def asked_of(holdout: LadderHoldout, work: Callable[[], Any]) -> list[str]:
+    """Return the queries that something asks the ledger in one transaction."""
+    (conn,) = source(holdout.ledger)._idle  # type: ignore[union-attr]
+    asked: list[str] = []
+    driver = driver_of(conn)
+    driver.set_trace_callback(asked.append)
+    try:
+        work()
+    finally:
+        driver.set_trace_callback(None)
+    return [one for one in asked if one.startswith(("SELECT", "WITH"))]
+
+
+def test_status_asks_three_times_and_a_certificate_twice(tmp_path: Path) -> None:
+    """On a server each goes to and fro once; what a holdout has none of is not asked for."""
+    X, y = coins()
+    holdout = LadderHoldout(X, y, scoring="accuracy", name="coins", ledger=tmp_path / "ledger.db")
+    for one in guesses(0, 30):
+        holdout.submit(one)
+    holdout.status()
+    assert len(asked_of(holdout, holdout.status)) == 3
+    assert len(asked_of(holdout, holdout.certificate)) == 2
+
+
+def test_what_a_holdout_is_said_to_have_none_of_it_has_none_of(tmp_path: Path) -> None:
+    """The row of a ladder says so, and then nothing is read: it must not say so too often."""
+    X, y = coins()
+    ledger = tmp_path / "ledger.db"
+    holdout = LadderHoldout(X, y, scoring="accuracy", name="coins", ledger=ledger)
+    holdout.submit(guesses(0, 1)[0])
+    ladder = holdout.open_ladder
+
+    def told() -> tuple[Any, ...]:
+        def read(tx: Transaction, one: Any) -> tuple[Any, ...]:
+            of = one.holdout_id
+            return tx._events(of), tx.overlaps(of), tx.sharing(of), tx.ladders(of)
+
+        def plainly() -> tuple[Any, ...]:
+            with Ledger(holdout.ledger).read() as tx:
+                return read(tx, tx.ladder(ladder.id))
+
+        found = ladder.read(read)
+        assert found == plainly()
+        return found
+
+    assert told()[:3] == ((), (), ())
+    assert len(told()[3]) == 1
+    holdout.certificate(confidence=0.9)
+    assert len(told()[0]) == 1
+    ladder.note_overlap("training rows", 3)
+    assert len(told()[1]) == 1
+    with pytest.warns(KnownHoldoutWarning):
+        LadderHoldout(X, y, scoring="accuracy", name="coins", account="ben", ledger=ledger)
+    assert len(told()[3]) == 2
+    more, labels = np.concatenate([X[:2], X + 1000]), np.concatenate([y[:2], 1 - y])
+    with pytest.warns(OverlapWarning):
+        LadderHoldout(more, labels, scoring="accuracy", name="part", ledger=ledger)
+    assert len(told()[2]) == 1
 
 
 def test_repeats_of_an_older_version_are_counted_too(tmp_path: Path) -> None:

@@ -544,7 +544,7 @@ def status_of(
             (one.settings.account, one.settings.name, one.submissions)
             for one in tx.ladders(holdout.id)
         ),
-        overlaps=tx.rows.overlaps(holdout.id),
+        overlaps=tx.overlaps(holdout.id),
         opened=ladder.opened,
         retired=holdout.retired,
         latest=tuple(

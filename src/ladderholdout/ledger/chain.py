@@ -82,6 +82,9 @@ EMPTY = Head(0, "")
 RESTORED = "restored"
 """The kind of a link that records that an older copy of the ledger was found; a length follows."""
 
+WITHDRAWN = "withdrawn"
+"""The kind of a link that says that a submission was withdrawn."""
+
 
 @dataclass(frozen=True, slots=True)
 class Link:
@@ -127,7 +130,7 @@ class Link:
             "asked": f"the asking for the released score{of_ladder}",
             "opened": f"the opening{of_ladder}",
             "confidence": "a confidence that was stated later",
-            "withdrawn": f"a withdrawal{of_ladder}",
+            WITHDRAWN: f"a withdrawal{of_ladder}",
             "retired": "the retirement",
             RESTORED: "the finding of an older copy",
         }.get(self.kind.split(" ")[0], "an entry of no known kind")
@@ -359,7 +362,7 @@ _OF_LADDER = {
     "batch": id_content,
     "estimate": id_content,
     "interval": id_content,
-    "withdrawn": id_content,
+    WITHDRAWN: id_content,
 }
 
 

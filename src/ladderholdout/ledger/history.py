@@ -28,6 +28,7 @@ from sqlalchemy import (
     Table,
     and_,
     bindparam,
+    case,
     func,
     or_,
     select,
@@ -184,25 +185,29 @@ class Used:
     returns: Mapping[int, Sequence[int]]
 
 
+ALL = 2**31 - 1
+"""More entries than a ledger holds."""
+
 is_marked: ColumnElement[bool] = text(MARKED)  # type: ignore[assignment]  # as in its index
 
 
 def read_chosen(conn: Connection, used: Used, ladder_id: int, number: int | None) -> Chosen | None:
     """Read what these holdouts had revealed when a submission was chosen; None without one."""
     given = _named(used.holdout_ids) | {"ladder": ladder_id, "number": number}
-    row = _chosen(len(used.holdout_ids)).one(conn, given)
-    if row is None:
+    rows = _chosen(len(used.holdout_ids)).rows(conn, given)
+    if not rows:
         return None
-    own_id, position, batch, place, until = row
-    # Without a batch, that it improved is part of what is paid for.
-    last = own_id if batch is None else until
-    answered, arrival = _until(conn, used, last, own_id)
+    own = rows[0]
+    batch, until = own.own_batch, own.until
+    answered, arrival = _answered(conn, used, rows)
     released = tuple(part for one in answered for part in _segments(one, used.returns))
     before = sum(ladder.count for ladder in released) - (batch is None)
-    place = 1 if batch is None else place or arrival
-    runs = _runs(conn, used, until)
+    place = 1 if batch is None else own.own_place or arrival
+    runs = own.own_runs or 0 if len(used.holdout_ids) == 1 else _runs(conn, used, until)
     events = tuple(_events(one, batch is None and one.ladder_id == ladder_id) for one in answered)
-    return Chosen(own_id, position, until, before, place, batch, runs, events, released)
+    return Chosen(
+        own.own_id, own.own_position, until, before, place, batch, runs, events, released
+    )
 
 
 def _named(ids: Sequence[int]) -> dict[str, int]:
@@ -217,7 +222,10 @@ def _one_of(column: ColumnElement[Any], count: int) -> ColumnElement[bool]:
 
 @cache
 def _chosen(holdouts: int) -> Prepared:
-    """Select a submission, and the last one before it that was not of its batch."""
+    """Select a submission with what had been answered by then: at least a row for each ladder.
+
+    In its columns `until` is the last one before it that was not of its batch.
+    """
     own = submissions.alias("own")
     # The ids are in the one order of all submissions, and the rows are stored by them.
     before_own = (
@@ -234,12 +242,20 @@ def _chosen(holdouts: int) -> Prepared:
         .scalar_subquery()
     )
     columns = (own.c.id, own.c.position, own.c.batch, own.c.place)
-    query = select(*columns, func.coalesce(before_own, 0).label("until"))
     asked = (own.c.ladder_id == bindparam("ladder"), own.c.number == bindparam("number"))
-    return Prepared(query.where(*asked))
-
-
-_RUNS = Prepared(select(submissions.c.runs).where(submissions.c.id == bindparam("until")))
+    chosen = (
+        select(
+            *(one.label(f"own_{one.name}") for one in columns),
+            func.coalesce(before_own, 0).label("until"),
+        )
+        .where(*asked)
+        .limit(1)
+        .subquery("chosen")
+    )
+    runs = select(submissions.c.runs).where(submissions.c.id == chosen.c.until).scalar_subquery()
+    # Without a batch, that it improved is part of what is paid for.
+    last = case((chosen.c.own_batch.is_(None), chosen.c.own_id), else_=chosen.c.until)
+    return _answers(holdouts, last, chosen.c.own_id, *chosen.c, runs.label("own_runs"))
 
 
 def _events(queries: LadderQueries, own: bool) -> LadderEvents:
@@ -250,11 +266,7 @@ def _events(queries: LadderQueries, own: bool) -> LadderEvents:
 
 def _runs(conn: Connection, used: Used, until: int) -> int:
     """Count the runs of submissions of one batch up to a submission."""
-    entry = submissions.c
-    if len(used.holdout_ids) == 1:
-        found = _RUNS.one(conn, {"until": until})
-        return int(found.runs) if found else 0
-    _, begins = run_beginnings(used.holdout_ids, entry.id <= until)
+    _, begins = run_beginnings(used.holdout_ids, submissions.c.id <= until)
     return int(conn.execute(select(func.count()).where(begins)).scalar_one())
 
 
@@ -278,23 +290,102 @@ def run_beginnings(
 
 def read_answered(conn: Connection, used: Used, until: int) -> tuple[LadderQueries, ...]:
     """Read the submissions on some holdouts up to that of this id, by ladder."""
-    answered, _ = _until(conn, used, until, until)
+    given = _named(used.holdout_ids) | {"until": until}
+    answered, _ = _answered(conn, used, _up_to(len(used.holdout_ids)).rows(conn, given))
     return tuple(part for one in answered for part in _segments(one, used.returns))
 
 
-def _until(
-    conn: Connection, used: Used, until: int, last: int
+@cache
+def _up_to(holdouts: int) -> Prepared:
+    """Select what had been answered up to a submission."""
+    return _answers(holdouts, bindparam("until"), bindparam("until"))
+
+
+def _answers(
+    holdouts: int, last: ColumnElement[Any], latest: ColumnElement[Any], *more: ColumnElement[Any]
+) -> Prepared:
+    """Select by ladder how many submissions there were up to two of them, and the marked ones.
+
+    Of the latter those up to the first of the two, `last`: a row for each, and one for a ladder
+    without any.
+    """
+
+    def number(most: ColumnElement[Any], name: str) -> ColumnElement[Any]:
+        entry = submissions.c
+        own = select(entry.number).where(entry.ladder_id == ladders.c.id, entry.id <= most)
+        # By the number of its last one.
+        return own.order_by(entry.id.desc()).limit(1).scalar_subquery().label(name)
+
+    counted = (
+        select(
+            *more,
+            last.label("last"),
+            ladders.c.id.label("counted_id"),
+            number(last, "counted"),
+            number(latest, "every"),
+        )
+        .where(_one_of(ladders.c.holdout_id, holdouts))
+        # For each row of the answer anew the databases would count without a limit.
+        .limit(ALL)
+        .subquery("counts")
+    )
+    entry = submissions.c
+    marked = and_(
+        entry.ladder_id == counted.c.counted_id,
+        is_marked,
+        # By the index of ids, with no bounds on numbers, SQLite might read all entries.
+        entry.number.between(1, counted.c.counted),
+    )
+    query = select(*counted.c, *_OF_MARKED).select_from(
+        counted.join(submissions, marked, isouter=True)
+    )
+    return Prepared(query.order_by(counted.c.counted_id, entry.number))
+
+
+_OF_MARKED = tuple(
+    submissions.c[name]
+    for name in ("number", "position", "released_risk", "improved", "repeat_of", "batch")
+)
+
+
+def _answered(
+    conn: Connection, used: Used, rows: Sequence[Any]
 ) -> tuple[tuple[LadderQueries, ...], int]:
     """Return the submissions by ladder up to one, and how many came from there to a later one."""
-    given = _named(used.holdout_ids) | {"until": until, "last": last}
-    rows = _counts(len(used.holdout_ids)).rows(conn, given)
-    counts = [(one, count or 0, every) for one, count, every in rows if every]
-    improved, repeats = _read_marked(conn, used.plain, until)
+    counts = {row.counted_id: (row.counted or 0, row.every) for row in rows if row.every}
+    odd = [one for one in counts if not used.plain[one]]
+    named = [(row.counted_id, row) for row in rows if row.number and row.counted_id not in odd]
+    if odd:
+        every = _repeated(len(odd)).rows(conn, _named(odd) | {"until": rows[0].last})
+        named += [(row.ladder_id, row) for row in every]
+    improved: dict[int, list[ImprovementRecord]] = {}
+    repeats: dict[int, list[RepeatRecord]] = {}
+    for ladder, one in named:
+        if one.repeat_of is None:
+            better = ImprovementRecord(
+                ladder, one.number, one.position, one.released_risk, one.batch is None
+            )
+            improved.setdefault(ladder, []).append(better)
+        else:
+            again = RepeatRecord(ladder, one.number, one.improved, one.released_risk)
+            repeats.setdefault(ladder, []).append(again)
     found = tuple(
-        LadderQueries(one, count, improved.get(one, ()), repeats.get(one, ()))
-        for one, count, _ in counts
+        LadderQueries(one, count, tuple(improved.get(one, ())), tuple(repeats.get(one, ())))
+        for one, (count, _) in counts.items()
     )
-    return found, sum(every - count for _, count, every in counts)
+    return found, sum(every - count for count, every in counts.values())
+
+
+@cache
+def _repeated(count: int) -> Prepared:
+    """Select the submissions to ladders of which a certificate names all repeats."""
+    entry = submissions.c
+    query = select(entry.ladder_id, *_OF_MARKED).where(
+        _one_of(entry.ladder_id, count),
+        or_(entry.improved, entry.repeat_of.is_not(None)),
+        entry.id + 0 <= bindparam("until"),
+    )
+    return Prepared(query.order_by(entry.ladder_id, entry.number))
 
 
 def _segments(
@@ -320,43 +411,6 @@ def _segments(
         start = end
 
 
-def _read_marked(
-    conn: Connection, plain: Mapping[int, bool], until: int
-) -> tuple[Mapping[int, tuple[ImprovementRecord, ...]], Mapping[int, tuple[RepeatRecord, ...]]]:
-    """Read the submissions that improved a ladder, and the repeats, oldest first, by ladder."""
-    improved: dict[int, list[ImprovementRecord]] = {}
-    repeats: dict[int, list[RepeatRecord]] = {}
-    for which in (True, False):
-        ids = [one for one, is_plain in plain.items() if is_plain is which]
-        query = _marked(len(ids), which)
-        rows = query.rows(conn, _named(ids) | {"until": until}) if ids else ()
-        for ladder, number, position, risk, better, first, batch in rows:
-            if first is None:
-                one = ImprovementRecord(ladder, number, position, risk, batch is None)
-                improved.setdefault(ladder, []).append(one)
-            else:
-                repeats.setdefault(ladder, []).append(RepeatRecord(ladder, number, better, risk))
-    return (
-        {ladder: tuple(found) for ladder, found in improved.items()},
-        {ladder: tuple(found) for ladder, found in repeats.items()},
-    )
-
-
-@cache
-def _marked(count: int, plain: bool) -> Prepared:
-    """Select the submissions to ladders that a certificate names one by one."""
-    entry = submissions.c
-    columns = (entry.ladder_id, entry.number, entry.position, entry.released_risk, entry.improved)
-    which = is_marked if plain else or_(entry.improved, entry.repeat_of.is_not(None))
-    query = select(*columns, entry.repeat_of, entry.batch).where(
-        # Added to zero: by the index of ids SQLite would read all entries up to there.
-        _one_of(entry.ladder_id, count),
-        which,
-        entry.id + 0 <= bindparam("until"),
-    )
-    return Prepared(query.order_by(entry.ladder_id, entry.number))
-
-
 def read_improved(conn: Connection, holdout_id: int) -> tuple[ImprovementRecord, ...]:
     """Read the submissions that improved a ladder of a holdout, oldest first."""
     entry = submissions.c
@@ -373,21 +427,6 @@ def _submitted(holdout_ids: Sequence[int], *columns: ColumnElement[Any]) -> Sele
         .select_from(submissions.join(ladders))
         .where(ladders.c.holdout_id.in_(holdout_ids))
     )
-
-
-@cache
-def _counts(holdouts: int) -> Prepared:
-    """Count the submissions to each ladder up to two of them: by the number of its last one."""
-
-    def number(most: str) -> ColumnElement[Any]:
-        entry = submissions.c
-        own = select(entry.number).where(
-            entry.ladder_id == ladders.c.id, entry.id <= bindparam(most)
-        )
-        return own.order_by(entry.id.desc()).limit(1).scalar_subquery().label(most)
-
-    query = select(ladders.c.id, number("until"), number("last"))
-    return Prepared(query.where(_one_of(ladders.c.holdout_id, holdouts)).order_by(ladders.c.id))
 
 
 def is_on_grid(conn: Connection, ladder_id: int, until: int, n: int) -> bool:
@@ -433,13 +472,14 @@ def read_events(conn: Connection, holdout_id: int, *kinds: str) -> tuple[EventRe
     return tuple(EventRecord(*row) for row in _noted(kinds).rows(conn, {"holdout": holdout_id}))
 
 
+def is_of(kinds: Iterable[str]) -> ColumnElement[bool]:
+    """Tell whether an event is of one of these kinds, by its first word."""
+    kind = events.c.kind
+    return or_(*(fits for one in kinds for fits in (kind == one, kind.startswith(f"{one} "))))
+
+
 @cache
 def _noted(kinds: tuple[str, ...]) -> Prepared:
-    wanted = (
-        match
-        for kind in kinds
-        for match in (events.c.kind == kind, events.c.kind.startswith(f"{kind} "))
-    )
     query = (
         select(
             events.c.ladder_id,
@@ -448,7 +488,7 @@ def _noted(kinds: tuple[str, ...]) -> Prepared:
             events.c.kind,
             events.c.detail,
         )
-        .where(events.c.holdout_id == bindparam("holdout"), or_(*wanted))
+        .where(events.c.holdout_id == bindparam("holdout"), is_of(kinds))
         .order_by(events.c.position)
     )
     return Prepared(query)

@@ -5,21 +5,50 @@ To make a statement with SQLAlchemy takes longer than to run it.
 
 from __future__ import annotations
 
-from sqlalchemy import ColumnElement, bindparam, func, select
+from sqlalchemy import ColumnElement, bindparam, exists, func, select
 
-from ladderholdout.ledger.chain import END_COLUMNS
-from ladderholdout.ledger.history import is_marked
+from ladderholdout.ledger.chain import END_COLUMNS, RESTORED, WITHDRAWN
+from ladderholdout.ledger.history import is_marked, is_of
 from ladderholdout.ledger.prepared import Prepared
 from ladderholdout.ledger.records import select_entries, select_holdouts
-from ladderholdout.ledger.tables import VERSION, chains, holdouts, ladders, submissions
+from ladderholdout.ledger.tables import (
+    VERSION,
+    chains,
+    events,
+    holdouts,
+    ladders,
+    overlaps,
+    shared,
+    submissions,
+)
 
 _LADDER = (
     select(ladders).add_columns(VERSION.label("schema")).where(ladders.c.id == bindparam("ladder"))
 )
 OF_HOLDOUT = "its_holdout_"
+# The kinds of events that are read together, for they are few; others describe all of the rows.
+KINDS = (
+    *("amended", "asked", "batch", "confidence", "estimate", "interval", "opened", RESTORED),
+    WITHDRAWN,
+)
+# What most holdouts have none of, by the name under which a transaction reads it.
+MISSING: dict[str, ColumnElement[bool]] = {
+    "_events": exists().where(events.c.holdout_id == ladders.c.holdout_id, is_of(KINDS)),
+    "overlaps": exists().where(overlaps.c.holdout_id == ladders.c.holdout_id),
+    "sharing": exists().where(shared.c.holdout_id == ladders.c.holdout_id),
+}
+_BESIDE = ladders.alias("beside")
+_COUNT = (
+    select(func.count())
+    .select_from(_BESIDE)
+    .where(_BESIDE.c.holdout_id == ladders.c.holdout_id)
+    .scalar_subquery()
+)
 LADDER_WITH_HOLDOUT = Prepared(
     _LADDER.join(holdouts).add_columns(
-        *(one.label(OF_HOLDOUT + one.name) for one in select_holdouts().selected_columns)
+        *(one.label(OF_HOLDOUT + one.name) for one in select_holdouts().selected_columns),
+        _COUNT.label("ladders"),
+        *(one.label(f"with_{name}") for name, one in MISSING.items()),
     )
 )
 # All ladders of a holdout take turns, so that the ids of their submissions are in one order.

@@ -28,12 +28,14 @@ from ladderholdout.ledger.batches import Batches
 from ladderholdout.ledger.chain import (
     EMPTY,
     RESTORED,
+    WITHDRAWN,
     Chains,
     Head,
     end_of,
     heads,
 )
 from ladderholdout.ledger.history import (
+    ALL,
     Chosen,
     EventRecord,
     LadderQueries,
@@ -59,6 +61,7 @@ from ladderholdout.ledger.records import (
     KnownRows,
     LadderRecord,
     LadderSettings,
+    Overlap,
     Withdrawal,
     audit_entry,
     decompressed,
@@ -90,13 +93,6 @@ from ladderholdout.ledger.tables import (
 P = ParamSpec("P")
 T = TypeVar("T")
 
-_WITHDRAWN = "withdrawn"
-_ALL = 2**31 - 1  # entries
-# The kinds of events that are read together, for they are few; others describe all of the rows.
-_KINDS = (
-    *("amended", "asked", "batch", "confidence", "estimate", "interval", "opened", RESTORED),
-    _WITHDRAWN,
-)
 
 
 def _once(
@@ -279,7 +275,17 @@ class Transaction:
         if self.known is not None:
             (holdout,) = read_all([row], lambda row: holdout_record(row, statements.OF_HOLDOUT))
             self.known |= {("ladder", ladder_id): record, ("holdout", holdout.id): holdout}
+            self._note_missing(row, record)
         return record
+
+    def _note_missing(self, row: Any, ladder: LadderRecord) -> None:
+        """Take for read what the row of a ladder says there is nothing of, or no other of."""
+        assert self.known is not None
+        if row.ladders == 1:
+            self.known["ladders", ladder.holdout_id] = (ladder,)
+        for name in statements.MISSING:
+            if not getattr(row, f"with_{name}"):
+                self.known[name, ladder.holdout_id] = ()
 
     def _ladder_row(self, query: Prepared, ladder_id: int) -> Any:
         return self._checked_row(query.rows(self.conn, {"ladder": ladder_id}), ladder_id)
@@ -397,7 +403,7 @@ class Transaction:
         """Return the same from the events alone, whatever the ladder counts: for `verify`."""
         query = (
             select(events.c.detail, events.c.position)
-            .where(events.c.ladder_id == ladder_id, events.c.kind == _WITHDRAWN)
+            .where(events.c.ladder_id == ladder_id, events.c.kind == WITHDRAWN)
             .order_by(events.c.position)
         )
         return tuple(read_withdrawal(row) for row in self.conn.execute(query))
@@ -449,7 +455,7 @@ class Transaction:
             # Noise that is drawn anew for the same predictions could be averaged away.
             "again": not (rules.mechanism.noisy or rules.mechanism.redraws),
         }
-        self.chains.note(ladder.holdout_id, _WITHDRAWN, ladder.id, detail)
+        self.chains.note(ladder.holdout_id, WITHDRAWN, ladder.id, detail)
         return self.all_withdrawals(ladder.id)[-1]
 
     def _keep_incumbent(
@@ -553,7 +559,7 @@ class Transaction:
         """Return submissions in their order, without anything raw or not asked for."""
         query = statements.OF_SEARCH if search is not None else statements.ENTRIES
         given = {"ladder": ladder_id, "after": after, "search": search}
-        given["most"] = _ALL if limit is None else limit
+        given["most"] = ALL if limit is None else limit
         # First what may be shown: should reading it fail, no frame holds what may not.
         ladder = self.ladder(ladder_id)
         shown = self.shown_risks(ladder)
@@ -590,7 +596,7 @@ class Transaction:
     def _used(self, holdout_ids: Sequence[int]) -> Used:
         """Return the ladders of some holdouts, as their submissions are counted."""
         returns: dict[int, list[int]] = {}
-        for event in (one for each in holdout_ids for one in self.events(each, _WITHDRAWN)):
+        for event in (one for each in holdout_ids for one in self.events(each, WITHDRAWN)):
             one = read_withdrawal(event)
             if one.replaced and event.ladder_id is not None:
                 returns.setdefault(event.ladder_id, []).append(one.until)
@@ -611,6 +617,11 @@ class Transaction:
         """Return the other holdouts that have rows of this one, oldest first."""
         return self.rows.sharing(holdout_id)
 
+    @_once
+    def overlaps(self, holdout_id: int) -> tuple[Overlap, ...]:
+        """Return where else rows of a holdout were seen, largest count first."""
+        return self.rows.overlaps(holdout_id)
+
     # -- events: what was shown on demand, amended, stated, opened, found -------------
 
     def events(self, holdout_id: int, *kinds: str) -> tuple[EventRecord, ...]:
@@ -620,7 +631,7 @@ class Transaction:
 
     @_once
     def _events(self, holdout_id: int) -> tuple[EventRecord, ...]:
-        return read_events(self.conn, holdout_id, *_KINDS)
+        return read_events(self.conn, holdout_id, *statements.KINDS)
 
     def confidences(self, holdout_id: int) -> tuple[float, ...]:
         """Return the confidences that were asked for beside the registered one, in order."""
