@@ -188,6 +188,12 @@ def default_ledger(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture(autouse=True)
+def artifacts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let MLflow put the artifacts of new experiments into the test's folder, not where it runs."""
+    monkeypatch.setenv("_MLFLOW_SERVER_ARTIFACT_ROOT", str(tmp_path / "mlruns"))
+
+
+@pytest.fixture(autouse=True)
 def no_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     """Forget the terminal's width, which pytest-xdist hands to its workers."""
     monkeypatch.delenv("COLUMNS", raising=False)

@@ -28,6 +28,7 @@ from ladderholdout.errors import (
     LadderHoldoutError,
     LedgerError,
 )
+from ladderholdout.guard.pictures import Picture, Shot
 from ladderholdout.leaderboard import Leaderboard
 from ladderholdout.ledger import Ledger
 from ladderholdout.ledger.records import now
@@ -40,7 +41,6 @@ from ladderholdout.server.accounts import (
     rotate_token,
 )
 from ladderholdout.server.bodies import batch_in, form_in, submission_in, upload_in
-from ladderholdout.server.pictures import Picture, Shot
 from ladderholdout.server.settings import ServerSettings, settings_from
 
 X, Y = np.arange(80.0).reshape(40, 2), np.arange(40) % 2

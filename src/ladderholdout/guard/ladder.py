@@ -196,10 +196,13 @@ class LocalLadder:
 
     def status(self) -> Status:
         """Return the released score and what queried the holdout."""
+        rounds.note_shown()
+        return self.status_for_copy()
+
+    def status_for_copy(self) -> Status:
+        """Return the same for a tracker's page, whose readers this process does not count."""
         certify, place = certificate_or_why(self), shown(self.ledger)
-        return self.showing(
-            lambda tx, one: status_of(tx, one, self.metric, certify(tx, one), place)
-        )
+        return self.read(lambda tx, one: status_of(tx, one, self.metric, certify(tx, one), place))
 
     def history(self, after: int, limit: int | None) -> tuple[Submission, ...]:
         """Return the submissions after a number, as the analyst may see them."""

@@ -87,6 +87,9 @@ class OpenLadder(Protocol):
     def status(self) -> Status:
         """Return the released score and what queried the holdout."""
 
+    def status_for_copy(self) -> Status:
+        """Return the same for a tracker's page, whose readers this process does not count."""
+
     def history(self, after: int, limit: int | None) -> tuple[Submission, ...]:
         """Return the submissions after a number, as the analyst may see them."""
 

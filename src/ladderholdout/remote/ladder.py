@@ -219,6 +219,10 @@ class RemoteLadder:
     def status(self) -> Status:
         """Return the released score and what queried the holdout."""
         rounds.note_shown()
+        return self.status_for_copy()
+
+    def status_for_copy(self) -> Status:
+        """Return the same for a tracker's page, whose readers this process does not count."""
         return status_from(self._call("GET", "status"), self.ledger)
 
     def history(self, after: int, limit: int | None) -> tuple[Submission, ...]:
@@ -301,7 +305,7 @@ class RemoteLadder:
         """Return the next submissions after a number, for a copy in a tracker."""
         if raw:
             self._refuse("Raw scores are copied")
-        found = self.status()
+        found = self.status_for_copy()
         estimate = None if found.estimate is None else found.estimate.score
         points = tuple(
             Point(

@@ -21,7 +21,8 @@ from ladderholdout.errors import (
     printable,
 )
 from ladderholdout.extras import needed
-from ladderholdout.guard.views import ScoreCertificate, Status, score_of
+from ladderholdout.guard.pictures import number, picture_of
+from ladderholdout.guard.views import Status, score_of
 from ladderholdout.leaderboard.standings import BOARD
 from ladderholdout.ledger import AccountRecord, Entry
 from ladderholdout.server.accounts import (
@@ -36,7 +37,6 @@ from ladderholdout.server.accounts import (
 )
 from ladderholdout.server.answers import Refusal, of_forms, read_body, refused
 from ladderholdout.server.bodies import Form, form_in, upload_in
-from ladderholdout.server.pictures import Picture, Shot, number
 from ladderholdout.server.served import NotThere
 from ladderholdout.server.sessions import LIFE, Gate, Session
 from ladderholdout.server.viewers import (
@@ -514,7 +514,7 @@ def _holdout(view: View, before: int) -> dict[str, Any]:
     lines = view.history(start, end - start).entries if end > start else ()
     certificate, possible = view.certificate()
     record = view.holdout()
-    picture = _picture(view, status, certificate, drawn) if drawn else None
+    picture = picture_of(status, certificate, drawn, view.metric) if drawn else None
     classes = None if record.classes is None else [str(one) for one in record.classes.tolist()]
     return _of(view) | {
         "status": status,
@@ -550,43 +550,6 @@ def _shown(view: View, one: Entry) -> dict[str, Any]:
         "batch": (one.batch or "")[:8],
         "origin": printable(origin_of(one.context), longest=_LONGEST_CELL),
     }
-
-
-def _picture(
-    view: View, status: Status, certificate: ScoreCertificate, entries: Sequence[Entry]
-) -> Picture:
-    """Describe the picture of a ladder; of one that shows no values, how often it improved."""
-    lines = [_shown(view, one) for one in entries]
-    counts = all(one["score"] is None for one in lines)
-    done, shots = 0, []
-    for one in lines:
-        done += one["improved"] and one["repeat_of"] is None
-        value = float(done) if counts else one["score"]
-        what = f"{value:.0f} improvements" if counts else f"released score {value:.6g}"
-        text = f"Submission {one['number']}, {one['time']:%Y-%m-%d %H:%M} UTC: {what}"
-        fresh = one["improved"] and one["repeat_of"] is None
-        shots.append(Shot(one["number"], value, fresh, text))
-    ends = (certificate.low, certificate.high)
-    band = None
-    if not counts and certificate.missing is None and None not in ends:
-        band = ends
-    label = "improvements so far" if counts else f"released score ({status.metric})"
-    gains = sum(one.improved for one in shots)
-    description = f"{gains} of {len(shots)} submissions improved."
-    if status.score is not None:
-        description += f" The released score is {status.score:.6g}."
-    if band is not None:
-        description += f" The certificate goes from {band[0]:.4g} to {band[1]:.4g}."
-    return Picture(
-        shots,
-        None if counts else status.score,
-        band,  # type: ignore[arg-type]
-        certificate.submission or 0,
-        label,
-        counts,
-        f"Released score of {status.name} over submissions",
-        description,
-    )
 
 
 def _submission(view: View, place: str) -> dict[str, Any]:

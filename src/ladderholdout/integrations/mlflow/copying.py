@@ -11,6 +11,7 @@ from ladderholdout.errors import HoldoutConflict
 from ladderholdout.guard.open_ladder import OpenLadder
 from ladderholdout.guard.points import Point, Unsent
 from ladderholdout.integrations.mlflow import service as names
+from ladderholdout.integrations.mlflow.page import describe
 from ladderholdout.integrations.mlflow.service import faults_named, require
 from ladderholdout.ledger import Head, Progress
 from ladderholdout.thirdparty import store_of
@@ -98,6 +99,18 @@ class Copy:
     def _after(self, number: int) -> Unsent:
         raw = self.kind == names.AUDIT
         return self.holdout.unsent(after=number, raw=raw, limit=_BATCH)
+
+    def describe(self) -> None:
+        """Make the run's page readable: its note, the holdout as its input, the picture.
+
+        Raises
+        ------
+        TrackingError
+            MLflow does not answer, or refuses; the series is complete all the same.
+        """
+        require(self.uri)
+        with faults_named(self.uri):
+            describe(self.client, self.run_id, self.holdout, self.kind)
 
     def end(self, status: str = "FINISHED") -> None:
         """Set the run's status; `MlflowClient.set_terminated` would print its address as well."""

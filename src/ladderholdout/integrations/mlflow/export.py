@@ -145,7 +145,9 @@ def _exported(
     if not wish.sealed or holdout.records()[1].opened is not None:
         disclose(holdout, where)
         copy = audit_run(holdout, where.audit)
-        yield Exported(names.AUDIT, copy.run_id, copy.bring(progress), copy.last)
+        done = Exported(names.AUDIT, copy.run_id, copy.bring(progress), copy.last)
+        copy.describe()
+        yield done
 
 
 def _settled(
@@ -162,6 +164,7 @@ def _settled(
 def _analyst(holdout: OpenLadder, uri: str, wish: RunChoice, progress: Progress | None) -> Exported:
     copy = analyst_run(holdout, uri, wish)
     done = Exported(names.ANALYST, copy.run_id, copy.bring(progress), copy.last)
+    copy.describe()
     if wish.run_id is None:
         copy.end()
     return done

@@ -59,6 +59,8 @@ class Tracking:
         self._turn = threading.Condition()
         self._asked, self._done, self._closing = 1, 0, False  # it reads at once
         self._fault: str | None = "Nothing was sent yet."
+        # Of the note and the picture, which are sent once, at the end.
+        self._bare: str | None = None
         self._process = os.getpid()
         # A daemon: a request that hangs must not keep the interpreter from ending.
         self._thread = threading.Thread(target=self._work, name="ladderholdout-mlflow", daemon=True)
@@ -123,12 +125,13 @@ class Tracking:
         self._wait(timeout)
         fault = "MLflow does not answer in time." if self._thread.is_alive() else self._fault
         if fault is not None:
-            warn(
-                f"Not all submissions are in MLflow. {fault} The ledger holds them all: "
-                f"{remedy(self._holdout, self._places, self._wish, self.run_id)} brings MLflow "
-                "up to date.",
-                TrackingWarning,
-            )
+            self._warn(f"Not all submissions are in MLflow. {fault} The ledger holds them all:")
+        elif self._bare is not None:
+            self._warn(f"The note and the picture of the run are not in MLflow. {self._bare}")
+
+    def _warn(self, what: str) -> None:
+        command = remedy(self._holdout, self._places, self._wish, self.run_id)
+        warn(f"{what} {command} brings MLflow up to date.", TrackingWarning)
 
     def __enter__(self) -> Self:
         return self
@@ -169,10 +172,16 @@ class Tracking:
             asked, closing = self._asked, self._closing
         # One server may be down and the other not.
         faults = list(filter(None, (fault_of(self._analyst, closing), fault_of(self._audit))))
+        if closing and not faults:
+            self._bare = fault_of(self._describe)
         with self._turn:
             self._fault, self._done = " ".join(faults) or None, asked
             self._turn.notify_all()
         return closing
+
+    def _describe(self) -> None:
+        for copy in self._copies.values():
+            copy.describe()
 
     def _analyst(self, closing: bool) -> None:
         if names.ANALYST not in self._copies:

@@ -1,6 +1,7 @@
 """The picture of a ladder: its released score over submissions, and the certificate's band.
 
-Plain SVG, with classes that the stylesheet colours, so that it follows the page's theme.
+Plain SVG, with classes that a stylesheet colours, so that it follows the page's theme; by itself it
+has colours of its own.
 """
 
 from __future__ import annotations
@@ -12,10 +13,35 @@ from html import escape
 from typing import TypeAlias
 
 from ladderholdout.errors import printable
+from ladderholdout.guard.views import ScoreCertificate, Status, score_of
+from ladderholdout.ledger import Entry
+from ladderholdout.metrics import Metric
 
 Scale: TypeAlias = Callable[[float], float]
 
 _LEFT, _RIGHT, _TOP, _BOTTOM = 56, 18, 30, 44
+
+STYLE = """
+svg { background: #ffffff; color: #52606d; font: 12px system-ui, "Segoe UI", Roboto, sans-serif; }
+.tick, .label { fill: #52606d; }
+.grid { stroke: #dbe1e8; fill: none; }
+.axis { stroke: #b9c4cf; fill: none; }
+.band { fill: #e3f1f0; }
+.edge { stroke: #0b6b6b; stroke-dasharray: 3 4; fill: none; }
+.missed { stroke: #b9c4cf; stroke-width: 1.5; fill: none; }
+.line { stroke: #0b6b6b; stroke-width: 2.25; fill: none; }
+.dot { fill: #0b6b6b; stroke: #ffffff; stroke-width: 2; }
+@media (prefers-color-scheme: dark) {
+  svg { background: #171e25; }
+  .tick, .label { fill: #a2afbb; }
+  .grid { stroke: #2b353f; }
+  .axis, .missed { stroke: #46535f; }
+  .band { fill: #17302f; }
+  .edge, .line { stroke: #62cdc4; }
+  .dot { fill: #62cdc4; stroke: #171e25; }
+}
+"""
+"""Colours of a picture that stands by itself."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +105,15 @@ class Picture:
             By which its title and description are named within the page.
         """
         return "".join(self._parts(width, height, name))
+
+    def file(self, width: int, height: int) -> str:
+        """Draw it as an SVG file that needs nothing else."""
+        drawn = self.svg(width, height, "ladder")
+        start, rest = drawn.split(">", 1)
+        return (
+            f'{start} xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}">'
+            f"<style>{STYLE}</style>{rest}"
+        )
 
     def _parts(self, width: int, height: int, name: str) -> Iterator[str]:
         first, last = self.shots[0].number, self.shots[-1].number
@@ -165,6 +200,57 @@ class Picture:
             return (0.0, most + room) if self.counts else (least - room, most + room)
         room = 0.08 * (most - least)
         return (0.0 if self.counts else least - room), most + room
+
+
+def picture_of(
+    status: Status, certificate: ScoreCertificate, entries: Sequence[Entry], metric: Metric
+) -> Picture:
+    """Describe the picture of a ladder; of one that shows no values, how often it improved.
+
+    Parameters
+    ----------
+    status : Status
+    certificate : ScoreCertificate
+        Whose ends are the band.
+    entries : sequence of Entry
+        What is drawn, in the ledger's order; at least one.
+    metric : Metric
+
+    Returns
+    -------
+    Picture
+    """
+    scores = [score_of(one.risk, metric) for one in entries]
+    counts = all(score is None for score in scores)
+    done, shots = 0, []
+    for one, score in zip(entries, scores, strict=True):
+        fresh = one.improved and one.repeat_of is None
+        done += fresh
+        value = float(done) if counts else score
+        what = f"{done} improvements" if counts else f"released score {value:.6g}"
+        text = f"Submission {one.number}, {one.time:%Y-%m-%d %H:%M} UTC: {what}"
+        shots.append(Shot(one.number, value, fresh, text))
+    band = None
+    low, high = certificate.low, certificate.high
+    if not counts and certificate.missing is None and low is not None and high is not None:
+        band = low, high
+    label = "improvements so far" if counts else f"released score ({status.metric})"
+    gains = sum(one.improved for one in shots)
+    description = f"{gains} of {len(shots)} submissions improved."
+    if status.score is not None:
+        description += f" The released score is {status.score:.6g}."
+    if band is not None:
+        description += f" The certificate goes from {band[0]:.4g} to {band[1]:.4g}."
+    return Picture(
+        shots,
+        None if counts else status.score,
+        band,
+        certificate.submission or 0,
+        label,
+        counts,
+        f"Released score of {status.name} over submissions",
+        description,
+    )
 
 
 def ticks(least: float, most: float, about: int, *, whole: bool) -> list[float]:

@@ -1,0 +1,112 @@
+"""What makes a run's page readable: a note, a picture of the ladder, and the holdout as an input."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from ladderholdout.errors import printable
+from ladderholdout.guard.open_ladder import OpenLadder
+from ladderholdout.guard.pictures import Picture, picture_of
+from ladderholdout.guard.views import ScoreCertificate, Status
+from ladderholdout.integrations.mlflow import service as names
+
+if TYPE_CHECKING:
+    from mlflow import MlflowClient
+    from mlflow.entities import DatasetInput
+
+NOTE = "mlflow.note.content"
+"""The tag whose text MLflow shows as a run's description."""
+
+PICTURE = "ladder.svg"
+SOURCE = "ladderholdout"
+"""The type of the source of a data set that is a holdout."""
+
+_HEADING = "## Holdout "
+_DRAWN = 1000
+_LONGEST = 7500
+_SIZE = 760, 320
+_SAID = {
+    names.ANALYST: (
+        "A search that is guarded by ladderholdout. The metric `ladder_released` is the score that "
+        "was released after each submission; the run holds no raw score. "
+        f"The artifact `{PICTURE}` draws it with the certificate's band."
+    ),
+    names.AUDIT: (
+        "For auditors: `ladder_raw` is the raw score of each submission, beside the released one. "
+        "Whoever can read this experiment sees what the guard hides."
+    ),
+}
+
+
+def describe(client: MlflowClient, run_id: str, holdout: OpenLadder, kind: str) -> None:
+    """Put the note, the data set and, for the analyst, the picture on a run.
+
+    A note that somebody else wrote stays.
+    """
+    status = holdout.status_for_copy()
+    known = client.get_run(run_id).data.tags.get(NOTE, "")
+    if not known or known.startswith(_HEADING):
+        client.set_tag(run_id, NOTE, note_of(status, kind))
+    client.log_inputs(run_id, [input_of(holdout)])
+    if kind == names.ANALYST:
+        picture = drawn(holdout, status, status.certificate)
+        if picture is not None:
+            client.log_text(run_id, picture.file(*_SIZE), PICTURE)
+
+
+def note_of(status: Status, kind: str) -> str:
+    """Return the note on a run, in Markdown.
+
+    Examples
+    --------
+    >>> from ladderholdout import LadderHoldout
+    >>> holdout = LadderHoldout([[0], [1]], [0, 1], scoring="accuracy", name="tiny",
+    ...                         ledger="memory")
+    >>> print(note_of(holdout.status(), "audit").splitlines()[0])
+    ## Holdout tiny
+    """
+    rows = "\n".join(f"| {what} | {_cell(value)} |" for what, value in status.lines())
+    note = f"{_HEADING}{_cell(status.name)}\n\n{_SAID[kind]}\n\n| | |\n| --- | --- |\n{rows}\n"
+    return note[:_LONGEST]
+
+
+def _cell(value: str) -> str:
+    """Return a text as a cell of a table of Markdown, which is no markup."""
+    plain = printable(value).replace("\\", "\\\\")
+    for mark in "|<>[]*_`":
+        plain = plain.replace(mark, f"\\{mark}")
+    return plain.replace("\n", " ")
+
+
+def drawn(holdout: OpenLadder, status: Status, certificate: ScoreCertificate) -> Picture | None:
+    """Return the picture of a ladder's latest submissions; None where there is none.
+
+    It is read for a copy: nobody is shown it through this process.
+    """
+    entries = holdout.read(
+        lambda tx, one: tx.entries(one.id, after=max(0, one.submissions - _DRAWN))
+    )
+    return picture_of(status, certificate, entries, holdout.metric) if entries else None
+
+
+def source_of(holdout: OpenLadder) -> dict[str, Any]:
+    """Return what names a holdout without any of its rows or labels."""
+    record, _ = holdout.records()
+    return {"holdout": record.name, "fingerprint": record.fingerprint, "rows": record.n}
+
+
+def digest_of(fingerprint: str) -> str:
+    """Return the digest of a holdout as a data set: MLflow takes at most 36 characters."""
+    return fingerprint[:12]
+
+
+def input_of(holdout: OpenLadder) -> DatasetInput:
+    """Return the holdout as the input of a run."""
+    from mlflow.entities import Dataset, DatasetInput, InputTag
+
+    source = source_of(holdout)
+    dataset = Dataset(
+        source["holdout"], digest_of(source["fingerprint"]), SOURCE, json.dumps(source)
+    )
+    return DatasetInput(dataset, [InputTag("mlflow.data.context", "holdout")])
