@@ -92,5 +92,5 @@ def needed(what: str, error: type[LadderHoldoutError] = MissingExtra) -> Iterato
         # Where the package itself is loaded, it only lacks a module that was asked of it.
         if package not in EXTRAS or sys.modules.get(package) is not None:
             raise
-        fault = missing(what, package)
-        raise (fault if error is MissingExtra else error(str(fault))) from None
+        absent = missing(what, package)
+        raise (absent if error is MissingExtra else error(str(absent))) from None

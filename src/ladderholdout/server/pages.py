@@ -12,7 +12,6 @@ from typing import Annotated, Any, TypeAlias
 from urllib.parse import quote, urlencode, urlsplit
 from uuid import uuid4
 
-from ladderholdout.audit.report import origin_of
 from ladderholdout.errors import (
     HoldoutConflict,
     InvalidArgument,
@@ -21,6 +20,7 @@ from ladderholdout.errors import (
     printable,
 )
 from ladderholdout.extras import needed
+from ladderholdout.guard.submissions import origin_of
 from ladderholdout.guard.views import ScoreCertificate, Status, score_of
 from ladderholdout.leaderboard.standings import BOARD
 from ladderholdout.ledger import AccountRecord, Entry
