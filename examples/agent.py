@@ -1,13 +1,14 @@
-"""An agent that climbs on labels that are coin flips: unguarded, and through a server.
+# Install: pip install '.[server]'
+"""An agent that searches on labels that are coin flips: unguarded, and through a server.
 
 It changes a few predictions at a time and goes on from whatever scores better. Nothing can be
-learned of coins: on other rows every model is right half of the time, whatever was climbed.
+learned of coins: on other rows every model is right half of the time, whatever its score here.
 
     python examples/agent.py
 
 The server is a process of its own, on a ledger in a temporary folder. The agent has a token for it
-and no label. Elsewhere than in an example it has no right to read the server's files either, which
-takes another user or another machine (docs/guide/agents.md).
+and no label. In practice it must not be able to read the server's files either: run the server as
+another user or on another machine (docs/guide/agents.md).
 """
 
 from __future__ import annotations
@@ -67,8 +68,10 @@ def main() -> None:
     rng = np.random.default_rng(0)
     X, y = rng.normal(size=(ROWS, 3)), rng.integers(0, 2, ROWS)
 
+    print(f"{STEPS + 1} submissions without a guard ...", file=sys.stderr)
     unguarded = climb(lambda predictions: float(np.mean(predictions == y)))
 
+    print(f"{STEPS + 1} submissions through a server ...", file=sys.stderr)
     with tempfile.TemporaryDirectory() as name, served(X, y, Path(name)) as holdout:
         guarded = climb(lambda predictions: holdout.submit(predictions).score)
         status, certificate = holdout.status(), holdout.certificate()

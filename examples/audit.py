@@ -1,8 +1,10 @@
-"""Two searches a year later: one found something, one could not; what does the audit say?
+# Install: pip install '.[report]'
+"""An audit of two searches: one on real labels, one on shuffled labels.
 
 Both try 150 small trees on whether a digit is even, through the same guard. The second
 search gets labels that were shuffled, so that there is nothing to find. The audit opens the
-raw scores, and fresh rows tell what is true. The picture goes into a file.
+raw scores, and fresh rows show the true scores. The picture goes into a file. The ledger is in
+memory, so nothing else is kept.
 
     python examples/audit.py --picture audit.png
 """
@@ -10,6 +12,7 @@ raw scores, and fresh rows tell what is true. The picture goes into a file.
 from __future__ import annotations
 
 import argparse
+import sys
 import textwrap
 
 import numpy as np
@@ -25,7 +28,7 @@ CANDIDATES = 150
 
 
 def search(name: str, X: np.ndarray, y: np.ndarray) -> Audit:
-    """Ask the holdout about each tree, then audit the ladder with rows that steered nothing."""
+    """Ask the holdout about each tree, then audit the ladder with rows that no search used."""
     X_train, X_rest, y_train, y_rest = train_test_split(X, y, train_size=300, random_state=0)
     X_holdout, X_fresh, y_holdout, y_fresh = train_test_split(
         X_rest, y_rest, train_size=500, random_state=0
@@ -33,6 +36,7 @@ def search(name: str, X: np.ndarray, y: np.ndarray) -> Audit:
     holdout = LadderHoldout(
         X_holdout, y_holdout, scoring="accuracy", name=name, ledger="memory", overlap="ignore"
     )
+    print(f"{name}: {CANDIDATES} submissions ...", file=sys.stderr)
     models = {}
     for seed in range(CANDIDATES):
         tree = DecisionTreeClassifier(

@@ -1,8 +1,9 @@
-"""A person at work: some ideas, tried one after another, each asked about by hand.
+# Install: pip install .
+"""Five ideas, submitted by hand one after another.
 
-Nothing here is a search of scikit-learn's. You make predictions as you like, in R or by a
-language model if you wish, and submit them; the ledger is your tracker as well. Run it twice:
-the second time each model gets its first answer, and the ladder stands where it stood.
+Nothing here is a search of scikit-learn. You make predictions as you like, in R or by a language
+model if you wish, and submit them; the ledger records each one. Run it twice: the second time each
+model gets its first answer, and the released score does not change.
 
     python examples/by_hand.py
 """
@@ -30,20 +31,20 @@ def main() -> None:
     X, y = load_diabetes(return_X_y=True)
     X_train, X_holdout, y_train, y_holdout = train_test_split(X, y, test_size=150, random_state=0)
 
-    # From here on nobody needs y_holdout but the guard.
+    # From here on only the guard needs y_holdout.
     holdout = LadderHoldout(
         X_holdout, y_holdout, scoring="neg_mean_absolute_error", name="diabetes"
     )
     for idea, model in IDEAS.items():
         predictions = model.fit(X_train, y_train).predict(X_holdout)
         release = holdout.submit(predictions, context={"idea": idea})
-        told = "improved" if release.improved else "no better"
-        print(f"{idea:<28}{told:<12}released score {release.score:.1f}")
+        answer = "improved" if release.improved else "no better"
+        print(f"{idea:<28}{answer:<12}released score {release.score:.1f}")
 
     print()
     print(holdout.status())
     best = next(one for one in holdout.history() if one.number == holdout.status().incumbent)
-    print(f"standing idea     {best.context['idea']}")
+    print(f"incumbent         {best.context['idea']}")
 
 
 if __name__ == "__main__":

@@ -1,8 +1,9 @@
+# Install: pip install '.[boosting]'
 """LightGBM stopped by the ladder, alone and as the candidates of a grid search.
 
-Every round of boosting is a look at the holdout, and all looks share one ladder: the rounds of
-the first model, those of each candidate, and the models that the search scores. Run it twice:
-the second time every round gets its first answer, and the ladder stands where it stood.
+Every round of boosting is a submission, and all submissions share one ladder: the rounds of the
+first model, those of each candidate, and the models that the search scores. Run it twice: the
+second time every round gets its first answer, and the released score does not change.
 
     python examples/early_stopping_lightgbm.py
 """
@@ -34,6 +35,7 @@ def main() -> None:
     print(f"                  kept {model.best_iteration_}, the ledger's best: {seen.best_round}")
     print(f"                  released {sum(one.improved for one in seen.releases)} of its scores")
 
+    print("a grid search     of 6 candidates, each stopped by the ladder ...")
     search = GridSearchCV(
         model,
         {"num_leaves": [3, 7, 31], "min_child_samples": [5, 20]},  # the model above is one

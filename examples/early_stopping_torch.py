@@ -1,9 +1,9 @@
+# Install: pip install '.[deep]'
 """A training loop of PyTorch that stops by the ladder, not by a validation score.
 
-A small network learns handwritten digits. Each epoch is a look at the holdout; training stops
-when ten in a row brought no release, and the network is put back to the best of them. Run it
-twice: the second time every epoch gets its first answer, and the ladder stands where it stood. It
-needs PyTorch (`make test-deep` installs it).
+A small network learns handwritten digits. Each epoch is a submission; training stops when ten in
+a row did not improve, and the network gets the weights of the best one. Run it twice: the second
+time every epoch gets its first answer, and the released score does not change.
 
     python examples/early_stopping_torch.py
 """

@@ -1,9 +1,10 @@
-"""A small challenge on real data: teams submit predictions, and a board shows who leads.
+# Install: pip install .
+"""A small challenge on real data: teams submit predictions, and a leaderboard ranks them.
 
-Three teams try models on handwritten digits. Then a crowd comes: somebody opens an account for
-each of thirty guesses. It is held twice, on other rows: with a ladder for each team, where every
-account is told its first score, and with a ladder for each rank, where an account is told one
-when it takes a place. The certificates count everything that anybody was told.
+Three teams try models on handwritten digits. Then one person opens an account for each of thirty
+guesses. The challenge is held twice, on other rows: with a ladder for each team, where every
+account receives its first score, and with a ladder for each rank, where an account receives a
+score when it takes a place. The certificates count everything that was released to any account.
 
     python examples/leaderboard.py
 """
@@ -54,11 +55,11 @@ def main() -> None:
                 board.submit(team, model.fit(X_train, y_train).predict(X_holdout))
         before = board.standings()
         guesses = np.random.default_rng(0).integers(0, 10, (CROWD, len(y_holdout)))
-        told = sum(board.submit(f"guess {i}", one).improved for i, one in enumerate(guesses))
+        scored = sum(board.submit(f"guess {i}", one).improved for i, one in enumerate(guesses))
 
         print(f"A ladder for each {per}:")
         print(before)
-        print(f"Of {CROWD} accounts with a guess each, {told} were told how good it is.")
+        print(f"Of {CROWD} accounts with a guess each, {scored} received a score.")
         print()
 
 

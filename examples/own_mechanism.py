@@ -1,10 +1,11 @@
-"""A mechanism of your own, with the contract that the library's own ones keep.
+# Install: pip install .
+"""A mechanism of your own.
 
-Each release makes the next one dearer: the first improvement has to be larger than one step,
-the tenth larger than ten. The contract finds what breaks a replay or lets a state change.
+Each release raises the next threshold: the first improvement has to be larger than one step, the
+tenth larger than ten. examples/own_mechanism_test.py checks it with the contract that the
+library's own mechanisms keep.
 
     python examples/own_mechanism.py
-    python -m pytest examples/own_mechanism.py
 """
 
 from __future__ import annotations
@@ -12,16 +13,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import pytest
 
 from ladderholdout import LadderHoldout, mechanisms
 from ladderholdout.mechanisms.base import Evidence, Mechanism, Outcome, State, released, unchanged
-from ladderholdout.testing import MechanismContract
 
 
 @dataclass(frozen=True, slots=True)
-class DearerLadder(Mechanism):
-    """Release a risk that is smaller than the standing one by a step for each release.
+class RisingLadder(Mechanism):
+    """Release a risk that is below the released one by a step for each earlier release.
 
     Parameters
     ----------
@@ -44,28 +43,22 @@ class DearerLadder(Mechanism):
         return unchanged(state, evidence)
 
 
-# The ledger keeps its name and its settings. Whatever process opens such a ladder has to
-# import this module first; so keep the class in one that your workers import anyway.
-mechanisms.MECHANISMS["DearerLadder"] = DearerLadder
-
-
-class TestDearerLadder(MechanismContract):
-    @pytest.fixture
-    def mechanism(self) -> Mechanism:
-        return DearerLadder(step=0.02)
+# The ledger keeps its name and its settings. A process that opens such a ladder has to import this
+# module first; so keep the class in a module that your workers import anyway.
+mechanisms.MECHANISMS["RisingLadder"] = RisingLadder
 
 
 def main() -> None:
     rng = np.random.default_rng(0)
     X, y = rng.normal(size=(500, 3)), rng.integers(0, 2, 500)
     holdout = LadderHoldout(
-        X, y, scoring="accuracy", name="dearer", mechanism=DearerLadder(step=0.01)
+        X, y, scoring="accuracy", name="rising", mechanism=RisingLadder(step=0.01), ledger="memory"
     )
-    for luck in np.linspace(0.5, 0.75, 26):
-        guess = np.where(np.arange(500) < luck * 500, y, 1 - y)
-        told = holdout.submit(guess)
-        if told.improved:
-            print(f"{luck:.2f} was released as {told.score:.2f}")
+    for share in np.linspace(0.5, 0.75, 26):
+        guess = np.where(np.arange(500) < share * 500, y, 1 - y)
+        release = holdout.submit(guess)
+        if release.improved:
+            print(f"{share:.2f} was released as {release.score:.2f}")
     print(f"{holdout.status().releases} releases in {holdout.status().submissions} submissions")
 
 

@@ -1,3 +1,4 @@
+# Install: pip install .
 """A metric of your own: to miss a tumour costs ten times as much as a false alarm.
 
 It is a mean of per-example losses, so it gets the paired ladder that accuracy gets. The
@@ -17,6 +18,7 @@ from sklearn.preprocessing import StandardScaler
 
 from ladderholdout import LadderHoldout, Metric
 
+LEDGER = "memory:own-metric"  # kept as long as this process; by default it is a file
 MALIGNANT, BENIGN = 0, 1  # places among the sorted classes
 
 
@@ -34,7 +36,7 @@ def main() -> None:
         X, y, test_size=200, stratify=y, random_state=0
     )
     metric = Metric("neg_cost", "labels", loss=cost, loss_range=(0, 1))
-    holdout = LadderHoldout(X_holdout, y_holdout, scoring=metric, name="tumours")
+    holdout = LadderHoldout(X_holdout, y_holdout, scoring=metric, name="tumours", ledger=LEDGER)
 
     classifier = make_pipeline(StandardScaler(), LogisticRegression())
     search = GridSearchCV(
@@ -50,7 +52,7 @@ def main() -> None:
 
     # The ledger keeps the metric's name, not its function: to submit to a holdout that is
     # opened by its name alone, give the metric again.
-    again = LadderHoldout.open("tumours", scoring=metric)
+    again = LadderHoldout.open("tumours", scoring=metric, ledger=LEDGER)
     print(again.submit(np.full(200, MALIGNANT)))
 
 

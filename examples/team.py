@@ -1,8 +1,9 @@
+# Install: pip install .
 """One worker of a team: start it in as many terminals, on as many machines, as you like.
 
-All of them share a study of Optuna and a ladder. Both lie in one PostgreSQL database, which
-the URL names; without one they lie in SQLite files on this machine. Start it once with no
-trials, which makes the tables of both, and then the workers.
+All of them share a study of Optuna and a ladder. Both are in one PostgreSQL database, which the
+URL names (that needs pip install '.[postgres]'); without one they are in two SQLite files in your
+data folder. Start it once with no trials, which makes the tables of both, and then the workers.
 
     python examples/team.py --trials 0
     python examples/team.py --trials 20
@@ -12,10 +13,11 @@ trials, which makes the tables of both, and then the workers.
 from __future__ import annotations
 
 import argparse
+from pathlib import Path
 from typing import Any
 
 import optuna
-from sklearn.datasets import load_breast_cancer
+from sklearn.datasets import make_hastie_10_2
 from sklearn.model_selection import train_test_split
 from sklearn.tree import DecisionTreeClassifier
 
@@ -28,19 +30,23 @@ def main() -> None:
     parser.add_argument("--database", help="a PostgreSQL URL, the same for all workers")
     asked = parser.parse_args()
 
-    X, y = load_breast_cancer(return_X_y=True)
+    X, y = make_hastie_10_2(n_samples=800, random_state=0)
     X_train, X_holdout, y_train, y_holdout = train_test_split(
         X, y, test_size=200, stratify=y, random_state=0
     )
-    # Whoever comes first registers the rows; the others find them known, and go on.
+    # The first worker registers the rows; for the others they are known.
     holdout = LadderHoldout(
         X_holdout, y_holdout, scoring="accuracy", name="team", ledger=asked.database
     )
     optuna.logging.set_verbosity(optuna.logging.WARNING)
-    storage = optuna.storages.RDBStorage(asked.database or "sqlite:///team-study.db")
+    beside = Path(holdout.status().ledger).with_name("team-study.db")
+    storage = optuna.storages.RDBStorage(asked.database or f"sqlite:///{beside}")
     study = optuna.create_study(
         study_name="team", storage=storage, direction="maximize", load_if_exists=True
     )
+
+    def report(study: optuna.Study, trial: optuna.trial.FrozenTrial) -> None:
+        print(f"trial {trial.number}: cross-validation {trial.value:.3f}", flush=True)
 
     def build(trial: Any) -> DecisionTreeClassifier:
         return DecisionTreeClassifier(
@@ -50,7 +56,9 @@ def main() -> None:
         )
 
     study.optimize(
-        holdout.objective(build, inner=5, train=(X_train, y_train)), n_trials=asked.trials
+        holdout.objective(build, inner=5, train=(X_train, y_train)),
+        n_trials=asked.trials,
+        callbacks=[report],
     )
     status = holdout.status()
     print(f"{status.submissions} submissions by all workers, {status.releases} releases")

@@ -1,7 +1,8 @@
-"""Two people, one holdout: each climbs a ladder of their own, and the looks are counted together.
+# Install: pip install .
+"""Two people, one holdout: each has a ladder, and the certificates count all submissions.
 
-An account keeps the feedback apart: what Ada is told does not depend on what Ben submitted.
-It does not make the holdout fresh, and the library says so when the second account opens.
+An account keeps the feedback apart: what Ada receives does not depend on what Ben submitted.
+It does not make the holdout fresh, and a warning states that when the second account opens.
 
     python examples/two_accounts.py
 """
@@ -20,6 +21,7 @@ from sklearn.tree import DecisionTreeClassifier
 
 from ladderholdout import LadderHoldout
 
+LEDGER = "memory:two-accounts"  # kept as long as this process; by default it is a file
 MODELS = {
     "Ada": [DecisionTreeClassifier(max_depth=depth, random_state=0) for depth in (1, 2, 5)],
     "Ben": [
@@ -36,17 +38,22 @@ def main() -> None:
         X, y, test_size=80, stratify=y, random_state=0
     )
     for person, models in MODELS.items():
-        with warnings.catch_warnings(record=True) as said:
+        with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             holdout = LadderHoldout(
-                X_holdout, y_holdout, scoring="accuracy", name="wine", account=person
+                X_holdout,
+                y_holdout,
+                scoring="accuracy",
+                name="wine",
+                account=person,
+                ledger=LEDGER,
             )
-        for warning in said:
+        for warning in caught:
             print(f"warning: {warning.message}")
         for model in models:
             release = holdout.evaluate(model.fit(X_train, y_train))
-            told = "improved" if release.improved else "no better"
-            print(f"{person}: {told:<10} released score {release.score:.3f}")
+            answer = "improved" if release.improved else "no better"
+            print(f"{person}: {answer:<10} released score {release.score:.3f}")
 
     print()
     for account, ladder, submissions in holdout.status().ladders:

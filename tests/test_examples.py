@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import re
 import runpy
 import subprocess
 import sys
+import tempfile
+import tomllib
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from xml.etree import ElementTree
@@ -14,6 +17,8 @@ import numpy as np
 import pytest
 
 from ladderholdout import LadderHoldout
+from ladderholdout.extras import EXTRAS
+from ladderholdout.ledger import holdout_names
 
 pytestmark = pytest.mark.processes
 
@@ -21,12 +26,64 @@ ROOT = Path(__file__).parents[1]
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
 
 
-def run(script: Path, *words: str) -> str:
-    """Run a script in a fresh interpreter; LADDERHOLDOUT_LEDGER is the test's own."""
-    command = [sys.executable, "-W", "error", str(script), *words]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
-    assert done.returncode == 0, done.stderr
-    assert "Traceback" not in done.stderr
+HIDE = """
+import sys
+
+class Hidden:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in {hidden!r}:
+            raise ModuleNotFoundError(f"No module named {{name!r}}", name=name)
+
+sys.meta_path.insert(0, Hidden())
+"""
+# What MLflow imports; the tests have all of it, and the plain installation its client alone.
+BY_MLFLOW = {"fastapi", "jinja2", "markupsafe", "pandas", "pyarrow", "python_multipart", "uvicorn"}
+OPTIONAL = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+
+
+def installs(script: Path) -> str:
+    """Return what the first line of an example installs."""
+    return script.read_text().splitlines()[0].removeprefix("# Install: ")
+
+
+def not_installed(script: Path) -> set[str]:
+    """Return the packages that an example's first line does not install."""
+    named = set(re.findall(r"[a-z]+", "".join(re.findall(r"\[(.*?)\]", installs(script)))))
+    assert named <= set(OPTIONAL), script
+    brought = " ".join(one.lower() for extra in named for one in OPTIONAL[extra])
+    brought += " markupsafe" if "jinja2" in brought else ""
+    hidden = {package for package in EXTRAS if package.replace("_", "-") not in brought}
+    kept = BY_MLFLOW if "mlflow" in script.read_text() else set()
+    return (hidden | {"pytest", "hypothesis"}) - kept
+
+
+def run(script: Path, *words: str, environment: dict[str, str] | None = None) -> str:
+    """Run a script in a fresh interpreter, in an empty folder, with what its first line installs.
+
+    Its home is empty too; LADDERHOLDOUT_LEDGER is the test's own.
+    """
+    is_example = script.parent.name == "examples"
+    with tempfile.TemporaryDirectory() as name:
+        home, here, hide = (Path(name) / part for part in ("home", "here", "hide"))
+        for folder in (home, here, hide):
+            folder.mkdir()
+        hidden = not_installed(script) if is_example else set()
+        hidden -= {"psycopg"} if "--database" in words else set()
+        (hide / "sitecustomize.py").write_text(HIDE.format(hidden=hidden))
+        own = {"HOME": str(home), "XDG_DATA_HOME": str(home / "data")}
+        path = os.pathsep.join(filter(None, (str(hide), os.environ.get("PYTHONPATH"))))
+        done = subprocess.run(
+            [sys.executable, "-W", "error", str(script), *words],
+            capture_output=True,
+            text=True,
+            timeout=300,
+            check=False,
+            cwd=here,
+            env=os.environ | own | {"PYTHONPATH": path} | (environment or {}),
+        )
+        assert done.returncode == 0, done.stderr
+        assert "Traceback" not in done.stderr
+        assert not list(here.iterdir()), "it leaves something in the working folder"
     return done.stdout
 
 
@@ -37,9 +94,36 @@ def test_there_are_examples_for_what_people_do_first() -> None:
 
 @pytest.mark.parametrize("script", EXAMPLES, ids=lambda script: script.stem)
 def test_an_example_says_what_it_shows(script: Path) -> None:
-    text = script.read_text()
+    first, text = script.read_text().split("\n", 1)
+    assert re.fullmatch(r"# Install: pip install (\.|'\.\[[a-z,]+\]')( pytest)?", first)
     assert text.startswith('"""')
-    assert f"python examples/{script.name}" in text.split('"""')[1]
+    command = "python -m pytest" if "pytest" in first else "python"
+    assert f"{command} examples/{script.name}" in text.split('"""')[1]
+
+
+# Those whose holdout is in the user's ledger; PyTorch's is in the deep tier.
+KEPT = (
+    "by_hand",
+    "early_stopping_lightgbm",
+    "early_stopping_xgboost",
+    "leaderboard",
+    "mlflow_search",
+    "team",
+)
+
+
+@pytest.mark.slow
+def test_each_example_has_a_holdout_and_rows_of_its_own(tmp_path: Path) -> None:
+    """All of them share a ledger: one that went on with another's rows would warn, and fail."""
+    ledger = tmp_path / "shared.db"
+    names: list[str] = []
+    for script in EXAMPLES:
+        if script.stem not in ("early_stopping_torch", "own_mechanism_test", "demo"):
+            words = ("--trials", "2") if script.stem == "team" else ()
+            run(script, *words, environment={"LADDERHOLDOUT_LEDGER": str(ledger)})
+            found = holdout_names(f"sqlite:///{ledger}") if ledger.exists() else []
+            assert (len(found) > len(names)) == (script.stem in KEPT), script.stem
+            names = found
 
 
 def row(table: str, what: str) -> list[float]:
@@ -93,8 +177,8 @@ def test_by_hand_the_second_run_gets_the_first_answers() -> None:
     ]
     assert len(answers[0]) == 5 and answers[0] == answers[1]
     assert "submissions       10" in second
-    stands = [re.findall(r"standing (?:score|idea) .*", shown)[-2:] for shown in (first, second)]
-    assert stands[0] == stands[1]
+    ends = [re.findall(r"^incumbent .*", shown, re.MULTILINE) for shown in (first, second)]
+    assert len(ends[0]) == 1 and ends[0] == ends[1]
 
 
 def test_two_accounts_climb_apart_and_count_together() -> None:
@@ -107,11 +191,11 @@ def test_two_accounts_climb_apart_and_count_together() -> None:
         assert f"ladder main of account {account}: 3 submissions" in shown
 
 
-def test_a_crowd_is_told_scores_by_ladders_per_team_and_none_by_full_ranks() -> None:
+def test_a_crowd_gets_scores_from_ladders_per_team_and_none_from_full_ranks() -> None:
     script = ROOT / "examples" / "leaderboard.py"
     per_team, per_rank = (shown.strip() for shown in run(script).strip().split("\n\n"))
-    assert per_team.endswith("Of 30 accounts with a guess each, 30 were told how good it is.")
-    assert per_rank.endswith("Of 30 accounts with a guess each, 0 were told how good it is.")
+    assert per_team.endswith("Of 30 accounts with a guess each, 30 received a score.")
+    assert per_rank.endswith("Of 30 accounts with a guess each, 0 received a score.")
     for shown in (per_team, per_rank):
         assert "10 submissions of 3 accounts" in shown
         rows = re.findall(r"^(\d)(=?) +(\w+) +(0\.\d+)", shown, re.MULTILINE)
@@ -141,12 +225,13 @@ def test_the_audit_tells_a_signal_from_noise(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_a_study_shows_its_finalists_only() -> None:
     shown = run(ROOT / "examples" / "optuna_study.py")
-    assert "200 trials, and 0 submissions before the end" in shown
+    assert "100 trials, and 0 submissions before the end" in shown
     finalists = re.findall(r"^ *(\d+) +(0\.\d+) +(0\.\d+) +(0\.\d+)( +improved)?$", shown, re.M)
     assert len(finalists) == 3
-    guides = [float(guide) for _, guide, *_ in finalists]
-    assert guides == sorted(guides, reverse=True) and guides[-1] > 0.9
-    winner = re.search(r"The ledger says trial (\d+)", shown)
+    inner = [float(score) for _, score, *_ in finalists]
+    assert inner == sorted(inner, reverse=True) and inner[-1] > 0.9
+    assert len(re.findall(r"^trial \d+ of 100: best ", shown, re.M)) == 5
+    winner = re.search(r"The incumbent is trial (\d+)", shown)
     assert winner and winner[1] in [number for number, *_, mark in finalists if mark]
 
 
@@ -179,12 +264,12 @@ def test_early_stopping_keeps_the_ledgers_best_round_and_repeats_when_run_again(
     name: str, default_ledger: Path
 ) -> None:
     first, second = run(ROOT / "examples" / name), run(ROOT / "examples" / name)
-    looks = int(re.search(r"^submissions +(\d+)", first, re.MULTILINE)[1])
+    submissions = int(re.search(r"^submissions +(\d+)", first, re.MULTILINE)[1])
     again = re.search(r"^submissions +(\d+)$", second, re.MULTILINE)
-    assert int(again[1]) == 2 * looks
+    assert int(again[1]) == 2 * submissions
     releases = [re.search(r"^releases +(\d+)", one, re.MULTILINE)[1] for one in (first, second)]
     assert releases[0] == releases[1]
-    seen = row(first, "looks" if "xgboost" in name else "stopped after")[0]
+    seen = row(first, "by the ladder" if "xgboost" in name else "stopped after")[0]
     kept = row(first, "by the ladder" if "xgboost" in name else "the ledger's best")
     if "lightgbm" in name:
         assert kept[0] == kept[1] < seen < 500
@@ -201,7 +286,8 @@ def test_a_mechanism_of_ones_own_keeps_the_contract() -> None:
     # Each release is dearer than the last: by more steps of 0.01 than there were releases.
     assert len(steps) > 3
     assert (steps > 0.01 * np.arange(1, len(steps) + 1)).all()
-    words = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(script)]
+    test = ROOT / "examples" / "own_mechanism_test.py"
+    words = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(test)]
     checked = subprocess.run(words, capture_output=True, text=True, cwd=ROOT, timeout=300)
     assert checked.returncode == 0, checked.stdout
     assert "10 passed" in checked.stdout

@@ -14,7 +14,7 @@ from sklearn.tree import DecisionTreeClassifier
 
 from ladderholdout import InvalidArgument, LadderHoldout
 from ladderholdout.errors import LadderHoldoutWarning, NotIncumbentWarning
-from ladderholdout.integrations.optuna.winners import smallest_step
+from ladderholdout.guard.next_release import smallest_step
 from ladderholdout.ledger import Ledger
 from ladderholdout.mechanisms import (
     FullDisclosure,

@@ -26,6 +26,7 @@ from ladderholdout.guard.settings import (
     warn_of_hard_labels,
 )
 from ladderholdout.guard.submission import Origin
+from ladderholdout.guard.submissions import Submissions
 from ladderholdout.guard.views import (
     Estimate,
     Release,
@@ -420,7 +421,7 @@ class LadderHoldout:
         """Return the released score, its certificate, and what else queried the holdout."""
         return self._ladder.status()
 
-    def history(self, *, after: int = 0, limit: int | None = None) -> tuple[Submission, ...]:
+    def history(self, *, after: int = 0, limit: int | None = None) -> Submissions:
         """Return the submissions in their order, as the analyst may see them.
 
         Parameters
@@ -432,11 +433,12 @@ class LadderHoldout:
 
         Returns
         -------
-        tuple of Submission
+        Submissions
+            A tuple of `Submission`, which notebooks show as a table.
         """
         start = min(natural("after", after), LARGEST_NUMBER)
         most = None if limit is None else min(natural("limit", limit), LARGEST_NUMBER)
-        return self._ladder.history(start, most)
+        return Submissions(self._ladder.history(start, most))
 
     def certificate(self, confidence: float | None = None) -> ScoreCertificate:
         """Return an interval for the true score of the incumbent, however it was searched for.

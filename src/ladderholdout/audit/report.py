@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
@@ -14,6 +14,7 @@ from ladderholdout.audit.records import Audit, Record, facts_of, mark_of
 from ladderholdout.audit.submissions import AuditedSubmission, History
 from ladderholdout.errors import InvalidArgument, printable
 from ladderholdout.extras import needed
+from ladderholdout.guard.submissions import origin_of
 from ladderholdout.guard.views import Status, Submission
 from ladderholdout.ledger import Progress
 
@@ -221,18 +222,3 @@ def _cells(one: Submission) -> list[str]:
 
 def _shown(value: float | None, digits: int = 6) -> str:
     return "" if value is None else f"{value:.{digits}g}"
-
-
-def origin_of(context: Mapping[str, Any], parameters: Collection[str] = ()) -> str:
-    """Return in a line where a submission came from: its estimator and its context.
-
-    Parameters
-    ----------
-    context : mapping
-    parameters : collection of str
-        Those of the estimator to name: a pipeline has a hundred.
-    """
-    noted = {k: v for k, v in context.items() if k not in ("estimator", "parameters")}
-    noted |= {k: v for k, v in context.get("parameters", {}).items() if k in parameters}
-    source = str(context.get("estimator", "by hand"))
-    return " ".join([source, *(f"{name}={value}" for name, value in noted.items())])

@@ -5,7 +5,6 @@ Nothing raw is ever read here.
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from functools import partial
@@ -18,7 +17,6 @@ from rich.console import JustifyMethod
 from rich.table import Table
 from rich.text import Text
 
-from ladderholdout.audit.report import origin_of
 from ladderholdout.cli.common import (
     AccountOption,
     ConfidenceOption,
@@ -39,6 +37,7 @@ from ladderholdout.cli.common import (
 from ladderholdout.cli.files import Form, labels_like, predictions_from, read_table, take
 from ladderholdout.guard.registration import named
 from ladderholdout.guard.rollback import Mark, mark_of
+from ladderholdout.guard.submissions import number, origin, outcome, varied
 from ladderholdout.guard.withdrawal import Withdrawn
 from ladderholdout.holdout import LadderHoldout, Release, Status, Submission
 from ladderholdout.ledger import Head, HoldoutRecord, Ledger, Transaction, resolve_url, shown
@@ -67,7 +66,6 @@ _HISTORY = {
 }
 _NUMBERS = {"rows", "submissions", "releases", "number", "own score", "released"}
 _FOLDING = {"holdout", "ladder", "metric", "mechanism", "value", "from"}
-_LONGEST_VALUE = 24
 
 FileArgument = Annotated[
     Path, typer.Argument(metavar="FILE", help="A .csv, .parquet or .arrow file.")
@@ -421,44 +419,17 @@ def _listed(found: Mapping[str, Any]) -> dict[str, str | Text]:
 
 
 def _entries(latest: Sequence[Submission]) -> Iterator[dict[str, str | Text]]:
-    varied = _varied(latest)
+    differing = varied(latest)
     for one in latest:
-        known = varied.get(str(one.context.get("estimator", "by hand")), set())
-        values = one.context.get("parameters", {})
-        # The steps of a pipeline and their like are long; their own parameters are there too.
-        short = {name for name in known if len(str(values.get(name))) <= _LONGEST_VALUE}
-        origin = origin_of(one.context, short)
         yield {
             "number": str(one.number),
             "time (UTC)": f"{one.time:%Y-%m-%d %H:%M}",
-            "own score": _number(one.own_score, "-"),
-            "released": _number(one.score, ""),
-            "": _outcome(one),
+            "own score": number(one.own_score, "-"),
+            "released": number(one.score, ""),
+            "": outcome(one),
             "batch": (one.batch or "")[:8],
-            "from": Text(origin, no_wrap=True, overflow="ellipsis"),
+            "from": Text(origin(one, differing), no_wrap=True, overflow="ellipsis"),
         }
-
-
-def _outcome(one: Submission) -> str:
-    if one.withdrawn is not None:
-        return "withdrawn"
-    return "improved" if one.improved else ""
-
-
-def _number(score: float | None, otherwise: str) -> str:
-    return otherwise if score is None else f"{score:.6g}"
-
-
-def _varied(latest: Sequence[Submission]) -> dict[str, set[str]]:
-    """Return, for each class of estimators, the parameters in which the shown ones differ."""
-    values: dict[str, dict[str, set[str]]] = defaultdict(lambda: defaultdict(set))
-    for one in latest:
-        for name, value in one.context.get("parameters", {}).items():
-            values[str(one.context.get("estimator"))][name].add(repr(value))
-    return {
-        estimator: {name for name, seen in parameters.items() if len(seen) > 1}
-        for estimator, parameters in values.items()
-    }
 
 
 def _chosen(

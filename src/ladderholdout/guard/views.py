@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from html import escape
@@ -10,8 +11,17 @@ from typing import Any
 
 from ladderholdout.errors import printable
 from ladderholdout.estimates import N_BOOTSTRAP
-from ladderholdout.ledger import Entry, EstimateRecord, LadderRecord, Overlap, Transaction
-from ladderholdout.ledger.replay import rule_shown
+from ladderholdout.guard.next_release import next_release
+from ladderholdout.ledger import (
+    Entry,
+    EstimateRecord,
+    HoldoutRecord,
+    LadderRecord,
+    Overlap,
+    Transaction,
+)
+from ladderholdout.ledger.replay import rule_shown, rules_of
+from ladderholdout.mechanisms import MECHANISMS
 from ladderholdout.metrics import Metric
 
 NOT_ASKED = "not asked for; reveal shows it, and later certificates pay for that"
@@ -85,6 +95,33 @@ def incumbent_named(incumbent: int | None) -> str:
     return f"the incumbent is submission {incumbent} ({shown})"
 
 
+def interval(low: float, high: float) -> str:
+    """Return an interval in three digits, rounded outwards; in more where it is very narrow.
+
+    Examples
+    --------
+    >>> interval(0.86691, 0.98894), interval(0.5, 1.0), interval(0.91231, 0.91878)
+    ('0.866 to 0.989', '0.5 to 1', '0.9123 to 0.9188')
+    >>> interval(-152.34, -97.1), interval(-math.inf, -0.0123), interval(1e-9, 1.0)
+    ('-153 to -97', '-inf to -0.0123', '0 to 1')
+    """
+    finite = [abs(one) for one in (low, high) if math.isfinite(one) and one]
+    digits = 3 - math.ceil(math.log10(max(finite))) if finite else 3
+    if math.isfinite(high - low) and high > low:
+        digits = max(digits, 1 - math.floor(math.log10(high - low)))
+    return f"{_rounded(low, digits, math.floor)} to {_rounded(high, digits, math.ceil)}"
+
+
+def _rounded(end: float, digits: int, outwards: Callable[[float], int]) -> str:
+    """Round an end to so many decimals; what floats add to its last digit does not count."""
+    if not math.isfinite(end):
+        return f"{end:g}"
+    scaled = float(f"{end:.12g}") * 10.0**digits
+    near = round(scaled)
+    whole = near if math.isclose(scaled, near, rel_tol=1e-9, abs_tol=1e-9) else outwards(scaled)
+    return f"{round(whole / 10.0**digits, max(digits, 0)):.12g}"
+
+
 def incumbent_line(score: float | None, incumbent: int | None) -> str:
     """Name the incumbent, with its score where the ladder releases it.
 
@@ -149,7 +186,17 @@ class ScoreCertificate:
         if self.missing is not None:
             return f"none: {self.missing}"
         share = f"{100 * self.confidence:.4g} %"
-        return f"true score in {self.low:.4g} to {self.high:.4g} ({share}, {self.bound})"
+        return f"true score in {self.ends()} ({share}, {self.bound})"
+
+    def ends(self) -> str:
+        """Return both ends of the interval in few digits, rounded outwards.
+
+        Examples
+        --------
+        >>> ScoreCertificate(0.9, 0.86691, 0.98894, 0.95, 3).ends()
+        '0.866 to 0.989'
+        """
+        return "" if self.low is None or self.high is None else interval(self.low, self.high)
 
     def __str__(self) -> str:
         if self.missing is not None:
@@ -158,9 +205,9 @@ class ScoreCertificate:
         if self.reserve_query is not None:
             source = f"Query {self.reserve_query} of the reserve"
         lines = [
-            f"The true score of submission {self.submission} lies in {self.low:.6g} to "
-            f"{self.high:.6g} with a confidence of {self.confidence:g}, however it was searched "
-            f"for. {source}: {self.score:.6g}; bound: {self.bound}; price of what was "
+            f"The true score of submission {self.submission} is in {self.ends()} with a "
+            f"confidence of {self.confidence:g}, however it was searched for.",
+            f"{source}: {self.score:.6g}; bound: {self.bound}; price of what was "
             f"released to the search: {self.log_count:.1f} nats{self._later()}.",
         ]
         if self.bill:
@@ -168,9 +215,34 @@ class ScoreCertificate:
             lines += [f"- {nats:.1f} for {what}" for what, nats in self.bill]
         if self.instead:
             lines.append("On what was released here, other rules would have given:")
-            lines += [f"- {name}: {low:.4g} to {high:.4g}" for name, low, high in self.instead]
+            lines += [f"- {name}: {interval(low, high)}" for name, low, high in self.instead]
         lines.append("It is void unless all of this is true:")
         return "\n".join([*lines, *(f"- {one}" for one in self.assumptions)])
+
+    def _repr_html_(self) -> str:
+        """Return the two lines that matter as a table, and the rest to be unfolded."""
+        if self.missing is not None:
+            return html_table([("certificate", self.line())])
+        head = html_table(
+            [
+                ("true score", f"{self.ends()} ({100 * self.confidence:.4g} %)"),
+                ("released", f"{self.score:.6g} (submission {self.submission})"),
+            ]
+        )
+        price = f"{self.log_count:.1f} nats{self._later()}"
+        parts = [
+            _listing(f"Bound: {self.bound}. Price of what was released: {price}", []),
+            _listing(
+                "The price is made of", [f"{nats:.1f} for {what}" for what, nats in self.bill]
+            ),
+            _listing(
+                "On what was released here, other rules would have given",
+                [f"{name}: {interval(low, high)}" for name, low, high in self.instead],
+            ),
+            _listing("It is void unless all of this is true", self.assumptions),
+        ]
+        inside = "".join(parts)
+        return f"{head}<details><summary>What it rests on</summary>{inside}</details>"
 
     def _later(self) -> str:
         if not self.price:
@@ -397,6 +469,9 @@ class Status:
         the holdout's chain had been known before.
     estimate : Estimate or None
         The corrected score of the incumbent, once `LadderHoldout.estimate` was asked for it.
+    next_release : str
+        What a submission has to gain to improve, from the rule and the releases alone; empty
+        where nothing was released yet, or nothing will be.
     """
 
     name: str
@@ -424,6 +499,7 @@ class Status:
     restored: tuple[int, ...] = ()
     sharing: tuple[tuple[str, int, int], ...] = ()
     estimate: Estimate | None = None
+    next_release: str = ""
 
     @property
     def n_ladder(self) -> int:
@@ -453,6 +529,8 @@ class Status:
             ("submissions", str(self.submissions)),
             ("releases", releases),
         ]
+        if self.next_release:
+            found.append(("to improve", self.next_release))
         if self.latest:
             found.append(("last answers", _answers(self.latest)))
         if self.sharing:
@@ -496,6 +574,14 @@ def html_table(lines: Iterable[tuple[str, str]]) -> str:
         for what, value in lines
     )
     return f"<table>{''.join(rows)}</table>"
+
+
+def _listing(title: str, items: Sequence[str]) -> str:
+    """Return a title and a list for notebooks; nothing where a list is empty."""
+    if not items:
+        return f"<p>{escape(printable(title))}.</p>" if title.startswith("Bound") else ""
+    inside = "".join(f"<li>{escape(printable(one))}</li>" for one in items)
+    return f"<p>{escape(printable(title))}:</p><ul>{inside}</ul>"
 
 
 def _answers(latest: tuple[Submission, ...]) -> str:
@@ -559,7 +645,25 @@ def status_of(
         restored=tuple(length for _, length in tx.restorings(holdout.id)),
         sharing=tuple(_shared(tx, holdout.id)),
         estimate=shown_estimate(tx, ladder, metric),
+        next_release=_next_release(tx, ladder, metric, holdout),
     )
+
+
+def _next_release(
+    tx: Transaction, ladder: LadderRecord, metric: Metric, holdout: HoldoutRecord
+) -> str:
+    """Return what has to be gained to improve; nothing where no submission will."""
+    if ladder.incumbent is None or holdout.retired is not None:
+        return ""
+    releases = ladder.state["releases"]
+    # A mechanism that this process has not imported can be shown, and not asked.
+    if ladder.settings.mechanism not in MECHANISMS or releases_left(ladder, releases) == 0:
+        return ""
+    rules = rules_of(ladder.settings)
+    risk = tx.released(ladder)
+    # Of a rule that shows no value the text needs none.
+    known = 0.5 * (rules.unit or 1.0) if risk is None else risk
+    return next_release(rules, metric, holdout.n_ladder, known, releases)
 
 
 ESTIMATED_BY = "bootstrap of the selection"

@@ -61,7 +61,8 @@ def resolve_url(ledger: str | os.PathLike[str] | None) -> str:
     Parameters
     ----------
     ledger : str, path or None
-        A path, an SQLAlchemy URL, ``"memory"`` (a new one each time, for simulation), or
+        A path, an SQLAlchemy URL, ``"memory"`` (a new one each time, for simulation;
+        ``"memory:NAME"`` is one for all handles of this process that name it), or
         None for ``LADDERHOLDOUT_LEDGER`` and, without it, the user's data folder.
 
     Returns

@@ -12,7 +12,6 @@ from typing import Annotated, Any, TypeAlias
 from urllib.parse import quote, urlencode, urlsplit
 from uuid import uuid4
 
-from ladderholdout.audit.report import origin_of
 from ladderholdout.errors import (
     HoldoutConflict,
     InvalidArgument,
@@ -22,7 +21,8 @@ from ladderholdout.errors import (
 )
 from ladderholdout.extras import needed
 from ladderholdout.guard.pictures import number, picture_of
-from ladderholdout.guard.views import Status, score_of
+from ladderholdout.guard.submissions import origin_of
+from ladderholdout.guard.views import ScoreCertificate, Status, score_of
 from ladderholdout.leaderboard.standings import BOARD
 from ladderholdout.ledger import AccountRecord, Entry
 from ladderholdout.server.accounts import (

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-import math
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from itertools import count as numbers
 from itertools import takewhile
 from typing import TYPE_CHECKING, Any
@@ -18,6 +16,7 @@ from ladderholdout.errors import InvalidArgument, LadderHoldoutWarning, NotIncum
 from ladderholdout.guard import rounds
 from ladderholdout.guard.batches import held_by
 from ladderholdout.guard.finalists import Finalist, ranked
+from ladderholdout.guard.next_release import smallest_step
 from ladderholdout.guard.views import Release, incumbent_named, overtaken
 from ladderholdout.integrations.optuna.loops import Objective
 from ladderholdout.integrations.optuna.trials import (
@@ -34,9 +33,7 @@ from ladderholdout.integrations.optuna.trials import (
 )
 from ladderholdout.ledger import Entry, LadderRecord, Transaction
 from ladderholdout.ledger.replay import rules_of
-from ladderholdout.mechanisms import LadderRules, State
-from ladderholdout.mechanisms.rules import unit_of
-from ladderholdout.metrics import Metric
+from ladderholdout.mechanisms import State
 from ladderholdout.thirdparty import is_feasible
 
 if TYPE_CHECKING:
@@ -84,47 +81,6 @@ class ErrorEvaluator:
         n, releases = tx.holdout(ladder.holdout_id).n_ladder, ladder.state["releases"]
         state = State(n, released, releases=releases)
         return smallest_step(rules, self._holdout.metric, state)
-
-
-def smallest_step(rules: LadderRules, metric: Metric, state: State) -> float:
-    """Return how much better than the released score a submission has to be.
-
-    Rules that compare in pairs need the variance of the differences of losses, which
-    nobody outside the guard may see. It is bounded by what was released alone: losses in
-    [0, 1] of mean r have a variance of at most r(1 - r), so that the difference of two of them
-    that are not negatively correlated has at most twice that.
-
-    Parameters
-    ----------
-    rules : LadderRules
-    metric : Metric
-    state : State
-        Of the ladder, with the released risk.
-
-    Returns
-    -------
-    float
-        In the units of the score, not negative.
-
-    Examples
-    --------
-    >>> from ladderholdout.mechanisms import Ladder, ParameterFreeLadder, State
-    >>> from ladderholdout.metrics import get_metric
-    >>> accuracy = get_metric("accuracy")
-    >>> state = State(n=400, standing=0.2, releases=1)
-    >>> smallest_step(LadderRules(Ladder(step=0.02)), accuracy, state)
-    0.02
-    >>> smallest_step(LadderRules(ParameterFreeLadder()), accuracy, state)
-    0.028284271247
-    """
-    released = state.standing
-    unit = rules.unit or unit_of(math.inf, released)
-    share = min(max(released / unit, 0.0), 1.0)
-    variance = 2.0 * share * (1.0 - share)
-    within = replace(state, standing=released / unit)
-    step = rules.mechanism.margin(within, variance) * unit
-    better = max(released - step, 0.0) if metric.root else released - step
-    return round(metric.to_score(better) - metric.to_score(released), 12)
 
 
 Build = Callable[[FrozenTrial], Any]

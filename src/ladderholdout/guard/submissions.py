@@ -1,0 +1,143 @@
+"""The history as the analyst sees it: a tuple of submissions that notebooks show as a table."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from html import escape
+from typing import Any
+
+from ladderholdout.errors import printable
+from ladderholdout.guard.views import Submission
+
+_LONGEST_VALUE = 24
+_LONGEST_CELL = 200
+_MOST = 100
+_COLUMNS = ("number", "time (UTC)", "own score", "released", "", "from")
+_NUMBERS = frozenset({"number", "own score", "released"})
+
+
+class Submissions(tuple[Submission, ...]):
+    """Submissions in their order; a tuple with a table for notebooks and for ``print``.
+
+    Examples
+    --------
+    >>> from ladderholdout import LadderHoldout
+    >>> holdout = LadderHoldout([[0], [1]], [0, 1], scoring="accuracy", ledger="memory")
+    >>> _ = holdout.submit([0, 0], context={"idea": "all 0"}), holdout.submit([0, 1])
+    >>> len(holdout.history()), holdout.history()[1].improved
+    (2, True)
+    >>> holdout.history()._repr_html_().count("<tr>")
+    3
+    """
+
+    def __str__(self) -> str:
+        rows = [list(_COLUMNS), *map(list, self._cells())]
+        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+        right = [name in _NUMBERS for name in _COLUMNS]
+        lines = (
+            "  ".join(
+                one.rjust(width) if side else one.ljust(width)
+                for one, width, side in zip(row, widths, right, strict=True)
+            ).rstrip()
+            for row in rows
+        )
+        return "\n".join([*lines, *self._rest()])
+
+    def _repr_html_(self) -> str:
+        align = ["right" if name in _NUMBERS else "left" for name in _COLUMNS]
+
+        def line(cells: Sequence[str], tag: str) -> str:
+            parts = zip(cells, align, strict=True)
+            inside = (f'<{tag} style="text-align:{a}">{escape(c)}</{tag}>' for c, a in parts)
+            return f"<tr>{''.join(inside)}</tr>"
+
+        body = "".join(line(cells, "td") for cells in self._cells())
+        rest = "".join(f"<p>{escape(one)}</p>" for one in self._rest())
+        head = line(_COLUMNS, "th")
+        return f"<table><thead>{head}</thead><tbody>{body}</tbody></table>{rest}"
+
+    def _rest(self) -> list[str]:
+        more = len(self) - _MOST
+        return [f"the last {_MOST} of {len(self)}"] if more > 0 else []
+
+    def _cells(self) -> Iterator[tuple[str, ...]]:
+        shown = self[-_MOST:]
+        differing = varied(shown)
+        for one in shown:
+            yield (
+                str(one.number),
+                f"{one.time:%Y-%m-%d %H:%M}",
+                number(one.own_score, "-"),
+                number(one.score, ""),
+                outcome(one),
+                printable(origin(one, differing), longest=_LONGEST_CELL).replace("\n", "\\n"),
+            )
+
+
+def outcome(one: Submission) -> str:
+    """Return what became of a submission, in a word.
+
+    Examples
+    --------
+    >>> from ladderholdout import LadderHoldout
+    >>> holdout = LadderHoldout([[0], [1]], [0, 1], scoring="accuracy", ledger="memory")
+    >>> _ = holdout.submit([0, 1])
+    >>> outcome(holdout.history()[0])
+    'improved'
+    """
+    if one.withdrawn is not None:
+        return "withdrawn"
+    return "improved" if one.improved else ""
+
+
+def number(score: float | None, otherwise: str) -> str:
+    """Return a score in six digits, or a text where there is none.
+
+    Examples
+    --------
+    >>> number(0.91234567, "-"), number(None, "-")
+    ('0.912346', '-')
+    """
+    return otherwise if score is None else f"{score:.6g}"
+
+
+def origin_of(context: Mapping[str, Any], parameters: Collection[str] = ()) -> str:
+    """Return in a line where a submission came from: its estimator and its context.
+
+    Parameters
+    ----------
+    context : mapping
+    parameters : collection of str
+        Those of the estimator to name: a pipeline has a hundred.
+
+    Examples
+    --------
+    >>> origin_of({"estimator": "Ridge", "parameters": {"alpha": 2, "tol": 0.1}}, ["alpha"])
+    'Ridge alpha=2'
+    """
+    noted = {k: v for k, v in context.items() if k not in ("estimator", "parameters")}
+    noted |= {k: v for k, v in context.get("parameters", {}).items() if k in parameters}
+    source = str(context.get("estimator", "by hand"))
+    return " ".join([source, *(f"{name}={value}" for name, value in noted.items())])
+
+
+def origin(one: Submission, differing: Mapping[str, Collection[str]]) -> str:
+    """Return where a submission came from, with the parameters in which the shown ones differ."""
+    known = differing.get(str(one.context.get("estimator", "by hand")), ())
+    values = one.context.get("parameters", {})
+    # The steps of a pipeline and their like are long; their own parameters are there too.
+    short = {name for name in known if len(str(values.get(name))) <= _LONGEST_VALUE}
+    return origin_of(one.context, short)
+
+
+def varied(latest: Sequence[Submission]) -> dict[str, set[str]]:
+    """Return, for each class of estimators, the parameters in which the shown ones differ."""
+    values: dict[str, dict[str, set[str]]] = defaultdict(lambda: defaultdict(set))
+    for one in latest:
+        for name, value in one.context.get("parameters", {}).items():
+            values[str(one.context.get("estimator"))][name].add(repr(value))
+    return {
+        estimator: {name for name, seen in parameters.items() if len(seen) > 1}
+        for estimator, parameters in values.items()
+    }
