@@ -44,7 +44,7 @@ LEDGER = "~/.local/share/ladderholdout/ledger.db"
 MOMENT = re.compile(r"\d{4}-\d\d-\d\d( \d\d:\d\d)?")
 
 # Pages with simulations that draw binomials, and the sum of some that NumPy before 2.5 draws.
-SIMULATED = {"attacks", "planning"}
+SIMULATED = {"attacks", "mechanisms", "planning", "rehearsal"}
 BINOMIALS = 119932
 
 number = re.compile(r"\d+(?:\.\d+)?")
