@@ -233,7 +233,9 @@ def _climbed(
         assert found.high is not None
         return found.low, found.high
     right = round(score * n)
-    return float(beta.ppf(0.025, right, n - right + 1)), float(beta.ppf(0.975, right + 1, n - right))
+    return float(beta.ppf(0.025, right, n - right + 1)), float(
+        beta.ppf(0.975, right + 1, n - right)
+    )
 
 
 def _widths(ax: Axes) -> None:
