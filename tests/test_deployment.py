@@ -41,7 +41,10 @@ from tests.support_server import (
 
 pytestmark = pytest.mark.processes
 
-PAGE = (Path(__file__).parents[1] / "docs" / "guide" / "server.md").read_text("utf-8")
+GUIDE = Path(__file__).parents[1] / "docs" / "guide"
+PAGE = "".join(
+    (GUIDE / name).read_text("utf-8") for name in ("server_deploy.md", "server_backup.md")
+)
 # Around the page's part: all in one process of the user who runs the tests, in one folder.
 NGINX = """
 daemon off;

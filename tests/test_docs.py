@@ -27,7 +27,7 @@ pytestmark = pytest.mark.processes
 
 ROOT = Path(__file__).parents[1]
 # Run by make test-clients, which has what they import.
-ELSEWHERE = {"persistence", "prompts", "searchers", "works_with"}
+ELSEWHERE = {"persistence", "prompts", "reports", "searchers", "works_with"}
 SESSIONS = [
     ROOT / "README.md",
     *(
@@ -44,7 +44,7 @@ LEDGER = "~/.local/share/ladderholdout/ledger.db"
 MOMENT = re.compile(r"\d{4}-\d\d-\d\d( \d\d:\d\d)?")
 
 # Pages with simulations that draw binomials, and the sum of some that NumPy before 2.5 draws.
-SIMULATED = {"attacks", "planning"}
+SIMULATED = {"attacks", "mechanisms", "planning", "rehearsal"}
 BINOMIALS = 119932
 
 number = re.compile(r"\d+(?:\.\d+)?")

@@ -17,9 +17,7 @@ MOST_ENTRIES = 7  # of the navigation's first level
 
 # What the project's texts once said, and what they say instead.
 DIALECT = {
-    r"(?:a|an|one|each|every|any|first|second|last|another|many|more|fewer?|\d+|two|no|per) looks?": (
-        "query"
-    ),
+    r"(?:a|one|each|every|any|first|last|another|many|more|fewer?|\d+|two|no|per) looks?": "query",
     r"look(?:s|ed|ing)? at the (?:holdout|reserve)": "query the holdout",
     r"anybody looks|nobody looks|who looks": "query",
     r"told": "released; feedback that a search receives",

@@ -19,12 +19,12 @@ HEAD = """# Works with
 
 What `make test-clients` found when it last ran, written by `make works-with`: each row is a test
 in `tests/clients` on real data, which asserts who won and how often the holdout was queried. Where
-the client is given feedback, it asserts that no raw score is in what it keeps. The recipes are on
-[their page](searchers.md); saved searches, and the types to trust, on [another](persistence.md);
-texts and prompts on [a third](prompts.md).
+the client is given feedback, it asserts that no raw score is in what it keeps. The recipes are in
+[searches of other libraries](searchers.md), [dashboards and reports](reports.md), [saved
+searches](persistence.md) and [prompts](prompts.md).
 
-Not here, for other tests run them: scikit-learn's own searches ([their page](sklearn.md)), studies
-of Optuna ([their page](optuna.md)), and early stopping ([its page](early_stopping.md)).
+Other tests run [scikit-learn's own searches](sklearn.md), [studies of Optuna](optuna.md) and [early
+stopping](early_stopping.md).
 
 | with | version | this line | |
 | --- | --- | --- | --- |

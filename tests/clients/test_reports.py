@@ -185,7 +185,7 @@ def test_the_blocks_of_the_page_run(
 ) -> None:
     names |= {"GridSearchCV": GridSearchCV, "DecisionTreeClassifier": DecisionTreeClassifier}
     names["holdout"] = holdout
-    recipe("searchers", "Optuna Dashboard", names)
+    recipe("reports", "Optuna Dashboard", names)
     assert len(names["final"]) == holdout.status().submissions <= 3
-    recipe("searchers", "skore", names)
+    recipe("reports", "skore", names)
     assert "which was queried" in capsys.readouterr().out
