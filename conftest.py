@@ -24,6 +24,11 @@ STARTED = time.monotonic()
 
 # Alembic runs these files inside a migration; imported by pytest, env.py finds no context.
 collect_ignore_glob = ["src/ladderholdout/ledger/migrations/*", "tests/probe_*.py"]
+# MLflow loads its plugins itself; imported before it, they would load it around themselves.
+collect_ignore_glob += [
+    f"src/ladderholdout/integrations/mlflow/{plugin}.py"
+    for plugin in ("context", "dataset", "evaluator")
+]
 
 # What imports PyTorch, which `make test` does not install.
 DEEP = {ROOT / "tests" / "deep"} | {
