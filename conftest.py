@@ -24,6 +24,11 @@ STARTED = time.monotonic()
 
 # Alembic runs these files inside a migration; imported by pytest, env.py finds no context.
 collect_ignore_glob = ["src/ladderholdout/ledger/migrations/*", "tests/probe_*.py"]
+# MLflow loads its plugins itself; imported before it, they would load it around themselves.
+collect_ignore_glob += [
+    f"src/ladderholdout/integrations/mlflow/{plugin}.py"
+    for plugin in ("context", "dataset", "evaluator")
+]
 
 # What imports PyTorch, which `make test` does not install.
 DEEP = {ROOT / "tests" / "deep"} | {
@@ -68,6 +73,7 @@ LONG_EXAMPLES = {
     "ladderholdout.planning",
     "ladderholdout.planning.plans.plan",
 }
+PROCESS_EXAMPLES = {"ladderholdout.integrations.sklearn_callback.LadderCallback"}
 TIERS = ("deep", "slow", "processes", "long", "quick")
 # Marks of all tests that were collected, those too that are not of the tier that runs.
 COLLECTED = pytest.StashKey[dict[str, frozenset[str]]]()
@@ -125,6 +131,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         if isinstance(item, pytest.DoctestItem):
             if item.name in LONG_EXAMPLES:
                 item.add_marker(pytest.mark.long)
+            if item.name in PROCESS_EXAMPLES:  # it opens a socket
+                item.add_marker(pytest.mark.processes)
             if _room(item.path) in QUICK_ROOMS:
                 item.add_marker(pytest.mark.quick)
         if "postgres" in getattr(item, "fixturenames", ()):

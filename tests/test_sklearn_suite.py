@@ -23,10 +23,20 @@ def test_scikit_learns_installed_tests_fail_nowhere_else_than_on_the_list() -> N
     assert done.returncode == 0, done.stdout + done.stderr
 
 
+@pytest.mark.processes
+@pytest.mark.parametrize("module", [one for one, way in run.MODULES.items() if way == "callbacks"])
+def test_scikit_learns_tests_of_callbacks_pass_with_ours(module: str, tmp_path: Path) -> None:
+    status, guarded, output = run.ran(module, "callbacks", tmp_path / "report.xml")
+    counts, failed = run.failures(tmp_path / "report.xml")
+    assert (status, failed) == (0, set()), output
+    assert guarded > 0 and counts["passed"] > 5
+    print(counts)
+
+
 def test_each_known_failure_has_its_reason() -> None:
     known = run.known_failures()
     modules = {Path(module).name for module in run.MODULES}
-    assert {pattern.partition("::")[0] for pattern in known} == modules
+    assert {pattern.partition("::")[0] for pattern in known} <= modules
     assert all(len(reason) > 20 for reason in known.values())
 
 

@@ -129,6 +129,16 @@ TARGET = _sklearn("compose._target", "TransformedTargetRegressor.fit", "transfor
 TASK = _sklearn(_PARALLEL, "_FuncWrapper.__call__", "runs a task, in a worker")
 PARALLEL = _sklearn(_PARALLEL, "Parallel.__call__", "runs its tasks in this thread")
 IN_FIT = _sklearn(_BOOSTING, "BaseHistGradientBoosting._in_fit", "scores rows that it has binned")
+_TRANSPORT = "callback._transport"
+CONTEXT = replace(
+    _sklearn("callback", "CallbackSupportMixin._init_callback_context", "begins a fit's tasks"),
+    always=False,
+)
+LISTENER = replace(
+    _sklearn(_TRANSPORT, "open_listener", "hears what callbacks in workers say"), always=False
+)
+SEND = replace(_sklearn(_TRANSPORT, "send", "says it"), always=False)
+REUSE = replace(_sklearn(_TRANSPORT, "can_reuse_listener", "whether it is heard"), always=False)
 RUN_TRIAL = Reliance("optuna", _LOOP, "_run_trial", "calls the objective", ("func",))
 SEQUENTIAL = Reliance(
     "optuna", _LOOP, "_optimize_sequential", "one loop", ("time_start", "reseed_sampler_rng")
@@ -174,6 +184,7 @@ RELIANCES: tuple[Reliance, ...] = (
     *(FIT, CANDIDATES, ONE_FIT, SCORE, CROSS_VALIDATE, LEARNING, VALIDATION, VALIDATION_FOLDS),
     *(PERMUTATION, ONE_PERMUTATION, INSPECTION, SCORERS, SCORERS_OF, PIPELINE, TARGET, TASK),
     *(PARALLEL, IN_FIT, PREDICTIONS, THRESHOLDS, SELECTION, *UNTOUCHED, *UNTOUCHED_BY),
+    *(CONTEXT, LISTENER, SEND, REUSE),
     *(RUN_TRIAL, SEQUENTIAL, STORAGE, STUDY_ID, TRIAL_ID, CONSTRAINTS, ONE_TRIAL, DASK),
     *(SWITCH, DISABLE, PROVIDERS, CLIENT, ENGINES, SQL_STORE, HTTP, CREDENTIALS),
     *(BOOSTER_OF, MODEL_OF, MODULES),
@@ -565,6 +576,36 @@ def is_feasible(trial: FrozenTrial) -> bool:
 def is_same_study(one: Study, other: Study) -> bool:
     """Return whether two objects are one study."""
     return one._storage is other._storage and one._study_id == other._study_id
+
+
+# -- callbacks of scikit-learn, which are there from 1.9 on ------------------------------
+
+
+def fit_tasks(estimator: Any, tasks: int) -> Any:
+    """Begin the tasks of a fit, of which there will be so many; None where nobody can hear."""
+    begin = getattr(estimator, "_init_callback_context", None)
+    return None if begin is None else begin(max_subtasks=tasks)
+
+
+def hear(consume: Callable[[Any], object], owner: object) -> Any:
+    """Return an address to which any process can say something, as long as its owner lives."""
+    from sklearn.callback._transport import open_listener
+
+    return open_listener(consume, owner=owner)
+
+
+def say(address: Any, message: Any) -> None:
+    """Say something to an address, and return when it was heard."""
+    from sklearn.callback._transport import send
+
+    send(address, message)
+
+
+def is_heard(address: Any) -> bool:
+    """Tell whether another process hears what is said to an address."""
+    from sklearn.callback._transport import can_reuse_listener
+
+    return bool(can_reuse_listener(address))
 
 
 # -- MLflow, which is imported when one of these is called ----------------------------

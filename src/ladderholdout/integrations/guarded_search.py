@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from copy import deepcopy
 from dataclasses import dataclass
 from typing import Any, Self
@@ -28,6 +29,7 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.parallel import Parallel, delayed
 from sklearn.utils.validation import check_is_fitted
 
+from ladderholdout import thirdparty
 from ladderholdout.errors import (
     InvalidArgument,
     LadderHoldoutError,
@@ -40,6 +42,18 @@ from ladderholdout.guard.finalists import Finalist, check_finalists, ranked, win
 from ladderholdout.guard.open_ladder import OpenLadder, ladder_of
 from ladderholdout.guard.views import ScoreCertificate, incumbent_named
 from ladderholdout.integrations.sklearn import IS_INCUMBENT, GuardedSplit, look_for_overlap, score
+
+try:
+    from sklearn.callback import CallbackSupportMixin, with_callbacks
+except ImportError:  # before scikit-learn 1.9
+
+    class CallbackSupportMixin:  # type: ignore[no-redef]
+        """Nothing: no callbacks can be set."""
+
+    def with_callbacks(method: Any) -> Any:
+        """Return the method as it is."""
+        return method
+
 
 FINALIST, RELEASED, IMPROVED, SUBMISSION = "finalist", "released_score", "improved", "submission"
 
@@ -61,7 +75,7 @@ def _of_the_winner(name: str, says: str) -> Any:
     return available_if(check)(method)
 
 
-class GuardedSearch(MetaEstimatorMixin, BaseEstimator):
+class GuardedSearch(CallbackSupportMixin, MetaEstimatorMixin, BaseEstimator):
     """A search that goes by the training rows alone and shows only its finalists to a holdout.
 
     `LadderHoldout.guard` makes it. `fit` runs the search as it is, without its refit; takes the
@@ -135,6 +149,7 @@ class GuardedSearch(MetaEstimatorMixin, BaseEstimator):
 
     # -- fitting ----------------------------------------------------------------------
 
+    @with_callbacks  # type: ignore[untyped-decorator]
     def fit(self, X: Any, y: Any = None, **params: Any) -> Self:
         """Search on these rows, and confirm the finalists on the holdout.
 
@@ -167,11 +182,16 @@ class GuardedSearch(MetaEstimatorMixin, BaseEstimator):
         ladder.check_open()
         look_for_overlap(ladder, X)
         given = self._given(params)
-        self.search_ = search.fit(X, y, **given)
+        tasks = _Tasks.of(self, thirdparty.fit_tasks(self, 2), X, y)
+        with tasks.inner("search", search):
+            self.search_ = search.fit(X, y, **given)
         found = _read(_at(search, path), _at(self.search, path))
         rounds.loosen()  # what is fitted around this may depend on the answers
-        chosen = self._fitted(ladder, found, found.order(count), path, X, y, params)
+        confirming = tasks.part("finalists")
+        chosen = self._fitted(ladder, found, found.order(count), path, X, y, params, confirming)
         self._confirm(ladder, found, chosen)
+        confirming.end()
+        tasks.end()
         return self
 
     def _given(self, params: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -190,6 +210,7 @@ class GuardedSearch(MetaEstimatorMixin, BaseEstimator):
         X: Any,
         y: Any,
         params: Mapping[str, Any],
+        tasks: _Tasks,
     ) -> list[_Fitted]:
         """Fit candidates in their order until so many of them predict distinctly."""
         waiting, count = list(order[0]), order[1]
@@ -206,9 +227,11 @@ class GuardedSearch(MetaEstimatorMixin, BaseEstimator):
                 models = [_model(self.search, path, found.parameters[at]) for at in taken]
                 given = [_kept(one, params, path) for one in models]
                 fits = (delayed(_fit)(one, X, y, kw) for one, kw in zip(models, given, strict=True))
+                parts = [tasks.part("finalist", leaf=True) for _ in taken]
                 fitted = Parallel(n_jobs=found.n_jobs, return_as=_as_they_come())(fits)
-                for at, (model, error) in zip(taken, fitted, strict=True):
+                for at, part, (model, error) in zip(taken, parts, fitted, strict=True):
                     bar.advance(task)
+                    part.end()
                     error = error or _take(ladder, at, model, chosen)
                     if error is not None:
                         fault = fault or error
@@ -311,6 +334,47 @@ class GuardedSearch(MetaEstimatorMixin, BaseEstimator):
 
     def __sklearn_is_fitted__(self) -> bool:
         return "best_estimator_" in vars(self)
+
+
+@dataclass(frozen=True, slots=True)
+class _Tasks:
+    """A task of a fit, as callbacks of scikit-learn hear of it; without a context nobody does."""
+
+    owner: Any
+    context: Any
+    X: Any
+    y: Any
+
+    @classmethod
+    def of(cls, owner: Any, context: Any, X: Any, y: Any) -> Self:
+        """Return a task that begins now."""
+        if context is not None:
+            context.call_on_fit_task_begin(estimator=owner, X=X, y=y)
+        return cls(owner, context, X, y)
+
+    def part(self, name: str, *, leaf: bool = False) -> _Tasks:
+        """Begin a part of it."""
+        context = None
+        if self.context is not None:
+            context = self.context.subcontext(task_name=name, max_subtasks=0 if leaf else None)
+        return _Tasks.of(self.owner, context, self.X, self.y)
+
+    @contextmanager
+    def inner(self, name: str, estimator: Any) -> Iterator[None]:
+        """Let the fit of an estimator in this block be a part of it."""
+        if self.context is None:
+            yield
+            return
+        context = self.context.subcontext(task_name=name)
+        with context.propagate_callback_context(estimator):
+            part = _Tasks.of(self.owner, context, self.X, self.y)
+            yield
+        part.end()
+
+    def end(self) -> None:
+        """Say that it is done."""
+        if self.context is not None:
+            self.context.call_on_fit_task_end(estimator=self.owner, X=self.X, y=self.y)
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,21 @@ a function is called.
 from __future__ import annotations
 
 from ladderholdout.integrations.mlflow.export import Anchor, Exported, anchors, attach, export
+from ladderholdout.integrations.mlflow.page import dataset_of
+from ladderholdout.integrations.mlflow.registry import CertifiedVersion, certify_version
 from ladderholdout.integrations.mlflow.service import Places, places
 from ladderholdout.integrations.mlflow.tracker import Tracking
 
-__all__ = ["Anchor", "Exported", "Places", "Tracking", "anchors", "attach", "export", "places"]
+__all__ = [
+    "Anchor",
+    "CertifiedVersion",
+    "Exported",
+    "Places",
+    "Tracking",
+    "anchors",
+    "attach",
+    "certify_version",
+    "dataset_of",
+    "export",
+    "places",
+]

@@ -1,55 +1,22 @@
-"""A holdout as a data set of MLflow: its name and fingerprint, and none of its rows."""
+"""The plugin by which MLflow knows holdouts as sources of data sets.
+
+MLflow loads it by its entry point while ``mlflow.data`` is half imported. Nothing else may import
+it first: it would load MLflow around itself, which then misses the class. `dataset_of` makes the
+data sets.
+"""
 
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn
 
 from mlflow.data.dataset_source import DatasetSource
 
 from ladderholdout.errors import InvalidArgument, TrackingError, as_given
 from ladderholdout.guard.open_ladder import HasLadder, ladder_of
-from ladderholdout.integrations.mlflow.page import SOURCE, digest_of, source_of
-
-if TYPE_CHECKING:
-    from mlflow.data.meta_dataset import MetaDataset
+from ladderholdout.integrations.mlflow.page import SOURCE, source_of
 
 _HEX = re.compile(r"[0-9a-f]{16,128}")
-
-
-def dataset_of(holdout: HasLadder) -> MetaDataset:
-    """Return a holdout as a data set for ``mlflow.log_input``.
-
-    What is logged is the holdout's name, its fingerprint and its number of rows. Neither rows nor
-    labels are, nor anything that depends on labels, as a schema or a profile of them would.
-
-    Parameters
-    ----------
-    holdout : LadderHoldout
-
-    Returns
-    -------
-    mlflow.data.meta_dataset.MetaDataset
-        Its source is a `HoldoutSource`.
-
-    Raises
-    ------
-    InvalidArgument
-        It is no holdout.
-
-    Examples
-    --------
-    >>> from ladderholdout import LadderHoldout
-    >>> holdout = LadderHoldout([[0], [1]], [0, 1], scoring="accuracy", name="tiny",
-    ...                         ledger="memory")
-    >>> data = dataset_of(holdout)  # mlflow.log_input(data, context="holdout")
-    >>> data.name, data.source.rows, data.schema
-    ('tiny', 2, None)
-    """
-    from mlflow.data.meta_dataset import MetaDataset  # which MLflow's client alone may lack
-
-    source = HoldoutSource.from_dict(source_of(ladder_of(holdout)))
-    return MetaDataset(source, name=source.holdout, digest=digest_of(source.fingerprint))
 
 
 class HoldoutSource(DatasetSource):

@@ -1,4 +1,7 @@
-"""The plugin behind ``mlflow.models.evaluate(..., evaluators="ladderholdout")``."""
+"""The plugin behind ``mlflow.models.evaluate(..., evaluators="ladderholdout")``.
+
+MLflow loads it by its entry point, and nothing else may import it first (see `dataset`).
+"""
 
 from __future__ import annotations
 
@@ -19,7 +22,7 @@ from ladderholdout.guard.submission import Origin
 from ladderholdout.guard.views import Release
 from ladderholdout.integrations.mlflow import service as names
 from ladderholdout.integrations.mlflow.page import input_of
-from ladderholdout.integrations.mlflow.service import faults_named
+from ladderholdout.integrations.mlflow.service import faults_named, raw_model
 
 MODEL_TYPE = "ladderholdout"
 """The type of model for which no evaluator of MLflow's own computes anything."""
@@ -201,7 +204,7 @@ def _answers(
     if column is not None:
         raise InvalidArgument("predictions", "left out where a model predicts", as_given(column))
     X, metric = dataset.features_data, holdout.metric
-    raw = _raw_model(model)
+    raw = raw_model(model)
     methods = _METHODS.get(metric.response, ())
     if raw is not None and any(callable(getattr(raw, one, None)) for one in methods):
         answers = metric.respond(raw, X, holdout.guard().holdout.classes)
@@ -212,17 +215,6 @@ def _answers(
             answers = answers[:, 0]
     described = {} if raw is None else describe_estimator(raw)
     return np.asarray(answers), described
-
-
-def _raw_model(model: Any) -> Any:
-    """Return the model of its own library, where MLflow hands it out."""
-    get = getattr(model, "get_raw_model", None)
-    if get is None:
-        return None
-    try:
-        return get()
-    except NotImplementedError:
-        return None
 
 
 def _logged(holdout: OpenLadder, release: Release, run_id: str) -> EvaluationResult:
@@ -252,4 +244,6 @@ def _logged(holdout: OpenLadder, release: Release, run_id: str) -> EvaluationRes
             client.log_inputs(run_id, [input_of(holdout)])
     except TrackingError as fault:
         raise TrackingError(f"Submission {number} is in the ledger. {fault}") from None
-    return EvaluationResult(metrics=found, artifacts={}, run_id=run_id)
+    made: type[Any] = EvaluationResult  # without annotations
+    result: EvaluationResult = made(metrics=found, artifacts={}, run_id=run_id)
+    return result

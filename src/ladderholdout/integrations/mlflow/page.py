@@ -1,4 +1,4 @@
-"""What makes a run's page readable: a note, a picture of the ladder, and the holdout as an input."""
+"""What makes a run's page readable: a note, a picture of the ladder, the holdout as an input."""
 
 from __future__ import annotations
 
@@ -6,13 +6,14 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from ladderholdout.errors import printable
-from ladderholdout.guard.open_ladder import OpenLadder
+from ladderholdout.guard.open_ladder import HasLadder, OpenLadder, ladder_of
 from ladderholdout.guard.pictures import Picture, picture_of
 from ladderholdout.guard.views import ScoreCertificate, Status
 from ladderholdout.integrations.mlflow import service as names
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
+    from mlflow.data.meta_dataset import MetaDataset
     from mlflow.entities import DatasetInput
 
 NOTE = "mlflow.note.content"
@@ -110,3 +111,42 @@ def input_of(holdout: OpenLadder) -> DatasetInput:
         source["holdout"], digest_of(source["fingerprint"]), SOURCE, json.dumps(source)
     )
     return DatasetInput(dataset, [InputTag("mlflow.data.context", "holdout")])
+
+
+def dataset_of(holdout: HasLadder) -> MetaDataset:
+    """Return a holdout as a data set for ``mlflow.log_input``.
+
+    What is logged is the holdout's name, its fingerprint and its number of rows. Neither rows nor
+    labels are, nor anything that depends on labels, as a schema or a profile of them would.
+
+    Parameters
+    ----------
+    holdout : LadderHoldout
+
+    Returns
+    -------
+    mlflow.data.meta_dataset.MetaDataset
+        Its source is a `HoldoutSource`.
+
+    Raises
+    ------
+    InvalidArgument
+        It is no holdout.
+
+    Examples
+    --------
+    >>> from ladderholdout import LadderHoldout
+    >>> holdout = LadderHoldout([[0], [1]], [0, 1], scoring="accuracy", name="tiny",
+    ...                         ledger="memory")
+    >>> data = dataset_of(holdout)  # mlflow.log_input(data, context="holdout")
+    >>> data.name, data.source.rows, data.schema
+    ('tiny', 2, None)
+    """
+    from mlflow.data.meta_dataset import MetaDataset
+
+    from ladderholdout.integrations.mlflow.dataset import HoldoutSource  # after MLflow itself
+
+    source = HoldoutSource.from_dict(source_of(ladder_of(holdout)))
+    made: type[Any] = MetaDataset  # it leaves a method of its base abstract
+    found: MetaDataset = made(source, name=source.holdout, digest=digest_of(source.fingerprint))
+    return found

@@ -289,6 +289,17 @@ def find(client: MlflowClient, places: list[str], tags: dict[str, str]) -> list[
     return sorted(runs, key=lambda run: (run.info.start_time, run.info.run_id))
 
 
+def raw_model(model: Any) -> Any:
+    """Return the model of its own library behind one of MLflow's; None where it hands out none."""
+    get = getattr(model, "get_raw_model", None)
+    if get is None:
+        return None
+    try:
+        return get()
+    except NotImplementedError:
+        return None
+
+
 def _paged(call: Callable[..., Any], **given: Any) -> Iterator[Any]:
     token = None
     while True:
