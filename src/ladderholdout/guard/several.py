@@ -632,7 +632,7 @@ def reopen(
     if are_several(scoring):
         stated = metrics_of(scoring)
     elif known and scoring is not None:
-        stated = {getattr(scoring, "name", scoring): scoring}
+        stated = {scoring.name if isinstance(scoring, Metric) else str(scoring): scoring}
     unknown = [metric for metric in stated if metric not in known]
     if unknown:
         raise UnknownHoldout(
