@@ -8,8 +8,10 @@ import pickle
 import random
 import sqlite3
 import struct
+import warnings
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -36,12 +38,13 @@ from ladderholdout import InvalidArgument, LadderHoldout, Metric, SearchStopped
 from ladderholdout.certificates import Transcript, certify
 from ladderholdout.cli import app
 from ladderholdout.errors import (
+    BudgetWarning,
     HoldoutConflict,
     InvalidSubmission,
     KnownHoldoutWarning,
+    LadderHoldoutWarning,
     LedgerError,
     NoImprovementWarning,
-    NotIncumbentWarning,
     UnknownHoldout,
 )
 from ladderholdout.guard.health import verify_holdout
@@ -96,6 +99,14 @@ def tree() -> DecisionTreeClassifier:
     return DecisionTreeClassifier(random_state=0)
 
 
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Ignore what the library says of plain scores and of winners that were beaten."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", LadderHoldoutWarning)
+        yield
+
+
 def registered(binary: Binary, ledger: Path | str = "memory", **settings: Any) -> LadderHoldout:
     given = {"scoring": THREE, "mechanism": RULE, "name": "cancer"} | settings
     return LadderHoldout(binary.X_holdout, binary.y_holdout, ledger=ledger, **given)
@@ -109,9 +120,8 @@ def test_one_submission_is_answered_by_each_metric() -> None:
     release = holdout.submit(models(1)[0])
     assert isinstance(release, Releases)
     assert list(release.by_metric) == ["roc_auc", "neg_brier_score"]
-    # The best of the first query: rounded to the step, and the same as of the metric alone.
-    _, y = rows()
-    assert release["roc_auc"].score == pytest.approx(roc_auc_score(y, models(1)[0]), abs=0.005)
+    _, y = rows()  # the first query improves, and is rounded to the step
+    assert release["roc_auc"].score == pytest.approx(roc_auc_score(y, models(1)[0]), abs=0.0051)
     assert (release.score, release.improved) == (release["roc_auc"].score, True)
     with pytest.raises(InvalidArgument, match="'roc_auc', 'neg_brier_score'"):
         release["f1"]
@@ -119,7 +129,7 @@ def test_one_submission_is_answered_by_each_metric() -> None:
 
 def test_each_metric_is_answered_as_a_holdout_of_that_metric_alone_would_be() -> None:
     scoring = {"hits": "accuracy", "area": "roc_auc", "brier": "neg_brier_score"}
-    rules = {"hits": ParameterFreeLadder(), "area": Ladder(step=0.02), "brier": RULE}
+    rules = {"hits": ParameterFreeLadder(), "area": Ladder(step=0.1), "brier": Ladder(step=0.002)}
     together = holdout_of(scoring, mechanism=rules)
     alone = {
         name: holdout_of(metric, mechanism=rules[name], name=name)
@@ -166,7 +176,7 @@ def test_predictions_for_metrics_that_take_different_things() -> None:
     named = {"accuracy": one > 0.5, "roc_auc": one, "neg_brier_score": table}
     again = holdout.submit(named)
     _, y = rows()
-    assert release["accuracy"].score == pytest.approx(accuracy_score(y, one > 0.5), abs=0.005)
+    assert release["accuracy"].score == pytest.approx(accuracy_score(y, one > 0.5), abs=0.0051)
     # The same predictions, said otherwise: the same answers, and no ladder was stepped.
     assert [one.score for one in again.by_metric.values()] == [
         one.score for one in release.by_metric.values()
@@ -255,12 +265,12 @@ def _dies(ledger: str) -> None:
 def test_a_process_that_dies_between_two_ladders_leaves_neither_written(tmp_path: Path) -> None:
     holdout = holdout_of(ledger=tmp_path / "ledger.db")
     holdout.submit(models(1)[0])
-    with pytest.raises(Exception, match="terminated|abruptly"):
+    with pytest.raises(Exception, match=r"terminated|abruptly"):
         elsewhere(_dies, holdout.ledger)
     assert [one.submissions for one in holdout.status().by_metric.values()] == [1, 1]
     release = holdout.submit(models(2)[1])
     assert [one.submission for one in release.by_metric.values()] == [2, 2]
-    assert not verify_holdout(Ledger(holdout.ledger), "several")
+    assert verify_holdout(holdout.ledger, "several").findings == ()
 
 
 def test_a_retry_under_a_key_is_answered_as_before_by_each_metric() -> None:
@@ -337,11 +347,12 @@ def test_one_metric_and_several_do_not_share_a_name() -> None:
         holdout_of("roc_auc", ledger=holdout.ledger)
     with pytest.raises(InvalidArgument, match="scoring= takes a list"):
         holdout_of("f1", ladder="main:f1", ledger=holdout.ledger)
-    single = holdout_of("accuracy", seed=1, name="single", ledger=holdout.ledger)
+    settings = {"seed": 1, "name": "single", "ledger": holdout.ledger}
+    single = holdout_of("accuracy", **settings)
     with pytest.raises(HoldoutConflict, match="ladder='several'"):
-        holdout_of(seed=1, name="single", ledger=holdout.ledger)
+        holdout_of(**settings)
     with pytest.warns(KnownHoldoutWarning, match="count together"):
-        beside = holdout_of(seed=1, ladder="several", ledger=holdout.ledger)
+        beside = holdout_of(ladder="several", **settings)
     assert beside.status().ladders[0] == ("default", "main", 0)
     assert single.status().submissions == 0
 
@@ -372,7 +383,7 @@ def test_what_cannot_be_several_metrics_registers_nothing(
 
 
 def test_a_range_may_be_stated_for_each_metric() -> None:
-    X, y = rows()
+    X, _ = rows()
     holdout = LadderHoldout(
         X,
         X[:, 0],
@@ -382,7 +393,8 @@ def test_a_range_may_be_stated_for_each_metric() -> None:
         budget={"r2": 1},
         ledger="memory",
     )
-    holdout.submit(X[:, 0] + 0.1)
+    with pytest.warns(BudgetWarning):
+        holdout.submit(X[:, 0] + 0.1)
     status = holdout.status()
     assert (status["r2"].budget, status["neg_mean_absolute_error"].budget) == (1, None)
     found = holdout.certificate()
@@ -408,9 +420,7 @@ def test_what_is_of_one_metric_names_the_way_to_it(binary: Binary, tmp_path: Pat
     stopped = ladder_stopping(holdout["accuracy"], patience=2)
     assert stopped is not None
     holdout.evaluate(tree().fit(binary.X_train, binary.y_train))
-    with pytest.warns(UserWarning, match="opened") if False else _nothing():
-        audit = holdout["accuracy"].audit()
-    assert len(audit) == 1 if hasattr(audit, "__len__") else audit is not None
+    assert holdout["accuracy"].audit().status.submissions == 1
 
 
 # Searches
@@ -463,7 +473,8 @@ def test_plain_scores_are_those_of_each_metric(binary: Binary) -> None:
     model = tree().fit(binary.X_train, binary.y_train)
     with _quiet():
         found = holdout(model, binary.X_test, binary.y_test)
-    assert found["accuracy"] == accuracy_score(binary.y_test, model.predict(binary.X_test))
+    hits = accuracy_score(binary.y_test, model.predict(binary.X_test))
+    assert found["accuracy"] == pytest.approx(hits)
     areas = model.predict_proba(binary.X_test)[:, 1]
     assert found["roc_auc"] == pytest.approx(roc_auc_score(binary.y_test, areas))
     with _quiet():
@@ -496,9 +507,10 @@ def test_a_search_has_each_metrics_feedback_and_picks_by_name(kind: Any, binary:
 
 
 def test_select_goes_by_the_first_metric_or_by_the_one_that_is_asked(binary: Binary) -> None:
-    scoring = {"first": "neg_log_loss", "second": "roc_auc"}
+    scoring = {"first": "neg_log_loss", "second": "accuracy"}
     holdout = registered(binary, scoring=scoring, mechanism=FullDisclosure())
-    grid = {"max_depth": [1, 2, 8]}
+    # Without a limit of depth it is right more often, and more sure where it errs.
+    grid = {"max_depth": [1, 2, 8], "min_samples_leaf": [5]}
     chosen = {}
     for name, refit in {"first": holdout.select, "second": holdout["second"].select}.items():
         search = GridSearchCV(tree(), grid, scoring=holdout, cv=holdout.split(), refit=refit)
@@ -514,8 +526,9 @@ def test_without_an_improvement_select_goes_by_the_first_metrics_inner_folds(
     binary: Binary,
 ) -> None:
     holdout = registered(binary)
-    one = binary.y_holdout.astype(float)
-    holdout.submit(both(one))  # nothing is better
+    perfect = 0.8 * binary.y_holdout + np.linspace(0, 0.1, len(binary.y_holdout))
+    holdout.submit(both(perfect))
+    holdout["accuracy"].submit(binary.y_holdout)  # nothing is better
     grid = GridSearchCV(
         tree(), {"max_depth": [1, 4]}, scoring=holdout, cv=holdout.split(inner=3),
         refit=holdout.select,
@@ -530,11 +543,9 @@ def test_a_named_refit_that_is_not_the_incumbent_is_said_of_its_own_ladder(
     binary: Binary,
 ) -> None:
     holdout = registered(binary)
-    areas = tree().set_params(max_depth=4, min_samples_leaf=5).fit(binary.X_train, binary.y_train)
-    # The best model is submitted before, to one ladder alone.
-    perfect = binary.y_holdout.astype(float)
+    # The best there can be is submitted before, to one ladder alone.
+    perfect = binary.y_holdout + np.linspace(0, 0.5, len(binary.y_holdout))
     holdout["roc_auc"].submit(perfect)
-    assert areas is not None
     search = GridSearchCV(tree(), GRID, scoring=holdout, cv=holdout.split(), refit="roc_auc")
     with pytest.warns(NoImprovementWarning, match="refit='roc_auc'"):
         search.fit(binary.X_train, binary.y_train)
@@ -548,12 +559,8 @@ def test_one_number_is_not_made_of_several(binary: Binary) -> None:
     holdout = registered(binary)
     refused = r"holdout\['accuracy'\]"
     with pytest.raises(SearchStopped, match=refused):
-        cross_val_score(
-            tree(), binary.X_train, binary.y_train, scoring=holdout, cv=holdout.split()
-        )
-    grid = GridSearchCV(
-        tree(), GRID, scoring={"mine": holdout}, cv=holdout.split(), refit="mine"
-    )
+        cross_val_score(tree(), binary.X_train, binary.y_train, scoring=holdout, cv=holdout.split())
+    grid = GridSearchCV(tree(), GRID, scoring={"mine": holdout}, cv=holdout.split(), refit="mine")
     with pytest.raises(SearchStopped, match=refused):
         grid.fit(binary.X_train, binary.y_train)
     assert not hasattr(holdout, "_score_func")
@@ -586,9 +593,8 @@ def test_guard_shows_the_finalists_to_all_metrics(binary: Binary) -> None:
         # Of a metric whose incumbent is another model, nothing is certified of the winner.
         assert (found.missing is None) == mine
     assert results["is_incumbent"][search.best_index_]
-    assert search.score(binary.X_test, binary.y_test) == accuracy_score(
-        binary.y_test, search.predict(binary.X_test)
-    )
+    hits = accuracy_score(binary.y_test, search.predict(binary.X_test))
+    assert search.score(binary.X_test, binary.y_test) == pytest.approx(hits)
     estimates = holdout.estimate()
     assert all(estimates[name].score is not None for name in THREE)
 
@@ -712,8 +718,7 @@ def test_a_study_that_has_no_room_for_all_metrics_is_refused_before_it_submits(
 
 
 def test_a_certificate_counts_what_the_other_metrics_revealed() -> None:
-    scoring = ["accuracy", "zero_one_loss"] if False else ["accuracy", "neg_brier_score"]
-    together = holdout_of(scoring)
+    together = holdout_of(["accuracy", "neg_brier_score"])
     alone = holdout_of("accuracy", name="alone")
     for one in models(30):
         together.submit(both(one))
@@ -898,9 +903,7 @@ def test_the_commands_show_all_metrics_or_one(tmp_path: Path, default_ledger: Pa
     assert '"by_metric"' in call("certificate", "churn", "--json").stdout
     assert "--ladder main:accuracy" in call("audit", "churn", "--yes").stderr
     assert call("audit", "churn", "--ladder", "main:accuracy", "--yes").exit_code == 0
-    submitted = call(
-        "submit", "churn", str(tmp_path / "labels.csv"), "--scoring", "accuracy"
-    )
+    submitted = call("submit", "churn", str(tmp_path / "labels.csv"), "--scoring", "accuracy")
     assert submitted.exit_code == 0, submitted.output
     assert [holdout.status()[name].submissions for name in THREE] == [2, 1, 1]
 
@@ -915,25 +918,4 @@ def test_the_estimator_of_a_pipeline_is_asked_as_of_one_metric(binary: Binary) -
         mechanism=holdout["roc_auc"].rules.mechanism,
     )  # fmt: skip
     assert release["roc_auc"].score == alone.evaluate(model).score
-    with pytest.warns(NotIncumbentWarning) if False else _nothing():
-        assert holdout.history()[0].context["estimator"] == "LogisticRegression"
-
-
-class _nothing:  # noqa: N801  # used like a function
-    def __enter__(self) -> None: ...
-
-    def __exit__(self, *_: object) -> None: ...
-
-
-class _quiet:  # noqa: N801
-    """Ignore what the library says of plain scores and of winners that were beaten."""
-
-    def __enter__(self) -> None:
-        import warnings
-
-        self._caught = warnings.catch_warnings()
-        self._caught.__enter__()
-        warnings.simplefilter("ignore")
-
-    def __exit__(self, *error: Any) -> None:
-        self._caught.__exit__(*error)
+    assert holdout.history()[0].context["estimator"] == "LogisticRegression"

@@ -299,7 +299,8 @@ class SeveralLadders:
             as_scores = response == "scores" and response not in predictions
             source = "probabilities" if as_scores else response
             if source not in predictions:
-                raise self._refusal(f"a mapping without {response!r}")
+                lacking = source if source in asked.values() else response
+                raise self._refusal(f"a mapping without {lacking!r}")
             found[name] = predictions[source], as_scores
             used.add(source)
         unused = set(predictions) - used
@@ -310,7 +311,10 @@ class SeveralLadders:
     def _refusal(self, came: str) -> InvalidSubmission:
         asked = {name: one.metric.response for name, one in self.ladders.items()}
         metrics = ", ".join(f"{name!r} takes {kind}" for name, kind in asked.items())
-        wanted = ", ".join(f"{kind!r}: ..." for kind in dict.fromkeys(asked.values()))
+        kinds = dict.fromkeys(asked.values())
+        if "probabilities" in kinds:  # which serve where scores are asked for
+            kinds.pop("scores", None)
+        wanted = ", ".join(f"{kind!r}: ..." for kind in kinds)
         return InvalidSubmission(
             "predictions",
             f"given for each of the metrics ({metrics})",
