@@ -603,26 +603,20 @@ def _start_ladder(
         check_parts(metric, rows, classes, holdout, places)
         warn_of_narrow_range(metric, rows, holdout, places)
         warn_of_targets(metric, rows, classes, stated=wish.classes is not None)
-    # Those that one call starts together are one thing to its caller.
-    others = [one for one in tx.ladders(holdout.id) if not _is_beside(one.settings, settings)]
+    others, (base, of_several) = tx.ladders(holdout.id), parted(settings.name)
+    # The ladders of several metrics are one thing to their user: it is said of the first.
+    beside = of_several and ladders_named(tx, holdout, settings.account, base)
     started = tx.add_ladder(
         holdout.id, settings, state_to(rules_of(settings).start(holdout.n_ladder))
     )
-    if others:
+    if others and not beside:
         count = sum(ladder.submissions for ladder in others)
         _say(
-            f"This opens ladder {settings.name!r} of account {settings.account!r} on the holdout "
+            f"This opens ladder {base!r} of account {settings.account!r} on the holdout "
             f"{holdout.name!r}, which has {len(others)} already with {count} submissions. They "
             "count together: a new account or ladder does not make a used holdout fresh."
         )
     return started
-
-
-def _is_beside(one: LadderSettings, other: LadderSettings) -> bool:
-    """Tell whether two ladders are of several metrics under one name."""
-    (base, metric), (another, its) = parted(one.name), parted(other.name)
-    same = one.account == other.account and base == another
-    return same and metric is not None and its is not None
 
 
 def _register(tx: Transaction, given: Given, wish: Wish) -> tuple[HoldoutRecord, NDArray[np.intp]]:
