@@ -199,7 +199,9 @@ print(second.best_score_, second.is_incumbent_)
 
 # %%
 run = mlflow.MlflowClient(tracking_uri).get_metric_history(tracking.run_id, "ladder_released")
-pd.DataFrame({"submission": [one.step for one in run], "released": [one.value for one in run]}).tail(3)
+pd.DataFrame(
+    {"submission": [one.step for one in run], "released": [one.value for one in run]}
+).tail(3)
 
 # %% [markdown]
 # Opinions say a lot about a vote. The certificate of the new incumbent pays for everything that was released

@@ -45,7 +45,11 @@ def main() -> None:
                     label="true area" if (turn, place) == (2, 0) else None)  # fmt: skip
     style.table(("model", "rows", "true", "certified from", "to"), rows)
     ax.set_xticks(range(len(SIZES)), [f"{n:,}" for n in SIZES])
-    ax.set(xlabel="rows of the holdout, half of them positive", ylabel="area under the ROC curve", ylim=(0.45, 1.01))
+    ax.set(
+        xlabel="rows of the holdout, half of them positive",
+        ylabel="area under the ROC curve",
+        ylim=(0.45, 1.01),
+    )
     ax.legend(loc="lower right", ncols=2)
     style.show(
         figure,

@@ -40,7 +40,9 @@ def one_split(seed: int) -> np.ndarray:
     trees = [DecisionTreeClassifier(**one, random_state=0).fit(X, y) for one in ParameterGrid(GRID)]
     raw = max(trees, key=lambda tree: tree.score(X_held, y_held))
     holdout = LadderHoldout(X_held, y_held, scoring="accuracy", ledger="memory", vault=False)
-    search = holdout.guard(GridSearchCV(DecisionTreeClassifier(random_state=0), GRID, cv=5)).fit(X, y)
+    search = holdout.guard(GridSearchCV(DecisionTreeClassifier(random_state=0), GRID, cv=5)).fit(
+        X, y
+    )
     true = search.score(X_fresh, y_fresh)
     return np.array(
         [

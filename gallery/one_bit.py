@@ -63,7 +63,13 @@ def main() -> None:
         true = np.array([one for _, one in found])
         held = sum(c.low <= t <= c.high for c, t in zip(certified, true, strict=True))
         rows.append(
-            (name, float(true.mean()), float(lows[name].mean()), float(widths[name].mean()), f"{held} of {RUNS}")
+            (
+                name,
+                float(true.mean()),
+                float(lows[name].mean()),
+                float(widths[name].mean()),
+                f"{held} of {RUNS}",
+            )
         )
     style.table(("rule", "true", "certified at least", "width", "certificates that hold"), rows)
     figure, ax = style.panels()

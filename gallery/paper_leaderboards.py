@@ -27,7 +27,10 @@ def main() -> None:
     figure, ax = style.panels()
     rows = []
     shown = (99, 499, 999)
-    for name, colour, look in (("full disclosure", style.ORANGE, "s-"), ("Ladder", style.GREEN, "o-")):
+    for name, colour, look in (
+        ("full disclosure", style.ORANGE, "s-"),
+        ("Ladder", style.GREEN, "o-"),
+    ):
         each = np.array(
             [figure_1.once((name, k), np.random.SeedSequence(k), RUNS) for k in GUESSES]
         )

@@ -30,7 +30,8 @@ RULES = {
 
 def main() -> None:
     found = {
-        title: section_4.once(name, np.random.SeedSequence(0), RUNS) for name, title in RULES.items()
+        title: section_4.once(name, np.random.SeedSequence(0), RUNS)
+        for name, title in RULES.items()
     }
     fitted = np.array(
         [[(one.true - one.empirical).mean() for one in courses] for courses in found.values()]
@@ -43,7 +44,9 @@ def main() -> None:
     figure, ax = style.panels()
     places = np.arange(len(found))
     for turn, name in enumerate(attacks):
-        ax.barh(places + 0.27 * (turn - 1), fitted[:, turn], 0.25, color=style.COLOURS[turn], label=name)
+        ax.barh(
+            places + 0.27 * (turn - 1), fitted[:, turn], 0.25, color=style.COLOURS[turn], label=name
+        )
     ax.set_yticks(places, list(found))
     ax.invert_yaxis()
     ax.set_xlabel("true risk of the incumbent less its risk on the holdout")

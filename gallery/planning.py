@@ -19,9 +19,19 @@ def main() -> None:
     found = plan(n=2_000, submissions=300, width=0.03, risk=0.15, searches=10)
     style.table(
         ("way", "proved width"),
-        [(name, float(way.width)) for name, way in zip(
-            ("finalists on the holdout", "fixed in advance", "learning", "learning, with a reserve"),
-            found.ways, strict=True)],  # fmt: skip
+        [
+            (name, float(way.width))
+            for name, way in zip(
+                (
+                    "finalists on the holdout",
+                    "fixed in advance",
+                    "learning",
+                    "learning, with a reserve",
+                ),
+                found.ways,
+                strict=True,
+            )
+        ],  # fmt: skip
     )
     print(f"most releases for a width of {found.width}: {found.most_releases}")
     print(f"least reserve for it: {found.least_reserve}")

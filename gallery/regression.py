@@ -60,7 +60,9 @@ def main() -> None:
             rows.append((title, n, sign * score, low, high))
             ax.vlines(place, max(low, -1.0), high, color=style.BLUE, lw=6,
                       label=None if place else "certificate, 95 %")  # fmt: skip
-            ax.plot(place, sign * score, "o", color=style.ORANGE, label=None if place else "released")
+            ax.plot(
+                place, sign * score, "o", color=style.ORANGE, label=None if place else "released"
+            )
         names = ["200\ndiabetes", *(f"{n:,}\nsimulated" for n in SIZES[1:])]
         ax.set_xticks(range(len(SIZES)), names, fontsize=9)
         ax.set(title=title, xlabel="rows of the holdout")

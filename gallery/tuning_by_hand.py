@@ -87,7 +87,9 @@ def main() -> None:
 
     figure, axes = style.panels(2, sharey=True)
     queries = np.arange(1, QUERIES + 1)
-    for ax, (way, each), colour in zip(axes, courses.items(), (style.ORANGE, style.BLUE), strict=True):
+    for ax, (way, each), colour in zip(
+        axes, courses.items(), (style.ORANGE, style.BLUE), strict=True
+    ):
         style.band(ax, queries, each[:, 0], colour, "believed")
         style.band(ax, queries, each[:, 1], style.QUIET, "true, on fresh rows", "--")
         ax.set(title=way, xlabel="queries of the holdout")

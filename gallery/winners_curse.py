@@ -58,7 +58,10 @@ def main() -> None:
     shown = [1, 3, 10, 30, len(tried)]
     style.table(
         ("candidates", "believed", "true", "too much"),
-        [(k, float(believed[k - 1]), float(true[k - 1]), float(believed[k - 1] - true[k - 1])) for k in shown],
+        [
+            (k, float(believed[k - 1]), float(true[k - 1]), float(believed[k - 1] - true[k - 1]))
+            for k in shown
+        ],
     )
     figure, ax = style.panels()
     ax.fill_between(tried, true, believed, color=style.ORANGE, alpha=0.12, lw=0)

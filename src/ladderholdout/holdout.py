@@ -15,16 +15,16 @@ from ladderholdout.guard.batches import Batch
 from ladderholdout.guard.context import describe_estimator, jsonable
 from ladderholdout.guard.early_stopping import LadderStopping
 from ladderholdout.guard.finalists import Finalist, check_finalists, confirm
-from ladderholdout.guard.ladder import SEARCH_POLICIES, register, reopen
-from ladderholdout.guard.open_ladder import OpenLadder
+from ladderholdout.guard.ladder import SEARCH_POLICIES
+from ladderholdout.guard.open_ladder import OpenLadder, of_one_metric
 from ladderholdout.guard.points import RAW_POLICIES
 from ladderholdout.guard.settings import (
     LARGEST_NUMBER,
     a_function,
     choice,
     predictions_of,
-    warn_of_hard_labels,
 )
+from ladderholdout.guard.several import Each, Scoring, one_of, register, reopen, warn_of_labels
 from ladderholdout.guard.submission import Origin
 from ladderholdout.guard.submissions import Submissions
 from ladderholdout.guard.views import (
@@ -72,8 +72,11 @@ class LadderHoldout:
         The holdout's rows, kept from all training.
     y : array-like, shape (n,)
         Their labels or target values.
-    scoring : str or Metric, optional
-        A metric's name as in scikit-learn, or a `Metric`. Needed for a new ladder.
+    scoring : str, Metric, list or mapping, optional
+        A metric's name as in scikit-learn, or a `Metric`. Needed for a new ladder. A list of
+        these, or a mapping from names to them, makes a ladder for each, which are queried
+        together: answers are by metric, ``release["roc_auc"]``, and so is ``holdout["roc_auc"]``.
+        `mechanism`, `budget`, `loss_range` and `target_range` may be mappings then.
     name : str, optional
         What to call the holdout; by default its fingerprint's first letters.
     mechanism : Mechanism, optional
@@ -156,16 +159,16 @@ class LadderHoldout:
         X: Any,
         y: ArrayLike,
         *,
-        scoring: str | Metric | None = None,
+        scoring: Scoring | None = None,
         name: str | None = None,
-        mechanism: Mechanism | None = None,
+        mechanism: Each[Mechanism] | None = None,
         account: str = "default",
         ladder: str = "main",
-        budget: int | None = None,
+        budget: Each[int] | None = None,
         sample_weight: ArrayLike | None = None,
         classes: ArrayLike | None = None,
-        loss_range: tuple[float, float] | None = None,
-        target_range: tuple[float, float] | None = None,
+        loss_range: Each[tuple[float, float]] | None = None,
+        target_range: Each[tuple[float, float]] | None = None,
         feedback: str = "auto",
         overlap: str = "auto",
         ledger: str | os.PathLike[str] | None = None,
@@ -203,7 +206,7 @@ class LadderHoldout:
         cls,
         name: str,
         *,
-        scoring: str | Metric | None = None,
+        scoring: Scoring | None = None,
         account: str = "default",
         ladder: str = "main",
         feedback: str = "auto",
@@ -217,8 +220,9 @@ class LadderHoldout:
         ----------
         name : str
             As it was registered.
-        scoring : Metric, optional
-            Only needed for a metric of your own: the ledger keeps its name.
+        scoring : str, Metric, list or mapping, optional
+            Only needed for a metric of your own, for the ledger keeps its name, and for one or
+            some of several metrics: by default all of them.
         account, ladder, feedback, overlap, ledger
             As for the class.
         view : int, optional
@@ -321,8 +325,20 @@ class LadderHoldout:
 
     @property
     def metric(self) -> Metric:
-        """What is measured."""
+        """What is measured; of several metrics the one named first."""
         return self._ladder.metric
+
+    @property
+    def metrics(self) -> dict[str, Metric]:
+        """What is measured, by name: one metric or several, in their order."""
+        every = self._ladder.by_metric or {self.metric.name: self._ladder}
+        return {name: one.metric for name, one in every.items()}
+
+    def __getitem__(self, metric: str) -> LadderHoldout:
+        """Return the holdout by one of its metrics alone, with that ladder."""
+        found = type(self).__new__(type(self))
+        found._request, found._ladder = self._request, one_of(self._ladder, metric)
+        return found
 
     @property
     def rules(self) -> LadderRules:
@@ -347,7 +363,8 @@ class LadderHoldout:
             For the holdout's rows, in the order in which you gave them: class labels,
             probabilities of shape (n, n_classes) or of the second class, or values, as the
             metric asks. A Series or DataFrame of pandas with the index of the rows, in any
-            order, is taken by that index.
+            order, is taken by that index. Of several metrics that ask for different things a
+            mapping, by metric or ``{"labels": ..., "probabilities": ...}``.
         context : mapping, optional
             Anything JSON can hold that you want to find in the history.
         ids : list, array, Series or str, optional
@@ -368,7 +385,7 @@ class LadderHoldout:
         """
         predictions, hashes = predictions_of(predictions, ids)
         release = self._ladder.submit(predictions, Origin(context=jsonable(context)), hashes)
-        warn_of_hard_labels(self.metric, predictions)
+        warn_of_labels(self._ladder, predictions)
         return release
 
     def evaluate(self, estimator: Any, *, context: Mapping[str, Any] | None = None) -> Release:
@@ -645,8 +662,9 @@ class LadderHoldout:
         """
         number, reason = whole("number", number), reason_of(reason)
         rounds.note_shown()
-        metric = self.metric
-        return self._ladder.write(lambda tx, one: withdraw(tx, one, metric, number, reason))
+        ladder = of_one_metric(self._ladder)
+        metric = ladder.metric
+        return ladder.write(lambda tx, one: withdraw(tx, one, metric, number, reason))
 
     def retire(self) -> Status:
         """Take no more submissions on this holdout, through any ladder, permanently.
@@ -702,7 +720,7 @@ class LadderHoldout:
         """
         from ladderholdout.audit import open_audit
 
-        return open_audit(self._ladder, fresh, model, confidence, progress)
+        return open_audit(of_one_metric(self._ladder), fresh, model, confidence, progress)
 
     # -- searches of scikit-learn -----------------------------------------------------
 
@@ -764,6 +782,9 @@ class LadderHoldout:
     def select(self, cv_results: Mapping[str, Any] | None = None) -> int:
         """Pick the incumbent among the candidates: give it to a search as ``refit=``.
 
+        Of several metrics, the incumbent of the one named first; ``holdout["brier"].select``
+        picks by another one.
+
         Parameters
         ----------
         cv_results : mapping
@@ -783,13 +804,13 @@ class LadderHoldout:
         InvalidArgument
             These are no results of a search that asked this holdout.
         """
-        from ladderholdout.integrations.sklearn import select
+        from ladderholdout.integrations.refit import select
 
         return select(self._ladder, cv_results)
 
     def __call__(
         self, estimator: Any, X: Any, y: Any = None, sample_weight: ArrayLike | None = None
-    ) -> float:
+    ) -> Any:
         """Score an estimator: plainly on other rows, through the guard on the holdout's.
 
         Parameters
@@ -805,7 +826,8 @@ class LadderHoldout:
 
         Returns
         -------
-        float
+        float, or dict of str to float
+            Of several metrics by their names, as scikit-learn's searches take it.
 
         Raises
         ------
@@ -849,7 +871,8 @@ class LadderHoldout:
 
     def __getattr__(self, name: str) -> Any:
         # What curves, TunedThresholdClassifierCV and others read of a scorer.
-        if name not in _OF_SCORERS or "_ladder" not in vars(self):
+        there = name in _OF_SCORERS and "_ladder" in vars(self)
+        if not there or self._ladder.by_metric:  # of several metrics it is like no scorer
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
         from ladderholdout.integrations.sklearn import plain_scorer
 
@@ -946,7 +969,8 @@ class LadderHoldout:
 
     def _policy(self, feedback: str) -> str:
         choice("feedback", feedback, POLICIES)
-        check_policy(feedback, shows_values=self.rules.mechanism.shows_values)
+        for one in (*self._ladder.by_metric.values(), self._ladder):
+            check_policy(feedback, shows_values=one.rules.mechanism.shows_values)
         return feedback
 
     def gate(self, build: Callable[[Any], Any], *, patience: int = 3, stop: bool = False) -> Gate:
@@ -1050,7 +1074,7 @@ class LadderHoldout:
         """
         from ladderholdout.integrations.optuna import ErrorEvaluator
 
-        return ErrorEvaluator(self._ladder)
+        return ErrorEvaluator(of_one_metric(self._ladder))
 
     def best_trial(self, study: Any) -> Any:
         """Return the study's trial that is the incumbent, by the ledger.
@@ -1137,7 +1161,7 @@ class LadderHoldout:
 
         choice("raw", raw, RAW_POLICIES)
         return Tracking(
-            self._ladder,
+            of_one_metric(self._ladder),
             places(tracking_uri, audit_tracking_uri),
             run_id,
             experiment,

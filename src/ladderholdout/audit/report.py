@@ -14,6 +14,7 @@ from ladderholdout.audit.records import Audit, Record, facts_of, mark_of
 from ladderholdout.audit.submissions import AuditedSubmission, History
 from ladderholdout.errors import InvalidArgument, printable
 from ladderholdout.extras import needed
+from ladderholdout.guard.open_ladder import HasLadder, of_one_metric
 from ladderholdout.guard.submissions import origin_of
 from ladderholdout.guard.views import Status, Submission
 from ladderholdout.ledger import Progress
@@ -72,6 +73,8 @@ def record_of(holdout: _Readable, progress: Progress | None = None) -> Record:
     -------
     Record
     """
+    if isinstance(holdout, HasLadder):
+        of_one_metric(holdout.open_ladder)
     status = holdout.status()
     total = status.submissions
     return Record(status, History.of(_pages(holdout, total, progress), total))

@@ -18,6 +18,7 @@ from ladderholdout.cli.common import (
     LedgerOption,
     NameArgument,
     YesOption,
+    opened_one,
     print_json,
     print_json_of,
     print_lines,
@@ -42,7 +43,7 @@ def audit(
     Answers whether the incumbent beats a constant prediction, and how much too good the best
     raw score was. Submissions after it cannot be certified without a reserve.
     """
-    holdout = LadderHoldout.open(name, account=account, ladder=ladder, ledger=ledger)
+    holdout = opened_one(name, account, ladder, ledger)
     found = _opened(holdout, yes)
     if as_json:
         print_json_of(found.summary(), "submissions", found.plain_rows())
@@ -71,7 +72,7 @@ def report(
     as_json: JsonOption = False,
 ) -> None:
     """Write a report as one HTML file; without --opened it holds no raw score."""
-    holdout = LadderHoldout.open(name, account=account, ladder=ladder, ledger=ledger)
+    holdout = opened_one(name, account, ladder, ledger)
     kind = "audit" if opened else "report"
     place = _checked(output or Path(f"{_file_name(name)}-{kind}.html"))
     if opened:

@@ -68,6 +68,10 @@ ServerOption = Annotated[
 ]
 AccountOption = Annotated[str, typer.Option(help="Whose ladder, where several people submit.")]
 LadderOption = Annotated[str, typer.Option(help="Which of the account's ladders.")]
+ScoringOption = Annotated[
+    str | None,
+    typer.Option(metavar="METRIC", help="One of the ladder's metrics, where it has several."),
+]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON, for other programs.")]
 ConfidenceOption = Annotated[
     float | None,
@@ -208,20 +212,48 @@ def _plain(value: Any) -> Any:
 
 
 def opened(
-    name: str, account: str, ladder: str, ledger: str | None, server: str | None
+    name: str,
+    account: str,
+    ladder: str,
+    ledger: str | None,
+    server: str | None = None,
+    scoring: str | None = None,
 ) -> LadderHoldout:
-    """Return a holdout of the ledger, or one behind a server."""
+    """Return a holdout of the ledger, by all of its metrics or one, or one behind a server."""
     if server is None:
-        return LadderHoldout.open(name, account=account, ladder=ladder, ledger=ledger)
-    if ledger is not None or (account, ladder) != ("default", "main"):
+        return LadderHoldout.open(
+            name, scoring=scoring, account=account, ladder=ladder, ledger=ledger
+        )
+    if (ledger, scoring) != (None, None) or (account, ladder) != ("default", "main"):
         raise InvalidArgument(
             "--server",
-            "stated without --ledger, --account and --ladder",
+            "stated without --ledger, --account, --ladder and --scoring",
             "stated with one of them",
             "The token names the account and its ladder.",
         )
     holdout = f"/holdouts/{quote(name, safe='')}"
     return LadderHoldout.connect(server.rstrip("/").removesuffix(holdout) + holdout)
+
+
+def opened_one(
+    name: str,
+    account: str,
+    ladder: str,
+    ledger: str | None,
+    server: str | None = None,
+    scoring: str | None = None,
+) -> LadderHoldout:
+    """Return a holdout by one metric, for what is of one ladder alone."""
+    holdout = opened(name, account, ladder, ledger, server, scoring)
+    if len(holdout.open_ladder.by_metric) > 0:
+        first = next(iter(holdout.open_ladder.by_metric))
+        raise InvalidArgument(
+            "--ladder",
+            "the ladder of one metric here",
+            f"that of {len(holdout.open_ladder.by_metric)}",
+            f"Name the one that is meant: --ladder {ladder}:{first}.",
+        )
+    return holdout
 
 
 def context_of(pairs: Sequence[str]) -> dict[str, str]:

@@ -24,17 +24,20 @@ from ladderholdout.cli.common import (
     LadderOption,
     LedgerOption,
     NameArgument,
+    ScoringOption,
     ServerOption,
     YesOption,
     cell,
     console,
     context_of,
     opened,
+    opened_one,
     print_json,
     print_lines,
     print_result,
 )
 from ladderholdout.cli.files import Form, labels_like, predictions_from, read_table, take
+from ladderholdout.errors import InvalidArgument
 from ladderholdout.guard.registration import named
 from ladderholdout.guard.rollback import Mark, mark_of
 from ladderholdout.guard.submissions import number, origin, outcome, varied
@@ -81,8 +84,11 @@ def register(
         list[str], typer.Option(help="The column with the labels; repeat it for several outputs.")
     ],
     scoring: Annotated[
-        str | None,
-        typer.Option(help="A metric of scikit-learn, such as accuracy; for a new ladder."),
+        list[str] | None,
+        typer.Option(
+            help="A metric of scikit-learn, such as accuracy; for a new ladder. Repeat it for "
+            "several, which are queried together."
+        ),
     ] = None,
     name: Annotated[
         str | None, typer.Option(help="What to call it; by default part of its fingerprint.")
@@ -167,7 +173,7 @@ def register(
     holdout = LadderHoldout(
         frame.drop(columns=apart),
         y,
-        scoring=scoring,
+        scoring=scoring[0] if scoring and len(scoring) == 1 else scoring or None,
         name=name,
         mechanism=rule,
         budget=budget,
@@ -192,6 +198,7 @@ def submit(
     file: PredictionsArgument,
     account: AccountOption = "default",
     ladder: LadderOption = "main",
+    scoring: ScoringOption = None,
     context: Annotated[
         list[str] | None,
         typer.Option(metavar="KEY=VALUE", help="A note for the history; repeat it for several."),
@@ -199,17 +206,43 @@ def submit(
     header: Annotated[
         bool, typer.Option("--header/--no-header", help="Whether line 1 names the columns.")
     ] = True,
+    labels: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="The predicted labels, where some metrics take labels and others do not.",
+        ),
+    ] = None,
     ledger: LedgerOption = None,
     server: ServerOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Submit predictions for a holdout's rows, in their order, and print the release."""
     stated = context_of(context or [])
-    holdout = opened(name, account, ladder, ledger, server)
-    record, _ = holdout.open_ladder.records()
-    form = Form(holdout.metric, record.n, record.classes)
-    release = holdout.submit(predictions_from(file, form, header=header), context=stated)
+    holdout = opened(name, account, ladder, ledger, server, scoring)
+    release = holdout.submit(_predictions(holdout, file, labels, header), context=stated)
     show(release, as_json)
+
+
+def _predictions(holdout: LadderHoldout, file: Path, labels: Path | None, header: bool) -> Any:
+    """Read what all metrics of a holdout take: one file, and one with labels beside others."""
+    record, _ = holdout.open_ladder.records()
+    by_response = {one.response: one for one in holdout.metrics.values()}
+    others = {kind: one for kind, one in by_response.items() if kind != "labels"}
+    if (labels is not None) != (bool(others) and "labels" in by_response):
+        some = "some metrics take labels and others do not"
+        raise InvalidArgument(
+            "--labels",
+            f"stated where {some}, and only there",
+            "left out" if labels is None else "stated",
+        )
+    # A file of probabilities serves metrics of scores as well.
+    metric = others.get("probabilities") or next(iter((others or by_response).values()))
+    found = predictions_from(file, Form(metric, record.n, record.classes), header=header)
+    if labels is None:
+        return found
+    form = Form(by_response["labels"], record.n, record.classes)
+    return {metric.response: found, "labels": predictions_from(labels, form, header=header)}
 
 
 def list_holdouts(ledger: LedgerOption = None, as_json: JsonOption = False) -> None:
@@ -230,12 +263,13 @@ def status(
     name: NameArgument,
     account: AccountOption = "default",
     ladder: LadderOption = "main",
+    scoring: ScoringOption = None,
     ledger: LedgerOption = None,
     server: ServerOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Show a ladder's released score and certificate, and how much was asked of the holdout."""
-    found = opened(name, account, ladder, ledger, server).status()
+    found = opened(name, account, ladder, ledger, server, scoring).status()
     show(found, as_json)
 
 
@@ -243,13 +277,14 @@ def certificate(
     name: NameArgument,
     account: AccountOption = "default",
     ladder: LadderOption = "main",
+    scoring: ScoringOption = None,
     confidence: ConfidenceOption = None,
     ledger: LedgerOption = None,
     server: ServerOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Print a confidence interval for the incumbent's true score, and what it assumes."""
-    holdout = opened(name, account, ladder, ledger, server)
+    holdout = opened(name, account, ladder, ledger, server, scoring)
     found = holdout.certificate(confidence)
     print_result(found, as_json)
 
@@ -258,6 +293,7 @@ def history(
     name: NameArgument,
     account: AccountOption = "default",
     ladder: LadderOption = "main",
+    scoring: ScoringOption = None,
     last: Annotated[int, typer.Option(min=1, help="How many to show at most, the latest.")] = 50,
     after: Annotated[
         int | None, typer.Option(min=0, help="Show those that follow this number instead.")
@@ -271,23 +307,43 @@ def history(
     A submission's own score is known where it became the incumbent, and a dash elsewhere;
     "released" is the score of the incumbent after it. No raw score is shown.
     """
-    holdout = opened(name, account, ladder, ledger, server)
+    holdout = opened(name, account, ladder, ledger, server, scoring)
+    several = len(holdout.metrics) > 1
+    shown = {metric: holdout[metric] if several else holdout for metric in holdout.metrics}
+    by_metric = {metric: _history(one, last, after) for metric, one in shown.items()}
+    if as_json:
+        lists = {
+            metric: {
+                "submissions": total,
+                "latest": [asdict(one) | {"own_score": one.own_score} for one in latest],
+            }
+            for metric, (total, latest) in by_metric.items()
+        }
+        print_json(lists if several else next(iter(lists.values())))
+        return
+    out = console()
+    for metric, (total, latest) in by_metric.items():
+        if several:
+            out.print(f"{metric}:")
+        if latest:
+            out.print(_chosen(_HISTORY, _entries(latest), out.width))
+        out.print(f"{total} submissions in all")
+
+
+def _history(
+    holdout: LadderHoldout, last: int, after: int | None
+) -> tuple[int, tuple[Submission, ...]]:
+    """Return how many submissions a ladder has, and those that are shown."""
     total = holdout.open_ladder.records()[1].submissions
     start = max(0, total - last) if after is None else after
-    out, latest = console(), holdout.history(after=start, limit=last)
-    if as_json:
-        entries = [asdict(one) | {"own_score": one.own_score} for one in latest]
-        print_json({"submissions": total, "latest": entries})
-        return
-    if latest:
-        out.print(_chosen(_HISTORY, _entries(latest), out.width))
-    out.print(f"{total} submissions in all")
+    return total, holdout.history(after=start, limit=last)
 
 
 def reveal(
     name: NameArgument,
     account: AccountOption = "default",
     ladder: LadderOption = "main",
+    scoring: ScoringOption = None,
     ledger: LedgerOption = None,
     server: ServerOption = None,
     as_json: JsonOption = False,
@@ -296,7 +352,7 @@ def reveal(
 
     Such a ladder releases only whether each submission improved. Others show their score anyway.
     """
-    holdout = opened(name, account, ladder, ledger, server)
+    holdout = opened_one(name, account, ladder, ledger, server, scoring)
     holdout.reveal()
     show(holdout.status(), as_json)
 
@@ -305,6 +361,7 @@ def estimate(
     name: NameArgument,
     account: AccountOption = "default",
     ladder: LadderOption = "main",
+    scoring: ScoringOption = None,
     ledger: LedgerOption = None,
     server: ServerOption = None,
     as_json: JsonOption = False,
@@ -314,7 +371,7 @@ def estimate(
     It is put on record first, and certificates of later incumbents pay for it. Where submissions
     learned from answers there is none, and the message names what gives a score instead.
     """
-    holdout = opened(name, account, ladder, ledger, server)
+    holdout = opened(name, account, ladder, ledger, server, scoring)
     print_result(holdout.estimate(), as_json)
 
 
@@ -322,6 +379,7 @@ def certify(
     name: NameArgument,
     account: AccountOption = "default",
     ladder: LadderOption = "main",
+    scoring: ScoringOption = None,
     confidence: ConfidenceOption = None,
     ledger: LedgerOption = None,
     as_json: JsonOption = False,
@@ -330,7 +388,7 @@ def certify(
 
     This spends one of the reserve's queries; asked again about the same incumbent, none.
     """
-    holdout = LadderHoldout.open(name, account=account, ladder=ladder, ledger=ledger)
+    holdout = opened(name, account, ladder, ledger, scoring=scoring)
     found = holdout.certify(confidence)
     print_result(found, as_json)
 
@@ -348,7 +406,7 @@ def withdraw(
 
     What its release revealed stays counted in all certificates.
     """
-    holdout = LadderHoldout.open(name, account=account, ladder=ladder, ledger=ledger)
+    holdout = opened_one(name, account, ladder, ledger)
     show(holdout.withdraw(number, reason=reason), as_json)
 
 

@@ -16,6 +16,7 @@ from ladderholdout.cli.common import (
     LedgerOption,
     NameArgument,
     TrackingOption,
+    opened_one,
     print_json,
     print_lines,
     progress,
@@ -170,7 +171,7 @@ def export(
     """Send a ladder's submissions to MLflow; those that are there already are not sent again."""
     from ladderholdout.integrations.mlflow import export as bring
 
-    holdout = LadderHoldout.open(name, account=account, ladder=ladder, ledger=ledger)
+    holdout = opened_one(name, account, ladder, ledger)
     with progress("Sending the submissions") as step:
         done = bring(
             holdout,

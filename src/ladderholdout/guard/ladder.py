@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import threading
 import weakref
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, fields, replace
 from datetime import datetime
@@ -20,7 +20,7 @@ from ladderholdout.guard import registration, rounds
 from ladderholdout.guard.certification import certificate_or_why, reveal
 from ladderholdout.guard.containment import without_autologging, without_frames
 from ladderholdout.guard.estimation import estimate
-from ladderholdout.guard.open_ladder import Body, T
+from ladderholdout.guard.open_ladder import Body, OpenLadder, T
 from ladderholdout.guard.pipelines import transformed
 from ladderholdout.guard.points import Unsent, unsent
 from ladderholdout.guard.reserve import certify
@@ -113,6 +113,11 @@ class LocalLadder:
     opened: bool = False
 
     @property
+    def by_metric(self) -> Mapping[str, OpenLadder]:
+        """Nothing: it is of one metric."""
+        return {}
+
+    @property
     def name(self) -> str:
         """The holdout's name."""
         return self.records()[0].name
@@ -146,6 +151,14 @@ class LocalLadder:
         self, predictions: Any, origin: Origin, ids: NDArray[np.uint64] | None = None
     ) -> Release:
         """Submit predictions in the order of the caller's rows, or with the hashes of their ids."""
+        with without_frames:
+            predictions, order = self.placed(predictions, ids)
+            return self.guard().submit(predictions, origin, order=order)
+
+    def placed(
+        self, predictions: Any, ids: NDArray[np.uint64] | None
+    ) -> tuple[Any, NDArray[np.intp] | None]:
+        """Return predictions in the order of the rows, and that order, as the guard takes them."""
         if ids is None and self.foreign and self.order is None:
             raise InvalidArgument(
                 "predictions",
@@ -154,13 +167,10 @@ class LocalLadder:
                 "The rows came in another order than the registered one, which this process "
                 "does not know; use evaluate(estimator), or give the rows in their first order.",
             )
-        with without_frames:
-            guard = self.guard()
-            if ids is None:
-                predictions = by_index(predictions, guard.rows.X)
-                return guard.submit(predictions, origin, order=self.order)
-            known = self.read(lambda tx, one: tx.rows.known(one.holdout_id))
-            return guard.submit(predictions, origin, order=order_by_ids(known, ids))
+        if ids is None:
+            return by_index(predictions, self.guard().rows.X), self.order
+        known = self.read(lambda tx, one: tx.rows.known(one.holdout_id))
+        return predictions, order_by_ids(known, ids)
 
     def predictions(self, estimator: Any, steps: tuple[Any, ...] = ()) -> Any:
         """Return what an estimator predicts on the rows, as these fitted pipelines leave them."""
@@ -301,6 +311,13 @@ class LocalLadder:
         store, order = Ledger.opened(self.ledger), kept.order(rows)
         return make_guard(store, kept.record, ladder, self.metric, rows, kept.view, order)
 
+    def share(self, guard: Guard) -> None:
+        """Take the rows of another ladder of the holdout, unless they are here already."""
+        with _lock:
+            if self._place_of_guard in _guards:
+                return
+        self.keep(guard.of_ladder(self.records()[1], self.metric))
+
     def beside(self, ladder: LadderRecord) -> LocalLadder:
         """Return another ladder on this holdout with the same settings."""
         found = replace(self, id=ladder.id, since=ladder.created)
@@ -371,17 +388,26 @@ def register(
     with without_frames:
         rows = rows_of(X, y, sample_weight)
         store = Ledger(resolve_url(ledger), create=True)
-        found = registration.open_rows(store, rows, wish)
-        ladder = _opened_as(
-            store.url, found.ladder, found.metric, feedback, overlap, found.view.number
-        )
-        guard = make_guard(
-            *(store, found.holdout, found.ladder, found.metric, rows, found.view, found.order)
-        )
+        found = registration.open_rows(store, rows, [wish])
+        (ladder,) = with_rows(store, rows, found, feedback, overlap)
+    return ladder
+
+
+def with_rows(
+    store: Ledger, rows: Rows, found: registration.Opened, feedback: str, overlap: str
+) -> Iterator[LocalLadder]:
+    """Yield the ladders that were opened with these rows, which are in memory once."""
+    guard: Guard | None = None
+    for record, metric in found.ladders:
+        ladder = opened_as(store.url, record, metric, feedback, overlap, found.view.number)
+        if guard is None:
+            guard = make_guard(store, found.holdout, record, metric, rows, found.view, found.order)
+        else:
+            guard = guard.of_ladder(record, metric)
         ladder.order, ladder.foreign = guard.order, found.foreign
         ladder.rows = rows if found.view.vault_path is None else None
         ladder.keep(guard)
-    return ladder
+        yield ladder
 
 
 def reopen(
@@ -409,12 +435,13 @@ def reopen(
     metric = going_on(stated, record.settings)
     registration.agree(found, record, asked_for(metric, None, None))
     metric = metric.for_classes(found.classes)
-    return _opened_as(store.url, record, metric, feedback, overlap, seen.number)
+    return opened_as(store.url, record, metric, feedback, overlap, seen.number)
 
 
-def _opened_as(
+def opened_as(
     url: str, ladder: LadderRecord, metric: Metric, feedback: str, overlap: str, view: int
 ) -> LocalLadder:
+    """Return a ladder of the ledger, and remember it among those of this process."""
     check_policy(feedback, shows_values=rules_of(ladder.settings).mechanism.shows_values)
     found = LocalLadder(
         url, ladder.id, ladder.holdout_id, ladder.created, metric, feedback, overlap, view

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Protocol, TypeVar, runtime_checkable
 
 from numpy.typing import NDArray
@@ -42,6 +42,13 @@ class OpenLadder(Protocol):
     overlap: str
     order: NDArray[Any] | None
     foreign: bool
+
+    @property
+    def by_metric(self) -> Mapping[str, OpenLadder]:
+        """The ladder of each metric, where there are several; else nothing.
+
+        What of several there can only be one of is that of the metric that was named first.
+        """
 
     @property
     def ledger(self) -> str:
@@ -145,14 +152,33 @@ class HasLadder(Protocol):
         """The ladder behind it."""
 
 
-def ladder_of(holdout: object) -> OpenLadder:
+def ladder_of(holdout: object, *, several: bool = False) -> OpenLadder:
     """Return the ladder behind what a user gave to an integration.
+
+    Parameters
+    ----------
+    holdout : object
+    several : bool, default=False
+        Whether the integration knows what to do with several metrics.
 
     Raises
     ------
     InvalidArgument
-        It is no holdout.
+        It is no holdout, or one of several metrics where one is needed.
     """
     if not isinstance(holdout, HasLadder):
         raise InvalidArgument("holdout", "a LadderHoldout", type(holdout).__name__)
-    return holdout.open_ladder
+    ladder = holdout.open_ladder
+    return ladder if several else of_one_metric(ladder)
+
+
+def of_one_metric(ladder: OpenLadder) -> OpenLadder:
+    """Return a ladder; refuse several."""
+    if ladder.by_metric:
+        raise InvalidArgument(
+            "holdout",
+            "of one metric here",
+            f"of {len(ladder.by_metric)}",
+            f"Name the one that is meant: holdout[{next(iter(ladder.by_metric))!r}].",
+        )
+    return ladder

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -34,6 +34,7 @@ from ladderholdout.guard.reserved_rows import (
 )
 from ladderholdout.guard.rollback import mark_of
 from ladderholdout.guard.settings import (
+    BETWEEN,
     LARGEST_NUMBER,
     DefaultRule,
     Wish,
@@ -42,6 +43,7 @@ from ladderholdout.guard.settings import (
     folder,
     going_on,
     metric_for,
+    parted,
     settings_for,
     text,
 )
@@ -275,15 +277,14 @@ OVERLAP_POLICIES = ("auto", "warn", "error", "ignore")
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Opened:
-    """A holdout and one of its ladders, with which rows were given.
+    """A holdout and those of its ladders that were asked for, with which rows were given.
 
     `order` brings them into the order of the content; `foreign` is true where they came in another
     order than the view's.
     """
 
     holdout: HoldoutRecord
-    ladder: LadderRecord
-    metric: Metric
+    ladders: tuple[tuple[LadderRecord, Metric], ...]
     view: ViewRecord
     order: NDArray[np.intp]
     foreign: bool
@@ -325,22 +326,25 @@ def wish_of(
     )
 
 
-def open_rows(ledger: Ledger, rows: Rows, wish: Wish) -> Opened:
-    """Find these rows and the wished ladder in the ledger, or start what is missing.
+def open_rows(
+    ledger: Ledger, rows: Rows, wishes: Sequence[Wish], *, several: bool = False
+) -> Opened:
+    """Find these rows and the wished ladders in the ledger, or start what is missing.
 
-    All of it is one transaction: whatever is refused leaves nothing behind.
+    All of it is one transaction: whatever is refused leaves nothing behind. What the wishes have
+    in common is taken from the first. `several` says that they are of several metrics.
     """
+    wish = wishes[0]
     given = Given(rows, fp.row_hashes(rows.X), wish.ids)
     with Copies() as copies, ledger.write() as tx:
         match = recognise(tx, given)
         before = known = None if match is None else match.record
-        ladder = None if known is None else _find_ladder(tx, known, wish.account, wish.ladder)
-        metric = _metric_for(wish, ladder)
-        if known is not None and ladder is not None:
-            agree(known, ladder, asked_for(metric, wish.mechanism, wish.budget))
+        if known is not None:
+            refuse_other_kind(tx, known, wish)
+        ladder, metric, classes = _known_or_new(tx, known, rows, wish)
+        if ladder is None and not several:
+            refuse_reserved_name(wish.ladder)
         _agree_confidence(known, wish.confidence)
-        classes = _classes(known, metric, rows, wish.classes)
-        metric = metric.for_classes(classes)
         n_reserve = reserve_of(known, wish.reserve, len(given))
         n = len(given) - n_reserve
         settings = None if ladder else settings_for(wish, metric, n, n_reserve)
@@ -358,12 +362,19 @@ def open_rows(ledger: Ledger, rows: Rows, wish: Wish) -> Opened:
             known = tx.holdout(match.record.id)
         if classes is not None and known.classes is None:
             known = tx.set_classes(known.id, classes)
+        places = fp.inverse(order)
         if settings is not None:
-            with without_autologging():
-                check_parts(metric, rows, classes, known, fp.inverse(order))
-                warn_of_narrow_range(metric, rows, known, fp.inverse(order))
-                warn_of_targets(metric, rows, classes, stated=wish.classes is not None)
-            ladder = _start_ladder(tx, known, settings)
+            ladder = _start_ladder(tx, known, settings, rows, metric, classes, places, wish)
+        assert ladder is not None
+        opened = [(ladder, metric)]
+        for other in wishes[1:]:
+            ladder, metric, classes = _known_or_new(tx, known, rows, other)
+            if classes is not None and known.classes is None:
+                known = tx.set_classes(known.id, classes)
+            if ladder is None:
+                settings = settings_for(other, metric, n, n_reserve)
+                ladder = _start_ladder(tx, known, settings, rows, metric, classes, places, other)
+            opened.append((ladder, metric))
         folder = vault_folder(ledger.url, wish.vault)
         if wish.vault is None and before is not None:
             folder = folder_of(before.vault_path)
@@ -378,8 +389,63 @@ def open_rows(ledger: Ledger, rows: Rows, wish: Wish) -> Opened:
         mark, head = mark_of(ledger.url, known), tx.chains.end(known.id).head
     mark.settle(head, gone)
     copies.drop_former()
-    assert ladder is not None
-    return Opened(known, ladder, metric, view, order, foreign)
+    return Opened(known, tuple(opened), view, order, foreign)
+
+
+def _known_or_new(
+    tx: Transaction, known: HoldoutRecord | None, rows: Rows, wish: Wish
+) -> tuple[LadderRecord | None, Metric, NDArray[Any] | None]:
+    """Return the wished ladder, if there is one, its metric, and the classes of the rows."""
+    ladder = None if known is None else find_ladder(tx, known, wish.account, wish.ladder)
+    metric = _metric_for(wish, ladder)
+    if known is not None and ladder is not None:
+        agree(known, ladder, asked_for(metric, wish.mechanism, wish.budget))
+    classes = _classes(known, metric, rows, wish.classes)
+    return ladder, metric.for_classes(classes), classes
+
+
+def refuse_other_kind(tx: Transaction, known: HoldoutRecord, wish: Wish) -> None:
+    """Refuse one metric where a ladder's name stands for several, and the other way round."""
+    base, metric = parted(wish.ladder)
+    if metric is not None:
+        if find_ladder(tx, known, wish.account, base) is None:
+            return
+        raise HoldoutConflict(
+            f"The ladder {base!r} of account {wish.account!r} on {known.name!r} is of one metric, "
+            f"and you ask for several. Give these a name of their own, ladder='several', which "
+            "counts against the same holdout."
+        )
+    several = ladders_named(tx, known, wish.account, base)
+    if several:
+        raise HoldoutConflict(
+            f"The ladder {base!r} of account {wish.account!r} on {known.name!r} is of several "
+            f"metrics: {', '.join(several)}. Go on with them, scoring={list(several)}, with one of "
+            f"them, LadderHoldout.open({known.name!r}, scoring={next(iter(several))!r}), or start "
+            'another ladder, ladder="another name".'
+        )
+
+
+def refuse_reserved_name(ladder: str) -> None:
+    """Refuse a name for a new ladder that would make it one of several metrics."""
+    if parted(ladder)[1] is not None:
+        raise InvalidArgument(
+            "ladder",
+            f"without {BETWEEN!r} for a new ladder of one metric",
+            "one with it",
+            "Ladders of several metrics are named so; to start them, scoring= takes a list.",
+        )
+
+
+def ladders_named(
+    tx: Transaction, holdout: HoldoutRecord, account: str, base: str
+) -> dict[str, LadderRecord]:
+    """Return the ladders of several metrics under one name, by metric, oldest first."""
+    found = {}
+    for one in tx.ladders(holdout.id):
+        name, metric = parted(one.settings.name)
+        if (one.settings.account, name) == (account, base) and metric is not None:
+            found[metric] = one
+    return found
 
 
 def agree(holdout: HoldoutRecord, ladder: LadderRecord, asked: Mapping[str, Any]) -> None:
@@ -417,7 +483,7 @@ def find(
 ) -> tuple[HoldoutRecord, LadderRecord, ViewRecord]:
     """Return a holdout, its ladder by name, and one of its views or the newest."""
     found = named(tx, name)
-    known = _find_ladder(tx, found, account, ladder)
+    known = find_ladder(tx, found, account, ladder)
     if known is not None:
         return found, known, tx.rows.view(found.id, view)
     ladders = (known.settings for known in tx.ladders(found.id))
@@ -464,9 +530,10 @@ def judge_overlap(
         warn(message, OverlapWarning)
 
 
-def _find_ladder(
+def find_ladder(
     tx: Transaction, holdout: HoldoutRecord, account: str, name: str
 ) -> LadderRecord | None:
+    """Return a ladder of a holdout by its name, if there is one."""
     for ladder in tx.ladders(holdout.id):
         if (ladder.settings.account, ladder.settings.name) == (account, name):
             return ladder
@@ -521,16 +588,30 @@ def _check_second(metric: Metric, stated: ArrayLike) -> None:
 
 
 def _start_ladder(
-    tx: Transaction, holdout: HoldoutRecord, settings: LadderSettings
+    tx: Transaction,
+    holdout: HoldoutRecord,
+    settings: LadderSettings,
+    rows: Rows,
+    metric: Metric,
+    classes: NDArray[Any] | None,
+    places: IntArray,
+    wish: Wish,
 ) -> LadderRecord:
-    others = tx.ladders(holdout.id)
+    """Start a ladder on rows that have these places in the order of the content."""
+    with without_autologging():
+        check_parts(metric, rows, classes, holdout, places)
+        warn_of_narrow_range(metric, rows, holdout, places)
+        warn_of_targets(metric, rows, classes, stated=wish.classes is not None)
+    others, (base, of_several) = tx.ladders(holdout.id), parted(settings.name)
+    # The ladders of several metrics are one thing to their user: it is said of the first.
+    beside = of_several and ladders_named(tx, holdout, settings.account, base)
     started = tx.add_ladder(
         holdout.id, settings, state_to(rules_of(settings).start(holdout.n_ladder))
     )
-    if others:
+    if others and not beside:
         count = sum(ladder.submissions for ladder in others)
         _say(
-            f"This opens ladder {settings.name!r} of account {settings.account!r} on the holdout "
+            f"This opens ladder {base!r} of account {settings.account!r} on the holdout "
             f"{holdout.name!r}, which has {len(others)} already with {count} submissions. They "
             "count together: a new account or ladder does not make a used holdout fresh."
         )

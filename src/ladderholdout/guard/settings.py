@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, NoReturn, Protocol
 
@@ -64,6 +64,22 @@ def text(argument: str, value: object) -> str:
         )
         raise InvalidArgument(argument, allowed, f"one with a character that is not ({wrong})")
     return str.__str__(value)  # of a kind of str, the text itself
+
+
+BETWEEN = ":"
+"""In the name of a ladder of several metrics, between the name of all of them and its own."""
+
+
+def parted(ladder: str) -> tuple[str, str | None]:
+    """Return the name that the ladders of several metrics share, and this one's metric.
+
+    Examples
+    --------
+    >>> parted("main:roc_auc"), parted("main")
+    (('main', 'roc_auc'), ('main', None))
+    """
+    base, between, metric = ladder.rpartition(BETWEEN)
+    return (base, metric) if between else (ladder, None)
 
 
 def choice(argument: str, value: object, allowed: tuple[str, ...]) -> str:
@@ -150,7 +166,18 @@ def ids_of(X: Any, ids: Any, argument: str = "X") -> tuple[Any, NDArray[np.uint6
 
 
 def predictions_of(predictions: Any, ids: Any) -> tuple[Any, NDArray[np.uint64] | None]:
-    """Return predictions without a column of ids, and the hashes of the ids if there are any."""
+    """Return predictions without a column of ids, and the hashes of the ids if there are any.
+
+    Those of a mapping have the same ids, in one order.
+    """
+    if ids is not None and isinstance(predictions, Mapping):
+        found = {name: predictions_of(one, ids) for name, one in predictions.items()}
+        every = [hashes for _, hashes in found.values() if hashes is not None]
+        if any(not np.array_equal(one, every[0]) for one in every[1:]):
+            raise InvalidArgument(
+                "ids", "the same and in one order in all of the predictions", "others"
+            )
+        return {name: values for name, (values, _) in found.items()}, every[0] if every else None
     left, hashes = ids_of(predictions, ids, "predictions")
     if hashes is None:
         return predictions, None

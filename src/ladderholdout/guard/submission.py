@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any, TypeVar
 
 import numpy as np
@@ -79,6 +80,37 @@ class Labelled:
     reserve: Part | None
 
 
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Measured:
+    """What was submitted, measured on one version of the labels.
+
+    `predictions` are in the order of the content.
+    """
+
+    predictions: NDArray[Any]
+    digests: tuple[str, str | None]
+    evaluation: Evaluation
+    origin: Origin
+    version: int
+
+    @property
+    def asked_ahead(self) -> str | None:
+        """The digest by which a repeat is looked for before anything else is."""
+        return self.digests[0] if self.digests[1] is None else None
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """The answer to a submission inside its transaction.
+
+    `version` is the ladder's after it, 0 for a repeat; `spent` says that it used up the budget.
+    """
+
+    release: Release
+    version: int
+    spent: bool
+
+
 @dataclass(slots=True, repr=False)
 class Guard:
     """A ladder as one process holds it: the rules, the labels, the incumbent.
@@ -130,6 +162,27 @@ class Guard:
         order : ndarray or None
             The order of the caller's rows; None for the order of `rows`.
         """
+        # A rule may measure once more, with other weights, so it steps under this as well.
+        with without_autologging():
+            while True:
+                measured = self.measure(predictions, origin, order)
+                answer = watched(
+                    self.ledger,
+                    self.mark,
+                    self.ladder_id,
+                    self.since,
+                    partial(self.judge_unless_amended, measured=measured),
+                    digest=measured.asked_ahead,
+                    key=origin.key,
+                )
+                if answer is not None:
+                    return self.settle(measured, answer)
+                self.reload()
+
+    def measure(
+        self, predictions: Any, origin: Origin, order: NDArray[np.intp] | None = None
+    ) -> Measured:
+        """Measure predictions, or refuse them; nothing is written. The arguments as of `submit`."""
         if origin.batch is None:
             # From within a fit, perhaps: what is scored next may depend on the answer.
             rounds.loosen()
@@ -137,49 +190,49 @@ class Guard:
         aligned = self.metric.canonical(predictions, self.holdout.n, self.holdout.classes)
         aligned = aligned.take(self.order if order is None else order, axis=0)
         digests = digests_of(self.holdout.secret, aligned, self.holdout.reserve)
-        # A rule may measure once more, with other weights, so it steps under this as well.
-        with without_autologging():
-            evaluation = labelled.part.evaluate(self.metric, aligned)
-            if origin.account is not None:
-                evaluation = evaluation.by(origin.account)
+        evaluation = labelled.part.evaluate(self.metric, aligned)
+        if origin.account is not None:
+            evaluation = evaluation.by(origin.account)
+        return Measured(aligned, digests, evaluation, origin, labelled.version)
 
-            def judge(tx: Transaction, ladder: LadderRecord) -> tuple[int, Release, bool] | None:
-                if tx.chains.end(ladder.holdout_id).labels_version != labelled.version:
-                    return None
-                # An attempt under the same key again: its first answer, whatever it predicts.
-                first = None if origin.key is None else tx.first_by_key(ladder, origin.key)
-                same = first is not None
-                if first is None:
-                    if origin.per_day is not None:
-                        _refuse_beyond(tx, ladder, origin.per_day)
-                    first, everywhere = tx.first(ladder, *digests)
-                    # Any other is answered like a query that does not improve, and so shows
-                    # nothing of the rows on which predictions agree.
-                    same = everywhere and first is not None and first.improved
-                same = same and not is_withdrawn(first, ladder)
-                given = (aligned, digests, evaluation, origin)
-                if first is not None:
-                    return 0, self._repeat(tx, ladder, first, same, *given), False
-                release, spent = self._step(tx, ladder, *given)
-                return ladder.version + release.improved, release, spent
+    def is_amended(self, tx: Transaction, measured: Measured) -> bool:
+        """Tell whether labels were amended since something was measured."""
+        return tx.chains.end(self.holdout.id).labels_version != measured.version
 
-            answer = watched(
-                self.ledger,
-                self.mark,
-                self.ladder_id,
-                self.since,
-                judge,
-                digest=digests[0] if digests[1] is None else None,
-                key=origin.key,
-            )
-        if answer is None:
-            self.reload()
-            return self.submit(predictions, origin, order=order)
-        version, release, spent = answer
-        if version and release.improved:
+    def judge_unless_amended(
+        self, tx: Transaction, ladder: LadderRecord, measured: Measured
+    ) -> Answer | None:
+        """Answer inside a transaction; None where labels were amended meanwhile."""
+        return None if self.is_amended(tx, measured) else self.judge(tx, ladder, measured)
+
+    def judge(self, tx: Transaction, ladder: LadderRecord, measured: Measured) -> Answer:
+        """Answer what was measured, and record it; the ladder as read under lock."""
+        origin, digests = measured.origin, measured.digests
+        # An attempt under the same key again: its first answer, whatever it predicts.
+        first = None if origin.key is None else tx.first_by_key(ladder, origin.key)
+        same = first is not None
+        if first is None:
+            if origin.per_day is not None:
+                _refuse_beyond(tx, ladder, origin.per_day)
+            first, everywhere = tx.first(ladder, *digests)
+            # Any other is answered like a query that does not improve, and so shows
+            # nothing of the rows on which predictions agree.
+            same = everywhere and first is not None and first.improved
+        same = same and not is_withdrawn(first, ladder)
+        given = (measured.predictions, digests, measured.evaluation, origin)
+        if first is not None:
+            return Answer(self._repeat(tx, ladder, first, same, *given), 0, False)
+        release, spent = self._step(tx, ladder, *given)
+        return Answer(release, ladder.version + release.improved, spent)
+
+    def settle(self, measured: Measured, answer: Answer) -> Release:
+        """Take note of an answer that was committed, and return the release."""
+        release = answer.release
+        if answer.version and release.improved:
             # It is in the ledger by now: the next submission need not read it back.
-            self._incumbent = (version, labelled.version), aligned, evaluation
-        if spent:
+            place = answer.version, measured.version
+            self._incumbent = place, measured.predictions, measured.evaluation
+        if answer.spent:
             warn(
                 f"The {self.rules.budget} releases of this ladder are used up: the released "
                 "score stays, whatever is submitted from now on.",
@@ -192,6 +245,18 @@ class Guard:
                 OpenedWarning,
             )
         return release
+
+    def of_ladder(self, ladder: LadderRecord, metric: Metric) -> Guard:
+        """Return the guard of another ladder on the same rows, which are in memory once."""
+        return replace(
+            self,
+            ladder_id=ladder.id,
+            since=ladder.created,
+            metric=metric,
+            rules=rules_of(ladder.settings),
+            labelled=_labelled(self.holdout, metric, self.rows, self.order),
+            _incumbent=None,
+        )
 
     def reload(self) -> None:
         """Read the labels again: they were amended."""

@@ -9,7 +9,7 @@ from datetime import datetime
 from html import escape
 from typing import Any
 
-from ladderholdout.errors import printable
+from ladderholdout.errors import InvalidArgument, as_given, printable
 from ladderholdout.estimates import N_BOOTSTRAP
 from ladderholdout.guard.next_release import next_release
 from ladderholdout.ledger import (
@@ -31,6 +31,16 @@ AN_OLDER_COPY = (
     "an older copy of the ledger was put in place: not all that was released is on record"
 )
 """Why nothing that was chosen after that is certified."""
+
+
+def one_metric(metric: object) -> InvalidArgument:
+    """Return the refusal to show by name what there is one of."""
+    return InvalidArgument(
+        "metric",
+        "left out on a holdout of one metric",
+        as_given(metric),
+        "Of several metrics, scoring=[...], each has its own answers.",
+    )
 
 
 def score_of(risk: float | None, metric: Metric) -> float | None:
@@ -181,6 +191,10 @@ class ScoreCertificate:
     bill: tuple[tuple[str, float], ...] = field(default=(), compare=False, repr=False)
     instead: tuple[tuple[str, float, float], ...] = field(default=(), compare=False, repr=False)
 
+    def __getitem__(self, metric: str) -> ScoreCertificate:
+        """Refuse: this is of one metric; of several, ``[name]`` is that by one."""
+        raise one_metric(metric)
+
     def line(self) -> str:
         """Say it in a line."""
         if self.missing is not None:
@@ -276,6 +290,10 @@ class Estimate:
     submissions: int
     reason: str | None = None
 
+    def __getitem__(self, metric: str) -> Estimate:
+        """Refuse: this is of one metric; of several, ``[name]`` is that by one."""
+        raise one_metric(metric)
+
     def line(self) -> str:
         """Return it in a line."""
         if self.reason is not None:
@@ -343,6 +361,10 @@ class Release:
     opened: bool = field(default=False, repr=False)
     improvements: int = field(default=0, repr=False, compare=False)
 
+    def __getitem__(self, metric: str) -> Release:
+        """Refuse: this is of one metric; of several, ``[name]`` is that by one."""
+        raise one_metric(metric)
+
     def __lt__(self, other: Release) -> bool:
         return self._rank < other._rank if isinstance(other, Release) else NotImplemented
 
@@ -407,6 +429,10 @@ class Submission:
     improved: bool
     context: Mapping[str, Any]
     withdrawn: str | None = None
+
+    def __getitem__(self, metric: str) -> Submission:
+        """Refuse: this is of one metric; of several, ``[name]`` is the entry of one."""
+        raise one_metric(metric)
 
     @property
     def own_score(self) -> float | None:
@@ -501,6 +527,10 @@ class Status:
     estimate: Estimate | None = None
     next_release: str = ""
 
+    def __getitem__(self, metric: str) -> Status:
+        """Refuse: this is of one metric; of several, ``[name]`` is that by one."""
+        raise one_metric(metric)
+
     @property
     def n_ladder(self) -> int:
         """Rows that the ladders measure."""
@@ -513,15 +543,22 @@ class Status:
 
     def lines(self) -> list[tuple[str, str]]:
         """Return the status as (what, value) pairs, for printing."""
+        return [
+            ("holdout", f"{self.name} ({self.n} rows, fingerprint {self.fingerprint[:12]})"),
+            ("ladder", f"{self.ladder} of account {self.account}"),
+            ("metric", self.metric),
+            *self.ladder_lines(),
+            *self.holdout_lines(),
+        ]
+
+    def ladder_lines(self) -> list[tuple[str, str]]:
+        """Return the lines about the ladder alone."""
         releases = str(self.releases)
         if self.budget is not None:
             left = f", {self.releases_left} left"
             releases += f" of {self.budget}"
             releases += left if self.releases_left else ": used up, the released score stays"
         found = [
-            ("holdout", f"{self.name} ({self.n} rows, fingerprint {self.fingerprint[:12]})"),
-            ("ladder", f"{self.ladder} of account {self.account}"),
-            ("metric", self.metric),
             ("mechanism", self.mechanism),
             ("released score", incumbent_line(self.score, self.incumbent)),
             *([] if self.incumbent is None else [("certificate", self.certificate.line())]),
@@ -531,8 +568,11 @@ class Status:
         ]
         if self.next_release:
             found.append(("to improve", self.next_release))
-        if self.latest:
-            found.append(("last answers", _answers(self.latest)))
+        return [*found, ("last answers", _answers(self.latest))] if self.latest else found
+
+    def holdout_lines(self) -> list[tuple[str, str]]:
+        """Return the lines about the holdout, which all of its ladders share."""
+        found = []
         if self.sharing:
             each = (f"{name} ({rows} rows): {queries}" for name, rows, queries in self.sharing)
             found.append(("counted with it", f"queries of {', '.join(each)}"))

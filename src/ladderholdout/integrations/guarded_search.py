@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from copy import deepcopy
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any, Self, cast
 
 import numpy as np
 from joblib.parallel import get_active_backend
@@ -36,12 +36,14 @@ from ladderholdout.errors import (
     as_given,
 )
 from ladderholdout.guard import rounds
-from ladderholdout.guard.batches import Batch
+from ladderholdout.guard.batches import Batch, held_by
 from ladderholdout.guard.context import describe_estimator, describe_parameters
 from ladderholdout.guard.finalists import Finalist, check_finalists, ranked, winner_of
+from ladderholdout.guard.metric_views import Releases, ScoreCertificates
 from ladderholdout.guard.open_ladder import OpenLadder, ladder_of
-from ladderholdout.guard.views import ScoreCertificate, incumbent_named
-from ladderholdout.integrations.sklearn import IS_INCUMBENT, GuardedSplit, look_for_overlap, score
+from ladderholdout.guard.views import Release, ScoreCertificate, incumbent_named
+from ladderholdout.integrations.refit import IS_INCUMBENT
+from ladderholdout.integrations.sklearn import GuardedSplit, look_for_overlap, score
 
 try:
     from sklearn.callback import CallbackSupportMixin, with_callbacks
@@ -177,7 +179,8 @@ class GuardedSearch(CallbackSupportMixin, MetaEstimatorMixin, BaseEstimator):
             The guard cannot answer; what was released before is in the ledger, and ``search_``
             is fitted.
         """
-        ladder, count = ladder_of(self.holdout), check_finalists("finalists", self.finalists)
+        ladder = ladder_of(self.holdout, several=True)
+        count = check_finalists("finalists", self.finalists)
         search, path = _unfitted(self.search)
         ladder.check_open()
         look_for_overlap(ladder, X)
@@ -264,8 +267,8 @@ class GuardedSearch(CallbackSupportMixin, MetaEstimatorMixin, BaseEstimator):
         self.best_params_ = dict(found.parameters[best.at])
         self.best_index_ = found.rows[best.at]
         self.best_score_ = release.score if self.is_incumbent_ else None
-        self.certificate_ = _certificate(ladder, self.is_incumbent_, release.submission)
-        self.cv_results_ = _with_columns(found.results, self.finalists_)
+        self.certificate_ = _certificate(ladder, self.is_incumbent_, release)
+        self.cv_results_ = _with_columns(found.results, self.finalists_, ladder)
 
     # -- the winner -------------------------------------------------------------------
 
@@ -282,12 +285,13 @@ class GuardedSearch(CallbackSupportMixin, MetaEstimatorMixin, BaseEstimator):
         Returns
         -------
         float
-            In the metric's own sign.
+            In the metric's own sign; of several metrics, by the one named first.
         """
         check_is_fitted(self)
-        ladder = ladder_of(self.holdout)
+        several = ladder_of(self.holdout, several=True)
+        ladder = next(iter(several.by_metric.values()), several)
         rounds.mark_opened(ladder.place)  # the holdout was asked: there is nothing to remind of
-        return score(ladder, self.best_estimator_, X, y, sample_weight)
+        return cast(float, score(ladder, self.best_estimator_, X, y, sample_weight))
 
     predict = _of_the_winner("predict", "Predict with the winner.")
     predict_proba = _of_the_winner("predict_proba", "Predict probabilities with the winner.")
@@ -383,7 +387,7 @@ class _Fitted:
 
     at: int
     model: Any
-    predictions: NDArray[Any]
+    predictions: Any
 
 
 @dataclass(frozen=True, slots=True)
@@ -497,12 +501,19 @@ def _take(
 ) -> LadderHoldoutError | None:
     """Add a fitted candidate unless another one predicts the same; return why it cannot be."""
     try:
-        predictions = np.asarray(ladder.predictions(model))
+        predictions = ladder.predictions(model)
     except LadderHoldoutError as refused:
         return refused
-    if not any(np.array_equal(predictions, one.predictions) for one in chosen):
+    if not any(_are_equal(predictions, one.predictions) for one in chosen):
         chosen.append(_Fitted(at, model, predictions))
     return None
+
+
+def _are_equal(one: Any, other: Any) -> bool:
+    """Tell whether two models predict the same, for each of several metrics."""
+    if isinstance(one, Mapping):
+        return all(_are_equal(one[name], other[name]) for name in one)
+    return np.array_equal(np.asarray(one), np.asarray(other))
 
 
 def _warn_of(parameters: Mapping[str, Any], error: Exception) -> None:
@@ -576,29 +587,56 @@ def _of_study(study: Any) -> dict[str, Any]:
     return {"mean_test_score": np.zeros(0)} | results
 
 
-def _certificate(ladder: OpenLadder, is_incumbent: bool, submission: int) -> ScoreCertificate:
+def _certificate(ladder: OpenLadder, is_incumbent: bool, release: Release) -> ScoreCertificate:
+    """Certify the winner, by each of several metrics of which it is the incumbent."""
+    if isinstance(release, Releases):
+        each = {}
+        for name, one in ladder.by_metric.items():
+            _, (mine,) = held_by(one, [release[name]])
+            each[name] = _certificate(one, mine, release[name])
+        return ScoreCertificates.of(each)
     found = ladder.certificate(None)
     if is_incumbent:
         return found
     missing = (
-        f"submission {submission}, which this search picked, is not the incumbent "
+        f"submission {release.submission}, which this search picked, is not the incumbent "
         f"({incumbent_named(found.submission)})"
     )
-    return ScoreCertificate(None, None, None, found.confidence, submission, missing=missing)
+    return ScoreCertificate(None, None, None, found.confidence, release.submission, missing=missing)
 
 
-def _with_columns(results: dict[str, Any], finalists: tuple[Finalist, ...]) -> dict[str, Any]:
-    """Return the results with what the holdout released beside each candidate."""
+def _with_columns(
+    results: dict[str, Any], finalists: tuple[Finalist, ...], ladder: OpenLadder
+) -> dict[str, Any]:
+    """Return the results with what the holdout released beside each candidate.
+
+    Of several metrics those of the first, and each one's under its name.
+    """
+    first = [one.release for one in finalists]
+    found = results | _columns(results, finalists, first, [one.is_incumbent for one in finalists])
+    for name, one in ladder.by_metric.items():
+        releases = [each.release[name] for each in finalists]
+        own = _columns(results, finalists, releases, held_by(one, releases)[1])
+        found |= {f"{column}_{name}": own[column] for column in (RELEASED, IMPROVED, IS_INCUMBENT)}
+    return found
+
+
+def _columns(
+    results: dict[str, Any],
+    finalists: Sequence[Finalist],
+    releases: Sequence[Release],
+    mine: Sequence[bool],
+) -> dict[str, Any]:
     size = len(results["params"])
     places, numbers = np.zeros(size, dtype=np.intp), np.zeros(size, dtype=np.intp)
     scores, improved = np.full(size, np.nan), np.zeros(size, dtype=np.bool_)
     held = improved.copy()
-    for place, one in enumerate(finalists, 1):
+    for place, (one, release) in enumerate(zip(finalists, releases, strict=True)):
         row = one.candidate
-        places[row], numbers[row] = place, one.release.submission
-        improved[row], held[row] = one.release.improved, one.is_incumbent
-        if one.release.score is not None:
-            scores[row] = one.release.score
+        places[row], numbers[row] = place + 1, release.submission
+        improved[row], held[row] = release.improved, mine[place]
+        if release.score is not None:
+            scores[row] = release.score
     columns = (places, numbers, scores, improved, held)
     names = (FINALIST, SUBMISSION, RELEASED, IMPROVED, IS_INCUMBENT)
-    return results | dict(zip(names, columns, strict=True))
+    return dict(zip(names, columns, strict=True))

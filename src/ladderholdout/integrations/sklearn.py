@@ -1,11 +1,9 @@
-"""scikit-learn: the guarded splitter, the scorer, and who won a search."""
+"""scikit-learn: the guarded splitter and the scorer."""
 
 from __future__ import annotations
 
-import re
 import threading
-from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, MutableMapping
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from functools import partial
 from typing import Any
@@ -26,25 +24,24 @@ from ladderholdout import thirdparty
 from ladderholdout.errors import (
     InvalidArgument,
     LadderHoldoutError,
-    NoImprovementWarning,
     NotConsultedWarning,
-    NotIncumbentWarning,
     RoutingDisabled,
     SearchStopped,
     as_given,
     warn,
 )
-from ladderholdout.feedback import counted, feedback_of, feedback_of_one_bit
+from ladderholdout.feedback import feedback_of, feedback_of_one_bit
 from ladderholdout.guard import pipelines, rounds
 from ladderholdout.guard.containment import without_frames
 from ladderholdout.guard.context import describe_estimator, describe_parameters
-from ladderholdout.guard.open_ladder import HasLadder, OpenLadder
+from ladderholdout.guard.open_ladder import HasLadder, OpenLadder, of_one_metric
 from ladderholdout.guard.registration import judge_overlap
 from ladderholdout.guard.rounds import Round
 from ladderholdout.guard.settings import LARGEST_NUMBER, count_rows
 from ladderholdout.guard.submission import Origin
-from ladderholdout.guard.views import incumbent_named, overtaken
-from ladderholdout.ledger import Entry, is_memory
+from ladderholdout.guard.views import Release
+from ladderholdout.integrations.refit import check_refit
+from ladderholdout.ledger import is_memory
 from ladderholdout.metrics import Metric
 from ladderholdout.thirdparty import Frame
 
@@ -313,10 +310,13 @@ def _asks_for(scoring: Any, holdout: OpenLadder) -> bool:
 # -- the scorer rule ------------------------------------------------------------------
 
 
-def score(holdout: OpenLadder, estimator: Any, X: Any, y: Any, sample_weight: Any = None) -> float:
+def score(
+    holdout: OpenLadder, estimator: Any, X: Any, y: Any, sample_weight: Any = None
+) -> float | dict[str, float]:
     """Score an estimator by the scorer rule; see `LadderHoldout.__call__`."""
     try:
         _refuse_in_mid_fit(estimator)
+        _refuse_several_inside(holdout)
         if count_rows(X) == 0:
             found = rounds.current()
             if found is not None and found.own_rows:
@@ -336,8 +336,33 @@ def score(holdout: OpenLadder, estimator: Any, X: Any, y: Any, sample_weight: An
         reason = str(error) if isinstance(error, LadderHoldoutError) else _named(error)
         raise SearchStopped(f"The guard cannot answer, so the search stops. {reason}") from error
     _remind(holdout)
-    answers = _answers(thirdparty.call_of_scorers())
-    return holdout.metric.score_of(estimator, X, y, sample_weight, answers)
+    return plain_score(holdout, estimator, X, y, sample_weight)
+
+
+def plain_score(
+    holdout: OpenLadder, estimator: Any, X: Any, y: Any, sample_weight: Any = None
+) -> float | dict[str, float]:
+    """Score an estimator on rows of one's own; by each of several metrics."""
+    if not holdout.by_metric:
+        answers = _answers(thirdparty.call_of_scorers())
+        return holdout.metric.score_of(estimator, X, y, sample_weight, answers)
+    answers = {}
+    return {
+        name: one.metric.score_of(estimator, X, y, sample_weight, answers)
+        for name, one in holdout.by_metric.items()
+    }
+
+
+def _refuse_several_inside(holdout: OpenLadder) -> None:
+    """Refuse several metrics where one number is asked for: as one of several scorers."""
+    if holdout.by_metric and thirdparty.call_of_scorers() is not None:
+        raise InvalidArgument(
+            "scoring",
+            "a holdout of several metrics itself, where the caller takes several",
+            "one among several scorers, or asked for one number",
+            "Give scoring=holdout to a search or to cross_validate; where one metric is meant, "
+            f"holdout[{next(iter(holdout.by_metric))!r}].",
+        )
 
 
 def _refuse_in_mid_fit(estimator: Any) -> None:
@@ -357,7 +382,7 @@ def _refuse_in_mid_fit(estimator: Any) -> None:
 
 def _guarded(
     holdout: OpenLadder, estimator: Any, found: Round | None, steps: tuple[Any, ...] = ()
-) -> float:
+) -> float | dict[str, float]:
     described, asking = _description(estimator, found)
     if steps:
         described |= {"after": [type(one).__name__ for step in steps for _, one in step.steps]}
@@ -372,7 +397,14 @@ def _guarded(
     else:
         from ladderholdout.integrations.optuna.trials import evaluate
 
-        release = evaluate(holdout, estimator, trial, origin)
+        release = evaluate(of_one_metric(holdout), estimator, trial, origin)
+    if not holdout.by_metric:
+        return _fed_back(holdout, release)
+    return {name: _fed_back(one, release[name]) for name, one in holdout.by_metric.items()}
+
+
+def _fed_back(holdout: OpenLadder, release: Release) -> float:
+    """Return the feedback to a search on the answer of one ladder."""
     guard = holdout.guard()
     if release.score is None:
         return feedback_of_one_bit(holdout.feedback, release.improvements, release.improved)
@@ -444,7 +476,7 @@ def _predictions(
 ) -> Any:
     """Predict once for all ladders of a holdout that one call of several scorers asks."""
     known = _answers(None if found is None else found.call)
-    if known is None:
+    if known is None or holdout.by_metric:
         return holdout.predictions(estimator, steps)
     metric = holdout.metric
     asked = holdout.place, holdout.guard().view, metric.response, metric.is_classification
@@ -618,172 +650,3 @@ def look_for_overlap(holdout: OpenLadder, X: Any) -> None:
         f"{shared} of the {guard.holdout.n} rows of the holdout are among the training rows: "
         "scores on them are not scores on unseen data.",
     )
-
-
-IS_INCUMBENT = "is_incumbent"
-"""The column of ``cv_results_`` in which `select` notes which candidates are the incumbent."""
-
-
-def select(holdout: OpenLadder, cv_results: Mapping[str, Any] | None) -> int:
-    """Return the candidate that holds the ladder; see `LadderHoldout.select`."""
-    if cv_results is None:
-        raise InvalidArgument(
-            "cv_results",
-            "given by the search",
-            "missing",
-            "Give the search the method itself: refit=holdout.select, without calling it.",
-        )
-    asked = _parameters(cv_results)
-    found = _entries_of(holdout, asked)
-    if not found:
-        raise InvalidArgument(
-            "cv_results",
-            "of a search that asked the holdout about its candidates, run in this thread",
-            "of one that did not",
-            "Give the search cv=holdout.split(), and holdout.select itself as refit=; it is called "
-            "with cv_results_ alone.",
-        )
-    columns = _columns(cv_results)
-    incumbent = _incumbent(holdout)
-    if isinstance(cv_results, MutableMapping):
-        cv_results[IS_INCUMBENT] = np.array(
-            [_has(found.get(at, ()), incumbent) for at in range(len(asked))]
-        )
-    entries = [entry for entries in found.values() for entry in entries]
-    improvers = [entry for entry in entries if entry.improved and entry.withdrawn is None]
-    if improvers:
-        last = max(improvers, key=_first)
-        score = _feedback_on(holdout, last)
-        if _first(last) != incumbent:
-            warn(
-                f"Picked: the model of submission {_first(last)}, the last of this search that "
-                f"became the incumbent. {overtaken(incumbent)}",
-                NotIncumbentWarning,
-            )
-        # Two functions may read the same in the ledger, and a candidate that names few
-        # parameters fits the entries of others: the feedback on each decides first.
-        return max(
-            (at for at in found if _first(last) in map(_first, found[at])),
-            key=lambda at: (
-                any(cv_results[name][at] == score for name in columns[-1]),
-                len(asked[at]),
-                -at,
-            ),
-        )
-    warn(
-        "No candidate of this search became the incumbent, so none is known to be better than "
-        f"what you had: {incumbent_named(incumbent)}. Picked: the best by the inner folds where "
-        "there are some, else the first.",
-        NoImprovementWarning,
-    )
-    inner = _inner_means(cv_results, columns[:-1])
-    return min(found) if inner is None else int(np.nanargmax(inner))
-
-
-def check_refit(holdout: OpenLadder, search: str) -> None:
-    """Warn where a search that picks by its own scores ends on another than the incumbent.
-
-    Called when scikit-learn lets the folds of a round go: its results are complete then, and
-    nothing is refitted yet.
-    """
-    fit = thirdparty.fit_ending()
-    if fit is None or not (fit.refit is True or isinstance(fit.refit, str)):
-        return
-    ranks = fit.results.get(f"rank_test_{'score' if fit.refit is True else fit.refit}")
-    try:
-        entries, incumbent = _of_search(holdout, search), _incumbent(holdout)
-    except LadderHoldoutError:  # whoever asks next gets it; here nobody could catch it
-        return
-    if ranks is None or not entries:
-        return
-    picked = int(np.argmin(ranks))
-    found = _matches(_parameters(fit.results), entries).get(picked, [])
-    if _has(found, incumbent):
-        return
-    warn(
-        f"refit={fit.refit!r} refits candidate {picked}, which is not the incumbent; no candidate "
-        f"of this search became it: {incumbent_named(incumbent)}. Give the search "
-        "refit=holdout.select, which goes by the ledger.",
-        NoImprovementWarning,
-    )
-
-
-def _parameters(cv_results: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return the parameters of each candidate, as the ledger keeps them."""
-    try:
-        return [describe_parameters(params) for params in cv_results["params"]]
-    except Exception:  # of whatever it is
-        came = as_given(cv_results)
-    raise InvalidArgument(
-        "cv_results",
-        "the cv_results_ of a search",
-        came,
-        "Give the search refit=holdout.select, without calling it.",
-    )
-
-
-def _has(entries: Iterable[Entry], number: int | None) -> bool:
-    """Return whether a submission is among these, or is what one of them repeats."""
-    return any(_first(entry) == number for entry in entries)
-
-
-def _incumbent(holdout: OpenLadder) -> int | None:
-    return holdout.read(lambda tx, ladder: ladder.incumbent)
-
-
-def _first(entry: Entry) -> int:
-    return entry.repeat_of or entry.number
-
-
-def _feedback_on(holdout: OpenLadder, improver: Entry) -> float:
-    """Return the feedback to its search on a submission that improved."""
-    if holdout.rules.mechanism.shows_values:
-        assert improver.risk is not None
-        return holdout.metric.to_score(improver.risk)
-    first = _first(improver)
-    return counted(holdout.showing(lambda tx, ladder: tx.improvements(ladder.id, first)), True)
-
-
-def _entries_of(holdout: OpenLadder, asked: list[dict[str, Any]]) -> dict[int, list[Entry]]:
-    """Match candidates with their submissions, newest search of this thread first."""
-    found: dict[int, list[Entry]] = {}
-    for search in rounds.opened_here():
-        found = _matches(asked, _of_search(holdout, search)) | found
-        if len(found) == len(asked):
-            break
-    return found
-
-
-def _of_search(holdout: OpenLadder, search: str) -> tuple[Entry, ...]:
-    return holdout.showing(lambda tx, ladder: tx.entries(ladder.id, search=search))
-
-
-def _matches(asked: list[dict[str, Any]], entries: Iterable[Entry]) -> dict[int, list[Entry]]:
-    """Return the submissions of an estimator with each candidate's parameters."""
-    table: dict[tuple[Any, ...], list[Entry]] = defaultdict(list)
-    for names in {tuple(params) for params in asked}:
-        for entry in entries:
-            described = entry.context.get("parameters", {})
-            if described.keys() >= set(names):
-                table[names, *(described[name] for name in names)].append(entry)
-    keys = ((tuple(params), *params.values()) for params in asked)
-    return {at: table[key] for at, key in enumerate(keys) if key in table}
-
-
-def _columns(cv_results: Mapping[str, Any]) -> list[list[str]]:
-    """Return the names of the test scores of each fold; the guarded one is the last."""
-    folds: dict[int, list[str]] = defaultdict(list)
-    for name in cv_results:
-        if fold := re.fullmatch(r"split(\d+)_test_.+", name):
-            folds[int(fold[1])].append(name)
-    return [folds[fold] for fold in sorted(folds)]
-
-
-def _inner_means(
-    cv_results: Mapping[str, Any], folds: list[list[str]]
-) -> NDArray[np.float64] | None:
-    """Return each candidate's mean over the inner folds, if there is one metric and some."""
-    if not folds or len(folds[0]) > 1:
-        return None
-    means: NDArray[np.float64] = np.mean([cv_results[name] for [name] in folds], axis=0)
-    return None if np.isnan(means).all() else means

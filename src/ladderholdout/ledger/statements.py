@@ -52,11 +52,12 @@ LADDER_WITH_HOLDOUT = Prepared(
     )
 )
 # All ladders of a holdout take turns, so that the ids of their submissions are in one order.
-# That the holdout's row still reads also finds a damaged file.
+# That the holdout's row still reads also finds a damaged file. The holdout is locked first: who
+# waits for it holds no ladder, which a submission to several may need.
 LOCKED_LADDER = Prepared(
     _LADDER.add_columns(*END_COLUMNS)
     .select_from(ladders.join(holdouts).join(chains))
-    .with_for_update()
+    .with_for_update(of=[holdouts, chains, ladders])
 )
 ONE_LADDER = Prepared(_LADDER)
 LADDERS = Prepared(

@@ -94,7 +94,6 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 
-
 def _once(
     read: Callable[Concatenate[Transaction, P], T],
 ) -> Callable[Concatenate[Transaction, P], T]:
@@ -138,7 +137,7 @@ class Transaction:
         self.chains = Chains(conn)
         self.known: dict[Any, Any] | None = None if writes else {}
         # What was asked for before it is needed.
-        self._ahead: dict[tuple[Prepared, str], Pending] = {}
+        self._ahead: dict[tuple[Prepared, int, str], Pending] = {}
 
     @property
     def rows(self) -> HoldoutRows:
@@ -262,7 +261,7 @@ class Transaction:
         # waits for others to commit.
         for query, value in ((statements.KNOWN, digest), (statements.KNOWN_KEY, key)):
             if value is not None:
-                self._ahead[query, value] = self._asked_for(query, ladder_id, value)
+                self._ahead[query, ladder_id, value] = self._asked_for(query, ladder_id, value)
         row = self._checked_row(found(), ladder_id)
         (record,) = read_all([row], ladder_record)
         self.chains.hold(record.holdout_id, end_of(row))
@@ -354,7 +353,8 @@ class Transaction:
 
     def _is_known(self, query: Prepared, ladder_id: int, value: str) -> bool:
         """Return whether there is a submission with this digest or key."""
-        found = self._ahead.pop((query, value), None) or self._asked_for(query, ladder_id, value)
+        found = self._ahead.pop((query, ladder_id, value), None)
+        found = found or self._asked_for(query, ladder_id, value)
         return bool(found())
 
     def _asked_for(self, query: Prepared, ladder_id: int, value: str) -> Pending:

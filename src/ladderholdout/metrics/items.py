@@ -50,7 +50,9 @@ class ItemMetric(Metric):
         """
         return _encoded(y, "y")
 
-    def respond(self, estimator: Any, X: Any, classes: Array | None) -> Any:
+    def respond(
+        self, estimator: Any, X: Any, classes: Array | None, answers: dict[str, Any] | None = None
+    ) -> Any:
         """Return what ``estimator.predict(X)`` returns, as a list."""
         return list(responses.answer_of(responses.method_of(estimator, "predict"), X))
 

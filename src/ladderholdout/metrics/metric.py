@@ -152,7 +152,9 @@ class Metric(MetricSettings):
         _check_defined(self, targets, classes)
         return targets
 
-    def respond(self, estimator: Any, X: Any, classes: Array | None) -> Array:
+    def respond(
+        self, estimator: Any, X: Any, classes: Array | None, answers: dict[str, Any] | None = None
+    ) -> Array:
         """Return the raw predictions of a fitted estimator for this metric.
 
         Parameters
@@ -164,6 +166,9 @@ class Metric(MetricSettings):
         classes : ndarray of shape (C,) or None
             What `classes_of` returned. Columns of probabilities follow it; a class the
             estimator does not know gets a column of zeros.
+        answers : dict, optional
+            Is given what each method of the estimator returned for these rows, which other
+            metrics then need not call again.
 
         Returns
         -------
@@ -174,7 +179,7 @@ class Metric(MetricSettings):
         InvalidSubmission
             If the estimator lacks the method or knows a class that ``classes`` lacks.
         """
-        return responses.respond(estimator, X, self.response, self._relevant(classes))
+        return responses.respond(estimator, X, self.response, self._relevant(classes), answers)
 
     def canonical(self, predictions: Any, n: int, classes: Array | None) -> Array:
         """Return predictions in canonical form: equal predictions have equal bytes.
@@ -271,7 +276,7 @@ class Metric(MetricSettings):
         X: Any,
         y: Any,
         sample_weight: Any = None,
-        answers: dict[Any, Any] | None = None,
+        answers: dict[str, Any] | None = None,
     ) -> float:
         """Score a fitted estimator plainly on any rows, as scikit-learn's scorer does.
 
@@ -285,7 +290,7 @@ class Metric(MetricSettings):
             Their targets.
         sample_weight : array-like of shape (n,), optional
         answers : dict, optional
-            Is given the predictions, which other metrics then need not ask for again.
+            As of `respond`.
 
         Returns
         -------
@@ -309,11 +314,8 @@ class Metric(MetricSettings):
         if self.is_classification:
             classes = forms.union_of_classes(y, responses.known_classes(estimator))
         targets = self.targets(y, classes)
-        known = {} if answers is None else answers
-        asked = self.response, self.is_classification
-        if asked not in known:
-            known[asked] = self.respond(estimator, X, classes)
-        return self._scored(targets, known[asked], classes, sample_weight)
+        answer = self.respond(estimator, X, classes, answers)
+        return self._scored(targets, answer, classes, sample_weight)
 
     def score_from(self, y: Any, predictions: Any, sample_weight: Any = None) -> float:
         """Score predictions plainly on any rows, as scikit-learn's functions do.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -26,16 +27,39 @@ def predicts(model: object) -> bool:
     return any(callable(getattr(model, name, None)) for name in _METHODS)
 
 
-def respond(estimator: Any, X: Any, response: str, classes: Array | None) -> Array:
+def respond(
+    estimator: Any,
+    X: Any,
+    response: str,
+    classes: Array | None,
+    answers: dict[str, Any] | None = None,
+) -> Array:
     """Return the raw predictions of a fitted estimator; see `Metric.respond`."""
     known = None if classes is None else known_classes(estimator)
     if classes is not None and known is not None:
         _refuse_unknown(known, classes)
+    asked = _Asked(estimator, X, {} if answers is None else answers)
     if response == "probabilities":
-        return _probabilities(estimator, X, known, classes)
+        return _aligned(asked("predict_proba"), known, classes)
     if response == "scores":
-        return _scores(estimator, X, known, classes)
-    return np.asarray(answer_of(method_of(estimator, "predict"), X))
+        return _scores(asked, known, classes)
+    return np.asarray(asked("predict"))
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class _Asked:
+    """An estimator and rows, with what it answered before: each method is called once."""
+
+    estimator: Any
+    X: Any
+    answers: dict[str, Any]
+
+    def __call__(self, name: str) -> Any:
+        """Return what this method predicts."""
+        method = method_of(self.estimator, name)
+        if name not in self.answers:
+            self.answers[name] = answer_of(method, self.X)
+        return self.answers[name]
 
 
 def attribute(estimator: Any, name: str) -> Any:
@@ -103,11 +127,6 @@ def method_of(estimator: Any, *names: str) -> Callable[[Any], Any]:
     )
 
 
-def _probabilities(estimator: Any, X: Any, known: Array | None, classes: Array | None) -> Array:
-    answer = answer_of(method_of(estimator, "predict_proba"), X)
-    return _aligned(answer, known, classes)
-
-
 def _aligned(answer: Any, known: Array | None, classes: Array | None) -> Array:
     """Put columns that follow ``known`` in the order of ``classes``; zeros for the missing."""
     table = readable(answer, "predictions")
@@ -123,10 +142,10 @@ def _aligned(answer: Any, known: Array | None, classes: Array | None) -> Array:
     return aligned
 
 
-def _scores(estimator: Any, X: Any, known: Array | None, classes: Array | None) -> Array:
-    method = method_of(estimator, "decision_function", "predict_proba")
-    if attribute(estimator, "decision_function") is None:
-        table = _aligned(answer_of(method, X), known, classes)
+def _scores(asked: _Asked, known: Array | None, classes: Array | None) -> Array:
+    method_of(asked.estimator, "decision_function", "predict_proba")  # refuses what has neither
+    if attribute(asked.estimator, "decision_function") is None:
+        table = _aligned(asked("predict_proba"), known, classes)
         return table[:, 1] if table.ndim == 2 and table.shape[1] == 2 else table
     if known is not None and classes is not None and not np.array_equal(known, classes):
         raise InvalidSubmission(
@@ -135,4 +154,4 @@ def _scores(estimator: Any, X: Any, known: Array | None, classes: Array | None) 
             "from one fitted on other classes or in another order",
             "Its decision_function would rank the wrong class.",
         )
-    return np.asarray(answer_of(method, X))
+    return np.asarray(asked("decision_function"))

@@ -25,6 +25,7 @@ from ladderholdout.errors import (
 from ladderholdout.feedback import check_policy
 from ladderholdout.guard import rounds
 from ladderholdout.guard.containment import without_autologging
+from ladderholdout.guard.open_ladder import OpenLadder
 from ladderholdout.guard.pipelines import transformed
 from ladderholdout.guard.points import Point, Unsent
 from ladderholdout.guard.settings import by_index, stored_metric
@@ -97,6 +98,11 @@ class RemoteLadder:
     holdout_id: int = 0
     order: NDArray[Any] | None = None
     foreign: bool = False
+
+    @property
+    def by_metric(self) -> Mapping[str, OpenLadder]:
+        """Nothing: it is of one metric."""
+        return {}
 
     @property
     def name(self) -> str:

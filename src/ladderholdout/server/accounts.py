@@ -19,7 +19,7 @@ from typing import Any
 from ladderholdout.errors import HoldoutConflict, InvalidArgument, UnknownHoldout
 from ladderholdout.guard.ladder import LocalLadder, reopen
 from ladderholdout.guard.registration import named
-from ladderholdout.guard.settings import LARGEST_NUMBER, choice, text
+from ladderholdout.guard.settings import LARGEST_NUMBER, choice, parted, text
 from ladderholdout.leaderboard.board import check_rule
 from ladderholdout.leaderboard.standings import BOARD, start
 from ladderholdout.ledger import (
@@ -199,6 +199,14 @@ def home_of(url: str, holdout: str) -> LocalLadder:
     if not ladders:
         raise UnknownHoldout(f"The holdout {holdout!r} has no ladder.")
     chosen = (boards or list(ladders))[0].settings
+    base, metric = parted(chosen.name)
+    if metric is not None and not boards:
+        raise HoldoutConflict(
+            f"{holdout!r} was registered with several metrics ({base!r} of account "
+            f"{chosen.account!r}), and a server answers by one. Register the rows with that one "
+            "metric in the ledger that is served: ladder-holdout register FILE --scoring "
+            f"{metric} --ledger ANOTHER."
+        )
     if boards:
         try:
             check_rule("team", mechanism_from(chosen.mechanism, chosen.mechanism_settings))

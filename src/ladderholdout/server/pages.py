@@ -22,7 +22,7 @@ from ladderholdout.errors import (
 from ladderholdout.extras import needed
 from ladderholdout.guard.pictures import number, picture_of
 from ladderholdout.guard.submissions import origin_of
-from ladderholdout.guard.views import ScoreCertificate, Status, score_of
+from ladderholdout.guard.views import Status, score_of
 from ladderholdout.leaderboard.standings import BOARD
 from ladderholdout.ledger import AccountRecord, Entry
 from ladderholdout.server.accounts import (

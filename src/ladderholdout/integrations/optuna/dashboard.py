@@ -151,8 +151,8 @@ class Dashboard:
 def _asked(ladder: OpenLadder, study: Study) -> dict[int, int]:
     """Return the submission of each trial that queried the holdout."""
     known = {one.number for one in ladder.history(0, None)}
-    trials = study.get_trials(deepcopy=False)
-    found = {one.number: submission_of(study, one) for one in trials}
+    trials, record = study.get_trials(deepcopy=False), ladder.records()[1]
+    found = {one.number: submission_of(study, one, record) for one in trials}
     return {number: at for number, at in found.items() if at in known}
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +13,7 @@ import optuna
 from optuna.study import Study
 from optuna.trial import FrozenTrial, Trial
 from sklearn.base import clone
-from sklearn.model_selection import check_cv, cross_val_score
+from sklearn.model_selection import check_cv, cross_validate
 
 from ladderholdout.errors import InvalidArgument, LadderHoldoutWarning, as_given, warn
 from ladderholdout.feedback import feedback_of
@@ -24,9 +25,11 @@ from ladderholdout.integrations.optuna.trials import (
     Candidate,
     Spot,
     a_study,
+    among_others,
     call_of,
     candidate_of,
     check_feedback,
+    guides_of,
     in_direction,
     key_of,
     receives_guide,
@@ -34,7 +37,12 @@ from ladderholdout.integrations.optuna.trials import (
     submit,
     values_of,
 )
-from ladderholdout.integrations.sklearn import asks, checked_folds, look_for_overlap
+from ladderholdout.integrations.sklearn import (
+    asks,
+    checked_folds,
+    look_for_overlap,
+    plain_score,
+)
 from ladderholdout.mechanisms.arithmetic import natural
 from ladderholdout.thirdparty import caller, frozen, is_same_study
 
@@ -115,7 +123,7 @@ class Objective:
         key = key_of(self._holdout, trial)
         with stopping(trial):  # a build whose training asks the guard may find it gone
             candidate = self.candidate(trial)
-        check_feedback(trial.study, candidate, self._feedback, self._guarded)
+        check_feedback(self._holdout, trial.study, candidate, self._feedback, self._guarded)
         guided = receives_guide(self._feedback, candidate)
         quiet = guided and not asks(candidate.model)
         spot = Spot() if call is None else call.spot_of(trial, quiet=quiet)
@@ -128,7 +136,7 @@ class Objective:
             call.close()
         return values
 
-    def guide(self, trial: Trial) -> float:
+    def guide(self, trial: Trial) -> float | tuple[float, ...]:
         """Return the guide of a trial alone: an objective that never asks the holdout.
 
         Give it to ``study.optimize`` in place of the objective itself, and show the holdout
@@ -140,8 +148,8 @@ class Objective:
 
         Returns
         -------
-        float
-            In the sign of the study's direction.
+        float, or tuple of float
+            In the sign of the study's direction; of several metrics those of all.
 
         Raises
         ------
@@ -150,9 +158,13 @@ class Objective:
         """
         with stopping(trial):
             candidate = candidate_of(self._build(trial))
-        guide = self._score(candidate, trial) if self._inner is not None else candidate.guide
-        value = feedback_of("guide", 0.0, False, 1.0, guide)
-        return in_direction(trial.study, value, self._guarded)
+        if self._inner is not None:
+            candidate = replace(candidate, guide=self._score(candidate, trial))
+        guides = guides_of(self._holdout, candidate)
+        values = [feedback_of("guide", 0.0, False, 1.0, one) for one in guides.values()]
+        if not self._holdout.by_metric:
+            return in_direction(trial.study, values[0], self._guarded)
+        return among_others(trial.study, values, candidate, self._guarded)
 
     def candidate(self, trial: Trial | FrozenTrial, *, score: bool = True) -> Candidate:
         """Build the model of a trial: fitted, and with its guide.
@@ -176,18 +188,23 @@ class Objective:
         X, y = self._train
         return replace(candidate, model=candidate.model.fit(X, y), guide=guide)
 
-    def _score(self, candidate: Candidate, trial: Trial | FrozenTrial) -> float:
+    def _score(self, candidate: Candidate, trial: Trial | FrozenTrial) -> float | dict[str, float]:
         """Return the mean score of the inner folds, and note each of them on a running trial."""
         assert self._train is not None
         X, y = self._train
         metric = self._holdout.metric
         folds = check_cv(self._inner, y, classifier=metric.is_classification)
-        model = clone(candidate.model)
-        score = metric.score_of
-        scores = cross_val_score(model, X, y, cv=folds, scoring=score, error_score="raise").tolist()
+        score = partial(plain_score, self._holdout)
+        found = cross_validate(
+            clone(candidate.model), X, y, cv=folds, scoring=score, error_score="raise"
+        )
+        names = list(self._holdout.by_metric) or ["score"]
+        scores = {name: found[f"test_{name}"].tolist() for name in names}
+        several = bool(self._holdout.by_metric)
         if isinstance(trial, Trial):
-            trial.set_user_attr(INNER_SCORES, scores)
-        return fmean(scores)
+            trial.set_user_attr(INNER_SCORES, scores if several else scores["score"])
+        means = {name: fmean(own) for name, own in scores.items()}
+        return means if several else means["score"]
 
 
 class AskTell:
@@ -214,7 +231,7 @@ class AskTell:
         trial: Trial,
         model: Any,
         *,
-        guide: float | None = None,
+        guide: float | Mapping[str, float] | None = None,
         others: Sequence[float] = (),
     ) -> Release:
         """Submit a trial's model and give the study what it may know.
@@ -225,8 +242,8 @@ class AskTell:
             From `ask`.
         model : object
             A fitted estimator, or predictions for the holdout's rows.
-        guide : float, optional
-            Its score on the training side, greater is better.
+        guide : float or mapping of str to float, optional
+            Its score on the training side, greater is better; of several metrics by name.
         others : sequence of float
             Values of the objectives that are not guarded.
 
@@ -237,7 +254,7 @@ class AskTell:
         if not isinstance(trial, Trial) or not is_same_study(trial.study, self._study):
             raise InvalidArgument("trial", "a trial that this study was asked for", "another")
         candidate = candidate_of(Candidate(model, guide, tuple(others)))
-        check_feedback(self._study, candidate, self._feedback, self._guarded)
+        check_feedback(self._holdout, self._study, candidate, self._feedback, self._guarded)
         release = submit(self._holdout, trial, candidate, key_of(self._holdout, trial))
         values = values_of(
             self._holdout, self._study, candidate, release, self._feedback, self._guarded

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from numbers import Real
@@ -27,6 +27,7 @@ from ladderholdout.feedback import feedback_of, feedback_of_one_bit
 from ladderholdout.guard import rounds
 from ladderholdout.guard.containment import without_frames
 from ladderholdout.guard.context import describe_estimator
+from ladderholdout.guard.metric_views import Releases
 from ladderholdout.guard.submission import Origin
 from ladderholdout.guard.views import Release
 from ladderholdout.metrics.responses import predicts
@@ -137,14 +138,15 @@ class Candidate:
     ----------
     model : object
         A fitted estimator, or predictions for the holdout's rows.
-    guide : float or None
-        Its score on the training side, in the metric's own sign: greater is better.
+    guide : float, mapping of str to float, or None
+        Its score on the training side, in the metric's own sign: greater is better. Of several
+        metrics that of each, by name.
     others : tuple of float
         In a multi-objective study, the values of the objectives that are not guarded.
     """
 
     model: Any
-    guide: float | None = None
+    guide: float | Mapping[str, float] | None = None
     others: tuple[float, ...] = ()
 
 
@@ -177,17 +179,48 @@ def candidate_of(built: Any) -> Candidate:
             "a function that returns a fitted estimator or predictions, alone or with a guide",
             "one that returns None",
         )
-    guide = candidate.guide
-    if guide is not None and not (isinstance(guide, Real) and math.isfinite(guide)):
+    if isinstance(candidate.guide, Mapping):
+        guides = {str(name): _a_guide(one) for name, one in candidate.guide.items()}
+        return replace(candidate, guide=guides)
+    return replace(candidate, guide=None if candidate.guide is None else _a_guide(candidate.guide))
+
+
+def _a_guide(guide: object) -> float:
+    if not (isinstance(guide, Real) and math.isfinite(guide)):
         raise InvalidArgument(
             "guide", "a finite number", "not one", "Take the training-side score of this model."
         )
-    return replace(candidate, guide=None if guide is None else float(guide))
+    return float(guide)
 
 
-def check_feedback(study: Study, candidate: Candidate, feedback: str, guarded: int) -> None:
+def guides_of(holdout: OpenLadder, candidate: Candidate) -> dict[str, float | None]:
+    """Return the inner score of a candidate by each metric; there are all of them, or none."""
+    guide = candidate.guide
+    names = list(holdout.by_metric) or [holdout.metric.name]
+    if isinstance(guide, Mapping) and holdout.by_metric and set(guide) == set(names):
+        return {name: guide[name] for name in names}
+    if isinstance(guide, Mapping) or (guide is not None and holdout.by_metric):
+        allowed = "a number"
+        if holdout.by_metric:
+            allowed = f"a mapping with a number for each of {', '.join(map(repr, names))}"
+        raise InvalidArgument("guide", allowed, as_given(guide), "Or leave it out.")
+    return dict.fromkeys(names, guide)
+
+
+def check_feedback(
+    holdout: OpenLadder, study: Study, candidate: Candidate, feedback: str, guarded: int
+) -> None:
     """Refuse feedback that the study could not receive, before anything is submitted."""
-    others = len(study.directions) - 1
+    metrics = len(holdout.by_metric) or 1
+    if len(study.directions) < metrics:
+        raise InvalidArgument(
+            "study",
+            f"one with a direction for each of the {metrics} metrics of the holdout",
+            f"one with {len(study.directions)}",
+            f"optuna.create_study(directions={['maximize'] * metrics}), or take one metric, "
+            f"holdout[{next(iter(holdout.by_metric))!r}].",
+        )
+    others = len(study.directions) - metrics
     if len(candidate.others) != others or not 0 <= guarded <= others:
         raise InvalidArgument(
             "others",
@@ -195,8 +228,9 @@ def check_feedback(study: Study, candidate: Candidate, feedback: str, guarded: i
             f"{len(candidate.others)} values with guarded={guarded!r}",
             "Return Candidate(model, guide, others=(...)) from build.",
         )
-    # Any released score will do: whether there is feedback depends on the policy and the guide.
-    feedback_of(feedback, 0.0, False, 1.0, candidate.guide)
+    for guide in guides_of(holdout, candidate).values():
+        # Any released score will do: whether there is feedback depends on policy and guide.
+        feedback_of(feedback, 0.0, False, 1.0, guide)
 
 
 def receives_guide(feedback: str, candidate: Candidate) -> bool:
@@ -220,7 +254,7 @@ def submit(
     with stopping(trial):
         release = guarded(holdout, candidate, context_of(trial.study, trial), key, spot)
     if silent:
-        trial.set_user_attr(SUBMISSION, release.submission)
+        trial.set_user_attr(SUBMISSION, numbered(release))
     else:
         _note(trial, release)
     return release
@@ -237,10 +271,22 @@ def evaluate(holdout: OpenLadder, estimator: Any, trial: Trial, origin: Origin) 
 
 
 def _note(trial: Trial, release: Release) -> None:
-    trial.set_user_attr(SUBMISSION, release.submission)
+    trial.set_user_attr(SUBMISSION, numbered(release))
+    if isinstance(release, Releases):
+        each = release.by_metric.items()
+        trial.set_user_attr(IMPROVED, {name: one.improved for name, one in each})
+        trial.set_user_attr(RELEASED, {name: one.score for name, one in each})
+        return
     trial.set_user_attr(IMPROVED, release.improved)
     if release.score is not None:
         trial.set_user_attr(RELEASED, release.score)
+
+
+def numbered(release: Release) -> int | dict[str, int]:
+    """Return the number of a submission as it is noted; by each of several metrics."""
+    if isinstance(release, Releases):
+        return {name: one.submission for name, one in release.by_metric.items()}
+    return release.submission
 
 
 @contextmanager
@@ -298,15 +344,32 @@ def values_of(
     guarded: int,
 ) -> float | tuple[float, ...]:
     """Return the feedback to the study, in the sign of its directions."""
-    guide = candidate.guide
-    if release.score is None:
-        value = feedback_of_one_bit(feedback, release.improvements, release.improved, guide)
+    guides = guides_of(holdout, candidate)
+    if isinstance(release, Releases):
+        each = release.by_metric.items()
+        own = [
+            _fed_back(holdout.by_metric[name], one, feedback, guides[name]) for name, one in each
+        ]
     else:
-        margin = holdout.guard().step_at(release.score)
-        value = feedback_of(feedback, release.score, release.improved, margin, guide)
-    value = in_direction(study, value, guarded)
-    values = [*candidate.others[:guarded], value, *candidate.others[guarded:]]
+        own = [_fed_back(holdout, release, feedback, *guides.values())]
+    return among_others(study, own, candidate, guarded)
+
+
+def among_others(
+    study: Study, scores: Sequence[float], candidate: Candidate, guarded: int
+) -> float | tuple[float, ...]:
+    """Return scores in the sign of the study's directions, with its other objectives."""
+    own = (in_direction(study, one, guarded + at) for at, one in enumerate(scores))
+    values = [*candidate.others[:guarded], *own, *candidate.others[guarded:]]
     return float(values[0]) if len(values) == 1 else tuple(map(float, values))
+
+
+def _fed_back(holdout: OpenLadder, release: Release, feedback: str, guide: float | None) -> float:
+    """Return the feedback on the answer of one ladder."""
+    if release.score is None:
+        return feedback_of_one_bit(feedback, release.improvements, release.improved, guide)
+    margin = holdout.guard().step_at(release.score)
+    return feedback_of(feedback, release.score, release.improved, margin, guide)
 
 
 def in_direction(study: Study, score: float, guarded: int = 0) -> float:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import count as numbers
 from itertools import takewhile
 from typing import TYPE_CHECKING, Any
@@ -17,6 +17,7 @@ from ladderholdout.guard import rounds
 from ladderholdout.guard.batches import held_by
 from ladderholdout.guard.finalists import Finalist, ranked
 from ladderholdout.guard.next_release import smallest_step
+from ladderholdout.guard.settings import parted
 from ladderholdout.guard.views import Release, incumbent_named, overtaken
 from ladderholdout.integrations.optuna.loops import Objective
 from ladderholdout.integrations.optuna.trials import (
@@ -30,6 +31,7 @@ from ladderholdout.integrations.optuna.trials import (
     context_of,
     guarded,
     in_direction,
+    numbered,
 )
 from ladderholdout.ledger import Entry, LadderRecord, Transaction
 from ladderholdout.ledger.replay import rules_of
@@ -185,14 +187,15 @@ def best_trial(holdout: OpenLadder, study: Study) -> FrozenTrial:
     """Return the trial that is the incumbent; see `LadderHoldout.best_trial`."""
     a_study(study)
 
-    def read(tx: Transaction, ladder: LadderRecord) -> tuple[dict[int, Entry], int | None]:
+    def read(tx: Transaction, ladder: LadderRecord) -> tuple[dict[int, Entry], LadderRecord]:
         _look_for_lost(study, tx, ladder)
-        return {entry.number: entry for entry in tx.entries(ladder.id)}, ladder.incumbent
+        return {entry.number: entry for entry in tx.entries(ladder.id)}, ladder
 
     found = []
-    known, incumbent = holdout.showing(read)
+    known, ladder = holdout.showing(read)
+    incumbent = ladder.incumbent
     for trial in study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,)):
-        entry = known.get(submission_of(study, trial))
+        entry = known.get(submission_of(study, trial, ladder))
         if entry is not None and _holds(entry) and is_feasible(trial):
             found.append((entry.repeat_of or entry.number, -trial.number, trial))
     if not found:
@@ -246,7 +249,7 @@ def _shown(
 ) -> Release:
     """Submit the model of a finished trial, and note on the study what became of it."""
     release = guarded(holdout, candidate, context_of(study, trial), _key_of(study, trial), spot)
-    study.set_user_attr(_note(trial), release.submission)
+    study.set_user_attr(_note(trial), numbered(release))
     return release
 
 
@@ -264,10 +267,13 @@ def _key_of(study: Study, trial: FrozenTrial) -> str:
     return hashlib.sha256(known.encode()).hexdigest()
 
 
-def submission_of(study: Study, trial: FrozenTrial) -> int:
-    """Return the number under which a trial queried the holdout; 0 for none."""
+def submission_of(study: Study, trial: FrozenTrial, ladder: LadderRecord) -> int:
+    """Return the number under which a trial queried a ladder; 0 for none."""
     own = trial.user_attrs.get(SUBMISSION)
-    return int(study.user_attrs.get(_note(trial), 0) if own is None else own)
+    noted = study.user_attrs.get(_note(trial), 0) if own is None else own
+    if isinstance(noted, Mapping):  # of several metrics, by name
+        noted = noted.get(parted(ladder.settings.name)[1], 0)
+    return int(noted)
 
 
 def _note(trial: FrozenTrial) -> str:

@@ -1,0 +1,666 @@
+"""`SeveralLadders`: a ladder for each of several metrics on one holdout, queried together."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any, Self, TypeAlias, TypeVar, cast
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from ladderholdout.errors import InvalidArgument, InvalidSubmission, UnknownHoldout, as_given
+from ladderholdout.guard import ladder as local
+from ladderholdout.guard import registration, rounds
+from ladderholdout.guard.certification import certificate_or_why
+from ladderholdout.guard.containment import without_autologging, without_frames
+from ladderholdout.guard.ladder import SEARCH_POLICIES, LocalLadder
+from ladderholdout.guard.metric_views import (
+    Estimates,
+    JointSubmission,
+    Releases,
+    ScoreCertificates,
+    Statuses,
+    of_metric,
+)
+from ladderholdout.guard.open_ladder import Body, OpenLadder, T, of_one_metric
+from ladderholdout.guard.pipelines import transformed
+from ladderholdout.guard.points import Unsent
+from ladderholdout.guard.rollback import same_ladder, watched
+from ladderholdout.guard.settings import (
+    BETWEEN,
+    choice,
+    ids_of,
+    rows_of,
+    text,
+    warn_of_hard_labels,
+)
+from ladderholdout.guard.submission import Answer, Guard, Measured, Origin, Waiting
+from ladderholdout.guard.views import (
+    Estimate,
+    Release,
+    ScoreCertificate,
+    Status,
+    Submission,
+    status_of,
+    submission_of,
+)
+from ladderholdout.ledger import (
+    Access,
+    Entry,
+    HoldoutRecord,
+    LadderRecord,
+    Ledger,
+    Transaction,
+    resolve_url,
+    shown,
+)
+from ladderholdout.mechanisms import LadderRules, Mechanism
+from ladderholdout.metrics import Metric, get_metric
+
+A = TypeVar("A")
+Scoring: TypeAlias = str | Metric | Sequence[str | Metric] | Mapping[str, str | Metric]
+"""One metric, or several: in a list, or under names of the user's own."""
+Each: TypeAlias = A | Mapping[str, A]
+"""The same for all metrics, or by the name of the metric."""
+
+TOGETHER = "together"
+"""In the context of a submission: its number on each of the ladders that it was submitted to."""
+
+_RESPONSES = ("labels", "probabilities", "scores", "values")
+
+
+def are_several(scoring: object) -> bool:
+    """Tell whether a user names metrics in a list or a mapping, and not one of them."""
+    return isinstance(scoring, Mapping | Sequence) and not isinstance(scoring, str | bytes)
+
+
+def metrics_of(scoring: Any) -> dict[str, str | Metric]:
+    """Return several metrics by the names under which they are shown, in their order.
+
+    Raises
+    ------
+    InvalidArgument
+        There is none, or a name is missing, taken or cannot be one.
+
+    Examples
+    --------
+    >>> metrics_of(["roc_auc", "neg_brier_score"])
+    {'roc_auc': 'roc_auc', 'neg_brier_score': 'neg_brier_score'}
+    """
+    if isinstance(scoring, Mapping):
+        pairs = list(scoring.items())
+    else:
+        pairs = [(get_metric(one).name, one) for one in scoring]
+    names = [name for name, _ in pairs]
+    if not pairs or len(set(map(str, names))) < len(pairs):
+        raise InvalidArgument(
+            "scoring",
+            "a metric, or a list or mapping of distinct ones",
+            "one that names a metric twice" if pairs else "an empty one",
+        )
+    for name in names:
+        if BETWEEN in text("scoring", name):
+            raise InvalidArgument("scoring", f"with names without {BETWEEN!r}", as_given(name))
+    return dict(pairs)
+
+
+def _each(argument: str, stated: Any, names: Sequence[str], *, plain: bool) -> dict[str, Any]:
+    """Return a setting of each metric: the same for all, or that under its name."""
+    if stated is None or (plain and not isinstance(stated, Mapping)):
+        return dict.fromkeys(names, stated)
+    listed = ", ".join(map(repr, names))
+    if not isinstance(stated, Mapping) or not set(stated) <= set(names):
+        raise InvalidArgument(
+            argument,
+            f"a mapping from names of metrics ({listed}), where there are several",
+            as_given(list(stated) if isinstance(stated, Mapping) else stated),
+            f"State it as {{{names[0]!r}: ...}}.",
+        )
+    return {name: stated.get(name) for name in names}
+
+
+@dataclass(eq=False, repr=False)
+class SeveralLadders:
+    """The ladders of several metrics on one holdout: what is submitted goes to all, or to none.
+
+    What there can only be one of, as the incumbent by which a search ends, is that of the metric
+    named first.
+    """
+
+    ladders: dict[str, LocalLadder]
+    # As of an open ladder: those of the first.
+    id: int = field(init=False)
+    holdout_id: int = field(init=False)
+    metric: Metric = field(init=False)
+    feedback: str = field(init=False)
+    overlap: str = field(init=False)
+    order: NDArray[Any] | None = field(init=False)
+    foreign: bool = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Take from the first ladder what is asked of one."""
+        first = self.first
+        self.id, self.holdout_id, self.metric = first.id, first.holdout_id, first.metric
+        self.feedback, self.overlap = first.feedback, first.overlap
+        self.order, self.foreign = first.order, first.foreign
+
+    @property
+    def by_metric(self) -> Mapping[str, OpenLadder]:
+        """The ladder of each metric."""
+        return dict(self.ladders)
+
+    @property
+    def first(self) -> LocalLadder:
+        """The ladder of the metric named first."""
+        return next(iter(self.ladders.values()))
+
+    @property
+    def ledger(self) -> str:
+        """The URL of the ledger."""
+        return self.first.ledger
+
+    @property
+    def name(self) -> str:
+        """The holdout's name."""
+        return self.first.name
+
+    @property
+    def fingerprint(self) -> str:
+        """The holdout's fingerprint."""
+        return self.first.fingerprint
+
+    @property
+    def rules(self) -> LadderRules:
+        """The rules of the first metric."""
+        return self.first.rules
+
+    @property
+    def place(self) -> tuple[str, int]:
+        """The ledger and the holdout."""
+        return self.first.place
+
+    # -- queries ----------------------------------------------------------------------
+
+    def submit(
+        self, predictions: Any, origin: Origin, ids: NDArray[np.uint64] | None = None
+    ) -> Releases:
+        """Submit predictions in the order of the caller's rows, or with the hashes of their ids.
+
+        One array where all metrics take it, else a mapping by metric or by response.
+        """
+        with without_frames:
+            sources, order = self._sources(predictions), self.order
+            placed: dict[int, Any] = {}
+            for source, _ in sources.values():
+                if id(source) not in placed:
+                    placed[id(source)], order = self.first.placed(source, ids)
+            given = {name: placed[id(source)] for name, (source, _) in sources.items()}
+            guards = self._guards()
+            for name, (_, as_scores) in sources.items():
+                if as_scores:
+                    given[name] = _second_column(given[name], guards[name])
+            return self._query(given, guards, origin, order)
+
+    def predictions(self, estimator: Any, steps: tuple[Any, ...] = ()) -> dict[str, Any]:
+        """Return what an estimator predicts on the rows, by metric; it is asked once for each."""
+        with without_frames:
+            guards = self._guards()
+            rows, classes = self.first.guard().rows, self.first.guard().holdout.classes
+            with without_autologging():
+                X = transformed(rows.X, steps)
+                answers: dict[Any, Any] = {}
+                return {
+                    name: guard.metric.respond(estimator, X, classes, answers)
+                    for name, guard in guards.items()
+                }
+
+    def answer(self, predictions: Any, origin: Origin) -> Releases:
+        """Submit what `predictions` returned."""
+        with without_frames:
+            return self._query(predictions, self._guards(), origin, None)
+
+    def evaluate(self, estimator: Any, origin: Origin, steps: tuple[Any, ...] = ()) -> Releases:
+        """Submit what an estimator predicts on the rows, as these fitted pipelines leave them."""
+        return self.answer(self.predictions(estimator, steps), origin)
+
+    def announce(self, batch: str, size: int) -> None:
+        """Put on record how many submissions a batch will have, over all metrics."""
+        self.first.announce(batch, size * len(self.ladders))
+
+    def together(self, batch: str, waiting: Sequence[Waiting]) -> Iterator[Release]:
+        """Submit a batch, all of which is here before any of it is answered."""
+        self.announce(batch, len(waiting))
+        for place, one in enumerate(waiting, 1):
+            query = self.answer if one.ordered else self.submit
+            yield query(one.predictions, Origin(batch=batch, place=place, context=one.context))
+
+    def _query(
+        self,
+        given: Mapping[str, Any],
+        guards: Mapping[str, Guard],
+        origin: Origin,
+        order: NDArray[Any] | None,
+    ) -> Releases:
+        """Judge one submission by all metrics, in one transaction."""
+        lead = guards[next(iter(guards))]
+        # A rule may measure once more, with other weights, so it steps under this as well.
+        with without_autologging():
+            while True:
+                # All of it before anything is written: what one metric refuses goes to none.
+                measured = {
+                    name: _measured(name, guard, given[name], self._own(origin, place), order)
+                    for place, (name, guard) in enumerate(guards.items(), 1)
+                }
+                answers = watched(
+                    lead.ledger,
+                    lead.mark,
+                    lead.ladder_id,
+                    lead.since,
+                    partial(_judged, guards=guards, measured=measured),
+                    key=origin.key,
+                )
+                if answers is not None:
+                    break
+                for guard in guards.values():
+                    guard.reload()
+            return Releases.of(
+                {name: one.settle(measured[name], answers[name]) for name, one in guards.items()}
+            )
+
+    def _own(self, origin: Origin, place: int) -> Origin:
+        """Return the origin on one of the ladders, whose places in a batch are its own.
+
+        A place in a batch stands for one model and one metric: so the price of a place pays for
+        the choice of both.
+        """
+        if origin.place is None:
+            return origin
+        return replace(origin, place=(origin.place - 1) * len(self.ladders) + place)
+
+    def _sources(self, predictions: Any) -> dict[str, tuple[Any, bool]]:
+        """Return what was given for each metric, and whether its second column is meant."""
+        asked = {name: one.metric.response for name, one in self.ladders.items()}
+        if not isinstance(predictions, Mapping):
+            kinds = set(asked.values())
+            if len(kinds) > 1 and kinds != {"probabilities", "scores"}:
+                raise self._refusal("one array")
+            kind = "probabilities" if len(kinds) > 1 else kinds.pop()
+            predictions = {kind: predictions}
+        if set(predictions) == set(asked):
+            return {name: (predictions[name], False) for name in asked}
+        if not set(predictions) <= set(_RESPONSES):
+            raise self._refusal(f"a mapping with {', '.join(map(repr, predictions))}")
+        found, used = {}, set()
+        for name, response in asked.items():
+            # The score of an estimator without a decision function is the same.
+            as_scores = response == "scores" and response not in predictions
+            source = "probabilities" if as_scores else response
+            if source not in predictions:
+                lacking = source if source in asked.values() else response
+                raise self._refusal(f"a mapping without {lacking!r}")
+            found[name] = predictions[source], as_scores
+            used.add(source)
+        unused = set(predictions) - used
+        if unused:
+            raise self._refusal(f"a mapping with {', '.join(map(repr, sorted(unused)))} as well")
+        return found
+
+    def _refusal(self, came: str) -> InvalidSubmission:
+        asked = {name: one.metric.response for name, one in self.ladders.items()}
+        metrics = ", ".join(f"{name!r} takes {kind}" for name, kind in asked.items())
+        kinds = dict.fromkeys(asked.values())
+        if "probabilities" in kinds:  # which serve where scores are asked for
+            kinds.pop("scores", None)
+        wanted = ", ".join(f"{kind!r}: ..." for kind in kinds)
+        return InvalidSubmission(
+            "predictions",
+            f"given for each of the metrics ({metrics})",
+            came,
+            f"Submit {{{wanted}}}, or an estimator: holdout.evaluate(model).",
+        )
+
+    # -- what is shown ----------------------------------------------------------------
+
+    def status(self) -> Statuses:
+        """Return the released scores and what queried the holdout, all of one moment."""
+        rounds.note_shown()
+        return self.status_for_copy()
+
+    def status_for_copy(self) -> Statuses:
+        """Return the same for a tracker's page, whose readers this process does not count."""
+        place = shown(self.ledger)
+        certify = {name: certificate_or_why(one) for name, one in self.ladders.items()}
+
+        def read(tx: Transaction, _: LadderRecord) -> dict[str, Status]:
+            found = {name: self._record(tx, name) for name in self.ladders}
+            return {
+                name: status_of(tx, one, self.ladders[name].metric, certify[name](tx, one), place)
+                for name, one in found.items()
+            }
+
+        return Statuses.of(self.first.read(read))
+
+    def history(self, after: int, limit: int | None) -> tuple[Submission, ...]:
+        """Return the submissions after a number of the first metric, each with all metrics."""
+
+        def read(tx: Transaction, one: LadderRecord) -> tuple[Submission, ...]:
+            entries = tx.entries(one.id, after=after, limit=limit)
+            return tuple(map(JointSubmission.of, self._beside(tx, entries)))
+
+        return self.first.showing(read)
+
+    def _beside(self, tx: Transaction, entries: Sequence[Entry]) -> Iterator[dict[str, Submission]]:
+        """Add to entries of the first ladder those of the same submissions on the others."""
+        lead, *others = self.ladders
+        numbers = {
+            name: [n for one in entries if (n := numbers_of(one).get(name)) is not None]
+            for name in others
+        }
+        there: dict[str, dict[int, Entry]] = {}
+        for name, own in numbers.items():
+            if own:
+                start, most = min(own) - 1, max(own) - min(own) + 1
+                read = tx.entries(self.ladders[name].id, after=start, limit=most)
+                there[name] = {one.number: one for one in read}
+        for entry in entries:
+            found = {lead: submission_of(entry, self.metric)}
+            for name, known in there.items():
+                number = numbers_of(entry).get(name)
+                if number in known:
+                    found[name] = submission_of(known[number], self.ladders[name].metric)
+            yield found
+
+    def certificate(self, confidence: float | None) -> ScoreCertificate:
+        """Certify the incumbent of each metric."""
+        found = {name: one.certificate(confidence) for name, one in self.ladders.items()}
+        return ScoreCertificates.of(found)
+
+    def certify(self, confidence: float | None) -> ScoreCertificate:
+        """Query the reserve about the incumbent of each metric."""
+        found = {name: one.certify(confidence) for name, one in self.ladders.items()}
+        return ScoreCertificates.of(found)
+
+    def estimate(self) -> Estimate:
+        """Correct the score of the incumbent of each metric for its selection."""
+        return Estimates.of({name: one.estimate() for name, one in self.ladders.items()})
+
+    def reveal(self) -> float | None:
+        """Refuse: each score that is shown is paid for."""
+        return of_one_metric(self).reveal()
+
+    def unsent(self, *, after: int, raw: bool, limit: int) -> Unsent:
+        """Refuse: a tracker copies one ladder."""
+        return of_one_metric(self).unsent(after=after, raw=raw, limit=limit)
+
+    # -- the ledger, by the first ladder -------------------------------------------------
+
+    def check_open(self) -> None:
+        """Refuse a holdout that takes no more submissions; HoldoutConflict."""
+        self.first.check_open()
+
+    def records(self) -> tuple[HoldoutRecord, LadderRecord]:
+        """Return the holdout and the first ladder as the ledger has them now."""
+        return self.first.records()
+
+    def read(self, body: Body[T]) -> T:
+        """Read one state of the ledger."""
+        return self.first.read(body)
+
+    def showing(self, body: Body[T]) -> T:
+        """Read what is shown to somebody: what is built from then on may depend on it."""
+        return self.first.showing(body)
+
+    def write(self, body: Body[T]) -> T:
+        """Write to the first ladder, and find out whether the ledger is an older copy."""
+        return self.first.write(body)
+
+    def alone(self, body: Callable[[], T]) -> T:
+        """Do something while nobody else does it on this holdout."""
+        return self.first.alone(body)
+
+    def note_overlap(self, source: str, rows: int) -> None:
+        """Put on record how many rows of the holdout were seen elsewhere."""
+        self.first.note_overlap(source, rows)
+
+    def guard(self) -> Guard:
+        """Return the rows, labels and rules of the first ladder as this process holds them."""
+        return self.first.guard()
+
+    def was_opened(self) -> bool:
+        """Tell whether a guarded split of this holdout was opened in this search."""
+        return self.first.was_opened()
+
+    def _guards(self) -> dict[str, Guard]:
+        """Return the guard of each ladder; the rows are in memory once."""
+        lead = self.first.guard()
+        for one in self.ladders.values():
+            one.share(lead)
+        return {name: one.guard() for name, one in self.ladders.items()}
+
+    def _record(self, tx: Transaction, name: str) -> LadderRecord:
+        one = self.ladders[name]
+        return same_ladder(tx.ladder(one.id), one.since)
+
+    # -- passing it around ------------------------------------------------------------
+
+    def __deepcopy__(self, memo: Any) -> Self:
+        # As of one ladder: copies of a search must go on with the same.
+        return self
+
+    def __copy__(self) -> Self:
+        return self
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.ladders,)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, SeveralLadders) and self.ladders == other.ladders
+
+    def __hash__(self) -> int:
+        return hash(tuple(self.ladders.values()))
+
+    def __repr__(self) -> str:
+        return (
+            f"SeveralLadders(ladders={[one.id for one in self.ladders.values()]}, "
+            f"metrics={list(self.ladders)}, ledger={shown(self.ledger)!r})"
+        )
+
+
+def numbers_of(entry: Entry) -> Mapping[str, int]:
+    """Return the number of a submission on each ladder that it went to, where there are several."""
+    found = entry.context.get(TOGETHER)
+    return found if isinstance(found, Mapping) else {}
+
+
+def _measured(
+    name: str, guard: Guard, predictions: Any, origin: Origin, order: NDArray[Any] | None
+) -> Measured:
+    try:
+        return guard.measure(predictions, origin, order)
+    except InvalidSubmission as refused:
+        argument, *rest = refused.args
+        error = InvalidSubmission(f"{argument} for {name!r}", *rest)
+    raise error
+
+
+def _judged(
+    tx: Transaction,
+    lead: LadderRecord,
+    *,
+    guards: Mapping[str, Guard],
+    measured: Mapping[str, Measured],
+) -> dict[str, Answer] | None:
+    """Answer a submission by all metrics; None where labels were amended meanwhile.
+
+    All ladders are read before the first of them is written to.
+    """
+    if any(guards[name].is_amended(tx, one) for name, one in measured.items()):
+        return None
+    records = {}
+    for name, guard in guards.items():
+        own = lead if guard.ladder_id == lead.id else tx.locked_ladder(guard.ladder_id)
+        records[name] = same_ladder(own, guard.since)
+    numbers = {name: one.submissions + 1 for name, one in records.items()}
+    found = {}
+    for name, one in measured.items():
+        context = {**one.origin.context, TOGETHER: numbers}
+        linked = replace(one, origin=replace(one.origin, context=context))
+        found[name] = guards[name].judge(tx, records[name], linked)
+    return found
+
+
+def _second_column(predictions: Any, guard: Guard) -> Any:
+    """Return the probabilities of the second class, which rank the rows as scores do."""
+    if np.ndim(predictions) != 2:
+        return predictions
+    probabilities = get_metric("neg_brier_score")
+    table = probabilities.canonical(predictions, guard.holdout.n, guard.holdout.classes)
+    return table[:, 1]
+
+
+def warn_of_labels(ladder: OpenLadder, predictions: Any) -> None:
+    """Warn of labels where scores to rank by were wanted."""
+    if not isinstance(ladder, SeveralLadders):
+        warn_of_hard_labels(ladder.metric, predictions)
+        return
+    for name, (source, as_scores) in ladder._sources(predictions).items():
+        if not as_scores:
+            warn_of_hard_labels(ladder.ladders[name].metric, source)
+
+
+def one_of(ladder: OpenLadder, metric: object) -> OpenLadder:
+    """Return the ladder of a metric.
+
+    Raises
+    ------
+    InvalidArgument
+        There is no such metric.
+    """
+    if not ladder.by_metric and metric == ladder.metric.name:
+        return ladder
+    return of_metric(ladder.by_metric or {ladder.metric.name: ladder}, metric)
+
+
+# -- registration ---------------------------------------------------------------------
+
+
+def register(
+    X: Any,
+    y: ArrayLike,
+    *,
+    scoring: Scoring | None,
+    mechanism: Each[Mechanism] | None,
+    budget: Each[int] | None,
+    loss_range: Each[tuple[float, float]] | None,
+    target_range: Each[tuple[float, float]] | None,
+    ladder: str,
+    sample_weight: ArrayLike | None,
+    feedback: str,
+    overlap: str,
+    ledger: str | os.PathLike[str] | None,
+    ids: Any,
+    **settings: Any,
+) -> OpenLadder:
+    """Find these rows and the stated ladders in the ledger, or start what is missing.
+
+    The arguments as for `LadderHoldout`.
+    """
+    own: dict[str, Any] = {
+        "mechanism": mechanism,
+        "budget": budget,
+        "loss_range": loss_range,
+        "target_range": target_range,
+    }
+    given: dict[str, Any] = {
+        "sample_weight": sample_weight,
+        "feedback": feedback,
+        "overlap": overlap,
+        "ledger": ledger,
+        "ids": ids,
+    }
+    if not are_several(scoring):
+        own |= {"scoring": scoring, "ladder": ladder}
+        return local.register(X, y, **own, **given, **settings)
+    metrics, base = metrics_of(scoring), text("ladder", ladder)
+    plain = {"mechanism": True, "budget": True, "loss_range": False, "target_range": False}
+    by_name = {key: _each(key, own[key], list(metrics), plain=plain[key]) for key in own}
+    X, hashed = ids_of(X, ids)
+    wishes = [
+        registration.wish_of(
+            scoring=metric,
+            ladder=f"{base}{BETWEEN}{name}",
+            overlap=overlap,
+            ids=hashed,
+            **{key: by_name[key][name] for key in own},
+            **settings,
+        )
+        for name, metric in metrics.items()
+    ]
+    choice("feedback", feedback, SEARCH_POLICIES)
+    with without_frames:
+        rows = rows_of(X, y, sample_weight)
+        store = Ledger(resolve_url(ledger), create=True)
+        found = registration.open_rows(store, rows, wishes, several=True)
+        ladders = local.with_rows(store, rows, found, feedback, overlap)
+        return SeveralLadders(dict(zip(metrics, ladders, strict=True)))
+
+
+def reopen(
+    name: str,
+    *,
+    scoring: Scoring | None,
+    account: str,
+    ladder: str,
+    feedback: str,
+    overlap: str,
+    ledger: str | os.PathLike[str] | None,
+    view: int | None,
+) -> OpenLadder:
+    """Go on with the ladders of a registered holdout; the arguments as for `LadderHoldout.open`."""
+    given: dict[str, Any] = {
+        "account": account,
+        "feedback": feedback,
+        "overlap": overlap,
+        "ledger": ledger,
+        "view": view,
+    }
+    name, account, base = text("name", name), text("account", account), text("ladder", ladder)
+    store = Ledger(resolve_url(ledger))
+
+    def look(tx: Transaction) -> list[str]:
+        holdout = registration.named(tx, name)
+        if registration.find_ladder(tx, holdout, account, base) is not None:
+            return []
+        return list(registration.ladders_named(tx, holdout, account, base))
+
+    known = store.transact(look, Access.READ)
+    stated: dict[str, Any] = {}
+    if are_several(scoring):
+        stated = metrics_of(scoring)
+    elif known and scoring is not None:
+        stated = {scoring.name if isinstance(scoring, Metric) else str(scoring): scoring}
+    unknown = [metric for metric in stated if metric not in known]
+    if unknown:
+        raise UnknownHoldout(
+            f"The ladder {base!r} of account {account!r} on {name!r} has no metric "
+            f"{', '.join(map(repr, unknown))}. It has: {', '.join(map(repr, known)) or 'one'}."
+        )
+    if not known:
+        return local.reopen(name, scoring=cast("str | Metric", scoring), ladder=ladder, **given)
+    ladders = {
+        metric: local.reopen(
+            name,
+            # By its name here, which may not be the metric's own.
+            scoring=None if stated.get(metric) == metric else stated.get(metric),
+            ladder=f"{base}{BETWEEN}{metric}",
+            **given,
+        )
+        for metric in stated or known
+    }
+    if scoring is None or are_several(scoring):
+        return SeveralLadders(ladders)
+    (ladder_of_one,) = ladders.values()
+    return ladder_of_one
