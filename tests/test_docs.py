@@ -27,7 +27,7 @@ pytestmark = pytest.mark.processes
 
 ROOT = Path(__file__).parents[1]
 # Run by make test-clients, which has what they import.
-ELSEWHERE = {"persistence", "prompts", "searchers", "works_with"}
+ELSEWHERE = {"mlflow_registry", "persistence", "prompts", "searchers", "works_with"}
 SESSIONS = [
     ROOT / "README.md",
     *(one for one in sorted((ROOT / "docs" / "guide").glob("*.md")) if one.stem not in ELSEWHERE),

@@ -123,7 +123,7 @@ def test_names_are_no_markup_in_a_note(tmp_path: Path, store: str) -> None:
 def test_a_ladder_that_shows_no_values_has_its_improvements_drawn(
     tmp_path: Path, store: str
 ) -> None:
-    held = tiny(tmp_path / "bit.db", mechanism=OneBitLadder())
+    held = tiny(tmp_path / "bit.db", mechanism=OneBitLadder(0.05))
     submit(held, 1)
     run = export(held, tracking_uri=store)[0].run_id
     client = MlflowClient(store)
