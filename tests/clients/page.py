@@ -21,7 +21,8 @@ What `make test-clients` found when it last ran, written by `make works-with`: e
 in `tests/clients` on real data, which asserts who won and how often the holdout was queried. Where
 the client is given feedback, it asserts that no raw score is in what it keeps. The recipes are on
 [their page](searchers.md); saved searches, and the types to trust, on [another](persistence.md);
-texts and prompts on [a third](prompts.md).
+texts and prompts on [a third](prompts.md);
+models and certificates in MLflow on [a fourth](mlflow_registry.md).
 
 Not here, for other tests run them: scikit-learn's own searches ([their page](sklearn.md)), studies
 of Optuna ([their page](optuna.md)), and early stopping ([its page](early_stopping.md)).
