@@ -11,6 +11,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import tomllib
 import urllib.error
 import urllib.request
 from contextlib import closing
@@ -174,6 +175,20 @@ def installed(folder: Path, value: str) -> str:
     entry = f"[mlflow.run_context_provider]\nladderholdout = {value}\n"
     (info / "entry_points.txt").write_text(entry)
     return str(folder)
+
+
+def plugins(folder: Path) -> str:
+    """Return a PYTHONPATH on which all plugins of pyproject.toml are those of a package."""
+    project = tomllib.loads((Path(__file__).parents[1] / "pyproject.toml").read_text())["project"]
+    info = folder / "plugins-1.dist-info"
+    info.mkdir(parents=True)
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: plugins\nVersion: 1\n")
+    groups = (
+        f"[{group}]\n" + "".join(f"{name} = {value}\n" for name, value in entries.items())
+        for group, entries in project["entry-points"].items()
+    )
+    (info / "entry_points.txt").write_text("".join(groups))
+    return os.pathsep.join(filter(None, [str(folder), os.environ.get("PYTHONPATH", "")]))
 
 
 def python(code: str, *words: str, **environment: str) -> str:

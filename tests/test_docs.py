@@ -27,7 +27,7 @@ pytestmark = pytest.mark.processes
 
 ROOT = Path(__file__).parents[1]
 # Run by make test-clients, which has what they import.
-ELSEWHERE = {"persistence", "prompts", "reports", "searchers", "works_with"}
+ELSEWHERE = {"mlflow_registry", "persistence", "prompts", "reports", "searchers", "works_with"}
 SESSIONS = [
     ROOT / "README.md",
     *(

@@ -21,7 +21,7 @@ What `make test-clients` found when it last ran, written by `make works-with`: e
 in `tests/clients` on real data, which asserts who won and how often the holdout was queried. Where
 the client is given feedback, it asserts that no raw score is in what it keeps. The recipes are in
 [searches of other libraries](searchers.md), [dashboards and reports](reports.md), [saved
-searches](persistence.md) and [prompts](prompts.md).
+searches](persistence.md), [prompts](prompts.md) and [models in MLflow](mlflow_registry.md).
 
 Other tests run [scikit-learn's own searches](sklearn.md), [studies of Optuna](optuna.md) and [early
 stopping](early_stopping.md).

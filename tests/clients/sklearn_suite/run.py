@@ -3,9 +3,9 @@
     python tests/clients/sklearn_suite/run.py
 
 The status is 1 where a test fails that is not on the list `known_failures.txt`, where a module ran
-no guarded fold, no scorer of a holdout or no callback, or where pytest itself failed. Each line of the list is
-a pattern of tests and the reason. The versions of scikit-learn differ in their tests: a line
-without a failure is printed and is no fault.
+no guarded fold, no scorer of a holdout or no callback, or where pytest itself failed. Each line of
+the list is a pattern of tests and the reason. The versions of scikit-learn differ in their tests:
+a line without a failure is printed and is no fault.
 """
 
 from __future__ import annotations

@@ -210,6 +210,13 @@ def _answers(
         answers = metric.respond(raw, X, holdout.guard().holdout.classes)
     else:
         answers = np.asarray(model.predict(X))
+        if methods and answers.dtype.kind != "f":
+            raise InvalidArgument(
+                "model",
+                f"one that predicts {metric.response}, as {metric.name} asks",
+                "one whose predict returns labels",
+                'Log it with pyfunc_predict_fn="predict_proba".',
+            )
         # A table with one column of labels or values, as models that return DataFrames have.
         if answers.ndim == 2 and answers.shape[1] == 1:
             answers = answers[:, 0]
