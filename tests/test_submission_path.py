@@ -116,7 +116,9 @@ def test_a_count_that_was_made_smaller_is_found(tmp_path: Path, statement: str) 
     assert verify_holdout(holdout.ledger, "coins").findings
 
 
-@pytest.mark.parametrize("query", [_chosen(1), _chosen(3), _up_to(1), _up_to(3), statements.IMPROVEMENTS])
+@pytest.mark.parametrize(
+    "query", [_chosen(1), _chosen(3), _up_to(1), _up_to(3), statements.IMPROVEMENTS]
+)
 def test_what_a_certificate_names_is_read_by_its_index(tmp_path: Path, query: Prepared) -> None:
     """By any other one SQLite would read all entries: a thousand times as long at a million."""
     path = tmp_path / "ledger.db"

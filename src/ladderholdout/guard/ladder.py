@@ -154,6 +154,7 @@ class LocalLadder:
                 "The rows came in another order than the registered one, which this process "
                 "does not know; use evaluate(estimator), or give the rows in their first order.",
             )
+        rounds.settle()
         with without_frames:
             guard = self.guard()
             if ids is None:
@@ -172,6 +173,7 @@ class LocalLadder:
 
     def answer(self, predictions: Any, origin: Origin) -> Release:
         """Submit what `predictions` returned."""
+        rounds.settle()
         with without_frames:
             return self.guard().submit(predictions, origin)
 

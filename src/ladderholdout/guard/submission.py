@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from datetime import UTC, datetime
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -79,6 +79,31 @@ class Labelled:
     reserve: Part | None
 
 
+_Measured: TypeAlias = tuple[tuple[int, int], NDArray[Any], Evaluation]
+"""An incumbent: the versions of ladder and labels, its predictions, what they measure."""
+
+
+class _Given(NamedTuple):
+    """A submission that is not answered yet, with what is worked out before the transaction."""
+
+    predictions: NDArray[Any]
+    digests: tuple[str, str | None]
+    evaluation: Evaluation
+    origin: Origin
+
+
+class _Judged(NamedTuple):
+    """An answer, and the ladder after it; with the incumbent where this transaction has changed it.
+
+    `spent` says whether it was the last release of the budget.
+    """
+
+    release: Release
+    ladder: LadderRecord
+    spent: bool
+    incumbent: _Measured | None
+
+
 @dataclass(slots=True, repr=False)
 class Guard:
     """A ladder as one process holds it: the rules, the labels, the incumbent.
@@ -100,7 +125,7 @@ class Guard:
     hashes: NDArray[np.uint64]
     labelled: Labelled
     mark: Mark
-    _incumbent: tuple[tuple[int, int], NDArray[Any], Evaluation] | None = None
+    _incumbent: _Measured | None = None
 
     @property
     def rows(self) -> Rows:
@@ -130,68 +155,112 @@ class Guard:
         order : ndarray or None
             The order of the caller's rows; None for the order of `rows`.
         """
-        if origin.batch is None:
+        (release,) = self.submit_rounds([predictions], [origin], order=order)
+        return release
+
+    def submit_rounds(
+        self,
+        predictions: Sequence[Any],
+        origins: Sequence[Origin],
+        *,
+        order: NDArray[np.intp] | None = None,
+    ) -> tuple[Release, ...]:
+        """Judge the rounds of one training run in their order, in one transaction.
+
+        The parameters as for `submit`; all are in the ledger before it returns, or none.
+        """
+        if any(origin.batch is None for origin in origins):
             # From within a fit, perhaps: what is scored next may depend on the answer.
             rounds.loosen()
         labelled = self.labelled
-        aligned = self.metric.canonical(predictions, self.holdout.n, self.holdout.classes)
-        aligned = aligned.take(self.order if order is None else order, axis=0)
-        digests = digests_of(self.holdout.secret, aligned, self.holdout.reserve)
         # A rule may measure once more, with other weights, so it steps under this as well.
         with without_autologging():
-            evaluation = labelled.part.evaluate(self.metric, aligned)
-            if origin.account is not None:
-                evaluation = evaluation.by(origin.account)
+            given = [
+                self._given(one, origin, order)
+                for one, origin in zip(predictions, origins, strict=True)
+            ]
 
-            def judge(tx: Transaction, ladder: LadderRecord) -> tuple[int, Release, bool] | None:
+            def judge(tx: Transaction, ladder: LadderRecord) -> list[_Judged] | None:
                 if tx.chains.end(ladder.holdout_id).labels_version != labelled.version:
                     return None
-                # An attempt under the same key again: its first answer, whatever it predicts.
-                first = None if origin.key is None else tx.first_by_key(ladder, origin.key)
-                same = first is not None
-                if first is None:
-                    if origin.per_day is not None:
-                        _refuse_beyond(tx, ladder, origin.per_day)
-                    first, everywhere = tx.first(ladder, *digests)
-                    # Any other is answered like a query that does not improve, and so shows
-                    # nothing of the rows on which predictions agree.
-                    same = everywhere and first is not None and first.improved
-                same = same and not is_withdrawn(first, ladder)
-                given = (aligned, digests, evaluation, origin)
-                if first is not None:
-                    return 0, self._repeat(tx, ladder, first, same, *given), False
-                release, spent = self._step(tx, ladder, *given)
-                return ladder.version + release.improved, release, spent
+                found: list[_Judged] = []
+                incumbent = None
+                for one in given:
+                    more = len(found) + 1 < len(given)
+                    judged = self._judged(tx, ladder, one, incumbent, more)
+                    ladder, incumbent = judged.ladder, judged.incumbent
+                    found.append(judged)
+                return found
 
+            first = given[0]
             answer = watched(
                 self.ledger,
                 self.mark,
                 self.ladder_id,
                 self.since,
                 judge,
-                digest=digests[0] if digests[1] is None else None,
-                key=origin.key,
+                digest=first.digests[0] if first.digests[1] is None else None,
+                key=first.origin.key,
             )
         if answer is None:
             self.reload()
-            return self.submit(predictions, origin, order=order)
-        version, release, spent = answer
-        if version and release.improved:
-            # It is in the ledger by now: the next submission need not read it back.
-            self._incumbent = (version, labelled.version), aligned, evaluation
-        if spent:
+            return self.submit_rounds(predictions, origins, order=order)
+        # It is in the ledger by now: the next submission need not read it back.
+        self._incumbent = answer[-1].incumbent or self._incumbent
+        for one in answer:
+            self._warn(one)
+        return tuple(one.release for one in answer)
+
+    def _given(self, predictions: Any, origin: Origin, order: NDArray[np.intp] | None) -> _Given:
+        """Bring predictions to the order of the content, and measure them."""
+        aligned = self.metric.canonical(predictions, self.holdout.n, self.holdout.classes)
+        aligned = aligned.take(self.order if order is None else order, axis=0)
+        digests = digests_of(self.holdout.secret, aligned, self.holdout.reserve)
+        evaluation = self.labelled.part.evaluate(self.metric, aligned)
+        if origin.account is not None:
+            evaluation = evaluation.by(origin.account)
+        return _Given(aligned, digests, evaluation, origin)
+
+    def _judged(
+        self,
+        tx: Transaction,
+        ladder: LadderRecord,
+        given: _Given,
+        incumbent: _Measured | None,
+        more: bool,
+    ) -> _Judged:
+        """Answer one submission; `incumbent` where an earlier one of this transaction is it."""
+        origin, first = given.origin, None
+        # An attempt under the same key again: its first answer, whatever it predicts.
+        if origin.key is not None:
+            first = tx.first_by_key(ladder, origin.key)
+        same = first is not None
+        if first is None:
+            if origin.per_day is not None:
+                _refuse_beyond(tx, ladder, origin.per_day)
+            first, everywhere = tx.first(ladder, *given.digests)
+            # Any other is answered like a query that does not improve, and so shows
+            # nothing of the rows on which predictions agree.
+            same = everywhere and first is not None and first.improved
+        same = same and not is_withdrawn(first, ladder)
+        if first is not None:
+            return self._repeat(tx, ladder, first, same, given, incumbent, more)
+        return self._step(tx, ladder, given, incumbent, more)
+
+    def _warn(self, one: _Judged) -> None:
+        """Warn of what the user has to know about an answer."""
+        if one.spent:
             warn(
                 f"The {self.rules.budget} releases of this ladder are used up: the released "
                 "score stays, whatever is submitted from now on.",
                 BudgetWarning,
             )
-        if release.opened:
+        if one.release.opened:
             warn(
                 "An audit has shown raw scores of this ladder: the submission is recorded, but "
                 + ("certified by the reserve alone." if self.reserve else "can not be certified."),
                 OpenedWarning,
             )
-        return release
 
     def reload(self) -> None:
         """Read the labels again: they were amended."""
@@ -220,14 +289,14 @@ class Guard:
         self,
         tx: Transaction,
         ladder: LadderRecord,
-        predictions: NDArray[Any],
-        digests: tuple[str, str | None],
-        evaluation: Evaluation,
-        origin: Origin,
-    ) -> tuple[Release, bool]:
-        state, incumbent = self._state_of(tx, ladder)
+        given: _Given,
+        known: _Measured | None,
+        more: bool,
+    ) -> _Judged:
+        predictions, digests, evaluation, origin = given
+        state, incumbent = self._state_of(tx, ladder, known)
         after, outcome = self._decided(ladder, state, evaluation)
-        number = tx.append(
+        ladder = tx.append(
             ladder,
             entry={
                 "digest": digests[0],
@@ -246,14 +315,18 @@ class Guard:
             state=state_to(after),
             incumbent=predictions if outcome.improved else None,
             candidate=predictions if origin.batch is not None else None,
+            more=more,
         )
         left = releases_left(ladder, after.releases)
         opened = ladder.opened is not None
         release = Release(
-            self._score_of(outcome.risk), outcome.improved, number, left, opened,
-            ladder.version + outcome.improved,
+            self._score_of(outcome.risk), outcome.improved, ladder.submissions, left, opened,
+            ladder.version,
         )  # fmt: skip
-        return release, left == 0 and after.releases > state.releases
+        if outcome.improved:
+            known = (ladder.version, self.labelled.version), predictions, evaluation
+        spent = left == 0 and after.releases > state.releases
+        return _Judged(release, ladder, spent, known)
 
     def _repeat(
         self,
@@ -261,12 +334,12 @@ class Guard:
         ladder: LadderRecord,
         first: Entry,
         same: bool,
-        predictions: NDArray[Any],
-        digests: tuple[str, str | None],
-        evaluation: Evaluation,
-        origin: Origin,
-    ) -> Release:
-        state, incumbent = self._state_of(tx, ladder)
+        given: _Given,
+        known: _Measured | None,
+        more: bool,
+    ) -> _Judged:
+        predictions, digests, evaluation, origin = given
+        state, incumbent = self._state_of(tx, ladder, known)
         if self.reserve is not None:
             # For nothing: how long it takes must not show which rows are the reserve's.
             self._decided(ladder, state, evaluation)
@@ -276,7 +349,7 @@ class Guard:
         else:  # without that count, whose time would tell such a repeat
             answer = not_improved(self.rules, ladder.state["standing"], first.risk)
             level = ladder.version
-        number = tx.append(
+        ladder = tx.append(
             ladder,
             entry={
                 "digest": digests[0],
@@ -292,10 +365,13 @@ class Guard:
                 "context": origin.context,
             },
             evidence={} if same else NOT_IMPROVED,
+            more=more,
         )
         left = releases_left(ladder, ladder.state["releases"])
         opened = ladder.opened is not None
-        return Release(self._score_of(answer[0]), answer[1], number, left, opened, level)
+        number = ladder.submissions
+        release = Release(self._score_of(answer[0]), answer[1], number, left, opened, level)
+        return _Judged(release, ladder, False, known)
 
     def _decided(
         self, ladder: LadderRecord, state: State, evaluation: Evaluation
@@ -307,18 +383,21 @@ class Guard:
     def _score_of(self, risk: float) -> float | None:
         return self.metric.to_score(risk) if self.rules.mechanism.shows_values else None
 
-    def _state_of(self, tx: Transaction, ladder: LadderRecord) -> tuple[State, NDArray[Any] | None]:
+    def _state_of(
+        self, tx: Transaction, ladder: LadderRecord, known: _Measured | None
+    ) -> tuple[State, NDArray[Any] | None]:
         if ladder.incumbent is None:
             return state_from(ladder.state, self.holdout.n_ladder, None), None
         # The incumbent's predictions are read again only when another process replaced them.
         labelled = self.labelled
         place = ladder.version, labelled.version
-        if self._incumbent is None or self._incumbent[0] != place:
+        found = known or self._incumbent
+        if found is None or found[0] != place:
             stored = tx.incumbent_predictions(ladder.id)
             assert stored is not None
-            evaluation = labelled.part.evaluate(self.metric, stored)
-            self._incumbent = place, stored, evaluation
-        _, predictions, evaluation = self._incumbent
+            found = place, stored, labelled.part.evaluate(self.metric, stored)
+            self._incumbent = found
+        _, predictions, evaluation = found
         return state_from(ladder.state, self.holdout.n_ladder, evaluation), predictions
 
     def _differs(self, predictions: NDArray[Any], incumbent: NDArray[Any] | None) -> float | None:

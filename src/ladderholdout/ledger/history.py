@@ -205,9 +205,7 @@ def read_chosen(conn: Connection, used: Used, ladder_id: int, number: int | None
     place = 1 if batch is None else own.own_place or arrival
     runs = own.own_runs or 0 if len(used.holdout_ids) == 1 else _runs(conn, used, until)
     events = tuple(_events(one, batch is None and one.ladder_id == ladder_id) for one in answered)
-    return Chosen(
-        own.own_id, own.own_position, until, before, place, batch, runs, events, released
-    )
+    return Chosen(own.own_id, own.own_position, until, before, place, batch, runs, events, released)
 
 
 def _named(ids: Sequence[int]) -> dict[str, int]:
