@@ -52,7 +52,7 @@ from ladderholdout.ledger.history import (
     read_shown,
     read_withdrawal,
 )
-from ladderholdout.ledger.known_rows import HoldoutRows, Sharing
+from ladderholdout.ledger.known_rows import HoldoutRows, Sharing, as_bytes
 from ladderholdout.ledger.prepared import Pending, Prepared, run, stored_time
 from ladderholdout.ledger.records import (
     AuditEntry,
@@ -223,7 +223,7 @@ class Transaction:
             "content_digest": content_digest,
             "secret": secret,
             "n": len(row_hashes),
-            "row_hashes": row_hashes.astype("<u8", copy=False).tobytes(),
+            "row_hashes": as_bytes(row_hashes),
             "created": now(),
             "confidence": confidence,
         }
