@@ -240,6 +240,8 @@ class TreesContract(StoppingContract):
     hows : sequence of {"kill", "interrupt"}
     survived : int
         How many rounds the ledger holds then.
+    settled : int
+        How many once this process is shown what was released.
     """
 
     slow_learner: ClassVar[dict[str, Any]]
@@ -250,7 +252,7 @@ class TreesContract(StoppingContract):
     logged: bytes
     killed: ClassVar[Callable[[LadderHoldout, str], None]]
     hows: tuple[str, ...] = ("kill", "interrupt")
-    survived = 7
+    survived = settled = 7
 
     def fit_estimator(self, by: Any, data: Parts, **settings: Any) -> Any:
         """Train an estimator of scikit-learn's kind."""
@@ -311,6 +313,9 @@ class TreesContract(StoppingContract):
         [rounds] = rounds_of(holdout).values()
         assert len(rounds) == self.survived
         assert_replays(holdout)
+        if how == "interrupt":
+            assert holdout.status().submissions == self.settled
+            assert_replays(holdout)
 
 
 def end(how: str) -> None:

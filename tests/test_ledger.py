@@ -694,17 +694,15 @@ def test_what_is_written_is_read() -> None:
         assert tx.incumbent_predictions(ladder.id) is None
         predictions = np.array([1, 0, 1], dtype=np.int32)
         evidence = {"risk": 0.1 + 0.2, "spread": float("inf")}
-        assert (
-            tx.append(
-                ladder,
-                entry=entry("one", improved=True, search="s", raw_risk=1 / 3),
-                evidence=evidence,
-                state=state | {"releases": 1},
-                incumbent=predictions,
-            )
-            == 1
+        after = tx.append(
+            ladder,
+            entry=entry("one", improved=True, search="s", raw_risk=1 / 3),
+            evidence=evidence,
+            state=state | {"releases": 1},
+            incumbent=predictions,
         )
         ladder = tx.ladder(ladder.id)
+        assert after == ladder
         assert (ladder.submissions, ladder.version, ladder.incumbent) == (1, 1, 1)
         assert ladder.state == state | {"releases": 1}
         found = tx.incumbent_predictions(ladder.id)

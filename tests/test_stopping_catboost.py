@@ -59,7 +59,7 @@ class LogisticLoss:
 
 def killed(holdout: LadderHoldout, how: str) -> None:
     data = parts("binary")
-    stages = ladder_stopping(holdout, 100, link=lambda margins: ends_at(margins, 7, how))
+    stages = ladder_stopping(holdout, 3, link=lambda margins: ends_at(margins, 7, how))
     stages.fit(model_for("binary"), data.X, data.y)
 
 

@@ -92,7 +92,7 @@ class Stop(xgb.callback.TrainingCallback):
 def killed(holdout: LadderHoldout, how: str) -> None:
     data = parts("binary")
     rows = xgb.DMatrix(data.X, data.y)
-    callbacks = [ladder_stopping(holdout, 100), Stop(how)]
+    callbacks = [ladder_stopping(holdout, 3), Stop(how)]
     xgb.train({"nthread": 1, **BINARY}, rows, ROUNDS, callbacks=callbacks)
 
 
@@ -124,6 +124,7 @@ class TestXGBoost(BoostingContract, CallbackContract):
     module, program, given_away = "xgboost", PROGRAM, GIVEN_AWAY
     logged = b"logloss"
     killed = staticmethod(killed)
+    survived = 6  # the seventh waits: it cannot end training
 
     def fit(self, by: Any, data: Parts, rounds: int, **settings: Any) -> xgb.Booster:
         model = train(data, by, rounds, **{**BINARY, **settings})

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, TypeAlias, TypedDict
 from uuid import uuid4
 
@@ -104,9 +105,16 @@ def _refuse_margins(table: NDArray[Any]) -> None:
         )
 
 
+Made: TypeAlias = Callable[[int], Sequence[Any]]
+"""The predictions of the oldest rounds that wait, so many of them."""
+
+# Rounds that wait are as many as together make so many numbers.
+_MOST_WAITING = 2_000_000
+
+
 @dataclass(slots=True, repr=False)
 class Fit:
-    """One training run: what was released of its rounds.
+    """One training run: what was released of its rounds, and how many wait to be submitted.
 
     It holds the guard, labels and all, so it never travels.
     """
@@ -129,9 +137,22 @@ class Fit:
     # Whether the user was warned that the budget is used up, and whether `X` was read.
     warned: bool = False
     rows_read: bool = False
+    waiting: int = 0
+    made: Made | None = None
 
-    def origin(self) -> Origin:
-        """Return the batch and the context of the next round.
+    @property
+    def columns(self) -> int:
+        """Of its predictions, at most."""
+        classes = self.guard.holdout.classes
+        return 1 if classes is None else len(classes)
+
+    @property
+    def here(self) -> bool:
+        """Whether this is the thread that began it."""
+        return threading.get_ident() == self._thread
+
+    def origins(self, count: int) -> list[Origin]:
+        """Return the batch and the context of the next rounds.
 
         As long as nobody read any feedback, and training was not to stop, each round is the
         next one of training that goes on: fixed in advance. Feedback that was read may steer
@@ -142,9 +163,12 @@ class Fit:
         if self.seen or self.stopped or latest is not self._shown:
             self.batch, self.begin = uuid4().hex, len(self.releases)
             self.seen, self._shown = False, latest
-        number = len(self.releases) + 1
+        first = len(self.releases) + 1
+        return [self._origin(number) for number in range(first, first + count)]
+
+    def _origin(self, number: int) -> Origin:
         context = {**self.context, "fit": self.id, "round": number}
-        if threading.get_ident() != self._thread:
+        if not self.here:
             return Origin(context=context)  # whose round is next is not fixed
         return Origin(batch=self.batch, place=number - self.begin, context=context)
 
@@ -287,6 +311,7 @@ class LadderStopping:
         LadderHoldoutError
             Elsewhere: the same.
         """
+        self._settled()
         with Loud():
             guard = self._guard()
             X = as_the_model_sees(guard.rows.X)
@@ -316,18 +341,51 @@ class LadderStopping:
             Elsewhere: the same. Nothing was released.
         """
         fit = self._fit
+        self._settle(fit)
+        self._submit(fit, lambda: [predictions], 1)
+        return fit.stopped
+
+    def _later(self, made: Made) -> bool:
+        """Count one round, and return whether to stop; for adapters that need no answer before.
+
+        Training goes on for `patience` rounds after an improvement whatever is answered. So the
+        rounds wait until the last of them might end it, and are then submitted in one transaction,
+        with the predictions that `made` returns. They also are as soon as this thread reads what
+        was released, or submits anything else.
+        """
+        fit = self._fit
+        fit.made, fit.waiting = made, fit.waiting + 1
+        rounds.wait(fit, partial(self._settle, fit))
+        earliest = max(self.min_rounds, fit.best_round + self.patience)
+        numbers = fit.waiting * fit.guard.holdout.n * fit.columns
+        due = len(fit.releases) + fit.waiting >= earliest
+        if due or numbers >= _MOST_WAITING or not fit.here:
+            self._settle(fit)
+        return fit.stopped
+
+    def _settle(self, fit: Fit) -> None:
+        """Submit the rounds of a fit that wait."""
+        rounds.wait_no_more(fit)
+        count, fit.waiting = fit.waiting, 0
+        if count:
+            assert fit.made is not None
+            self._submit(fit, partial(fit.made, count), count)
+
+    def _submit(self, fit: Fit, made: Callable[[], Sequence[Any]], count: int) -> None:
+        """Submit the next rounds of a fit, and find out whether it is to stop."""
         with Loud():
             self._check_order(fit)
         with Loud():
+            predictions = made()
             # The candidate that is being fitted depends on the answer from here on.
             rounds.loosen()
-            release = fit.guard.submit(predictions, fit.origin())
-        self._warn_if_spent(fit, release)
-        fit.take(release)
+            releases = fit.guard.submit_rounds(predictions, fit.origins(count))
+        for release in releases:
+            self._warn_if_spent(fit, release)
+            fit.take(release)
         seen = len(fit.releases)
         if seen >= self.min_rounds and seen - fit.best_round >= self.patience:
             fit.stopped = True
-        return fit.stopped
 
     def evaluate(self, estimator: Any) -> bool:
         """Submit one round: what a fitted estimator of scikit-learn's kind predicts on `X`.
@@ -397,8 +455,8 @@ class LadderStopping:
 
     @property
     def rounds(self) -> int:
-        """Rounds submitted in this fit."""
-        fit = self._known
+        """Rounds of this fit."""
+        fit = self._settled()
         return 0 if fit is None else len(fit.releases)
 
     @property
@@ -437,9 +495,16 @@ class LadderStopping:
 
     def _read(self) -> Fit | None:
         """Return the fit whose feedback is read now, which ends its batch."""
-        fit = self._known
+        fit = self._settled()
         if fit is not None:
             fit.seen = True
+        return fit
+
+    def _settled(self) -> Fit | None:
+        """Return the fit, after its rounds were submitted."""
+        fit = self._known
+        if fit is not None and fit.here:
+            self._settle(fit)
         return fit
 
     @property

@@ -151,6 +151,7 @@ class LocalLadder:
         self, predictions: Any, origin: Origin, ids: NDArray[np.uint64] | None = None
     ) -> Release:
         """Submit predictions in the order of the caller's rows, or with the hashes of their ids."""
+        rounds.settle()
         with without_frames:
             predictions, order = self.placed(predictions, ids)
             return self.guard().submit(predictions, origin, order=order)
@@ -182,6 +183,7 @@ class LocalLadder:
 
     def answer(self, predictions: Any, origin: Origin) -> Release:
         """Submit what `predictions` returned."""
+        rounds.settle()
         with without_frames:
             return self.guard().submit(predictions, origin)
 

@@ -649,7 +649,8 @@ def _register(tx: Transaction, given: Given, wish: Wish) -> tuple[HoldoutRecord,
     secret = os.urandom(32)
     contents = fp.content_hashes(given.hashes, given.rows.y, given.rows.sample_weight)
     digest, confidence = fp.content_digest(secret, contents), wish.confidence or CONFIDENCE
-    order = content_order(given.hashes, given.rows)
+    order = np.argsort(contents, kind="stable")
+    del contents
     rows = given.known_as(secret, fp.inverse(order))
     new = tx.add_holdout(name, fingerprint, digest, secret, given.hashes, confidence, rows)
     for one in shared:

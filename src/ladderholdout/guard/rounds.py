@@ -39,13 +39,38 @@ _folded = False
 
 
 class _Here(threading.local):
-    """The searches that this thread opened, oldest first."""
+    """The searches that this thread opened, oldest first, and what it has not submitted yet."""
 
     def __init__(self) -> None:
         self.searches: deque[str] = deque(maxlen=_REMEMBERED)
+        self.waiting: dict[int, Callable[[], None]] = {}
 
 
 _here = _Here()
+
+
+def _after_fork() -> None:
+    # Its parent submits them.
+    _here.waiting.clear()
+
+
+thirdparty.after_fork(_after_fork)
+
+
+def wait(owner: object, submit: Callable[[], None]) -> None:
+    """Have `submit` called before this thread sees what was released, or submits anything else."""
+    _here.waiting[id(owner)] = submit
+
+
+def wait_no_more(owner: object) -> None:
+    """Take that back."""
+    _here.waiting.pop(id(owner), None)
+
+
+def settle() -> None:
+    """Submit what waits in this thread."""
+    while _here.waiting:
+        _here.waiting.pop(next(iter(_here.waiting)))()
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,6 +215,7 @@ def loosen() -> None:
 def note_shown() -> None:
     """Note that somebody sees what was released: what is being built may depend on it."""
     global _shown
+    settle()
     _shown = object()
     loosen()
 

@@ -245,6 +245,7 @@ class SeveralLadders:
         order: NDArray[Any] | None,
     ) -> Releases:
         """Judge one submission by all metrics, in one transaction."""
+        rounds.settle()
         lead = guards[next(iter(guards))]
         # A rule may measure once more, with other weights, so it steps under this as well.
         with without_autologging():
@@ -266,9 +267,7 @@ class SeveralLadders:
                     break
                 for guard in guards.values():
                     guard.reload()
-            return Releases.of(
-                {name: one.settle(measured[name], answers[name]) for name, one in guards.items()}
-            )
+            return Releases.of({name: one.settle(answers[name]) for name, one in guards.items()})
 
     def _own(self, origin: Origin, place: int) -> Origin:
         """Return the origin on one of the ladders, whose places in a batch are its own.

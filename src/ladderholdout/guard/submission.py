@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from datetime import UTC, datetime
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -80,6 +80,10 @@ class Labelled:
     reserve: Part | None
 
 
+_Known: TypeAlias = tuple[tuple[int, int], NDArray[Any], Evaluation]
+"""An incumbent: the versions of ladder and labels, its predictions, what they measure."""
+
+
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Measured:
     """What was submitted, measured on one version of the labels.
@@ -99,16 +103,18 @@ class Measured:
         return self.digests[0] if self.digests[1] is None else None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Answer:
-    """The answer to a submission inside its transaction.
+    """The answer to a submission inside its transaction, and the ladder after it.
 
-    `version` is the ladder's after it, 0 for a repeat; `spent` says that it used up the budget.
+    `spent` says that it used up the budget; `incumbent` is there where this transaction has
+    changed it.
     """
 
     release: Release
-    version: int
+    ladder: LadderRecord
     spent: bool
+    incumbent: _Known | None
 
 
 @dataclass(slots=True, repr=False)
@@ -132,7 +138,7 @@ class Guard:
     hashes: NDArray[np.uint64]
     labelled: Labelled
     mark: Mark
-    _incumbent: tuple[tuple[int, int], NDArray[Any], Evaluation] | None = None
+    _incumbent: _Known | None = None
 
     @property
     def rows(self) -> Rows:
@@ -162,21 +168,38 @@ class Guard:
         order : ndarray or None
             The order of the caller's rows; None for the order of `rows`.
         """
+        (release,) = self.submit_rounds([predictions], [origin], order=order)
+        return release
+
+    def submit_rounds(
+        self,
+        predictions: Sequence[Any],
+        origins: Sequence[Origin],
+        *,
+        order: NDArray[np.intp] | None = None,
+    ) -> tuple[Release, ...]:
+        """Judge the rounds of one training run in their order, in one transaction.
+
+        The parameters as for `submit`; all are in the ledger before it returns, or none.
+        """
         # A rule may measure once more, with other weights, so it steps under this as well.
         with without_autologging():
             while True:
-                measured = self.measure(predictions, origin, order)
-                answer = watched(
+                measured = [
+                    self.measure(one, origin, order)
+                    for one, origin in zip(predictions, origins, strict=True)
+                ]
+                answers = watched(
                     self.ledger,
                     self.mark,
                     self.ladder_id,
                     self.since,
-                    partial(self.judge_unless_amended, measured=measured),
-                    digest=measured.asked_ahead,
-                    key=origin.key,
+                    partial(self._judge_rounds, measured=measured),
+                    digest=measured[0].asked_ahead,
+                    key=measured[0].origin.key,
                 )
-                if answer is not None:
-                    return self.settle(measured, answer)
+                if answers is not None:
+                    return tuple(map(self.settle, answers))
                 self.reload()
 
     def measure(
@@ -196,55 +219,80 @@ class Guard:
         return Measured(aligned, digests, evaluation, origin, labelled.version)
 
     def is_amended(self, tx: Transaction, measured: Measured) -> bool:
-        """Tell whether labels were amended since something was measured."""
+        """Return whether labels were amended since something was measured."""
         return tx.chains.end(self.holdout.id).labels_version != measured.version
 
-    def judge_unless_amended(
-        self, tx: Transaction, ladder: LadderRecord, measured: Measured
-    ) -> Answer | None:
+    def _judge_rounds(
+        self, tx: Transaction, ladder: LadderRecord, measured: Sequence[Measured]
+    ) -> list[Answer] | None:
         """Answer inside a transaction; None where labels were amended meanwhile."""
-        return None if self.is_amended(tx, measured) else self.judge(tx, ladder, measured)
+        if self.is_amended(tx, measured[0]):
+            return None
+        found: list[Answer] = []
+        incumbent = None
+        for one in measured:
+            more = len(found) + 1 < len(measured)
+            answer = self.judge(tx, ladder, one, incumbent, more=more)
+            ladder, incumbent = answer.ladder, answer.incumbent
+            found.append(answer)
+        return found
 
-    def judge(self, tx: Transaction, ladder: LadderRecord, measured: Measured) -> Answer:
-        """Answer what was measured, and record it; the ladder as read under lock."""
-        origin, digests = measured.origin, measured.digests
+    def judge(
+        self,
+        tx: Transaction,
+        ladder: LadderRecord,
+        measured: Measured,
+        incumbent: _Known | None = None,
+        *,
+        more: bool = False,
+    ) -> Answer:
+        """Answer what was measured, and record it.
+
+        Parameters
+        ----------
+        tx : Transaction
+        ladder : LadderRecord
+            As read under lock, or as an earlier answer of this transaction left it.
+        measured : Measured
+        incumbent : tuple or None
+            Where an earlier answer of this transaction changed it.
+        more : bool, default=False
+            As for `Transaction.append`.
+        """
+        origin, first = measured.origin, None
         # An attempt under the same key again: its first answer, whatever it predicts.
-        first = None if origin.key is None else tx.first_by_key(ladder, origin.key)
+        if origin.key is not None:
+            first = tx.first_by_key(ladder, origin.key)
         same = first is not None
         if first is None:
             if origin.per_day is not None:
                 _refuse_beyond(tx, ladder, origin.per_day)
-            first, everywhere = tx.first(ladder, *digests)
+            first, everywhere = tx.first(ladder, *measured.digests)
             # Any other is answered like a query that does not improve, and so shows
             # nothing of the rows on which predictions agree.
             same = everywhere and first is not None and first.improved
         same = same and not is_withdrawn(first, ladder)
-        given = (measured.predictions, digests, measured.evaluation, origin)
         if first is not None:
-            return Answer(self._repeat(tx, ladder, first, same, *given), 0, False)
-        release, spent = self._step(tx, ladder, *given)
-        return Answer(release, ladder.version + release.improved, spent)
+            return self._repeat(tx, ladder, first, same, measured, incumbent, more)
+        return self._step(tx, ladder, measured, incumbent, more)
 
-    def settle(self, measured: Measured, answer: Answer) -> Release:
+    def settle(self, answer: Answer) -> Release:
         """Take note of an answer that was committed, and return the release."""
-        release = answer.release
-        if answer.version and release.improved:
-            # It is in the ledger by now: the next submission need not read it back.
-            place = answer.version, measured.version
-            self._incumbent = place, measured.predictions, measured.evaluation
+        # It is in the ledger by now: the next submission need not read it back.
+        self._incumbent = answer.incumbent or self._incumbent
         if answer.spent:
             warn(
                 f"The {self.rules.budget} releases of this ladder are used up: the released "
                 "score stays, whatever is submitted from now on.",
                 BudgetWarning,
             )
-        if release.opened:
+        if answer.release.opened:
             warn(
                 "An audit has shown raw scores of this ladder: the submission is recorded, but "
                 + ("certified by the reserve alone." if self.reserve else "can not be certified."),
                 OpenedWarning,
             )
-        return release
+        return answer.release
 
     def of_ladder(self, ladder: LadderRecord, metric: Metric) -> Guard:
         """Return the guard of another ladder on the same rows, which are in memory once."""
@@ -285,14 +333,15 @@ class Guard:
         self,
         tx: Transaction,
         ladder: LadderRecord,
-        predictions: NDArray[Any],
-        digests: tuple[str, str | None],
-        evaluation: Evaluation,
-        origin: Origin,
-    ) -> tuple[Release, bool]:
-        state, incumbent = self._state_of(tx, ladder)
+        measured: Measured,
+        known: _Known | None,
+        more: bool,
+    ) -> Answer:
+        predictions, digests = measured.predictions, measured.digests
+        evaluation, origin = measured.evaluation, measured.origin
+        state, incumbent = self._state_of(tx, ladder, known)
         after, outcome = self._decided(ladder, state, evaluation)
-        number = tx.append(
+        ladder = tx.append(
             ladder,
             entry={
                 "digest": digests[0],
@@ -311,14 +360,18 @@ class Guard:
             state=state_to(after),
             incumbent=predictions if outcome.improved else None,
             candidate=predictions if origin.batch is not None else None,
+            more=more,
         )
         left = releases_left(ladder, after.releases)
         opened = ladder.opened is not None
         release = Release(
-            self._score_of(outcome.risk), outcome.improved, number, left, opened,
-            ladder.version + outcome.improved,
+            self._score_of(outcome.risk), outcome.improved, ladder.submissions, left, opened,
+            ladder.version,
         )  # fmt: skip
-        return release, left == 0 and after.releases > state.releases
+        if outcome.improved:
+            known = (ladder.version, self.labelled.version), predictions, evaluation
+        spent = left == 0 and after.releases > state.releases
+        return Answer(release, ladder, spent, known)
 
     def _repeat(
         self,
@@ -326,12 +379,13 @@ class Guard:
         ladder: LadderRecord,
         first: Entry,
         same: bool,
-        predictions: NDArray[Any],
-        digests: tuple[str, str | None],
-        evaluation: Evaluation,
-        origin: Origin,
-    ) -> Release:
-        state, incumbent = self._state_of(tx, ladder)
+        measured: Measured,
+        known: _Known | None,
+        more: bool,
+    ) -> Answer:
+        predictions, digests = measured.predictions, measured.digests
+        evaluation, origin = measured.evaluation, measured.origin
+        state, incumbent = self._state_of(tx, ladder, known)
         if self.reserve is not None:
             # For nothing: how long it takes must not show which rows are the reserve's.
             self._decided(ladder, state, evaluation)
@@ -341,7 +395,7 @@ class Guard:
         else:  # without that count, whose time would reveal such a repeat
             answer = not_improved(self.rules, ladder.state["standing"], first.risk)
             level = ladder.version
-        number = tx.append(
+        ladder = tx.append(
             ladder,
             entry={
                 "digest": digests[0],
@@ -357,10 +411,13 @@ class Guard:
                 "context": origin.context,
             },
             evidence={} if same else NOT_IMPROVED,
+            more=more,
         )
         left = releases_left(ladder, ladder.state["releases"])
         opened = ladder.opened is not None
-        return Release(self._score_of(answer[0]), answer[1], number, left, opened, level)
+        number = ladder.submissions
+        release = Release(self._score_of(answer[0]), answer[1], number, left, opened, level)
+        return Answer(release, ladder, False, known)
 
     def _decided(
         self, ladder: LadderRecord, state: State, evaluation: Evaluation
@@ -372,18 +429,21 @@ class Guard:
     def _score_of(self, risk: float) -> float | None:
         return self.metric.to_score(risk) if self.rules.mechanism.shows_values else None
 
-    def _state_of(self, tx: Transaction, ladder: LadderRecord) -> tuple[State, NDArray[Any] | None]:
+    def _state_of(
+        self, tx: Transaction, ladder: LadderRecord, known: _Known | None
+    ) -> tuple[State, NDArray[Any] | None]:
         if ladder.incumbent is None:
             return state_from(ladder.state, self.holdout.n_ladder, None), None
         # The incumbent's predictions are read again only when another process replaced them.
         labelled = self.labelled
         place = ladder.version, labelled.version
-        if self._incumbent is None or self._incumbent[0] != place:
+        found = known or self._incumbent
+        if found is None or found[0] != place:
             stored = tx.incumbent_predictions(ladder.id)
             assert stored is not None
-            evaluation = labelled.part.evaluate(self.metric, stored)
-            self._incumbent = place, stored, evaluation
-        _, predictions, evaluation = self._incumbent
+            found = place, stored, labelled.part.evaluate(self.metric, stored)
+            self._incumbent = found
+        _, predictions, evaluation = found
         return state_from(ladder.state, self.holdout.n_ladder, evaluation), predictions
 
     def _differs(self, predictions: NDArray[Any], incumbent: NDArray[Any] | None) -> float | None:

@@ -39,8 +39,12 @@ class Refused(Exception):
 
 def mix(values: UInt64Array) -> UInt64Array:
     """Scramble the bits, one to one (the finaliser of SplitMix64)."""
-    mixed = values.copy(order="C")
-    cells = mixed.reshape(-1)
+    return mix_in_place(values.copy(order="C"))
+
+
+def mix_in_place(values: UInt64Array) -> UInt64Array:
+    """Do the same to the array itself, which is contiguous; return it."""
+    cells = values.reshape(-1)
     # A piece at a time, so that the intermediate arrays stay in the cache, and small.
     for start in range(0, cells.size, CHUNK):
         piece = cells[start : start + CHUNK]
@@ -49,7 +53,7 @@ def mix(values: UInt64Array) -> UInt64Array:
         piece ^= piece >> np.uint64(27)
         piece *= _MIX_2
         piece ^= piece >> np.uint64(31)
-    return mixed
+    return values
 
 
 def canonical(cells: NDArray[Any], columns: NDArray[Any]) -> UInt64Array:

@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import gammaln
 
 from ladderholdout.errors import InvalidArgument
-from ladderholdout.identity.cells import UInt64Array
+from ladderholdout.identity.cells import CHUNK, UInt64Array
 from ladderholdout.identity.rows import row_hashes
 
 ENOUGH_BITS = 30.0
@@ -100,7 +100,8 @@ def sequence_digest(secret: bytes, digests: UInt64Array) -> bytes:
     >>> sequence_digest(b"secret", digests) == sequence_digest(b"secret", digests[::-1])
     False
     """
-    return hmac.digest(secret, digests.astype("<u8").tobytes(), "sha256")
+    plain = np.ascontiguousarray(digests, dtype="<u8")
+    return hmac.digest(secret, plain.data, "sha256")
 
 
 def siphash(key: bytes, messages: UInt64Array) -> UInt64Array:
@@ -122,9 +123,18 @@ def siphash(key: bytes, messages: UInt64Array) -> UInt64Array:
     >>> siphash(bytes(range(16)), message).astype("<u8").tobytes().hex()
     '6224939a79f5f593'
     """
+    digests = np.empty(len(messages), dtype=np.uint64)
+    # A piece at a time: the state is four times as long as what goes in.
+    for start in range(0, len(messages), CHUNK):
+        piece = slice(start, start + CHUNK)
+        digests[piece] = _siphash(key, messages[piece])
+    return digests
+
+
+def _siphash(key: bytes, messages: UInt64Array) -> UInt64Array:
     low, high = (np.uint64(int.from_bytes(key[at : at + 8], "little")) for at in (0, 8))
-    start = (0x736F6D6570736575, 0x646F72616E646F6D, 0x6C7967656E657261, 0x7465646279746573)
-    v = [np.full(len(messages), np.uint64(one)) for one in start]
+    initial = (0x736F6D6570736575, 0x646F72616E646F6D, 0x6C7967656E657261, 0x7465646279746573)
+    v = [np.full(len(messages), np.uint64(one)) for one in initial]
     for part, word in zip(v, (low, high, low, high), strict=True):
         part ^= word
     # The last block holds the length alone.
@@ -202,12 +212,13 @@ def sequence_bits(labels: ArrayLike) -> float:
     >>> 80 < sequence_bits(labels) < 100
     True
     """
-    codes = _codes(labels)
-    if len(codes) > _LONG:
+    values = np.asarray(labels)
+    if len(values) > _LONG:
         # That others follow takes no bits away.
-        found = sequence_bits(codes[:_LONG])
+        found = sequence_bits(values[:_LONG])
         if found >= ENOUGH_BITS:
             return found
+    codes = _codes(values)
     if len(codes) < 2:
         return 0.0
     plain, *others = _descriptions(codes)
@@ -215,11 +226,10 @@ def sequence_bits(labels: ArrayLike) -> float:
     return max(min([plain.rest, *explaining]), 0.0)
 
 
-def _codes(labels: ArrayLike) -> Codes:
+def _codes(values: NDArray[Any]) -> Codes:
     """Return the labels by their ranks; targets of several columns by those of their rows."""
-    values = np.asarray(labels)
     if values.ndim > 1 or values.dtype == object:
-        values = row_hashes(labels, "y")
+        values = row_hashes(values, "y")
     codes: Codes = np.unique(values, return_inverse=True)[1].reshape(-1).astype(np.int64)
     return codes
 

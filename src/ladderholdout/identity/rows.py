@@ -14,7 +14,15 @@ import scipy.sparse
 from numpy.typing import ArrayLike, NDArray
 
 from ladderholdout.errors import InvalidArgument
-from ladderholdout.identity.cells import CHUNK, GOLDEN, Refused, UInt64Array, canonical, mix
+from ladderholdout.identity.cells import (
+    CHUNK,
+    GOLDEN,
+    Refused,
+    UInt64Array,
+    canonical,
+    mix,
+    mix_in_place,
+)
 
 # Some columns, and how to read a slice of the rows of them.
 _Block: TypeAlias = tuple[NDArray[np.intp], Callable[[slice], NDArray[Any]]]
@@ -73,7 +81,7 @@ def row_hashes(X: Any, argument: str = "X") -> UInt64Array:
             "and encode or drop the columns that hold anything else.",
         ) from None
     totals += GOLDEN
-    return mix(totals)
+    return mix_in_place(totals)
 
 
 def _seeds(columns: NDArray[Any]) -> UInt64Array:
@@ -249,10 +257,13 @@ def content_hashes(
     False
     """
     n = len(row_hashes)
-    weights = np.ones(n) if sample_weight is None else sample_weight
     # One after the other, so that a label and a weight cannot change places.
-    labelled = mix(row_hashes + mix(_column_of(y, "y", n)))
-    return mix(labelled + mix(_column_of(weights, "sample_weight", n)))
+    labelled = _with_labels(row_hashes, _column_of(y, "y", n))
+    if sample_weight is None:
+        labelled += mix(_column_of(np.ones(1), "sample_weight", 1))
+    else:
+        labelled += mix(_column_of(sample_weight, "sample_weight", n))
+    return mix_in_place(labelled)
 
 
 def content_digest(secret: bytes, content_hashes: UInt64Array) -> bytes:
@@ -338,15 +349,30 @@ def copied_rows(row_hashes: UInt64Array, y: ArrayLike) -> int:
     0
     """
     labels = _column_of(y, "y", len(row_hashes))
-    times = _multiplicities(mix(row_hashes + mix(labels)))
-    if _EFFECTIVE * (times @ times) < len(row_hashes):
+    times = _multiplicities(_with_labels(row_hashes, labels))
+    squares = len(row_hashes) - times.sum() + times @ times  # the other rows are there once
+    if _EFFECTIVE * squares < len(row_hashes):
         return 0
     by_chance = min(_equal_pairs(_multiplicities(hashes)) for hashes in (row_hashes, labels))
-    return int(times[times > 1].sum()) if _equal_pairs(times) >= _ALIKE * by_chance else 0
+    return int(times.sum()) if _equal_pairs(times) >= _ALIKE * by_chance else 0
+
+
+def _with_labels(row_hashes: UInt64Array, labels: UInt64Array) -> UInt64Array:
+    """Hash rows together with the hashes of their labels."""
+    labelled = mix(labels)
+    labelled += row_hashes
+    return mix_in_place(labelled)
 
 
 def _multiplicities(hashes: UInt64Array) -> NDArray[np.int64]:
-    return np.unique(hashes, return_counts=True)[1].astype(np.int64)
+    """Count how often each hash is there, without those that are there once."""
+    ordered = np.sort(hashes)
+    again = ordered[1:] == ordered[:-1]
+    if not again.any():
+        return np.zeros(0, dtype=np.int64)
+    # Where a run of equal ones begins and ends.
+    edges = np.diff(again.astype(np.int8), prepend=0, append=0)
+    return np.asarray(np.flatnonzero(edges < 0) - np.flatnonzero(edges > 0) + 1, dtype=np.int64)
 
 
 def _equal_pairs(times: NDArray[np.int64]) -> int:

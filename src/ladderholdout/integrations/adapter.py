@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -122,6 +122,10 @@ class Adapter:
     def _submit(self, output: Any) -> bool:
         """Submit a model's output as a round; return whether to stop."""
         return self.stopping.update(self._answer(output))
+
+    def _submit_later(self, outputs: Callable[[int], Iterable[Any]]) -> bool:
+        """Count a round whose output is asked for later; return whether to stop."""
+        return self.stopping._later(lambda count: [*map(self._answer, outputs(count))])
 
     def _answer(self, output: Any) -> NDArray[Any]:
         """Return a model's output as what the metric asks for."""

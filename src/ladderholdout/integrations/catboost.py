@@ -8,6 +8,8 @@ the ladder up to where the rule stops, and cut the model after the best: `Stages
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from functools import partial
+from itertools import islice
 from typing import Any, NoReturn, Unpack
 
 import numpy as np
@@ -103,9 +105,10 @@ class Stages(Adapter):
         self.stopping.start(library="catboost", estimator=type(model).__name__)
         classifies = self.stopping.metric.is_classification
         known = model.classes_ if classifies and len(model.classes_) else None
-        for output in _outputs(model, self.stopping.X, classifies, self._link):
-            answer = self.stopping.answer(output, classes=known, link=self._link)
-            if self.stopping.update(answer):
+        outputs = _outputs(model, self.stopping.X, classifies, self._link)
+        answer = partial(self.stopping.answer, classes=known, link=self._link)
+        for _ in range(model.tree_count_):
+            if self.stopping._later(lambda count: [*map(answer, islice(outputs, count))]):
                 break
         if self.stopping.best_round < model.tree_count_:
             model.shrink(self.stopping.best_round)

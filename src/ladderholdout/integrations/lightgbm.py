@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from typing import Any, Unpack
 
 import numpy as np
@@ -99,9 +100,12 @@ class Callback(Adapter):
             if env.iteration == env.begin_iteration:
                 self._begin(env)
             training: _Training = self._here.training
-            stop = self._submit(training.output(env.iteration))
-            if training.best.snapshot(env.model):
-                training.results = env.evaluation_result_list or []
+            training.results.append(env.evaluation_result_list or [])
+            if training.dart:
+                stop = self._submit(training.output(env.iteration))
+                training.best.snapshot(env.model)
+        if not training.dart:
+            stop = self._submit_later(training.outputs)
         if stop or env.iteration == env.end_iteration - 1:
             self._end(env, training)
 
@@ -126,9 +130,9 @@ class Callback(Adapter):
     def _end(self, env: CallbackEnv, training: _Training) -> None:
         del self._here.training
         training.best.restore(env.model)
-        raise EarlyStopException(
-            env.begin_iteration + self.stopping.best_round - 1, training.results
-        )
+        rounds = self.stopping.best_round
+        results = training.results[rounds - 1] if self.stopping.improved else []
+        raise EarlyStopException(env.begin_iteration + rounds - 1, results)
 
 
 class _Training:
@@ -144,13 +148,18 @@ class _Training:
     ) -> None:
         text = booster.model_to_string(num_iteration=1)
         self._booster, self._begin, self._raw, self._init = booster, begin, raw, init_score
+        # The iteration after the last one that `outputs` has yielded, or is about to.
+        self._next = begin
         self._X = np.asarray(stopping.X) if isinstance(stopping.X, list) else stopping.X
         self._objective = _found(r"^objective=(.*)$", text)
         refuse_ranking(self._objective)
         # LightGBM counts its threads for the whole process: with more of them than the
         # training has, the next iteration of linear trees would crash.
         self._threads = int(_found(r"^\[num_threads: (\d+)\]$", text) or 0)
-        self._dart = _found(r"^\[boosting: (.*)\]$", text) == "dart"
+        self.dart = _found(r"^\[boosting: (.*)\]$", text) == "dart"
+        # The leaves of linear trees have no value of their own.
+        self._linear = bool(_found(r"^\[linear_tree: (1)\]$", text))
+        self._leaves: dict[int, NDArray[np.intp]] = {}
         self._averages = bool(_found(r"^(average_output)$", text))
         self._margin: NDArray[np.float64] | None = None
         self._exact = True
@@ -158,6 +167,12 @@ class _Training:
         # `best_iteration`.
         self.best = BestRound(stopping, self._text_of, self._read)
         self.results: list[Any] = []
+
+    def outputs(self, count: int) -> Iterator[NDArray[Any]]:
+        """Yield what the model puts out after each of the next iterations."""
+        first, self._next = self._next, self._next + count
+        for iteration in range(first, self._next):
+            yield self.output(iteration)
 
     def output(self, iteration: int) -> NDArray[Any]:
         """Return what the model puts out after this iteration, bit for bit."""
@@ -172,20 +187,47 @@ class _Training:
         return found
 
     def _text_of(self, booster: Booster) -> str | None:
-        return booster.model_to_string(num_iteration=-1) if self._dart else None
+        return booster.model_to_string(num_iteration=-1) if self.dart else None
 
     def _read(self, booster: Booster, text: str | None) -> None:
         if text is not None:
             booster.model_from_string(text)
 
     def _margin_after(self, iteration: int) -> NDArray[np.float64]:
-        if self._dart:
+        if self.dart:
             return self._predict(0, iteration + 1)
         if self._margin is None:
             return self._predict(0, iteration + 1)
         if iteration >= self._booster.current_iteration():
             return self._margin  # nothing was left to split
-        return self._margin + self._predict(iteration, 1)
+        return self._margin + self._added(iteration)
+
+    def _added(self, iteration: int) -> NDArray[np.float64]:
+        """Return what the trees of one iteration add."""
+        if self._linear or self.dart:
+            return self._predict(iteration, 1)
+        width = self._booster.num_model_per_iteration()
+        if iteration not in self._leaves:
+            # To bring the rows to LightGBM takes several times as long as one of its trees.
+            rounds = min(self._next, self._booster.current_iteration()) - iteration
+            found = self._booster.predict(
+                self._X,
+                start_iteration=iteration,
+                num_iteration=rounds,
+                pred_leaf=True,
+                num_threads=self._threads,
+            )
+            leaves = np.asarray(found).reshape(-1, rounds, width).astype(np.intp)
+            self._leaves = {iteration + at: leaves[:, at] for at in range(rounds)}
+        leaves = self._leaves.pop(iteration)
+        added = np.empty(leaves.shape)
+        for tree, column in enumerate(leaves.T):
+            number = iteration * width + tree
+            values = [
+                self._booster.get_leaf_output(number, leaf) for leaf in range(column.max() + 1)
+            ]
+            np.take(values, column, out=added[:, tree])
+        return added[:, 0] if width == 1 else added
 
     def _converted(self, margin: NDArray[np.float64], rounds: int) -> NDArray[np.float64]:
         if self._averages:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections import deque
+from collections.abc import Iterator, Mapping
 from typing import Any, Unpack
 
 import numpy as np
@@ -98,9 +99,13 @@ class Callback(Adapter, xgb.callback.TrainingCallback):
         """Submit one iteration; return whether to stop."""
         training: _Training = self._here.training
         with Loud():
-            stop = self._submit(training.output(model))
-            training.best.snapshot(model)
-        return stop
+            output = training.output(model)
+            if not training.can_be_cut(model):
+                stop = self._submit(output)
+                training.best.snapshot(model)
+                return stop
+        training.waiting.append(output)
+        return self._submit_later(training.taken)
 
     def after_training(self, model: Any) -> Any:
         """Keep the best round."""
@@ -135,7 +140,14 @@ class _Training:
         self._stopping, self._X = stopping, stopping.X
         # One for all rounds: XGBoost remembers what it has predicted on it.
         self._rows = xgb.DMatrix(self._X, **dmatrix)
-        self.best = BestRound(stopping, self._copy, self._put)
+        self.best = BestRound(stopping, xgb.Booster.save_raw, _load)
+        self.waiting: deque[NDArray[Any]] = deque()
+        self._cut: bool | None = None
+
+    def taken(self, count: int) -> Iterator[NDArray[Any]]:
+        """Yield the outputs of the oldest rounds that wait."""
+        for _ in range(count):
+            yield self.waiting.popleft()
 
     def output(self, model: xgb.Booster) -> NDArray[Any]:
         """Return what the model puts out now."""
@@ -150,22 +162,26 @@ class _Training:
 
     def kept(self, model: xgb.Booster) -> xgb.Booster:
         """Return the model of the best round."""
-        model = self.best.restore(model)
-        if best_round := self._stopping.best_round:
-            model.best_iteration = self._before + best_round - 1
+        stopping = self._stopping
+        rounds = stopping.best_round
+        if not self._cut:
+            model = self.best.restore(model)
+        elif stopping.improved and rounds < stopping.rounds:
+            whole, model = model, model[: self._before + rounds]
+            model.set_attr(**whole.attributes())
+        if rounds:
+            model.best_iteration = self._before + rounds - 1
         return model
 
-    def _copy(self, model: xgb.Booster) -> bytearray | None:
-        """Return the model, or None where it can be had back by cutting off later rounds."""
-        return None if self._lasting and _can_be_cut(model) else model.save_raw()
+    def can_be_cut(self, model: xgb.Booster) -> bool:
+        """Tell whether the best round can be had back by cutting off later ones."""
+        if self._cut is None:
+            self._cut = self._lasting and _can_be_cut(model)
+        return self._cut
 
-    def _put(self, model: xgb.Booster, raw: bytearray | None) -> xgb.Booster:
-        if raw is not None:
-            model.load_model(raw)
-            return model
-        cut = model[: self._before + self._stopping.best_round]
-        cut.set_attr(**model.attributes())
-        return cut
+
+def _load(model: xgb.Booster, raw: bytearray) -> None:
+    model.load_model(raw)
 
 
 def _can_be_cut(model: xgb.Booster) -> bool:

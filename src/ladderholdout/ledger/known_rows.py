@@ -22,7 +22,7 @@ from sqlalchemy import (
 from ladderholdout.errors import UnknownHoldout
 from ladderholdout.identity import overlap
 from ladderholdout.ledger.chain import Chains
-from ladderholdout.ledger.prepared import Prepared
+from ladderholdout.ledger.prepared import Prepared, run
 from ladderholdout.ledger.records import (
     HoldoutRecord,
     KnownRows,
@@ -98,6 +98,11 @@ _OF_ROWS = ("n", "ids", "labels_digest", "label_digests", "weight_digests", "pla
 _OF_VIEW = ("fingerprint", "row_hashes", "places", "vault_path", "vault_digest", "created")
 
 
+_SET_KNOWN = (
+    "UPDATE holdouts SET ids = :ids, labels_digest = :labels_digest, "
+    "label_digests = :label_digests, weight_digests = :weight_digests, places = :places "
+    "WHERE id = :holdout"
+)
 _SHARING = Prepared(
     select(shared.c.other_id, holdouts.c.name, shared.c.rows)
     .join(holdouts, holdouts.c.id == shared.c.other_id)
@@ -141,13 +146,14 @@ class HoldoutRows:
     def set_known(self, holdout_id: int, known: KnownRows) -> None:
         """Keep what the rows of a holdout are known by."""
         values = {
-            "ids": _bytes(known.ids),
+            "ids": as_bytes(known.ids),
             "labels_digest": known.labels_digest,
-            "label_digests": _bytes(known.label_digests),
-            "weight_digests": _bytes(known.weight_digests),
-            "places": _bytes(known.places),
+            "label_digests": as_bytes(known.label_digests),
+            "weight_digests": as_bytes(known.weight_digests),
+            "places": as_bytes(known.places),
         }
-        self._conn.execute(update(holdouts).where(holdouts.c.id == holdout_id).values(values))
+        # Past SQLAlchemy, which holds the values of a statement for longer than it takes.
+        run(self._conn, _SET_KNOWN, {**values, "holdout": holdout_id})
         self.count_shared(holdout_id)
 
     # -- rows that holdouts share -----------------------------------------------------
@@ -236,8 +242,8 @@ class HoldoutRows:
             "holdout_id": holdout_id,
             "number": number,
             "fingerprint": fingerprint,
-            "row_hashes": _bytes(row_hashes),
-            "places": _bytes(places),
+            "row_hashes": as_bytes(row_hashes),
+            "places": as_bytes(places),
             "created": now(),
         }
         self._conn.execute(insert(views).values(values))
@@ -301,9 +307,9 @@ def _view(number: int, row: Row[Any]) -> ViewRecord:
     )
 
 
-def _bytes(values: NDArray[Any] | None) -> bytes | None:
+def as_bytes(values: NDArray[Any] | None) -> memoryview | None:
     """Write hashes or places as 64 bits each, whatever this machine's order of bytes is."""
-    return None if values is None else values.astype("<u8", copy=False).tobytes()
+    return None if values is None else np.ascontiguousarray(values, dtype="<u8").data.cast("B")
 
 
 def _hashes(stored: bytes | None, n: int) -> NDArray[np.uint64] | None:

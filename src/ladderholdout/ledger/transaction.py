@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import wraps
-from typing import Any, Concatenate, ParamSpec, TypeVar
+from typing import Any, Concatenate, NamedTuple, ParamSpec, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -52,7 +52,7 @@ from ladderholdout.ledger.history import (
     read_shown,
     read_withdrawal,
 )
-from ladderholdout.ledger.known_rows import HoldoutRows, Sharing
+from ladderholdout.ledger.known_rows import HoldoutRows, Sharing, as_bytes
 from ladderholdout.ledger.prepared import Pending, Prepared, run, stored_time
 from ladderholdout.ledger.records import (
     AuditEntry,
@@ -112,6 +112,19 @@ def _once(
     return reading
 
 
+class _Incumbent(NamedTuple):
+    """A new incumbent, with the ladder as it was before it and before what it replaces unwritten.
+
+    Without predictions where those are among a batch's kept candidates.
+    """
+
+    ladder: LadderRecord
+    number: int
+    predictions: NDArray[Any] | None
+    state: str
+    fit: str | None
+
+
 class Transaction:
     """What can be read of a ledger and written to it; made by `Ledger` alone.
 
@@ -130,12 +143,14 @@ class Transaction:
         What was read already, where nothing is written.
     """
 
-    __slots__ = ("_ahead", "chains", "conn", "known")
+    __slots__ = ("_ahead", "_unkept", "chains", "conn", "known")
 
     def __init__(self, conn: Connection, *, writes: bool) -> None:
         self.conn = conn
         self.chains = Chains(conn)
         self.known: dict[Any, Any] | None = None if writes else {}
+        # The incumbent that a later round of its fit may replace before it is written.
+        self._unkept: _Incumbent | None = None
         # What was asked for before it is needed.
         self._ahead: dict[tuple[Prepared, int, str], Pending] = {}
 
@@ -208,7 +223,7 @@ class Transaction:
             "content_digest": content_digest,
             "secret": secret,
             "n": len(row_hashes),
-            "row_hashes": row_hashes.astype("<u8", copy=False).tobytes(),
+            "row_hashes": as_bytes(row_hashes),
             "created": now(),
             "confidence": confidence,
         }
@@ -458,22 +473,20 @@ class Transaction:
         self.chains.note(ladder.holdout_id, WITHDRAWN, ladder.id, detail)
         return self.all_withdrawals(ladder.id)[-1]
 
-    def _keep_incumbent(
-        self, ladder: LadderRecord, number: int, predictions: bytes, state: str, fit: str | None
-    ) -> None:
+    def _keep_incumbent(self, new: _Incumbent) -> None:
         """Keep a new incumbent beside those before it.
 
         The rounds of one training run may improve hundreds of times: for the batch of a `fit`,
         what came before it is kept, and not what its own rounds replaced.
         """
-        if fit is not None and ladder.incumbent is not None:
-            own = submissions.c.ladder_id == ladder.id, submissions.c.number == ladder.incumbent
-            if self.conn.execute(select(submissions.c.batch).where(*own)).scalar() == fit:
-                replaced = incumbents.c.number == ladder.incumbent
-                where = incumbents.c.ladder_id == ladder.id, replaced
-                self.conn.execute(delete(incumbents).where(*where))
-        values = {"number": number, "predictions": predictions, "state": state}
-        self.conn.execute(insert(incumbents).values(ladder_id=ladder.id, **values))
+        ladder, place = new.ladder, {"ladder": new.ladder.id, "number": new.ladder.incumbent}
+        if new.fit is not None and ladder.incumbent is not None:
+            replaced = statements.BATCH_OF.one(self.conn, place)
+            if replaced is not None and replaced.batch == new.fit:
+                run(self.conn, statements.DROP_INCUMBENT, place)
+        predictions = b"" if new.predictions is None else packed(new.predictions)
+        values = {"ladder": ladder.id, "number": new.number, "state": new.state}
+        run(self.conn, statements.KEEP_INCUMBENT, {**values, "predictions": predictions})
 
     def _with_reasons(self, ladder: LadderRecord, entries: Sequence[Entry]) -> tuple[Entry, ...]:
         """Add to withdrawn submissions, and to repeats of them, why they were."""
@@ -493,8 +506,9 @@ class Transaction:
         state: Mapping[str, Any] | None = None,
         incumbent: NDArray[Any] | None = None,
         candidate: NDArray[Any] | None = None,
-    ) -> int:
-        """Record one submission and the state it leaves; return its number.
+        more: bool = False,
+    ) -> LadderRecord:
+        """Record one submission and the state it leaves; return the ladder after it.
 
         Parameters
         ----------
@@ -512,6 +526,14 @@ class Transaction:
             The predictions of the new incumbent; None where it stays.
         candidate : ndarray or None
             The predictions of a submission in a batch, kept where it is the ladder's first.
+        more : bool, default=False
+            Whether another round of the same training run follows in this transaction: of those
+            that become the incumbent, the last one's predictions are written.
+
+        Returns
+        -------
+        LadderRecord
+            Its `submissions` is the number of this one.
 
         Raises
         ------
@@ -536,17 +558,26 @@ class Transaction:
             ladder, number, entry["batch"], candidate
         )
         changes: dict[str, Any] = {"ladder": ladder.id, "number": number}
+        after = replace(ladder, submissions=number)
         if state is None:
             run(self.conn, statements.COUNT_SUBMISSION, changes)
-        elif incumbent is None:
-            run(self.conn, statements.STEP_LADDER, {**changes, "state": json.dumps(state)})
         else:
+            changes["state"] = json.dumps(state)
+            after = replace(after, state=json.loads(changes["state"]))
+        if state is not None and incumbent is None:
+            run(self.conn, statements.STEP_LADDER, changes)
+        elif state is not None:
+            after = replace(after, version=ladder.version + 1, incumbent=number)
+            run(self.conn, statements.IMPROVE_LADDER, {**changes, "version": after.version})
             fit = entry.get("batch") if "round" in entry["context"] else None
-            changes |= {"state": json.dumps(state), "version": ladder.version + 1}
-            predictions = b"" if kept else packed(incumbent)
-            self._keep_incumbent(ladder, number, predictions, changes["state"], fit)
-            run(self.conn, statements.IMPROVE_LADDER, changes)
-        return number
+            # Of a run of one fit's incumbents what was there before it is replaced.
+            before = ladder if self._unkept is None else self._unkept.ladder
+            predictions = None if kept else incumbent
+            self._unkept = _Incumbent(before, number, predictions, changes["state"], fit)
+        if self._unkept is not None and not (more and self._unkept.fit is not None):
+            self._keep_incumbent(self._unkept)
+            self._unkept = None
+        return after
 
     def entries(
         self,

@@ -162,6 +162,10 @@ class RemoteLadder:
 
     def answer(self, predictions: Any, origin: Origin) -> Release:
         """Submit predictions for the rows as this process has them."""
+        rounds.settle()
+        return self._answer(predictions, origin)
+
+    def _answer(self, predictions: Any, origin: Origin) -> Release:
         body = {
             "predictions": packed(self._sent(predictions)),
             "context": dict(origin.context),
@@ -465,6 +469,12 @@ class RemoteGuard:
     def submit(self, predictions: Any, origin: Origin) -> Release:
         """Submit predictions for the rows as this process has them."""
         return self.ladder.answer(predictions, origin)
+
+    def submit_rounds(
+        self, predictions: Sequence[Any], origins: Sequence[Origin]
+    ) -> tuple[Release, ...]:
+        """Submit the rounds of one training run in their order."""
+        return tuple(map(self.ladder._answer, predictions, origins))
 
 
 @dataclass(frozen=True, slots=True)
