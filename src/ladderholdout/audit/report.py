@@ -15,6 +15,7 @@ from ladderholdout.audit.submissions import AuditedSubmission, History
 from ladderholdout.errors import InvalidArgument, printable
 from ladderholdout.extras import needed
 from ladderholdout.guard.open_ladder import HasLadder, of_one_metric
+from ladderholdout.guard.several import TOGETHER
 from ladderholdout.guard.views import Status, Submission
 from ladderholdout.ledger import Progress
 
@@ -235,7 +236,8 @@ def origin_of(context: Mapping[str, Any], parameters: Collection[str] = ()) -> s
     parameters : collection of str
         Those of the estimator to name: a pipeline has a hundred.
     """
-    noted = {k: v for k, v in context.items() if k not in ("estimator", "parameters")}
+    apart = ("estimator", "parameters", TOGETHER)
+    noted = {k: v for k, v in context.items() if k not in apart}
     noted |= {k: v for k, v in context.get("parameters", {}).items() if k in parameters}
     source = str(context.get("estimator", "by hand"))
     return " ".join([source, *(f"{name}={value}" for name, value in noted.items())])
