@@ -895,7 +895,9 @@ def test_the_commands_show_all_metrics_or_one(tmp_path: Path, default_ledger: Pa
     single = call("status", "churn", "--scoring", "roc_auc").stdout
     assert "roc_auc" in single and "released score" in single
     assert single.count("metric") == 1
-    assert call("history", "churn").stdout.count("1 submissions in all") == 3
+    listed = call("history", "churn").stdout
+    assert listed.count("1 submissions in all") == 3
+    assert "together" not in listed
     assert call("history", "churn", "--scoring", "accuracy").stdout.count("in all") == 1
     assert '"neg_brier_score": {"submissions": 1' in call("history", "churn", "--json").stdout
     assert "hold together" in call("certificate", "churn").stdout

@@ -220,7 +220,8 @@ class Statuses(Status):
         """Return the status as (what, value) pairs, for printing: each metric, then the rest."""
         found = [("holdout", f"{self.name} ({self.n} rows, fingerprint {self.fingerprint[:12]})")]
         for name, one in self.by_metric.items():
-            found.append(("metric", printable(name)))
+            own = name if name == one.metric else f"{name} ({one.metric})"
+            found.append(("metric", printable(own)))
             found += [(f"  {what}", value) for what, value in one.ladder_lines()]
         return [*found, *self.holdout_lines()]
 

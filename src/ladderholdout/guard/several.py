@@ -39,6 +39,7 @@ from ladderholdout.guard.settings import (
 )
 from ladderholdout.guard.submission import Answer, Guard, Measured, Origin, Waiting
 from ladderholdout.guard.views import (
+    TOGETHER,
     Estimate,
     Release,
     ScoreCertificate,
@@ -65,9 +66,6 @@ Scoring: TypeAlias = str | Metric | Sequence[str | Metric] | Mapping[str, str | 
 """One metric, or several: in a list, or under names of the user's own."""
 Each: TypeAlias = A | Mapping[str, A]
 """The same for all metrics, or by the name of the metric."""
-
-TOGETHER = "together"
-"""In the context of a submission: its number on each of the ladders that it was submitted to."""
 
 _RESPONSES = ("labels", "probabilities", "scores", "values")
 
@@ -626,40 +624,51 @@ def reopen(
         "ledger": ledger,
         "view": view,
     }
-    name, account, base = text("name", name), text("account", account), text("ladder", ladder)
-    store = Ledger(resolve_url(ledger))
-
-    def look(tx: Transaction) -> list[str]:
-        holdout = registration.named(tx, name)
-        if registration.find_ladder(tx, holdout, account, base) is not None:
-            return []
-        return list(registration.ladders_named(tx, holdout, account, base))
-
-    known = store.transact(look, Access.READ)
-    stated: dict[str, Any] = {}
-    if are_several(scoring):
-        stated = metrics_of(scoring)
-    elif known and scoring is not None:
-        stated = {scoring.name if isinstance(scoring, Metric) else str(scoring): scoring}
+    if not are_several(scoring):
+        one = cast("str | Metric | None", scoring)
+        try:
+            return local.reopen(name, scoring=one, ladder=ladder, **given)
+        except (UnknownHoldout, InvalidArgument):  # it may be a name under which a metric is
+            known = _known(name, account, ladder, ledger)
+            if not known:
+                raise
+    else:
+        known = _known(name, account, ladder, ledger)
+    stated = metrics_of(scoring) if are_several(scoring) else {}
+    if isinstance(scoring, str | Metric):
+        stated = {scoring if isinstance(scoring, str) else scoring.name: scoring}
     unknown = [metric for metric in stated if metric not in known]
     if unknown:
         raise UnknownHoldout(
-            f"The ladder {base!r} of account {account!r} on {name!r} has no metric "
+            f"The ladder {ladder!r} of account {account!r} on {name!r} has no metric "
             f"{', '.join(map(repr, unknown))}. It has: {', '.join(map(repr, known)) or 'one'}."
         )
-    if not known:
-        return local.reopen(name, scoring=cast("str | Metric", scoring), ladder=ladder, **given)
     ladders = {
         metric: local.reopen(
             name,
             # By its name here, which may not be the metric's own.
             scoring=None if stated.get(metric) == metric else stated.get(metric),
-            ladder=f"{base}{BETWEEN}{metric}",
+            ladder=f"{ladder}{BETWEEN}{metric}",
             **given,
         )
         for metric in stated or known
     }
-    if scoring is None or are_several(scoring):
-        return SeveralLadders(ladders)
-    (ladder_of_one,) = ladders.values()
-    return ladder_of_one
+    if isinstance(scoring, str | Metric):
+        (found,) = ladders.values()
+        return found
+    return SeveralLadders(ladders)
+
+
+def _known(
+    name: str, account: str, ladder: str, ledger: str | os.PathLike[str] | None
+) -> tuple[str, ...]:
+    """Return the metrics under the name of a ladder; none where it is of one, or there is none."""
+    name, account, ladder = text("name", name), text("account", account), text("ladder", ladder)
+
+    def look(tx: Transaction) -> tuple[str, ...]:
+        holdout = registration.named(tx, name)
+        if registration.find_ladder(tx, holdout, account, ladder) is not None:
+            return ()
+        return tuple(registration.ladders_named(tx, holdout, account, ladder))
+
+    return Ledger(resolve_url(ledger)).transact(look, Access.READ)

@@ -8,7 +8,7 @@ from html import escape
 from typing import Any
 
 from ladderholdout.errors import printable
-from ladderholdout.guard.views import Submission
+from ladderholdout.guard.views import TOGETHER, Submission
 
 _LONGEST_VALUE = 24
 _LONGEST_CELL = 200
@@ -116,7 +116,7 @@ def origin_of(context: Mapping[str, Any], parameters: Collection[str] = ()) -> s
     >>> origin_of({"estimator": "Ridge", "parameters": {"alpha": 2, "tol": 0.1}}, ["alpha"])
     'Ridge alpha=2'
     """
-    noted = {k: v for k, v in context.items() if k not in ("estimator", "parameters")}
+    noted = {k: v for k, v in context.items() if k not in ("estimator", "parameters", TOGETHER)}
     noted |= {k: v for k, v in context.get("parameters", {}).items() if k in parameters}
     source = str(context.get("estimator", "by hand"))
     return " ".join([source, *(f"{name}={value}" for name, value in noted.items())])

@@ -24,6 +24,8 @@ from ladderholdout.ledger.replay import rule_shown, rules_of
 from ladderholdout.mechanisms import MECHANISMS
 from ladderholdout.metrics import Metric
 
+TOGETHER = "together"
+"""In the context of a submission: its number on each of the ladders that it was submitted to."""
 NOT_ASKED = "not asked for; reveal shows it, and later certificates pay for that"
 """What is shown in place of a score that a ladder shows on demand alone."""
 
