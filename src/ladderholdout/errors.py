@@ -42,8 +42,10 @@ text would be a leak like any other.
 
 from __future__ import annotations
 
+import difflib
 import math
 import warnings
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -127,6 +129,28 @@ def _plain(value: Any) -> str | None:
         text = str.__repr__(value[:_LONGEST])
         return text if len(value) <= _LONGEST else f"{text} and {len(value) - _LONGEST} more"
     return None
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """Ask whether one of the known names was meant: a sentence, empty where none is close.
+
+    Parameters
+    ----------
+    name : str
+    known : iterable of str
+
+    Returns
+    -------
+    str
+
+    Examples
+    --------
+    >>> did_you_mean("acuracy", ["accuracy", "roc_auc"]), did_you_mean("x", ["accuracy"])
+    ("Did you mean 'accuracy'?", '')
+    """
+    folded = {one.casefold(): one for one in known}
+    near = difflib.get_close_matches(name.casefold(), folded, n=3)
+    return f"Did you mean {' or '.join(repr(folded[one]) for one in near)}?" if near else ""
 
 
 # Joiners of letters, without which some scripts and emojis fall apart, and the hard space.

@@ -15,6 +15,7 @@ from ladderholdout.audit.submissions import NONE, Array, AuditedSubmissions, His
 from ladderholdout.errors import InvalidArgument
 from ladderholdout.extras import needed
 from ladderholdout.metrics import METRICS
+from ladderholdout.planning.pictures import axes_or_new, count_along
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -57,7 +58,7 @@ def scores(
     >>> scores(holdout.audit(), ax=Figure().subplots()).get_xlabel()
     'submission (number)'
     """
-    ax = _axes(ax)
+    ax = axes_or_new(ax)
     last = _last(shown)
     if band is None:
         band = _certified(shown)
@@ -86,7 +87,7 @@ def optimism(audit: Audit, *, ax: Axes | None = None) -> Axes:
     -------
     matplotlib.axes.Axes
     """
-    ax = _axes(ax)
+    ax = axes_or_new(ax)
     distinct = audit.distinct
     numbers, raw, released = (distinct[one] for one in ("number", "raw", "incumbent_score"))
     best, fresh = np.maximum.accumulate(raw), distinct["fresh"]
@@ -125,7 +126,7 @@ def raw_against_fresh(audit: Audit, *, ax: Axes | None = None) -> Axes:
     """
     if audit.fresh is None:
         raise InvalidArgument("audit", "one with fresh rows", "one without", "See fresh=.")
-    ax = _axes(ax)
+    ax = axes_or_new(ax)
     known = audit.distinct[~np.isnan(audit.distinct["fresh"])]
     releases = known[known.is_release]
     _points(ax, known["fresh"], known["raw"], "raw")
@@ -152,7 +153,7 @@ def disagreement(audit: Audit, *, ax: Axes | None = None) -> Axes:
     -------
     matplotlib.axes.Axes
     """
-    ax = _axes(ax)
+    ax = axes_or_new(ax)
     for place, (first, last) in enumerate(_batches(audit.submissions)):
         # Two shades, so that neighbouring batches can be distinguished; one of them is explained.
         ax.axvspan(first - 0.5, last + 0.5, color=QUIET, alpha=(0.12, 0.24)[place % 2], lw=0,
@@ -181,7 +182,7 @@ def gains(audit: Audit, *, ax: Axes | None = None) -> Axes:
     -------
     matplotlib.axes.Axes
     """
-    ax = _axes(ax)
+    ax = axes_or_new(ax)
     distinct = audit.distinct
     known = distinct[~np.isnan(distinct["gain"]) & ~np.isnan(distinct["disagreement"])]
     for chosen, kind in ((~known.is_release, "other"), (known.is_release, "release")):
@@ -201,14 +202,6 @@ _MARKS: dict[str, dict[str, Any]] = {
     "repeat": {"marker": "x", "color": QUIET, "ms": 4.5, "label": "repeat"},
     "other": {"marker": "o", "mfc": "none", "color": RAW, "ms": 4, "label": "no release"},
 }
-
-
-def _axes(ax: Axes | None) -> Axes:
-    if ax is not None:
-        return ax
-    with needed("A picture"):
-        import matplotlib.pyplot as plt
-    return plt.subplots(layout="constrained")[1]
 
 
 MOST_POINTS = 5000
@@ -315,6 +308,8 @@ def _finished(ax: Axes, x: str, y: str) -> Axes:
     """Name the axes, and put the legend where no data is: above them."""
     ax.set_xlabel(x)
     ax.set_ylabel(y)
+    if x.startswith("submission"):
+        count_along(ax)
     ax.grid(color=QUIET, alpha=0.25, lw=0.6)
     ax.spines[["top", "right"]].set_visible(False)
     if ax.get_legend_handles_labels()[0]:

@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from ladderholdout.errors import HoldoutConflict, InvalidArgument, UnknownHoldout
+from ladderholdout.errors import HoldoutConflict, InvalidArgument, UnknownHoldout, did_you_mean
 from ladderholdout.guard.ladder import LocalLadder, reopen
 from ladderholdout.guard.registration import named
 from ladderholdout.guard.settings import LARGEST_NUMBER, choice, text
@@ -228,7 +228,9 @@ def _changed(
     def change(tx: Transaction) -> AccountRecord:
         known = tx.accounts.named(named(tx, holdout).id, name)
         if known is None:
-            raise UnknownHoldout(f"There is no account {name!r} on {holdout!r}.")
+            accounts = (one.name for one in tx.accounts.all(named(tx, holdout).id))
+            close = did_you_mean(name, accounts)
+            raise UnknownHoldout(f"There is no account {name!r} on {holdout!r}. {close}".rstrip())
         tx.accounts.change(known.id, values(known))
         found = tx.accounts.named(known.holdout_id, name)
         assert found is not None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from ladderholdout.guard.containment import without_frames
@@ -21,7 +21,13 @@ from ladderholdout.integrations.mlflow.runs import (
     known_runs,
     stated,
 )
-from ladderholdout.integrations.mlflow.service import Places, faults_named, hushed, places
+from ladderholdout.integrations.mlflow.service import (
+    Places,
+    faults_named,
+    hushed,
+    places,
+    printable_uri,
+)
 from ladderholdout.ledger import Head, Progress
 
 if TYPE_CHECKING:
@@ -44,12 +50,15 @@ class Exported:
         Submissions that the run lacked.
     entries : int
         The number of the last submission that it holds now.
+    store : str
+        The tracking URI of the store that it is in, without a password.
     """
 
     kind: str
     run_id: str
     sent: int
     entries: int
+    store: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +144,17 @@ def export(
     where = places(tracking_uri, audit_tracking_uri)
     with without_frames, hushed():  # frames hold what was to be sent
         wish = _settled(ladder, where.analyst, run_id, experiment, raw)
-        return tuple(_exported(ladder, where, wish, progress))
+        stores = {names.ANALYST: where.analyst, names.AUDIT: where.audit}
+        return tuple(
+            replace(one, store=_store(stores[one.kind]))
+            for one in _exported(ladder, where, wish, progress)
+        )
+
+
+def _store(uri: str) -> str:
+    """Return a tracking URI as it may be printed; a file in this folder with its whole path."""
+    file = uri.removeprefix("sqlite:///")
+    return f"sqlite:///{os.path.abspath(file)}" if file != uri else printable_uri(uri)
 
 
 def _exported(

@@ -18,6 +18,7 @@ from ladderholdout.mechanisms.arithmetic import whole
 if TYPE_CHECKING:
     import plotly.graph_objects as go
 
+_FEW = 10
 FIGURE = "ladder-holdout"
 """The id of the figure on the study: a later one replaces it."""
 
@@ -100,6 +101,8 @@ def plot_ladder(holdout: Any, study: Study) -> go.Figure:
         )
     title = f"Holdout {ladder.name}: {certificate.line()}"
     figure.update_layout(title=title, xaxis_title="trial", yaxis_title=ladder.metric.name)
+    if len(study.trials) <= _FEW:
+        figure.update_xaxes(dtick=1)  # whole numbers; of more it shows no halves
     return figure
 
 
