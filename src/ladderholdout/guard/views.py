@@ -182,7 +182,7 @@ class ScoreCertificate:
     instead: tuple[tuple[str, float, float], ...] = field(default=(), compare=False, repr=False)
 
     def line(self) -> str:
-        """Say it in a line."""
+        """Return it in one line."""
         if self.missing is not None:
             return f"none: {self.missing}"
         share = f"{100 * self.confidence:.4g} %"

@@ -83,7 +83,7 @@ class Call:
         self._open = False
 
     def _is_alone(self, study: Study) -> bool:
-        """Return whether nobody else runs, adds or tells trials of this study."""
+        """Return whether nobody else runs, adds or finishes trials of this study."""
         return all(
             one.number in self._own
             or (one.state is not TrialState.RUNNING and self.there.get(one.number) is one.state)
