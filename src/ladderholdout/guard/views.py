@@ -101,9 +101,9 @@ def interval(low: float, high: float) -> str:
     Examples
     --------
     >>> interval(0.86691, 0.98894), interval(0.5, 1.0), interval(0.91231, 0.91878)
-    ('0.866 to 0.989', '0.5 to 1', '0.9123 to 0.9188')
+    ('0.866 to 0.989', '0.500 to 1.000', '0.9123 to 0.9188')
     >>> interval(-152.34, -97.1), interval(-math.inf, -0.0123), interval(1e-9, 1.0)
-    ('-153 to -97', '-inf to -0.0123', '0 to 1')
+    ('-153 to -97', '-inf to -0.0123', '0.000 to 1.000')
     """
     finite = [abs(one) for one in (low, high) if math.isfinite(one) and one]
     digits = 3 - math.ceil(math.log10(max(finite))) if finite else 3
@@ -119,7 +119,7 @@ def _rounded(end: float, digits: int, outwards: Callable[[float], int]) -> str:
     scaled = float(f"{end:.12g}") * 10.0**digits
     near = round(scaled)
     whole = near if math.isclose(scaled, near, rel_tol=1e-9, abs_tol=1e-9) else outwards(scaled)
-    return f"{round(whole / 10.0**digits, max(digits, 0)):.12g}"
+    return f"{whole / 10.0**digits:.{max(digits, 0)}f}"
 
 
 def incumbent_line(score: float | None, incumbent: int | None) -> str:
