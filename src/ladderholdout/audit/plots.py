@@ -86,6 +86,19 @@ def optimism(audit: Audit, *, ax: Axes | None = None) -> Axes:
     Returns
     -------
     matplotlib.axes.Axes
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from ladderholdout import LadderHoldout
+    >>> X, y = np.arange(60)[:, None], np.tile([0, 1], 30)
+    >>> holdout = LadderHoldout(X, y, scoring="accuracy", ledger="memory")
+    >>> for wrong in (29, 28):
+    ...     release = holdout.submit(np.where(np.arange(60) < wrong, 1 - y, y))
+    ...
+    >>> from matplotlib.figure import Figure
+    >>> optimism(holdout.audit(), ax=Figure().subplots()).get_xlabel()
+    'submission (number)'
     """
     ax = axes_or_new(ax)
     distinct = audit.distinct
@@ -123,6 +136,21 @@ def raw_against_fresh(audit: Audit, *, ax: Axes | None = None) -> Axes:
     ------
     InvalidArgument
         The audit knows no fresh score.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sklearn.tree import DecisionTreeClassifier
+    >>> from ladderholdout import LadderHoldout
+    >>> X = np.arange(120)[:, None]
+    >>> y = (X[:, 0] > 50).astype(int)
+    >>> holdout = LadderHoldout(X[::3], y[::3], scoring="accuracy", ledger="memory")
+    >>> tree = DecisionTreeClassifier(random_state=0).fit(X[1::3], y[1::3])
+    >>> release = holdout.evaluate(tree)
+    >>> audit = holdout.audit(fresh=(X[2::3], y[2::3]), model=tree)
+    >>> from matplotlib.figure import Figure
+    >>> raw_against_fresh(audit, ax=Figure().subplots()).get_xlabel()
+    'score on 40 fresh rows (accuracy)'
     """
     if audit.fresh is None:
         raise InvalidArgument("audit", "one with fresh rows", "one without", "See fresh=.")
@@ -152,6 +180,19 @@ def disagreement(audit: Audit, *, ax: Axes | None = None) -> Axes:
     Returns
     -------
     matplotlib.axes.Axes
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from ladderholdout import LadderHoldout
+    >>> X, y = np.arange(60)[:, None], np.tile([0, 1], 30)
+    >>> holdout = LadderHoldout(X, y, scoring="accuracy", ledger="memory")
+    >>> for wrong in (29, 28):
+    ...     release = holdout.submit(np.where(np.arange(60) < wrong, 1 - y, y))
+    ...
+    >>> from matplotlib.figure import Figure
+    >>> disagreement(holdout.audit(), ax=Figure().subplots()).get_xlabel()
+    'submission (number)'
     """
     ax = axes_or_new(ax)
     for place, (first, last) in enumerate(_batches(audit.submissions)):
@@ -181,6 +222,19 @@ def gains(audit: Audit, *, ax: Axes | None = None) -> Axes:
     Returns
     -------
     matplotlib.axes.Axes
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from ladderholdout import LadderHoldout
+    >>> X, y = np.arange(60)[:, None], np.tile([0, 1], 30)
+    >>> holdout = LadderHoldout(X, y, scoring="accuracy", ledger="memory")
+    >>> for wrong in (29, 28):
+    ...     release = holdout.submit(np.where(np.arange(60) < wrong, 1 - y, y))
+    ...
+    >>> from matplotlib.figure import Figure
+    >>> gains(holdout.audit(), ax=Figure().subplots()).get_ylabel()
+    'raw gain (accuracy)'
     """
     ax = axes_or_new(ax)
     distinct = audit.distinct
@@ -382,7 +436,20 @@ _SETTINGS = {"svg.fonttype": "none", "svg.hashsalt": "ladderholdout", "font.size
 
 
 class Picture(NamedTuple):
-    """One picture of a report."""
+    """One picture of a report.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from ladderholdout import LadderHoldout
+    >>> X, y = np.arange(60)[:, None], np.tile([0, 1], 30)
+    >>> holdout = LadderHoldout(X, y, scoring="accuracy", ledger="memory")
+    >>> for wrong in (29, 28):
+    ...     release = holdout.submit(np.where(np.arange(60) < wrong, 1 - y, y))
+    ...
+    >>> [one.title for one in figures_of(holdout.audit())][:1]
+    ['Scores']
+    """
 
     title: str
     caption: str
@@ -406,6 +473,18 @@ def figures_of(shown: Audit | Record) -> list[Picture]:
     ------
     MissingExtra
         Matplotlib is missing.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from ladderholdout import LadderHoldout
+    >>> X, y = np.arange(60)[:, None], np.tile([0, 1], 30)
+    >>> holdout = LadderHoldout(X, y, scoring="accuracy", ledger="memory")
+    >>> for wrong in (29, 28):
+    ...     release = holdout.submit(np.where(np.arange(60) < wrong, 1 - y, y))
+    ...
+    >>> len(figures_of(holdout.audit())) > 0
+    True
     """
     if not len(shown.history):
         return []

@@ -29,7 +29,20 @@ def best_raw(submissions: AuditedSubmissions) -> AuditedSubmission | None:
 
 @dataclass(frozen=True, slots=True)
 class AuditedBatch:
-    """Submissions that were all chosen before any feedback on any of them."""
+    """Submissions that were all chosen before any feedback on any of them.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from ladderholdout import LadderHoldout
+    >>> X, y = np.arange(60)[:, None], np.tile([0, 1], 30)
+    >>> holdout = LadderHoldout(X, y, scoring="accuracy", ledger="memory")
+    >>> for wrong in (29, 28):
+    ...     release = holdout.submit(np.where(np.arange(60) < wrong, 1 - y, y))
+    ...
+    >>> holdout.audit().batches
+    ()
+    """
 
     name: str
     first: int
@@ -48,6 +61,18 @@ class LadderUse:
     submissions, repeats, releases : int
         Repeats are among the submissions.
     opened : datetime or None
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from ladderholdout import LadderHoldout
+    >>> X, y = np.arange(60)[:, None], np.tile([0, 1], 30)
+    >>> holdout = LadderHoldout(X, y, scoring="accuracy", ledger="memory")
+    >>> for wrong in (29, 28):
+    ...     release = holdout.submit(np.where(np.arange(60) < wrong, 1 - y, y))
+    ...
+    >>> [(one.account, one.ladder, one.submissions) for one in holdout.audit().ladders]
+    [('default', 'main', 2)]
     """
 
     account: str
@@ -74,6 +99,18 @@ class HoldoutTest:
         Raw score of the released model minus that, paired.
     compared : int
         Submissions on all ladders of the holdout, repeats left out.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from ladderholdout import LadderHoldout
+    >>> X, y = np.arange(60)[:, None], np.tile([0, 1], 30)
+    >>> holdout = LadderHoldout(X, y, scoring="accuracy", ledger="memory")
+    >>> for wrong in (29, 28):
+    ...     release = holdout.submit(np.where(np.arange(60) < wrong, 1 - y, y))
+    ...
+    >>> holdout.audit().on_holdout.compared
+    2
     """
 
     constant: float
@@ -108,6 +145,20 @@ class FreshTest:
         the fresh rows (Blum & Hardt 2015); None unless all models were given.
     refitted : tuple of int
         Submissions whose given model does not predict what was submitted on the holdout.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sklearn.tree import DecisionTreeClassifier
+    >>> from ladderholdout import LadderHoldout
+    >>> X = np.arange(120)[:, None]
+    >>> y = (X[:, 0] > 50).astype(int)
+    >>> holdout = LadderHoldout(X[::3], y[::3], scoring="accuracy", ledger="memory")
+    >>> tree = DecisionTreeClassifier(random_state=0).fit(X[1::3], y[1::3])
+    >>> release = holdout.evaluate(tree)
+    >>> audit = holdout.audit(fresh=(X[2::3], y[2::3]), model=tree)
+    >>> audit.fresh.n
+    40
     """
 
     n: int
@@ -130,6 +181,19 @@ class Record:
     ----------
     status : Status
     history : sequence of Submission
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from ladderholdout import LadderHoldout
+    >>> X, y = np.arange(60)[:, None], np.tile([0, 1], 30)
+    >>> holdout = LadderHoldout(X, y, scoring="accuracy", ledger="memory")
+    >>> for wrong in (29, 28):
+    ...     release = holdout.submit(np.where(np.arange(60) < wrong, 1 - y, y))
+    ...
+    >>> from ladderholdout.audit import record_of
+    >>> record_of(holdout).status.submissions
+    2
     """
 
     status: Status
@@ -448,6 +512,18 @@ class Audit:
         -------
         int or None
             None where not all releases can be tested from the ledger.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from ladderholdout import LadderHoldout
+        >>> X, y = np.arange(60)[:, None], np.tile([0, 1], 30)
+        >>> holdout = LadderHoldout(X, y, scoring="accuracy", ledger="memory")
+        >>> for wrong in (29, 28):
+        ...     release = holdout.submit(np.where(np.arange(60) < wrong, 1 - y, y))
+        ...
+        >>> holdout.audit().improvements()
+        0
         """
         found = self.compared_releases["corrected" if corrected else "p_value"]
         return None if np.isnan(found).any() else int((found < 1 - self.confidence).sum())
@@ -458,7 +534,20 @@ class Audit:
         return _verdict_on(self)
 
     def rows(self) -> Iterator[Mapping[str, Any]]:
-        """Yield the submissions as flat rows, for tables of any kind."""
+        """Yield the submissions as flat rows, for tables of any kind.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from ladderholdout import LadderHoldout
+        >>> X, y = np.arange(60)[:, None], np.tile([0, 1], 30)
+        >>> holdout = LadderHoldout(X, y, scoring="accuracy", ledger="memory")
+        >>> for wrong in (29, 28):
+        ...     release = holdout.submit(np.where(np.arange(60) < wrong, 1 - y, y))
+        ...
+        >>> len(list(holdout.audit().rows()))
+        2
+        """
         for one in self.submissions:
             seen = one.submission
             yield {
@@ -483,7 +572,20 @@ class Audit:
             }
 
     def to_frame(self) -> pd.DataFrame:
-        """Return the submissions as a pandas DataFrame, indexed by their number."""
+        """Return the submissions as a pandas DataFrame, indexed by their number.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from ladderholdout import LadderHoldout
+        >>> X, y = np.arange(60)[:, None], np.tile([0, 1], 30)
+        >>> holdout = LadderHoldout(X, y, scoring="accuracy", ledger="memory")
+        >>> for wrong in (29, 28):
+        ...     release = holdout.submit(np.where(np.arange(60) < wrong, 1 - y, y))
+        ...
+        >>> len(holdout.audit().to_frame())
+        2
+        """
         with needed("A table of the audit"):
             import pandas as pd
 
@@ -491,15 +593,54 @@ class Audit:
         return pd.DataFrame(list(self.rows()), columns=columns).set_index("number")
 
     def to_dict(self) -> dict[str, Any]:
-        """Return all of it as plain dictionaries and lists that JSON can hold."""
+        """Return all of it as plain dictionaries and lists that JSON can hold.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from ladderholdout import LadderHoldout
+        >>> X, y = np.arange(60)[:, None], np.tile([0, 1], 30)
+        >>> holdout = LadderHoldout(X, y, scoring="accuracy", ledger="memory")
+        >>> for wrong in (29, 28):
+        ...     release = holdout.submit(np.where(np.arange(60) < wrong, 1 - y, y))
+        ...
+        >>> sorted(holdout.audit().to_dict())[:3]
+        ['account', 'after_opening', 'batches']
+        """
         return self.summary() | {"submissions": list(self.plain_rows())}
 
     def plain_rows(self) -> Iterator[dict[str, Any]]:
-        """Yield the rows of `rows` as JSON can hold them."""
+        """Yield the rows of `rows` as JSON can hold them.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from ladderholdout import LadderHoldout
+        >>> X, y = np.arange(60)[:, None], np.tile([0, 1], 30)
+        >>> holdout = LadderHoldout(X, y, scoring="accuracy", ledger="memory")
+        >>> for wrong in (29, 28):
+        ...     release = holdout.submit(np.where(np.arange(60) < wrong, 1 - y, y))
+        ...
+        >>> len(list(holdout.audit().plain_rows()))
+        2
+        """
         return (_jsonable(row) for row in self.rows())
 
     def summary(self) -> dict[str, Any]:
-        """Return what `to_dict` does, without the submissions."""
+        """Return what `to_dict` does, without the submissions.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from ladderholdout import LadderHoldout
+        >>> X, y = np.arange(60)[:, None], np.tile([0, 1], 30)
+        >>> holdout = LadderHoldout(X, y, scoring="accuracy", ledger="memory")
+        >>> for wrong in (29, 28):
+        ...     release = holdout.submit(np.where(np.arange(60) < wrong, 1 - y, y))
+        ...
+        >>> type(holdout.audit().summary())
+        <class 'dict'>
+        """
         verdict = self.verdict
         found = {
             "holdout": self.holdout,
@@ -529,7 +670,20 @@ class Audit:
         return {name: _jsonable(value) for name, value in found.items()}
 
     def lines(self) -> Iterator[str]:
-        """Yield the text of all of it, a line at a time."""
+        """Yield the text of all of it, a line at a time.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from ladderholdout import LadderHoldout
+        >>> X, y = np.arange(60)[:, None], np.tile([0, 1], 30)
+        >>> holdout = LadderHoldout(X, y, scoring="accuracy", ledger="memory")
+        >>> for wrong in (29, 28):
+        ...     release = holdout.submit(np.where(np.arange(60) < wrong, 1 - y, y))
+        ...
+        >>> next(iter(holdout.audit().lines()))
+        'Nothing was found.'
+        """
         verdict = self.verdict
         facts = [f"{what:<22}{value}" for what, value in facts_of(self)]
         words = [verdict.headline, *verdict.sentences, "", *facts, ""]

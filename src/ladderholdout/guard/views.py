@@ -165,6 +165,16 @@ class ScoreCertificate:
         What L is made of, in words and nats; of a certificate that was asked for.
     instead : tuple of (str, float, float)
         Other rules, and the ends of the interval that they would have given on what was released.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from ladderholdout import LadderHoldout
+    >>> X, y = np.arange(400).reshape(-1, 1), np.arange(400) % 2
+    >>> holdout = LadderHoldout(X, y, scoring="accuracy", ledger="memory")
+    >>> _ = holdout.submit(np.where(np.arange(400) < 360, y, 1 - y))
+    >>> print(holdout.certificate().line())
+    true score in 0.861 to 0.932 (95 %, exact binomial)
     """
 
     score: float | None
@@ -182,7 +192,13 @@ class ScoreCertificate:
     instead: tuple[tuple[str, float, float], ...] = field(default=(), compare=False, repr=False)
 
     def line(self) -> str:
-        """Return it in one line."""
+        """Return it in one line.
+
+        Examples
+        --------
+        >>> ScoreCertificate(0.9, 0.86691, 0.98894, 0.95, 3, "exact binomial").line()
+        'true score in 0.866 to 0.989 (95 %, exact binomial)'
+        """
         if self.missing is not None:
             return f"none: {self.missing}"
         share = f"{100 * self.confidence:.4g} %"
@@ -267,6 +283,11 @@ class Estimate:
         How many distinct submissions the batch has.
     reason : str or None
         Why there is no estimate, and what gives a score instead.
+
+    Examples
+    --------
+    >>> print(Estimate(0.91, "bootstrap", 300, None, 5).line())
+    0.91 (corrected for the choice among 5; no certificate)
     """
 
     score: float | None
@@ -277,7 +298,13 @@ class Estimate:
     reason: str | None = None
 
     def line(self) -> str:
-        """Return it in a line."""
+        """Return it in a line.
+
+        Examples
+        --------
+        >>> Estimate(0.91, "bootstrap", 300, None, 5).line()
+        '0.91 (corrected for the choice among 5; no certificate)'
+        """
         if self.reason is not None:
             return f"none: {self.reason}"
         return (
@@ -361,7 +388,13 @@ class Release:
         return self.improvements if self.improved else 0
 
     def lines(self) -> list[tuple[str, str]]:
-        """Return the release as (what, value) pairs, for printing."""
+        """Return the release as (what, value) pairs, for printing.
+
+        Examples
+        --------
+        >>> Release(score=0.91, improved=True, submission=1, releases_left=None).lines()
+        [('released score', '0.91'), ('submission', '1, improved')]
+        """
         came = "improved" if self.improved else "not improved"
         found = [
             ("released score", score_line(self.score)),
@@ -397,6 +430,14 @@ class Submission:
         Where it came from: estimator, parameters, search.
     withdrawn : str or None
         Why it was withdrawn; None where it was not.
+
+    Examples
+    --------
+    >>> from ladderholdout import LadderHoldout
+    >>> holdout = LadderHoldout([[0], [1]], [0, 1], scoring="accuracy", ledger="memory")
+    >>> _ = holdout.submit([0, 1], context={"idea": "all right"})
+    >>> holdout.history()[0].context["idea"]
+    'all right'
     """
 
     number: int
@@ -472,6 +513,19 @@ class Status:
     next_release : str
         What a submission has to gain to improve, from the rule and the releases alone; empty
         where nothing was released yet, or nothing will be.
+
+    Examples
+    --------
+    >>> from ladderholdout import LadderHoldout
+    >>> holdout = LadderHoldout([[0], [1]], [0, 1], scoring="accuracy", ledger="memory")
+    >>> _ = holdout.submit([0, 1])
+    >>> for what, value in holdout.status().lines()[4:6]:
+    ...     print(what, "|", value)
+    ...
+    released score | 1 (submission 1)
+    certificate | true score in 0.111 to 1.000 (95 %, exact binomial)
+    >>> holdout.status().n_ladder, holdout.status().releases_left
+    (2, None)
     """
 
     name: str
@@ -512,7 +566,15 @@ class Status:
         return None if self.budget is None else max(0, self.budget - self.releases)
 
     def lines(self) -> list[tuple[str, str]]:
-        """Return the status as (what, value) pairs, for printing."""
+        """Return the status as (what, value) pairs, for printing.
+
+        Examples
+        --------
+        >>> from ladderholdout import LadderHoldout
+        >>> holdout = LadderHoldout([[0], [1]], [0, 1], scoring="accuracy", ledger="memory")
+        >>> holdout.status().lines()[1]
+        ('ladder', 'main of account default')
+        """
         releases = str(self.releases)
         if self.budget is not None:
             left = f", {self.releases_left} left"
@@ -552,7 +614,15 @@ class Status:
         return [*found, ("ledger", self.ledger)]
 
     def reserve_lines(self) -> list[tuple[str, str]]:
-        """Return the line about the reserve, if there is one."""
+        """Return the line about the reserve, if there is one.
+
+        Examples
+        --------
+        >>> from ladderholdout import LadderHoldout
+        >>> holdout = LadderHoldout([[0], [1]], [0, 1], scoring="accuracy", ledger="memory")
+        >>> holdout.status().reserve_lines()
+        []
+        """
         if not self.reserve:
             return []
         queries = f"{self.reserve_queries} quer{'y' if self.reserve_queries == 1 else 'ies'}"

@@ -52,6 +52,19 @@ class Exported:
         The number of the last submission that it holds now.
     store : str
         The tracking URI of the store that it is in, without a password.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from ladderholdout import LadderHoldout
+    >>> holdout = LadderHoldout([[0], [1], [2], [3]], [0, 1, 0, 1], scoring="accuracy",
+    ...                         ledger="memory", name="tiny")
+    >>> _ = holdout.submit([0, 1, 1, 1])
+    >>> folder = tempfile.TemporaryDirectory()
+    >>> uri = f"sqlite:///{folder.name}/mlflow.db"
+    >>> [one.kind for one in export(holdout, tracking_uri=uri)]
+    ['analyst', 'audit']
+    >>> folder.cleanup()
     """
 
     kind: str
@@ -73,6 +86,20 @@ class Anchor:
         Up to which submission the run was brought up to date.
     head : Head
         Where the chain of the holdout ended then.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from ladderholdout import LadderHoldout
+    >>> holdout = LadderHoldout([[0], [1], [2], [3]], [0, 1, 0, 1], scoring="accuracy",
+    ...                         ledger="memory", name="tiny")
+    >>> _ = holdout.submit([0, 1, 1, 1])
+    >>> folder = tempfile.TemporaryDirectory()
+    >>> uri = f"sqlite:///{folder.name}/mlflow.db"
+    >>> _ = export(holdout, tracking_uri=uri)
+    >>> [(one.kind, one.entries) for one in anchors(holdout, tracking_uri=uri)]
+    [('analyst', 1), ('audit', 1)]
+    >>> folder.cleanup()
     """
 
     kind: str
@@ -209,6 +236,20 @@ def anchors(
     ------
     TrackingError
         MLflow does not answer or refuses.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from ladderholdout import LadderHoldout
+    >>> holdout = LadderHoldout([[0], [1], [2], [3]], [0, 1, 0, 1], scoring="accuracy",
+    ...                         ledger="memory", name="tiny")
+    >>> _ = holdout.submit([0, 1, 1, 1])
+    >>> folder = tempfile.TemporaryDirectory()
+    >>> uri = f"sqlite:///{folder.name}/mlflow.db"
+    >>> _ = export(holdout, tracking_uri=uri)
+    >>> len(anchors(holdout, tracking_uri=uri))
+    2
+    >>> folder.cleanup()
     """
     ladder = ladder_of(holdout)
     where = places(tracking_uri, audit_tracking_uri)
@@ -247,6 +288,27 @@ def attach(
     ------
     TrackingError
         MLflow does not answer or refuses.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from ladderholdout import LadderHoldout
+    >>> holdout = LadderHoldout([[0], [1], [2], [3]], [0, 1, 0, 1], scoring="accuracy",
+    ...                         ledger="memory", name="tiny")
+    >>> _ = holdout.submit([0, 1, 1, 1])
+    >>> folder = tempfile.TemporaryDirectory()
+    >>> uri = f"sqlite:///{folder.name}/mlflow.db"
+    >>> from pathlib import Path
+    >>> from mlflow import MlflowClient
+    >>> client = MlflowClient(uri)
+    >>> artifacts = f"file://{folder.name}/artifacts"
+    >>> _ = client.create_experiment("tiny (audit)", artifact_location=artifacts)
+    >>> report = Path(folder.name) / "report.txt"
+    >>> _ = report.write_text("a report")
+    >>> run = attach(holdout, report, audit_tracking_uri=uri)
+    >>> [one.path for one in client.list_artifacts(run)]
+    ['report.txt']
+    >>> folder.cleanup()
     """
     ladder = ladder_of(holdout)
     uri = places(None, audit_tracking_uri).audit

@@ -141,6 +141,12 @@ class Candidate:
         Its score on the training side, in the metric's own sign: greater is better.
     others : tuple of float
         In a multi-objective study, the values of the objectives that are not guarded.
+
+    Examples
+    --------
+    >>> candidate = Candidate([0, 1], guide=0.8)
+    >>> candidate.guide
+    0.8
     """
 
     model: Any
