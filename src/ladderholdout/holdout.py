@@ -916,10 +916,10 @@ class LadderHoldout:
         >>> X, y = load_iris(return_X_y=True)
         >>> holdout = LadderHoldout(X[::3], y[::3], scoring="accuracy", ledger="memory")
         >>> tree = DecisionTreeClassifier(random_state=0).fit(X[1::3], y[1::3])
-        >>> round(holdout(tree, X[2::3], y[2::3]), 2)  # other rows: no query
-        0.92
+        >>> holdout(tree, X[::3], y[::3]) > 0.9  # the holdout's own rows: a query
+        True
         >>> holdout.status().submissions
-        0
+        1
         """
         from ladderholdout.integrations.sklearn import score
 

@@ -397,6 +397,12 @@ class Audit:
     (0.533333333333333, 0.516666666666667, 0.0166666666667, 2)
     >>> audit.verdict.finding
     'nothing'
+    >>> audit.improvements(), len(audit.to_frame()), len(list(audit.plain_rows()))
+    (0, 2, 2)
+    >>> next(iter(audit.lines())), sorted(audit.to_dict())[0]
+    ('Nothing was found.', 'account')
+    >>> type(audit.rows()).__name__, type(audit.summary()).__name__
+    ('generator', 'dict')
     """
 
     status: Status
@@ -512,18 +518,6 @@ class Audit:
         -------
         int or None
             None where not all releases can be tested from the ledger.
-
-        Examples
-        --------
-        >>> import numpy as np
-        >>> from ladderholdout import LadderHoldout
-        >>> X, y = np.arange(60)[:, None], np.tile([0, 1], 30)
-        >>> holdout = LadderHoldout(X, y, scoring="accuracy", ledger="memory")
-        >>> for wrong in (29, 28):
-        ...     release = holdout.submit(np.where(np.arange(60) < wrong, 1 - y, y))
-        ...
-        >>> holdout.audit().improvements()
-        0
         """
         found = self.compared_releases["corrected" if corrected else "p_value"]
         return None if np.isnan(found).any() else int((found < 1 - self.confidence).sum())
@@ -534,20 +528,7 @@ class Audit:
         return _verdict_on(self)
 
     def rows(self) -> Iterator[Mapping[str, Any]]:
-        """Yield the submissions as flat rows, for tables of any kind.
-
-        Examples
-        --------
-        >>> import numpy as np
-        >>> from ladderholdout import LadderHoldout
-        >>> X, y = np.arange(60)[:, None], np.tile([0, 1], 30)
-        >>> holdout = LadderHoldout(X, y, scoring="accuracy", ledger="memory")
-        >>> for wrong in (29, 28):
-        ...     release = holdout.submit(np.where(np.arange(60) < wrong, 1 - y, y))
-        ...
-        >>> len(list(holdout.audit().rows()))
-        2
-        """
+        """Yield the submissions as flat rows, for tables of any kind."""
         for one in self.submissions:
             seen = one.submission
             yield {
@@ -572,20 +553,7 @@ class Audit:
             }
 
     def to_frame(self) -> pd.DataFrame:
-        """Return the submissions as a pandas DataFrame, indexed by their number.
-
-        Examples
-        --------
-        >>> import numpy as np
-        >>> from ladderholdout import LadderHoldout
-        >>> X, y = np.arange(60)[:, None], np.tile([0, 1], 30)
-        >>> holdout = LadderHoldout(X, y, scoring="accuracy", ledger="memory")
-        >>> for wrong in (29, 28):
-        ...     release = holdout.submit(np.where(np.arange(60) < wrong, 1 - y, y))
-        ...
-        >>> len(holdout.audit().to_frame())
-        2
-        """
+        """Return the submissions as a pandas DataFrame, indexed by their number."""
         with needed("A table of the audit"):
             import pandas as pd
 
@@ -593,54 +561,15 @@ class Audit:
         return pd.DataFrame(list(self.rows()), columns=columns).set_index("number")
 
     def to_dict(self) -> dict[str, Any]:
-        """Return all of it as plain dictionaries and lists that JSON can hold.
-
-        Examples
-        --------
-        >>> import numpy as np
-        >>> from ladderholdout import LadderHoldout
-        >>> X, y = np.arange(60)[:, None], np.tile([0, 1], 30)
-        >>> holdout = LadderHoldout(X, y, scoring="accuracy", ledger="memory")
-        >>> for wrong in (29, 28):
-        ...     release = holdout.submit(np.where(np.arange(60) < wrong, 1 - y, y))
-        ...
-        >>> sorted(holdout.audit().to_dict())[:3]
-        ['account', 'after_opening', 'batches']
-        """
+        """Return all of it as plain dictionaries and lists that JSON can hold."""
         return self.summary() | {"submissions": list(self.plain_rows())}
 
     def plain_rows(self) -> Iterator[dict[str, Any]]:
-        """Yield the rows of `rows` as JSON can hold them.
-
-        Examples
-        --------
-        >>> import numpy as np
-        >>> from ladderholdout import LadderHoldout
-        >>> X, y = np.arange(60)[:, None], np.tile([0, 1], 30)
-        >>> holdout = LadderHoldout(X, y, scoring="accuracy", ledger="memory")
-        >>> for wrong in (29, 28):
-        ...     release = holdout.submit(np.where(np.arange(60) < wrong, 1 - y, y))
-        ...
-        >>> len(list(holdout.audit().plain_rows()))
-        2
-        """
+        """Yield the rows of `rows` as JSON can hold them."""
         return (_jsonable(row) for row in self.rows())
 
     def summary(self) -> dict[str, Any]:
-        """Return what `to_dict` does, without the submissions.
-
-        Examples
-        --------
-        >>> import numpy as np
-        >>> from ladderholdout import LadderHoldout
-        >>> X, y = np.arange(60)[:, None], np.tile([0, 1], 30)
-        >>> holdout = LadderHoldout(X, y, scoring="accuracy", ledger="memory")
-        >>> for wrong in (29, 28):
-        ...     release = holdout.submit(np.where(np.arange(60) < wrong, 1 - y, y))
-        ...
-        >>> type(holdout.audit().summary())
-        <class 'dict'>
-        """
+        """Return what `to_dict` does, without the submissions."""
         verdict = self.verdict
         found = {
             "holdout": self.holdout,
@@ -670,20 +599,7 @@ class Audit:
         return {name: _jsonable(value) for name, value in found.items()}
 
     def lines(self) -> Iterator[str]:
-        """Yield the text of all of it, a line at a time.
-
-        Examples
-        --------
-        >>> import numpy as np
-        >>> from ladderholdout import LadderHoldout
-        >>> X, y = np.arange(60)[:, None], np.tile([0, 1], 30)
-        >>> holdout = LadderHoldout(X, y, scoring="accuracy", ledger="memory")
-        >>> for wrong in (29, 28):
-        ...     release = holdout.submit(np.where(np.arange(60) < wrong, 1 - y, y))
-        ...
-        >>> next(iter(holdout.audit().lines()))
-        'Nothing was found.'
-        """
+        """Yield the text of all of it, a line at a time."""
         verdict = self.verdict
         facts = [f"{what:<22}{value}" for what, value in facts_of(self)]
         words = [verdict.headline, *verdict.sentences, "", *facts, ""]
