@@ -910,14 +910,13 @@ class LadderHoldout:
         Examples
         --------
         >>> from sklearn.datasets import load_iris
-        >>> from sklearn.model_selection import GridSearchCV
         >>> from sklearn.tree import DecisionTreeClassifier
         >>> from ladderholdout import LadderHoldout
         >>> X, y = load_iris(return_X_y=True)
         >>> holdout = LadderHoldout(X[::3], y[::3], scoring="accuracy", ledger="memory")
         >>> tree = DecisionTreeClassifier(random_state=0).fit(X[1::3], y[1::3])
-        >>> holdout(tree, X[::3], y[::3]) > 0.9  # the holdout's own rows: a query
-        True
+        >>> holdout(tree, X[::3], y[::3])  # the holdout's own rows: a query
+        0.86
         >>> holdout.status().submissions
         1
         """
