@@ -2,7 +2,7 @@
 """What the guard buys: handwritten digits, split twenty times, one grid of trees, three ways.
 
 Each split has 400 rows to train on, a holdout of 150, and 1,247 fresh rows that no search sees:
-they say what each winner is worth. The same grid is searched by the holdout's raw scores, as
+they give each winner's true score. The same grid is searched by the holdout's raw scores, as
 people do; with every candidate through a ladder; and by `guard`, on the training rows alone with
 the finalists confirmed on the holdout. Then a search that learns from its answers guesses labels
 that are coin flips. With --picture it draws the splits, and it writes nothing else.

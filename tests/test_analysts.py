@@ -561,7 +561,7 @@ def test_settings_are_checked(make: Any, named: str) -> None:
 
 def test_the_command_prints_the_scores_of_a_simulation(tmp_path: Path) -> None:
     words = ["Boosting(30)", "--mechanism", "FullDisclosure", "--mechanism", "Ladder(.01)"]
-    words += ["--n", "100", "--repetitions", "5", "--seed", "3"]
+    words += ["--rows", "100", "--repetitions", "5", "--seed", "3"]
     shown = CliRunner().invoke(app, ["attack", *words], env={"COLUMNS": "120"})
     assert shown.exit_code == 0
     course = simulate(Boosting(30), FullDisclosure(), n=100, repetitions=5, seed=3)
@@ -597,7 +597,7 @@ def test_the_command_shows_the_analysts_metric_and_takes_its_default_rule(
     analyst: str, metric: str, rule: str
 ) -> None:
     """The rule is that of a `LadderHoldout` to which none is stated; greater scores are better."""
-    words = ["attack", analyst, "--n", "40", "--repetitions", "2"]
+    words = ["attack", analyst, "--rows", "40", "--repetitions", "2"]
     head, line = CliRunner().invoke(app, words).output.splitlines()
     assert head.split() == [metric, "releases", "believed", "true", "bias"]
     assert line.startswith(rule)

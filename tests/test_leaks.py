@@ -463,7 +463,7 @@ def test_the_command_line_prints_nothing_raw(data: Data, tmp_path: Path) -> None
     for command in (["list"], ["status", "canaries"], ["history", "canaries"], ["status", "none"]):
         result = CliRunner().invoke(app, [*command, *place], env={"COLUMNS": "400"})
         said += result.output + texts_of(result.exception or Exception())
-    assert "canaries" in said and "improved" in said and "knows no holdout" in said
+    assert "canaries" in said and "improved" in said and "has no holdout" in said
     assert CANARY not in said
     assert not canaries_of(holdout, data.y).found_in(said)
 

@@ -523,7 +523,7 @@ def call(*words: str) -> Result:
     return CliRunner().invoke(app, ("plan", *words), catch_exceptions=False)
 
 
-ASKED = ("--n", "500", "--submissions", "100", "--width", "0.06", "--searches", "5")
+ASKED = ("--rows", "500", "--submissions", "100", "--width", "0.06", "--searches", "5")
 
 
 def test_the_command_prints_the_plan(planned: Plan) -> None:
@@ -550,10 +550,10 @@ def test_the_command_draws(tmp_path: Path, name: str) -> None:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("--n", "0", "--submissions", "3"), "n must be"),
-        (("--n", "9", "--submissions", "3", "--width", "nan"), "width must be"),
-        (("--n", "9", "--submissions", "3", "--plot", "plan.gif"), "--plot must be"),
-        (("--n", "9", "--submissions", "3", "--plot", "no/such/plan.png"), "--plot must be"),
+        (("--rows", "0", "--submissions", "3"), "--rows must be"),
+        (("--rows", "9", "--submissions", "3", "--width", "nan"), "width must be"),
+        (("--rows", "9", "--submissions", "3", "--plot", "plan.gif"), "--plot must be"),
+        (("--rows", "9", "--submissions", "3", "--plot", "no/such/plan.png"), "--plot must be"),
     ],
 )
 def test_the_command_refuses_in_a_sentence(words: tuple[str, ...], said: str) -> None:

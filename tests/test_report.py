@@ -284,7 +284,7 @@ def test_a_wrong_name_is_a_sentence() -> None:
     for words in (["audit", "none", "--yes"], ["report", "none"]):
         result = call(*words)
         assert result.exit_code == 1
-        assert result.stderr.startswith("Error: The ledger knows no holdout 'none'")
+        assert result.stderr.startswith("Error: The ledger has no holdout 'none'")
 
 
 # -- a real browser ---------------------------------------------------------------------------

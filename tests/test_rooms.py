@@ -298,7 +298,7 @@ def _adapter(target: str) -> str | None:
 
 def too_long(module: Module) -> list[str]:
     # The facade is one class, and most of it is what it says of each of its methods.
-    most = 1200 if module.name == "holdout" else 800
+    most = 1500 if module.name == "holdout" else 800  # with an example for each method
     lines = len(module.text.splitlines())
     return [] if lines < most else [module.says(lines, f"a module stays below {most} lines")]
 

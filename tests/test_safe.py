@@ -353,7 +353,7 @@ def file(tmp_path: Path) -> str:
     return str(tmp_path / "numbers.csv")
 
 
-ASKED = ("--target", "y", "--n", "40", "--threshold", "0.1", "--repetitions", "3")
+ASKED = ("--target", "y", "--rows", "40", "--threshold", "0.1", "--repetitions", "3")
 
 
 def test_the_command_says_what_the_function_finds(file: str) -> None:
@@ -375,7 +375,7 @@ def test_the_command_says_what_the_function_finds(file: str) -> None:
 
 
 def test_the_command_takes_the_metrics_default_rule(file: str) -> None:
-    told = call(file, *ASKED, "--scoring", "neg_mean_squared_error", "--n-train", "50")
+    told = call(file, *ASKED, "--scoring", "neg_mean_squared_error", "--train-rows", "50")
     assert told.stdout.startswith("ParameterFreeLadder() on 40 rows")
     assert "50 rows to train on" in told.stdout
     told = call(file, *ASKED, "--scoring", "r2", "--share", "0.2", "--seed", "3")
@@ -399,7 +399,7 @@ def test_the_default_for_labels_is_that_of_a_holdout(tmp_path: Path) -> None:
         (("--target", "why"), "--target must be"),
         (("--scoring", "no such"), "scoring must be"),
         (("--mechanism", "Nobody()"), "--mechanism must be"),
-        (("--n", "0"), "n must be"),
+        (("--rows", "0"), "--rows must be"),
         (("--threshold", "nan"), "threshold must be"),
     ],
 )

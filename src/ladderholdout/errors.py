@@ -42,8 +42,10 @@ text would be a leak like any other.
 
 from __future__ import annotations
 
+import difflib
 import math
 import warnings
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -129,6 +131,28 @@ def _plain(value: Any) -> str | None:
     return None
 
 
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """Ask whether one of the known names was meant: a sentence, empty where none is close.
+
+    Parameters
+    ----------
+    name : str
+    known : iterable of str
+
+    Returns
+    -------
+    str
+
+    Examples
+    --------
+    >>> did_you_mean("acuracy", ["accuracy", "roc_auc"]), did_you_mean("x", ["accuracy"])
+    ("Did you mean 'accuracy'?", '')
+    """
+    folded = {one.casefold(): one for one in known}
+    near = difflib.get_close_matches(name.casefold(), folded, n=3)
+    return f"Did you mean {' or '.join(repr(folded[one]) for one in near)}?" if near else ""
+
+
 # Joiners of letters, without which some scripts and emojis fall apart, and the hard space.
 _HARMLESS = "\u200c\u200d\u00a0"
 
@@ -141,6 +165,16 @@ def warn(message: str, category: type[Warning]) -> None:
     message : str
     category : type
         One of this module.
+
+    Examples
+    --------
+    >>> import warnings
+    >>> with warnings.catch_warnings(record=True) as caught:
+    ...     warnings.simplefilter("always")
+    ...     warn("The releases are used up.", BudgetWarning)
+    ...
+    >>> print(caught[0].message)
+    The releases are used up.
     """
     warnings.warn(message, category, stacklevel=stack_level(_BETWEEN))
 
@@ -181,7 +215,18 @@ def _escaped(character: str) -> str:
 
 
 class LadderHoldoutError(Exception):
-    """Root of the errors of this library."""
+    """Root of the errors of this library.
+
+    Examples
+    --------
+    >>> from ladderholdout import LadderHoldout
+    >>> try:
+    ...     LadderHoldout.open("dice", ledger="memory")
+    ... except LadderHoldoutError as error:
+    ...     print(type(error).__name__)
+    ...
+    LedgerError
+    """
 
     def __str__(self) -> str:
         # A name from somebody's ledger may be in it.
@@ -219,43 +264,152 @@ class InvalidArgument(LadderHoldoutError, ValueError):
 
 
 class InvalidSubmission(InvalidArgument):
-    """Predictions were refused; the ledger holds no entry of them."""
+    """Predictions were refused; the ledger holds no entry of them.
+
+    Examples
+    --------
+    >>> from ladderholdout import LadderHoldout
+    >>> holdout = LadderHoldout([[0], [1]], [0, 1], scoring="accuracy", ledger="memory")
+    >>> try:
+    ...     holdout.submit([0])
+    ... except InvalidSubmission as error:
+    ...     print(type(error).__name__)
+    ...
+    InvalidSubmission
+    """
 
 
 class HoldoutConflict(LadderHoldoutError):
-    """What was asked for contradicts what is in the ledger."""
+    """What was asked for contradicts what is in the ledger.
+
+    Examples
+    --------
+    >>> from ladderholdout import LadderHoldout
+    >>> holdout = LadderHoldout([[0], [1]], [0, 1], scoring="accuracy", ledger="memory")
+    >>> _ = holdout.retire()
+    >>> try:
+    ...     holdout.submit([0, 1])
+    ... except HoldoutConflict as error:
+    ...     print(type(error).__name__)
+    ...
+    HoldoutConflict
+    """
 
 
 class DailyLimit(HoldoutConflict):
-    """An account has made all submissions that it may make today; nothing was written."""
+    """An account has made all submissions that it may make today; nothing was written.
+
+    Examples
+    --------
+    >>> try:
+    ...     raise DailyLimit("what happened, and what to do")
+    ... except HoldoutConflict as error:
+    ...     print(error)
+    ...
+    what happened, and what to do
+    """
 
 
 class UnknownHoldout(LadderHoldoutError):
-    """The ledger holds no such holdout or ladder."""
+    """The ledger holds no such holdout or ladder.
+
+    Examples
+    --------
+    >>> from ladderholdout import LadderHoldout
+    >>> place = "memory:known"
+    >>> holdout = LadderHoldout([[0], [1]], [0, 1], scoring="accuracy", ledger=place)
+    >>> try:
+    ...     LadderHoldout.open("dice", ledger=place)
+    ... except UnknownHoldout as error:
+    ...     print(type(error).__name__)
+    ...
+    UnknownHoldout
+    """
 
 
 class AccessDenied(LadderHoldoutError):
-    """A server takes no request with this token: there is none, or it is wrong or expired."""
+    """A server takes no request with this token: there is none, or it is wrong or expired.
+
+    Examples
+    --------
+    >>> try:
+    ...     raise AccessDenied("what happened, and what to do")
+    ... except LadderHoldoutError as error:
+    ...     print(error)
+    ...
+    what happened, and what to do
+    """
 
 
 class OverlapError(LadderHoldoutError):
-    """Half of the holdout's rows or more are known from elsewhere."""
+    """Half of the holdout's rows or more are known from elsewhere.
+
+    Examples
+    --------
+    >>> try:
+    ...     raise OverlapError("what happened, and what to do")
+    ... except LadderHoldoutError as error:
+    ...     print(error)
+    ...
+    what happened, and what to do
+    """
 
 
 class LedgerError(LadderHoldoutError):
-    """The ledger could not be read or written; no release was given."""
+    """The ledger could not be read or written; no release was given.
+
+    Examples
+    --------
+    >>> from ladderholdout import LadderHoldout
+    >>> try:
+    ...     LadderHoldout.open("dice", ledger="/no/such/folder/ledger.db")
+    ... except LedgerError as error:
+    ...     print(type(error).__name__)
+    ...
+    LedgerError
+    """
 
 
 class LedgerBusy(LedgerError):
-    """Another process held the ledger for longer than the timeout."""
+    """Another process held the ledger for longer than the timeout.
+
+    Examples
+    --------
+    >>> try:
+    ...     raise LedgerBusy("what happened, and what to do")
+    ... except LedgerError as error:
+    ...     print(error)
+    ...
+    what happened, and what to do
+    """
 
 
 class LedgerUnreachable(LedgerError):
-    """The server of the ledger does not answer, or the connection to it was lost."""
+    """The server of the ledger does not answer, or the connection to it was lost.
+
+    Examples
+    --------
+    >>> try:
+    ...     raise LedgerUnreachable("what happened, and what to do")
+    ... except LedgerError as error:
+    ...     print(error)
+    ...
+    what happened, and what to do
+    """
 
 
 class MetricError(LadderHoldoutError):
-    """The function of a metric failed, other than for want of a value; nothing was written."""
+    """The function of a metric failed, other than for want of a value; nothing was written.
+
+    Examples
+    --------
+    >>> try:
+    ...     raise MetricError("what happened, and what to do")
+    ... except LadderHoldoutError as error:
+    ...     print(error)
+    ...
+    what happened, and what to do
+    """
 
 
 class MissingExtra(LadderHoldoutError, ImportError):
@@ -323,15 +477,45 @@ pip install 'scikit-learn>=1.9'
 
 
 class RoutingDisabled(LadderHoldoutError, RuntimeError):
-    """Metadata was requested while scikit-learn routes none."""
+    """Metadata was requested while scikit-learn routes none.
+
+    Examples
+    --------
+    >>> try:
+    ...     raise RoutingDisabled("what happened, and what to do")
+    ... except LadderHoldoutError as error:
+    ...     print(error)
+    ...
+    what happened, and what to do
+    """
 
 
 class VaultError(LadderHoldoutError):
-    """The private file with the holdout's rows is missing, changed or not private."""
+    """The private file with the holdout's rows is missing, changed or not private.
+
+    Examples
+    --------
+    >>> try:
+    ...     raise VaultError("what happened, and what to do")
+    ... except LadderHoldoutError as error:
+    ...     print(error)
+    ...
+    what happened, and what to do
+    """
 
 
 class TrackingError(LadderHoldoutError):
-    """MLflow cannot be reached or refuses a request; the ledger holds everything."""
+    """MLflow cannot be reached or refuses a request; the ledger holds everything.
+
+    Examples
+    --------
+    >>> try:
+    ...     raise TrackingError("what happened, and what to do")
+    ... except LadderHoldoutError as error:
+    ...     print(error)
+    ...
+    what happened, and what to do
+    """
 
 
 class SearchStopped(BaseException):
@@ -340,63 +524,179 @@ class SearchStopped(BaseException):
     Derived from ``BaseException`` on purpose: scikit-learn turns every ``Exception`` of
     a scorer into a score of nan, and a search that goes on with nan scores refits its
     first candidate as if it had won. The error itself is in the message.
+
+    Examples
+    --------
+    >>> issubclass(SearchStopped, Exception)  # so that a search does not go on with nan
+    False
     """
 
 
 class LadderHoldoutWarning(UserWarning):
-    """Root of the warnings of this library."""
+    """Root of the warnings of this library.
+
+    Examples
+    --------
+    >>> import warnings
+    >>> warnings.simplefilter("error", LadderHoldoutWarning)  # to stop where it is given
+    >>> warnings.simplefilter("default", LadderHoldoutWarning)
+    """
 
     def __str__(self) -> str:
         return printable(super().__str__())
 
 
 class KnownHoldoutWarning(LadderHoldoutWarning):
-    """These rows are in the ledger already: other names, features, labels or accounts."""
+    """These rows are in the ledger already: other names, features, labels or accounts.
+
+    Examples
+    --------
+    >>> import warnings
+    >>> warnings.simplefilter("error", KnownHoldoutWarning)  # to stop where it is given
+    >>> warnings.simplefilter("default", KnownHoldoutWarning)
+    """
 
 
 class OverlapWarning(LadderHoldoutWarning):
-    """Some of the holdout's rows are known from elsewhere."""
+    """Some of the holdout's rows are known from elsewhere.
+
+    Examples
+    --------
+    >>> import warnings
+    >>> warnings.simplefilter("error", OverlapWarning)  # to stop where it is given
+    >>> warnings.simplefilter("default", OverlapWarning)
+    """
 
 
 class CopiedRowsWarning(LadderHoldoutWarning):
-    """Rows of the holdout equal each other in features and label, more often than by chance."""
+    """Rows of the holdout equal each other in features and label, more often than by chance.
+
+    Examples
+    --------
+    >>> import warnings
+    >>> warnings.simplefilter("error", CopiedRowsWarning)  # to stop where it is given
+    >>> warnings.simplefilter("default", CopiedRowsWarning)
+    """
 
 
 class NotConsultedWarning(LadderHoldoutWarning):
-    """A search scores plain rows and never asks the holdout."""
+    """A search scores plain rows and never asks the holdout.
+
+    Examples
+    --------
+    >>> import warnings
+    >>> warnings.simplefilter("error", NotConsultedWarning)  # to stop where it is given
+    >>> warnings.simplefilter("default", NotConsultedWarning)
+    """
 
 
 class NotIncumbentWarning(LadderHoldoutWarning):
-    """What was picked is not the incumbent, so the released score is another model's."""
+    """What was picked is not the incumbent, so the released score is another model's.
+
+    Examples
+    --------
+    >>> import warnings
+    >>> warnings.simplefilter("error", NotIncumbentWarning)  # to stop where it is given
+    >>> warnings.simplefilter("default", NotIncumbentWarning)
+    """
 
 
 class NoImprovementWarning(NotIncumbentWarning):
-    """No candidate of this search became the incumbent."""
+    """No candidate of this search became the incumbent.
+
+    Examples
+    --------
+    >>> import warnings
+    >>> warnings.simplefilter("error", NoImprovementWarning)  # to stop where it is given
+    >>> warnings.simplefilter("default", NoImprovementWarning)
+    """
 
 
 class TargetWarning(LadderHoldoutWarning):
-    """The targets do not look like what the metric is for."""
+    """The targets do not look like what the metric is for.
+
+    Examples
+    --------
+    >>> import warnings
+    >>> warnings.simplefilter("error", TargetWarning)  # to stop where it is given
+    >>> warnings.simplefilter("default", TargetWarning)
+    """
 
 
 class PredictionWarning(LadderHoldoutWarning):
-    """The predictions do not look like what the metric is for."""
+    """The predictions do not look like what the metric is for.
+
+    Examples
+    --------
+    >>> import warnings
+    >>> warnings.simplefilter("error", PredictionWarning)  # to stop where it is given
+    >>> warnings.simplefilter("default", PredictionWarning)
+    """
 
 
 class RangeWarning(LadderHoldoutWarning):
-    """The stated range of the loss is narrow for these targets: many losses are clipped."""
+    """The stated range of the loss is narrow for these targets: many losses are clipped.
+
+    Examples
+    --------
+    >>> import warnings
+    >>> warnings.simplefilter("error", RangeWarning)  # to stop where it is given
+    >>> warnings.simplefilter("default", RangeWarning)
+    """
 
 
 class BudgetWarning(LadderHoldoutWarning):
-    """The releases of this ladder are used up; the released score stays."""
+    """The releases of this ladder are used up; the released score stays.
+
+    Examples
+    --------
+    >>> import warnings
+    >>> from ladderholdout import LadderHoldout
+    >>> holdout = LadderHoldout([[0], [1]], [0, 1], scoring="accuracy", budget=1, ledger="memory")
+    >>> with warnings.catch_warnings(record=True) as caught:
+    ...     warnings.simplefilter("always")
+    ...     _ = holdout.submit([0, 0]), holdout.submit([0, 1])
+    ...
+    >>> caught[-1].category.__name__
+    'BudgetWarning'
+    """
 
 
 class OpenedWarning(LadderHoldoutWarning):
-    """An audit has shown raw scores of this ladder: only a reserve certifies what comes now."""
+    """An audit has shown raw scores of this ladder: only a reserve certifies what comes now.
+
+    Examples
+    --------
+    >>> from ladderholdout import LadderHoldout
+    >>> holdout = LadderHoldout([[0], [1]], [0, 1], scoring="accuracy", ledger="memory")
+    >>> _ = holdout.submit([0, 0]), holdout.audit()
+    >>> import warnings
+    >>> with warnings.catch_warnings(record=True) as caught:
+    ...     warnings.simplefilter("always")
+    ...     _ = holdout.submit([0, 1])
+    ...
+    >>> caught[0].category.__name__
+    'OpenedWarning'
+    """
 
 
 class RestoredWarning(LadderHoldoutWarning):
-    """The ledger is an older copy: what it had released since is off the record."""
+    """The ledger is an older copy: what it had released since is off the record.
+
+    Examples
+    --------
+    >>> import warnings
+    >>> warnings.simplefilter("error", RestoredWarning)  # to stop where it is given
+    >>> warnings.simplefilter("default", RestoredWarning)
+    """
 
 
 class TrackingWarning(LadderHoldoutWarning):
-    """Not all of the ledger is in MLflow yet."""
+    """Not all of the ledger is in MLflow yet.
+
+    Examples
+    --------
+    >>> import warnings
+    >>> warnings.simplefilter("error", TrackingWarning)  # to stop where it is given
+    >>> warnings.simplefilter("default", TrackingWarning)
+    """

@@ -239,6 +239,15 @@ class LadderHoldout:
             The ledger holds no such holdout, ladder or view.
         LedgerError
             The ledger cannot be read.
+
+        Examples
+        --------
+        >>> from ladderholdout import LadderHoldout
+        >>> place = "memory:coins"  # a ledger as long as this process, for all who name it
+        >>> rows = [[0], [1]], [0, 1]
+        >>> first = LadderHoldout(*rows, scoring="accuracy", name="coins", ledger=place)
+        >>> LadderHoldout.open("coins", ledger=place).submit([0, 1]).score
+        1.0
         """
         holdout = cls.__new__(cls)
         holdout._request = None
@@ -299,6 +308,16 @@ class LadderHoldout:
             There is no such holdout for this token.
         LedgerUnreachable
             The server does not answer.
+
+        Examples
+        --------
+        >>> from ladderholdout import LadderHoldout
+        >>> try:
+        ...     LadderHoldout.connect("https://example.org/coins", "a token")
+        ... except ValueError as error:
+        ...     print(error)
+        ...
+        url must be https://host/holdouts/NAME, but is another.
         """
         from ladderholdout.remote.ladder import connect
 
@@ -382,6 +401,15 @@ class LadderHoldout:
             The predictions are refused; nothing was written.
         LedgerError
             The ledger cannot be written; nothing was released.
+
+        Examples
+        --------
+        >>> from ladderholdout import LadderHoldout
+        >>> holdout = LadderHoldout([[0], [1]], [0, 1], scoring="accuracy", ledger="memory")
+        >>> holdout.submit([0, 1], context={"idea": "both right"})
+        Release(score=1.0, improved=True, submission=1, releases_left=None)
+        >>> holdout.submit([0, 0]).improved
+        False
         """
         predictions, hashes = predictions_of(predictions, ids)
         release = self._ladder.submit(predictions, Origin(context=jsonable(context)), hashes)
@@ -408,6 +436,14 @@ class LadderHoldout:
             The estimator cannot predict what the metric asks; nothing was written.
         LedgerError, VaultError
             The guard cannot answer; nothing was released.
+
+        Examples
+        --------
+        >>> from sklearn.dummy import DummyClassifier
+        >>> from ladderholdout import LadderHoldout
+        >>> holdout = LadderHoldout([[0], [1]], [0, 1], scoring="accuracy", ledger="memory")
+        >>> holdout.evaluate(DummyClassifier().fit([[0], [1]], [1, 1])).score
+        0.5
         """
         stated = describe_estimator(estimator) | jsonable(context)
         return self._ladder.evaluate(estimator, Origin(context=stated))
@@ -435,7 +471,17 @@ class LadderHoldout:
         return Batch(self._ladder)
 
     def status(self) -> Status:
-        """Return the released score, its certificate, and what else queried the holdout."""
+        """Return the released score, its certificate, and what else queried the holdout.
+
+        Examples
+        --------
+        >>> from ladderholdout import LadderHoldout
+        >>> holdout = LadderHoldout([[0], [1]], [0, 1], scoring="accuracy", ledger="memory")
+        >>> _ = holdout.submit([0, 1])
+        >>> status = holdout.status()
+        >>> status.score, status.incumbent, status.submissions
+        (1.0, 1, 1)
+        """
         return self._ladder.status()
 
     def history(self, *, after: int = 0, limit: int | None = None) -> Submissions:
@@ -452,6 +498,14 @@ class LadderHoldout:
         -------
         Submissions
             A tuple of `Submission`, which notebooks show as a table.
+
+        Examples
+        --------
+        >>> from ladderholdout import LadderHoldout
+        >>> holdout = LadderHoldout([[0], [1]], [0, 1], scoring="accuracy", ledger="memory")
+        >>> _ = holdout.submit([0, 0]), holdout.submit([0, 1])
+        >>> [(one.number, one.score, one.improved) for one in holdout.history()]
+        [(1, 0.5, True), (2, 1.0, True)]
         """
         start = min(natural("after", after), LARGEST_NUMBER)
         most = None if limit is None else min(natural("limit", limit), LARGEST_NUMBER)
@@ -717,6 +771,19 @@ class LadderHoldout:
             The fresh rows or the models are refused; nothing was opened.
         LedgerError, VaultError
             The record or the holdout's rows cannot be read.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from ladderholdout import LadderHoldout
+        >>> X, y = np.arange(60)[:, None], np.tile([0, 1], 30)
+        >>> holdout = LadderHoldout(X, y, scoring="accuracy", ledger="memory")
+        >>> for wrong in (29, 28):
+        ...     release = holdout.submit(np.where(np.arange(60) < wrong, 1 - y, y))
+        ...
+        >>> audit = holdout.audit()
+        >>> audit.verdict.headline
+        'Nothing was found.'
         """
         from ladderholdout.audit import open_audit
 
@@ -774,6 +841,19 @@ class LadderHoldout:
         Returns
         -------
         GuardedSplit
+
+        Examples
+        --------
+        >>> from sklearn.datasets import load_iris
+        >>> from sklearn.model_selection import GridSearchCV
+        >>> from sklearn.tree import DecisionTreeClassifier
+        >>> from ladderholdout import LadderHoldout
+        >>> X, y = load_iris(return_X_y=True)
+        >>> holdout = LadderHoldout(X[::3], y[::3], scoring="accuracy", ledger="memory")
+        >>> search = GridSearchCV(DecisionTreeClassifier(random_state=0), {"max_depth": [1, 2, 3]},
+        ...                       scoring=holdout, cv=holdout.split(), refit=holdout.select)
+        >>> search.fit(X[1::3], y[1::3]).best_params_
+        {'max_depth': 2}
         """
         from ladderholdout.integrations.sklearn import GuardedSplit
 
@@ -803,6 +883,20 @@ class LadderHoldout:
         ------
         InvalidArgument
             These are no results of a search that asked this holdout.
+
+        Examples
+        --------
+        >>> from sklearn.datasets import load_iris
+        >>> from sklearn.model_selection import GridSearchCV
+        >>> from sklearn.tree import DecisionTreeClassifier
+        >>> from ladderholdout import LadderHoldout
+        >>> X, y = load_iris(return_X_y=True)
+        >>> holdout = LadderHoldout(X[::3], y[::3], scoring="accuracy", ledger="memory")
+        >>> search = GridSearchCV(DecisionTreeClassifier(random_state=0), {"max_depth": [1, 2, 3]},
+        ...                       scoring=holdout, cv=holdout.split(), refit=holdout.select)
+        >>> best = search.fit(X[1::3], y[1::3]).best_index_
+        >>> best == holdout.select(search.cv_results_)
+        True
         """
         from ladderholdout.integrations.refit import select
 
@@ -834,6 +928,19 @@ class LadderHoldout:
         SearchStopped
             The guard cannot answer. Not an ``Exception``, so that no search turns it into
             a score of nan.
+
+        Examples
+        --------
+        >>> from sklearn.datasets import load_iris
+        >>> from sklearn.tree import DecisionTreeClassifier
+        >>> from ladderholdout import LadderHoldout
+        >>> X, y = load_iris(return_X_y=True)
+        >>> holdout = LadderHoldout(X[::3], y[::3], scoring="accuracy", ledger="memory")
+        >>> tree = DecisionTreeClassifier(random_state=0).fit(X[1::3], y[1::3])
+        >>> holdout(tree, X[::3], y[::3])  # the holdout's own rows: a query
+        0.86
+        >>> holdout.status().submissions
+        1
         """
         from ladderholdout.integrations.sklearn import score
 
@@ -962,6 +1069,28 @@ class LadderHoldout:
         -------
         AskTell
             ``trial = loop.ask()``, then ``release = loop.tell(trial, model, guide=...)``.
+
+        Examples
+        --------
+        >>> import optuna
+        >>> from sklearn.datasets import load_iris
+        >>> from sklearn.tree import DecisionTreeClassifier
+        >>> from ladderholdout import LadderHoldout
+        >>> optuna.logging.set_verbosity(optuna.logging.WARNING)
+        >>> X, y = load_iris(return_X_y=True)
+        >>> holdout = LadderHoldout(X[::3], y[::3], scoring="accuracy", ledger="memory")
+        >>> def build(trial):
+        ...     depth = trial.suggest_int("depth", 1, 3)
+        ...     return DecisionTreeClassifier(max_depth=depth, random_state=0)
+        ...
+        >>> sampler = optuna.samplers.RandomSampler(seed=0)
+        >>> study = optuna.create_study(direction="maximize", sampler=sampler)
+        >>> objective = holdout.objective(build, inner=3, train=(X[1::3], y[1::3]))
+        >>> loop = holdout.ask_tell(study)
+        >>> trial = loop.ask()
+        >>> release = loop.tell(trial, build(trial).fit(X[1::3], y[1::3]), guide=0.9)
+        >>> study.best_value
+        0.9
         """
         from ladderholdout.integrations.optuna import AskTell
 
@@ -991,6 +1120,27 @@ class LadderHoldout:
         Gate
             For ``study.optimize(cv_objective, callbacks=[holdout.gate(build)])``; its
             ``releases`` are the answers of the holdout.
+
+        Examples
+        --------
+        >>> import optuna
+        >>> from sklearn.datasets import load_iris
+        >>> from sklearn.tree import DecisionTreeClassifier
+        >>> from ladderholdout import LadderHoldout
+        >>> optuna.logging.set_verbosity(optuna.logging.WARNING)
+        >>> X, y = load_iris(return_X_y=True)
+        >>> holdout = LadderHoldout(X[::3], y[::3], scoring="accuracy", ledger="memory")
+        >>> def build(trial):
+        ...     depth = trial.suggest_int("depth", 1, 3)
+        ...     return DecisionTreeClassifier(max_depth=depth, random_state=0)
+        ...
+        >>> sampler = optuna.samplers.RandomSampler(seed=0)
+        >>> study = optuna.create_study(direction="maximize", sampler=sampler)
+        >>> objective = holdout.objective(build, inner=3, train=(X[1::3], y[1::3]))
+        >>> gate = holdout.gate(objective.candidate)
+        >>> study.optimize(objective.guide, n_trials=4, callbacks=[gate])
+        >>> holdout.status().submissions > 0
+        True
         """
         from ladderholdout.integrations.optuna import Gate
 
@@ -1071,6 +1221,27 @@ class LadderHoldout:
             Its ``evaluate(trials, study_direction)`` is the smallest improvement that the
             ladder can still release: a study whose expected improvement falls below it
             has nothing more to gain from this holdout.
+
+        Examples
+        --------
+        >>> import optuna
+        >>> from sklearn.datasets import load_iris
+        >>> from sklearn.tree import DecisionTreeClassifier
+        >>> from ladderholdout import LadderHoldout
+        >>> optuna.logging.set_verbosity(optuna.logging.WARNING)
+        >>> X, y = load_iris(return_X_y=True)
+        >>> holdout = LadderHoldout(X[::3], y[::3], scoring="accuracy", ledger="memory")
+        >>> def build(trial):
+        ...     depth = trial.suggest_int("depth", 1, 3)
+        ...     return DecisionTreeClassifier(max_depth=depth, random_state=0)
+        ...
+        >>> sampler = optuna.samplers.RandomSampler(seed=0)
+        >>> study = optuna.create_study(direction="maximize", sampler=sampler)
+        >>> objective = holdout.objective(build, inner=3, train=(X[1::3], y[1::3]))
+        >>> study.optimize(objective, n_trials=4)
+        >>> evaluator = holdout.error_evaluator()
+        >>> evaluator.evaluate(study.trials, study.direction) > 0
+        True
         """
         from ladderholdout.integrations.optuna import ErrorEvaluator
 
@@ -1093,13 +1264,54 @@ class LadderHoldout:
         ------
         InvalidArgument
             No feasible trial of this study did.
+
+        Examples
+        --------
+        >>> import optuna
+        >>> from sklearn.datasets import load_iris
+        >>> from sklearn.tree import DecisionTreeClassifier
+        >>> from ladderholdout import LadderHoldout
+        >>> optuna.logging.set_verbosity(optuna.logging.WARNING)
+        >>> X, y = load_iris(return_X_y=True)
+        >>> holdout = LadderHoldout(X[::3], y[::3], scoring="accuracy", ledger="memory")
+        >>> def build(trial):
+        ...     depth = trial.suggest_int("depth", 1, 3)
+        ...     return DecisionTreeClassifier(max_depth=depth, random_state=0)
+        ...
+        >>> sampler = optuna.samplers.RandomSampler(seed=0)
+        >>> study = optuna.create_study(direction="maximize", sampler=sampler)
+        >>> objective = holdout.objective(build, inner=3, train=(X[1::3], y[1::3]))
+        >>> study.optimize(objective, n_trials=4)
+        >>> holdout.best_trial(study).number
+        0
         """
         from ladderholdout.integrations.optuna import best_trial
 
         return best_trial(self._ladder, study)
 
     def best_params(self, study: Any) -> dict[str, Any]:
-        """Return the parameters of `best_trial`."""
+        """Return the parameters of `best_trial`.
+
+        Examples
+        --------
+        >>> import optuna
+        >>> from sklearn.datasets import load_iris
+        >>> from sklearn.tree import DecisionTreeClassifier
+        >>> from ladderholdout import LadderHoldout
+        >>> optuna.logging.set_verbosity(optuna.logging.WARNING)
+        >>> X, y = load_iris(return_X_y=True)
+        >>> holdout = LadderHoldout(X[::3], y[::3], scoring="accuracy", ledger="memory")
+        >>> def build(trial):
+        ...     depth = trial.suggest_int("depth", 1, 3)
+        ...     return DecisionTreeClassifier(max_depth=depth, random_state=0)
+        ...
+        >>> sampler = optuna.samplers.RandomSampler(seed=0)
+        >>> study = optuna.create_study(direction="maximize", sampler=sampler)
+        >>> objective = holdout.objective(build, inner=3, train=(X[1::3], y[1::3]))
+        >>> study.optimize(objective, n_trials=4)
+        >>> holdout.best_params(study)
+        {'depth': 2}
+        """
         return dict(self.best_trial(study).params)
 
     # -- MLflow -----------------------------------------------------------------------

@@ -88,6 +88,18 @@ def open_audit(
         Half of the fresh rows or more are rows of the holdout; nothing was opened.
     LedgerError, VaultError
         The record, or for fresh rows the holdout's rows, cannot be read.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from ladderholdout import LadderHoldout
+    >>> X, y = np.arange(60)[:, None], np.tile([0, 1], 30)
+    >>> holdout = LadderHoldout(X, y, scoring="accuracy", ledger="memory")
+    >>> for wrong in (29, 28):
+    ...     release = holdout.submit(np.where(np.arange(60) < wrong, 1 - y, y))
+    ...
+    >>> open_audit(holdout.open_ladder).verdict.finding
+    'nothing'
     """
     confidence = inside("confidence", confidence)
     from ladderholdout.guard.containment import without_autologging

@@ -15,6 +15,7 @@ from ladderholdout.audit.submissions import NONE, Array, AuditedSubmissions, His
 from ladderholdout.errors import InvalidArgument
 from ladderholdout.extras import needed
 from ladderholdout.metrics import METRICS
+from ladderholdout.planning.pictures import axes_or_new, count_along
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -57,7 +58,7 @@ def scores(
     >>> scores(holdout.audit(), ax=Figure().subplots()).get_xlabel()
     'submission (number)'
     """
-    ax = _axes(ax)
+    ax = axes_or_new(ax)
     last = _last(shown)
     if band is None:
         band = _certified(shown)
@@ -85,8 +86,21 @@ def optimism(audit: Audit, *, ax: Axes | None = None) -> Axes:
     Returns
     -------
     matplotlib.axes.Axes
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from ladderholdout import LadderHoldout
+    >>> X, y = np.arange(60)[:, None], np.tile([0, 1], 30)
+    >>> holdout = LadderHoldout(X, y, scoring="accuracy", ledger="memory")
+    >>> for wrong in (29, 28):
+    ...     release = holdout.submit(np.where(np.arange(60) < wrong, 1 - y, y))
+    ...
+    >>> from matplotlib.figure import Figure
+    >>> optimism(holdout.audit(), ax=Figure().subplots()).get_xlabel()
+    'submission (number)'
     """
-    ax = _axes(ax)
+    ax = axes_or_new(ax)
     distinct = audit.distinct
     numbers, raw, released = (distinct[one] for one in ("number", "raw", "incumbent_score"))
     best, fresh = np.maximum.accumulate(raw), distinct["fresh"]
@@ -122,10 +136,25 @@ def raw_against_fresh(audit: Audit, *, ax: Axes | None = None) -> Axes:
     ------
     InvalidArgument
         The audit knows no fresh score.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sklearn.tree import DecisionTreeClassifier
+    >>> from ladderholdout import LadderHoldout
+    >>> X = np.arange(120)[:, None]
+    >>> y = (X[:, 0] > 50).astype(int)
+    >>> holdout = LadderHoldout(X[::3], y[::3], scoring="accuracy", ledger="memory")
+    >>> tree = DecisionTreeClassifier(random_state=0).fit(X[1::3], y[1::3])
+    >>> release = holdout.evaluate(tree)
+    >>> audit = holdout.audit(fresh=(X[2::3], y[2::3]), model=tree)
+    >>> from matplotlib.figure import Figure
+    >>> raw_against_fresh(audit, ax=Figure().subplots()).get_xlabel()
+    'score on 40 fresh rows (accuracy)'
     """
     if audit.fresh is None:
         raise InvalidArgument("audit", "one with fresh rows", "one without", "See fresh=.")
-    ax = _axes(ax)
+    ax = axes_or_new(ax)
     known = audit.distinct[~np.isnan(audit.distinct["fresh"])]
     releases = known[known.is_release]
     _points(ax, known["fresh"], known["raw"], "raw")
@@ -151,8 +180,21 @@ def disagreement(audit: Audit, *, ax: Axes | None = None) -> Axes:
     Returns
     -------
     matplotlib.axes.Axes
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from ladderholdout import LadderHoldout
+    >>> X, y = np.arange(60)[:, None], np.tile([0, 1], 30)
+    >>> holdout = LadderHoldout(X, y, scoring="accuracy", ledger="memory")
+    >>> for wrong in (29, 28):
+    ...     release = holdout.submit(np.where(np.arange(60) < wrong, 1 - y, y))
+    ...
+    >>> from matplotlib.figure import Figure
+    >>> disagreement(holdout.audit(), ax=Figure().subplots()).get_xlabel()
+    'submission (number)'
     """
-    ax = _axes(ax)
+    ax = axes_or_new(ax)
     for place, (first, last) in enumerate(_batches(audit.submissions)):
         # Two shades, so that neighbouring batches can be distinguished; one of them is explained.
         ax.axvspan(first - 0.5, last + 0.5, color=QUIET, alpha=(0.12, 0.24)[place % 2], lw=0,
@@ -180,8 +222,21 @@ def gains(audit: Audit, *, ax: Axes | None = None) -> Axes:
     Returns
     -------
     matplotlib.axes.Axes
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from ladderholdout import LadderHoldout
+    >>> X, y = np.arange(60)[:, None], np.tile([0, 1], 30)
+    >>> holdout = LadderHoldout(X, y, scoring="accuracy", ledger="memory")
+    >>> for wrong in (29, 28):
+    ...     release = holdout.submit(np.where(np.arange(60) < wrong, 1 - y, y))
+    ...
+    >>> from matplotlib.figure import Figure
+    >>> gains(holdout.audit(), ax=Figure().subplots()).get_ylabel()
+    'raw gain (accuracy)'
     """
-    ax = _axes(ax)
+    ax = axes_or_new(ax)
     distinct = audit.distinct
     known = distinct[~np.isnan(distinct["gain"]) & ~np.isnan(distinct["disagreement"])]
     for chosen, kind in ((~known.is_release, "other"), (known.is_release, "release")):
@@ -201,14 +256,6 @@ _MARKS: dict[str, dict[str, Any]] = {
     "repeat": {"marker": "x", "color": QUIET, "ms": 4.5, "label": "repeat"},
     "other": {"marker": "o", "mfc": "none", "color": RAW, "ms": 4, "label": "no release"},
 }
-
-
-def _axes(ax: Axes | None) -> Axes:
-    if ax is not None:
-        return ax
-    with needed("A picture"):
-        import matplotlib.pyplot as plt
-    return plt.subplots(layout="constrained")[1]
 
 
 MOST_POINTS = 5000
@@ -315,6 +362,8 @@ def _finished(ax: Axes, x: str, y: str) -> Axes:
     """Name the axes, and put the legend where no data is: above them."""
     ax.set_xlabel(x)
     ax.set_ylabel(y)
+    if x.startswith("submission"):
+        count_along(ax)
     ax.grid(color=QUIET, alpha=0.25, lw=0.6)
     ax.spines[["top", "right"]].set_visible(False)
     if ax.get_legend_handles_labels()[0]:
@@ -387,7 +436,20 @@ _SETTINGS = {"svg.fonttype": "none", "svg.hashsalt": "ladderholdout", "font.size
 
 
 class Picture(NamedTuple):
-    """One picture of a report."""
+    """One picture of a report.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from ladderholdout import LadderHoldout
+    >>> X, y = np.arange(60)[:, None], np.tile([0, 1], 30)
+    >>> holdout = LadderHoldout(X, y, scoring="accuracy", ledger="memory")
+    >>> for wrong in (29, 28):
+    ...     release = holdout.submit(np.where(np.arange(60) < wrong, 1 - y, y))
+    ...
+    >>> [one.title for one in figures_of(holdout.audit())][:1]
+    ['Scores']
+    """
 
     title: str
     caption: str
@@ -411,6 +473,18 @@ def figures_of(shown: Audit | Record) -> list[Picture]:
     ------
     MissingExtra
         Matplotlib is missing.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from ladderholdout import LadderHoldout
+    >>> X, y = np.arange(60)[:, None], np.tile([0, 1], 30)
+    >>> holdout = LadderHoldout(X, y, scoring="accuracy", ledger="memory")
+    >>> for wrong in (29, 28):
+    ...     release = holdout.submit(np.where(np.arange(60) < wrong, 1 - y, y))
+    ...
+    >>> len(figures_of(holdout.audit())) > 0
+    True
     """
     if not len(shown.history):
         return []

@@ -29,7 +29,20 @@ def best_raw(submissions: AuditedSubmissions) -> AuditedSubmission | None:
 
 @dataclass(frozen=True, slots=True)
 class AuditedBatch:
-    """Submissions that were all chosen before any feedback on any of them."""
+    """Submissions that were all chosen before any feedback on any of them.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from ladderholdout import LadderHoldout
+    >>> X, y = np.arange(60)[:, None], np.tile([0, 1], 30)
+    >>> holdout = LadderHoldout(X, y, scoring="accuracy", ledger="memory")
+    >>> for wrong in (29, 28):
+    ...     release = holdout.submit(np.where(np.arange(60) < wrong, 1 - y, y))
+    ...
+    >>> holdout.audit().batches
+    ()
+    """
 
     name: str
     first: int
@@ -48,6 +61,18 @@ class LadderUse:
     submissions, repeats, releases : int
         Repeats are among the submissions.
     opened : datetime or None
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from ladderholdout import LadderHoldout
+    >>> X, y = np.arange(60)[:, None], np.tile([0, 1], 30)
+    >>> holdout = LadderHoldout(X, y, scoring="accuracy", ledger="memory")
+    >>> for wrong in (29, 28):
+    ...     release = holdout.submit(np.where(np.arange(60) < wrong, 1 - y, y))
+    ...
+    >>> [(one.account, one.ladder, one.submissions) for one in holdout.audit().ladders]
+    [('default', 'main', 2)]
     """
 
     account: str
@@ -74,6 +99,18 @@ class HoldoutTest:
         Raw score of the released model minus that, paired.
     compared : int
         Submissions on all ladders of the holdout, repeats left out.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from ladderholdout import LadderHoldout
+    >>> X, y = np.arange(60)[:, None], np.tile([0, 1], 30)
+    >>> holdout = LadderHoldout(X, y, scoring="accuracy", ledger="memory")
+    >>> for wrong in (29, 28):
+    ...     release = holdout.submit(np.where(np.arange(60) < wrong, 1 - y, y))
+    ...
+    >>> holdout.audit().on_holdout.compared
+    2
     """
 
     constant: float
@@ -108,6 +145,20 @@ class FreshTest:
         the fresh rows (Blum & Hardt 2015); None unless all models were given.
     refitted : tuple of int
         Submissions whose given model does not predict what was submitted on the holdout.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sklearn.tree import DecisionTreeClassifier
+    >>> from ladderholdout import LadderHoldout
+    >>> X = np.arange(120)[:, None]
+    >>> y = (X[:, 0] > 50).astype(int)
+    >>> holdout = LadderHoldout(X[::3], y[::3], scoring="accuracy", ledger="memory")
+    >>> tree = DecisionTreeClassifier(random_state=0).fit(X[1::3], y[1::3])
+    >>> release = holdout.evaluate(tree)
+    >>> audit = holdout.audit(fresh=(X[2::3], y[2::3]), model=tree)
+    >>> audit.fresh.n
+    40
     """
 
     n: int
@@ -130,6 +181,19 @@ class Record:
     ----------
     status : Status
     history : sequence of Submission
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from ladderholdout import LadderHoldout
+    >>> X, y = np.arange(60)[:, None], np.tile([0, 1], 30)
+    >>> holdout = LadderHoldout(X, y, scoring="accuracy", ledger="memory")
+    >>> for wrong in (29, 28):
+    ...     release = holdout.submit(np.where(np.arange(60) < wrong, 1 - y, y))
+    ...
+    >>> from ladderholdout.audit import record_of
+    >>> record_of(holdout).status.submissions
+    2
     """
 
     status: Status
@@ -333,6 +397,12 @@ class Audit:
     (0.533333333333333, 0.516666666666667, 0.0166666666667, 2)
     >>> audit.verdict.finding
     'nothing'
+    >>> audit.improvements(), len(audit.to_frame()), len(list(audit.plain_rows()))
+    (0, 2, 2)
+    >>> next(iter(audit.lines())), sorted(audit.to_dict())[0]
+    ('Nothing was found.', 'account')
+    >>> type(audit.rows()).__name__, type(audit.summary()).__name__
+    ('generator', 'dict')
     """
 
     status: Status

@@ -72,6 +72,18 @@ def record_of(holdout: _Readable, progress: Progress | None = None) -> Record:
     Returns
     -------
     Record
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from ladderholdout import LadderHoldout
+    >>> X, y = np.arange(60)[:, None], np.tile([0, 1], 30)
+    >>> holdout = LadderHoldout(X, y, scoring="accuracy", ledger="memory")
+    >>> for wrong in (29, 28):
+    ...     release = holdout.submit(np.where(np.arange(60) < wrong, 1 - y, y))
+    ...
+    >>> len(record_of(holdout).history)
+    2
     """
     if isinstance(holdout, HasLadder):
         of_one_metric(holdout.open_ladder)

@@ -55,7 +55,13 @@ def best_constant(
 
 
 def everywhere(row: Array, n: int) -> Array:
-    """Return the prediction of one row for n of them."""
+    """Return the prediction of one row for n of them.
+
+    Examples
+    --------
+    >>> everywhere(np.array([1.0, 2.0]), 3).tolist()
+    [[1.0, 2.0], [1.0, 2.0], [1.0, 2.0]]
+    """
     return np.repeat(np.asarray(row)[np.newaxis], n, axis=0)
 
 

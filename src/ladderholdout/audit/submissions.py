@@ -67,6 +67,19 @@ class AuditedSubmission:
     clipped : int or None
         How many of its losses were outside of the stated range and were clipped to it. None
         where none can be, for repeats, and for submissions to version 0.1.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from ladderholdout import LadderHoldout
+    >>> X, y = np.arange(60)[:, None], np.tile([0, 1], 30)
+    >>> holdout = LadderHoldout(X, y, scoring="accuracy", ledger="memory")
+    >>> for wrong in (29, 28):
+    ...     release = holdout.submit(np.where(np.arange(60) < wrong, 1 - y, y))
+    ...
+    >>> one = holdout.audit().submissions[0]
+    >>> one.number, one.is_repeat, one.is_release
+    (1, False, True)
     """
 
     submission: Submission
@@ -217,7 +230,20 @@ class InColumns(Sequence[T], Generic[T]):
 
 
 class History(InColumns[Submission]):
-    """The submissions as the history shows them."""
+    """The submissions as the history shows them.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from ladderholdout import LadderHoldout
+    >>> X, y = np.arange(60)[:, None], np.tile([0, 1], 30)
+    >>> holdout = LadderHoldout(X, y, scoring="accuracy", ledger="memory")
+    >>> for wrong in (29, 28):
+    ...     release = holdout.submit(np.where(np.arange(60) < wrong, 1 - y, y))
+    ...
+    >>> holdout.audit().history["number"].tolist()
+    [1, 2]
+    """
 
     __slots__ = ()
 
@@ -226,7 +252,20 @@ class History(InColumns[Submission]):
 
     @classmethod
     def of(cls, pages: Iterable[Sequence[Submission]], total: int) -> History:
-        """Collect what comes a page at a time, and is so long in all."""
+        """Collect what comes a page at a time, and is so long in all.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from ladderholdout import LadderHoldout
+        >>> X, y = np.arange(60)[:, None], np.tile([0, 1], 30)
+        >>> holdout = LadderHoldout(X, y, scoring="accuracy", ledger="memory")
+        >>> for wrong in (29, 28):
+        ...     release = holdout.submit(np.where(np.arange(60) < wrong, 1 - y, y))
+        ...
+        >>> History.of([holdout.history()], total=2)["number"].tolist()
+        [1, 2]
+        """
         growing, batches = GrowingColumns(total), dict[str | None, int]()
         contexts, account = [], ""
         withdrawn: dict[int, str] = {}
@@ -249,7 +288,21 @@ class History(InColumns[Submission]):
 
 
 class AuditedSubmissions(InColumns[AuditedSubmission]):
-    """The submissions with their raw scores, beside what was released."""
+    """The submissions with their raw scores, beside what was released.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from ladderholdout import LadderHoldout
+    >>> X, y = np.arange(60)[:, None], np.tile([0, 1], 30)
+    >>> holdout = LadderHoldout(X, y, scoring="accuracy", ledger="memory")
+    >>> for wrong in (29, 28):
+    ...     release = holdout.submit(np.where(np.arange(60) < wrong, 1 - y, y))
+    ...
+    >>> submissions = holdout.audit().submissions
+    >>> submissions["number"].tolist(), submissions.is_release.tolist()
+    ([1, 2], [True, False])
+    """
 
     __slots__ = ()
 

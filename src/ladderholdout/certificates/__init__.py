@@ -45,7 +45,12 @@ from ladderholdout.certificates.intervals import (
     weighted_lower,
     weighted_upper,
 )
-from ladderholdout.certificates.matchings import auc_limits, kappa_limits, matthews_limits
+from ladderholdout.certificates.matchings import (
+    auc_limits,
+    kappa_limits,
+    matthews_limits,
+    pair_limits,
+)
 from ladderholdout.certificates.metric_limits import (
     NO_RANGES,
     Bound,

@@ -163,7 +163,13 @@ class LadderTranscript:
         return replace(self, queries=now, improved=(*self.improved, now), submissions=now)
 
     def events(self) -> int:
-        """Return how many queries without a batch were events, if none of them had a batch."""
+        """Return how many queries without a batch were events, if none of them had a batch.
+
+        Examples
+        --------
+        >>> LadderTranscript(queries=5, n_values=101, improved=(1, 3), values=(60, 50)).events()
+        2
+        """
         return self.queries if self.improved is None else len(self.improved)
 
     def _flags(self) -> float:

@@ -84,7 +84,14 @@ class Rows:
     n_classes: int = 2
 
     def counts(self) -> tuple[Array, Array, Array]:
-        """Return for each class the hits, the rows of it, and the rows predicted as it."""
+        """Return for each class the hits, the rows of it, and the rows predicted as it.
+
+        Examples
+        --------
+        >>> rows = Rows(np.array([0, 1, 1]), np.array([0, 1, 0]), np.random.default_rng(0))
+        >>> [part.tolist() for part in rows.counts()]
+        [[1, 1], [1, 2], [2, 1]]
+        """
         hit = self.targets == self.predictions
         parts = self.targets[hit], self.targets, self.predictions
         hits, true, guessed = (np.bincount(part, minlength=self.n_classes) for part in parts)
@@ -225,6 +232,16 @@ class ScoreInterval:
         At most this share of the rows has an error beyond the stated range, clipped to it.
     assumptions : tuple of str
         What must be true; where it is not, the certificate is void.
+
+    Examples
+    --------
+    >>> from ladderholdout.metrics import get_metric
+    >>> rng = np.random.default_rng(0)
+    >>> y = rng.integers(0, 2, 1000)
+    >>> rows = Rows(y, y + rng.normal(size=1000), rng)
+    >>> found = certify_score(get_metric("roc_auc"), rows, Transcript(0, 10, ()), released=0.78)
+    >>> found.low < 0.78 < found.high, found.bound
+    (True, 'matchings')
     """
 
     low: float

@@ -191,7 +191,13 @@ def drawn_interval(
 
 
 def reserve_assumptions(*, exact: bool, binary: bool, weighted: bool) -> tuple[str, ...]:
-    """Name what an interval from the reserve rests on."""
+    """Name what an interval from the reserve rests on.
+
+    Examples
+    --------
+    >>> len(reserve_assumptions(exact=True, binary=True, weighted=False))
+    3
+    """
     named = [ROWS, RESERVE_LABELS, WEIGHTS if weighted else FEATURES]
     return tuple(named + ([RANGE] * (not binary) if exact else [APPROXIMATE]))
 

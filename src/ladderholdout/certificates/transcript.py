@@ -225,6 +225,12 @@ class Certificate:
         L: the level was divided by exp(L).
     assumptions : tuple of str
         What must be true; where it is not, the certificate is void.
+
+    Examples
+    --------
+    >>> certificate = certify(0.05, 5000, Transcript(before=0, place=144, ladders=()))
+    >>> round(certificate.low, 3), round(certificate.high, 3), certificate.confidence
+    (0.037, 0.066, 0.95)
     """
 
     risk: float

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ladderholdout.errors import InvalidArgument, InvalidSubmission
+from ladderholdout.errors import InvalidArgument, InvalidSubmission, did_you_mean
 from ladderholdout.extras import missing, needed
 from ladderholdout.metrics import Metric
 from ladderholdout.remote.wire import array_from, arrow_table
@@ -78,9 +77,8 @@ def take(frame: pd.DataFrame, argument: str, column: str) -> Any:
     if column in frame.columns:
         return frame[column]
     # Not all names: where the header is missing, the first row and its label would be shown.
-    folded = {str(name).casefold(): str(name) for name in frame.columns}
-    near = [folded[one] for one in difflib.get_close_matches(column.casefold(), folded, n=1)]
-    remedy = f"Did you mean {near[0]!r}?" if near else "The first line has to name the columns."
+    close = did_you_mean(column, map(str, frame.columns))
+    remedy = close or "The first line has to name the columns."
     raise InvalidArgument(
         argument, f"one of the {len(frame.columns)} columns", repr(column), remedy
     )

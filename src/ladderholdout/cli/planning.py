@@ -27,7 +27,7 @@ from ladderholdout.planning.pictures import picture_file, save
 
 
 def plan(
-    n: Annotated[int, typer.Option("--n", help="How many rows the holdout has.")],
+    n: Annotated[int, typer.Option("--rows", help="How many rows the holdout has.")],
     submissions: Annotated[int, typer.Option(help="How many models will be submitted.")],
     width: Annotated[
         float | None,
@@ -50,7 +50,7 @@ def plan(
     """
     file = None if picture is None else picture_file(picture)
     found = planned(
-        n=n,
+        n=whole("--rows", n),
         submissions=submissions,
         width=width,
         risk=risk,
@@ -86,7 +86,7 @@ def safe(
     ],
     target: Annotated[str, typer.Option(help="The column with the labels.")],
     scoring: Annotated[str, typer.Option(help="A metric's name as in scikit-learn.")],
-    n: Annotated[int, typer.Option("--n", help="How many rows the planned holdout has.")],
+    n: Annotated[int, typer.Option("--rows", help="How many rows the planned holdout has.")],
     threshold: Annotated[
         float, typer.Option(help="How much overfitting is accepted, in the metric's own unit.")
     ],
@@ -104,7 +104,8 @@ def safe(
         ),
     ] = None,
     n_train: Annotated[
-        int | None, typer.Option(help="Rows to train on; by default as many as the file has.")
+        int | None,
+        typer.Option("--train-rows", help="Rows to train on; by default as many as the file has."),
     ] = None,
     share: Annotated[
         float, typer.Option(help="The share of the features that the attack selects.")
@@ -123,14 +124,16 @@ def safe(
     metric = metric_for(scoring, loss_range)
     assert metric is not None  # a name was given
     rule = (
-        default_mechanism(metric, whole("n", n)) if mechanism is None else mechanism_of(mechanism)
+        default_mechanism(metric, whole("--rows", n))
+        if mechanism is None
+        else mechanism_of(mechanism)
     )
     found = safe_submissions(
         frame.drop(columns=[target]),
         labels,
         metric,
         rule,
-        n=n,
+        n=whole("--rows", n),
         threshold=threshold,
         n_train=n_train,
         share=share,
@@ -162,7 +165,7 @@ def attack(
             "of a holdout with the analyst's metric."
         ),
     ] = None,
-    n: Annotated[int, typer.Option("--n", help="How many rows the holdout has.")] = 1000,
+    n: Annotated[int, typer.Option("--rows", help="How many rows the holdout has.")] = 1000,
     repetitions: Annotated[int, typer.Option(help="On how many random holdouts.")] = 100,
     seed: Annotated[int, typer.Option(help="Seed of labels, guesses and noise.")] = 0,
     picture: Annotated[
@@ -180,7 +183,7 @@ def attack(
     player = analyst_of(analyst)
     rules = [mechanism_of(text) for text in mechanism or ()]
     if not rules:
-        rules = [default_mechanism(get_metric(player.metric), whole("n", n))]
+        rules = [default_mechanism(get_metric(player.metric), whole("--rows", n))]
     file = None if picture is None else picture_file(picture)
     played = matches(player, rules, n, repetitions, seed, trace=file is not None)
     if file is not None:

@@ -187,7 +187,7 @@ def export(
         return
     for one in done:
         sent = f"{one.sent} submissions sent, {one.entries} in all"
-        print_lines(f"{one.kind} run {one.run_id}: {sent}")
+        print_lines(f"{one.kind} run {one.run_id}: {sent}, in {one.store}")
     if len(done) == 1:
         print_lines("audit run: sealed until an audit opens the raw scores")
 

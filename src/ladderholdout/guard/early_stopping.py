@@ -404,6 +404,16 @@ class LadderStopping:
         ------
         SearchStopped, InvalidSubmission, LedgerError
             As for `update`.
+
+        Examples
+        --------
+        >>> from sklearn.dummy import DummyClassifier
+        >>> from ladderholdout import LadderHoldout
+        >>> X, y = [[i] for i in range(8)], [0, 1] * 4
+        >>> holdout = LadderHoldout(X, y, scoring="accuracy", ledger="memory")
+        >>> stopping = LadderStopping(holdout, patience=2).start()
+        >>> stopping.evaluate(DummyClassifier().fit(X, y))
+        False
         """
         with Loud():
             guard, X = self._fit.guard, self.X
@@ -436,6 +446,13 @@ class LadderStopping:
         ------
         InvalidArgument
             The output has another form.
+
+        Examples
+        --------
+        >>> from ladderholdout import LadderHoldout
+        >>> holdout = LadderHoldout([[0], [1]], [0, 1], scoring="accuracy", ledger="memory")
+        >>> LadderStopping(holdout, patience=2).start().answer([[0.9, 0.1], [0.2, 0.8]]).tolist()
+        [0, 1]
         """
         with Loud():
             guard = self._fit.guard

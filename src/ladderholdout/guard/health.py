@@ -163,7 +163,7 @@ def verify_holdout(url: str, name: str, progress: Progress | None = None) -> Ver
         record = None if holdout_id is None else _record(tx, holdout_id)
         if holdout_id is None:
             named(tx, name)  # its message lists them
-            raise UnknownHoldout(f"The ledger knows no holdout {name!r}.")
+            raise UnknownHoldout(f"The ledger has no holdout {name!r}.")
     if record is None:
         with Ledger(url).read() as tx:
             return replace(verify(tx, holdout_id, progress), holdout=name)

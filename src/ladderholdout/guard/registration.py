@@ -20,6 +20,7 @@ from ladderholdout.errors import (
     OverlapError,
     OverlapWarning,
     UnknownHoldout,
+    did_you_mean,
     warn,
 )
 from ladderholdout.guard.containment import without_autologging
@@ -486,10 +487,12 @@ def find(
     known = find_ladder(tx, found, account, ladder)
     if known is not None:
         return found, known, tx.rows.view(found.id, view)
-    ladders = (known.settings for known in tx.ladders(found.id))
-    there = ", ".join(f"{known.account}/{known.name}" for known in ladders) or "none"
+    ladders = [one.settings for one in tx.ladders(found.id)]
+    there = [f"{one.account}/{one.name}" for one in ladders]
+    close = did_you_mean(f"{account}/{ladder}", there)
     raise UnknownHoldout(
-        f"{name!r} has no ladder {ladder!r} of account {account!r}. Its ladders: {there}."
+        f"{name!r} has no ladder {ladder!r} of account {account!r}. Its ladders: "
+        f"{', '.join(there) or 'none'}. {close}".rstrip()
     )
 
 
@@ -497,8 +500,10 @@ def named(tx: Transaction, name: str) -> HoldoutRecord:
     """Return a holdout by name; the error for an unknown name lists the known ones."""
     found = tx.holdouts(name=name)
     if not found:
-        names = ", ".join(repr(known.name) for known in tx.holdouts()) or "none yet"
-        raise UnknownHoldout(f"The ledger knows no holdout {name!r}. It holds: {names}.")
+        known = [one.name for one in tx.holdouts()]
+        there = f"It holds: {', '.join(map(repr, known)) or 'none yet'}."
+        close = did_you_mean(name, known)
+        raise UnknownHoldout(f"The ledger has no holdout {name!r}. {there} {close}".rstrip())
     return found[0]
 
 

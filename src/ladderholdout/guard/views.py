@@ -113,9 +113,9 @@ def interval(low: float, high: float) -> str:
     Examples
     --------
     >>> interval(0.86691, 0.98894), interval(0.5, 1.0), interval(0.91231, 0.91878)
-    ('0.866 to 0.989', '0.5 to 1', '0.9123 to 0.9188')
+    ('0.866 to 0.989', '0.500 to 1.000', '0.9123 to 0.9188')
     >>> interval(-152.34, -97.1), interval(-math.inf, -0.0123), interval(1e-9, 1.0)
-    ('-153 to -97', '-inf to -0.0123', '0 to 1')
+    ('-153 to -97', '-inf to -0.0123', '0.000 to 1.000')
     """
     finite = [abs(one) for one in (low, high) if math.isfinite(one) and one]
     digits = 3 - math.ceil(math.log10(max(finite))) if finite else 3
@@ -131,7 +131,7 @@ def _rounded(end: float, digits: int, outwards: Callable[[float], int]) -> str:
     scaled = float(f"{end:.12g}") * 10.0**digits
     near = round(scaled)
     whole = near if math.isclose(scaled, near, rel_tol=1e-9, abs_tol=1e-9) else outwards(scaled)
-    return f"{round(whole / 10.0**digits, max(digits, 0)):.12g}"
+    return f"{whole / 10.0**digits:.{max(digits, 0)}f}"
 
 
 def incumbent_line(score: float | None, incumbent: int | None) -> str:
@@ -177,6 +177,16 @@ class ScoreCertificate:
         What L is made of, in words and nats; of a certificate that was asked for.
     instead : tuple of (str, float, float)
         Other rules, and the ends of the interval that they would have given on what was released.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from ladderholdout import LadderHoldout
+    >>> X, y = np.arange(400).reshape(-1, 1), np.arange(400) % 2
+    >>> holdout = LadderHoldout(X, y, scoring="accuracy", ledger="memory")
+    >>> _ = holdout.submit(np.where(np.arange(400) < 360, y, 1 - y))
+    >>> print(holdout.certificate().line())
+    true score in 0.861 to 0.932 (95 %, exact binomial)
     """
 
     score: float | None
@@ -198,7 +208,13 @@ class ScoreCertificate:
         raise one_metric(metric)
 
     def line(self) -> str:
-        """Say it in a line."""
+        """Return it in one line.
+
+        Examples
+        --------
+        >>> ScoreCertificate(0.9, 0.86691, 0.98894, 0.95, 3, "exact binomial").line()
+        'true score in 0.866 to 0.989 (95 %, exact binomial)'
+        """
         if self.missing is not None:
             return f"none: {self.missing}"
         share = f"{100 * self.confidence:.4g} %"
@@ -283,6 +299,11 @@ class Estimate:
         How many distinct submissions the batch has.
     reason : str or None
         Why there is no estimate, and what gives a score instead.
+
+    Examples
+    --------
+    >>> print(Estimate(0.91, "bootstrap", 300, None, 5).line())
+    0.91 (corrected for the choice among 5; no certificate)
     """
 
     score: float | None
@@ -297,7 +318,13 @@ class Estimate:
         raise one_metric(metric)
 
     def line(self) -> str:
-        """Return it in a line."""
+        """Return it in a line.
+
+        Examples
+        --------
+        >>> Estimate(0.91, "bootstrap", 300, None, 5).line()
+        '0.91 (corrected for the choice among 5; no certificate)'
+        """
         if self.reason is not None:
             return f"none: {self.reason}"
         return (
@@ -385,7 +412,13 @@ class Release:
         return self.improvements if self.improved else 0
 
     def lines(self) -> list[tuple[str, str]]:
-        """Return the release as (what, value) pairs, for printing."""
+        """Return the release as (what, value) pairs, for printing.
+
+        Examples
+        --------
+        >>> Release(score=0.91, improved=True, submission=1, releases_left=None).lines()
+        [('released score', '0.91'), ('submission', '1, improved')]
+        """
         came = "improved" if self.improved else "not improved"
         found = [
             ("released score", score_line(self.score)),
@@ -421,6 +454,14 @@ class Submission:
         Where it came from: estimator, parameters, search.
     withdrawn : str or None
         Why it was withdrawn; None where it was not.
+
+    Examples
+    --------
+    >>> from ladderholdout import LadderHoldout
+    >>> holdout = LadderHoldout([[0], [1]], [0, 1], scoring="accuracy", ledger="memory")
+    >>> _ = holdout.submit([0, 1], context={"idea": "all right"})
+    >>> holdout.history()[0].context["idea"]
+    'all right'
     """
 
     number: int
@@ -500,6 +541,19 @@ class Status:
     next_release : str
         What a submission has to gain to improve, from the rule and the releases alone; empty
         where nothing was released yet, or nothing will be.
+
+    Examples
+    --------
+    >>> from ladderholdout import LadderHoldout
+    >>> holdout = LadderHoldout([[0], [1]], [0, 1], scoring="accuracy", ledger="memory")
+    >>> _ = holdout.submit([0, 1])
+    >>> for what, value in holdout.status().lines()[4:6]:
+    ...     print(what, "|", value)
+    ...
+    released score | 1 (submission 1)
+    certificate | true score in 0.111 to 1.000 (95 %, exact binomial)
+    >>> holdout.status().n_ladder, holdout.status().releases_left
+    (2, None)
     """
 
     name: str
@@ -544,7 +598,15 @@ class Status:
         return None if self.budget is None else max(0, self.budget - self.releases)
 
     def lines(self) -> list[tuple[str, str]]:
-        """Return the status as (what, value) pairs, for printing."""
+        """Return the status as (what, value) pairs, for printing.
+
+        Examples
+        --------
+        >>> from ladderholdout import LadderHoldout
+        >>> holdout = LadderHoldout([[0], [1]], [0, 1], scoring="accuracy", ledger="memory")
+        >>> holdout.status().lines()[1]
+        ('ladder', 'main of account default')
+        """
         return [
             ("holdout", f"{self.name} ({self.n} rows, fingerprint {self.fingerprint[:12]})"),
             ("ladder", f"{self.ladder} of account {self.account}"),
@@ -594,7 +656,15 @@ class Status:
         return [*found, ("ledger", self.ledger)]
 
     def reserve_lines(self) -> list[tuple[str, str]]:
-        """Return the line about the reserve, if there is one."""
+        """Return the line about the reserve, if there is one.
+
+        Examples
+        --------
+        >>> from ladderholdout import LadderHoldout
+        >>> holdout = LadderHoldout([[0], [1]], [0, 1], scoring="accuracy", ledger="memory")
+        >>> holdout.status().reserve_lines()
+        []
+        """
         if not self.reserve:
             return []
         queries = f"{self.reserve_queries} quer{'y' if self.reserve_queries == 1 else 'ies'}"

@@ -67,7 +67,22 @@ def ladder_stopping(
 
 
 class Stages(Adapter):
-    """Fits, runs the stages through the ladder, cuts; made by `ladder_stopping`."""
+    """Fits, runs the stages through the ladder, cuts; made by `ladder_stopping`.
+
+    Examples
+    --------
+    >>> from catboost import CatBoostClassifier
+    >>> from sklearn.datasets import load_breast_cancer
+    >>> from ladderholdout import LadderHoldout
+    >>> X, y = load_breast_cancer(return_X_y=True)
+    >>> holdout = LadderHoldout(X[:200], y[:200], scoring="neg_log_loss", ledger="memory")
+    >>> stages = ladder_stopping(holdout, patience=3)
+    >>> model = CatBoostClassifier(
+    ...     iterations=20, thread_count=1, verbose=False, allow_writing_files=False
+    ... )
+    >>> stages.fit(model, X[200:], y[200:]).tree_count_ <= 20
+    True
+    """
 
     def fit(self, model: CatBoost, *args: Any, **kwargs: Any) -> CatBoost:
         """Train all iterations of a model, then keep the best round by the ladder.
@@ -99,6 +114,20 @@ class Stages(Adapter):
         -------
         catboost.CatBoost
             The same model, cut.
+
+        Examples
+        --------
+        >>> from catboost import CatBoostClassifier
+        >>> from sklearn.datasets import load_breast_cancer
+        >>> from ladderholdout import LadderHoldout
+        >>> X, y = load_breast_cancer(return_X_y=True)
+        >>> holdout = LadderHoldout(X[:200], y[:200], scoring="neg_log_loss", ledger="memory")
+        >>> stages = ladder_stopping(holdout, patience=3)
+        >>> model = CatBoostClassifier(
+        ...     iterations=20, thread_count=1, verbose=False, allow_writing_files=False
+        ... )
+        >>> stages.cut(model.fit(X[200:], y[200:])).tree_count_ <= 20
+        True
         """
         _refuse_uncut(model.get_all_params())
         refuse_ranking(_loss(model))

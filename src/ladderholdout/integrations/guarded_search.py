@@ -286,6 +286,20 @@ class GuardedSearch(CallbackSupportMixin, MetaEstimatorMixin, BaseEstimator):
         -------
         float
             In the metric's own sign; of several metrics, by the one named first.
+
+        Examples
+        --------
+        >>> from sklearn.datasets import load_iris
+        >>> from sklearn.model_selection import GridSearchCV
+        >>> from sklearn.tree import DecisionTreeClassifier
+        >>> from ladderholdout import LadderHoldout
+        >>> X, y = load_iris(return_X_y=True)
+        >>> holdout = LadderHoldout(X[::3], y[::3], scoring="accuracy", ledger="memory")
+        >>> tree = DecisionTreeClassifier(random_state=0)
+        >>> search = GridSearchCV(tree, {"max_depth": [1, 2, 3]}, cv=3)
+        >>> guarded = holdout.guard(search, finalists=2).fit(X[1::3], y[1::3])
+        >>> guarded.score(X[2::3], y[2::3]) > 0.9
+        True
         """
         check_is_fitted(self)
         several = ladder_of(self.holdout, several=True)

@@ -74,7 +74,20 @@ def ladder_stopping(holdout: HasLadder, patience: int = 10, **rule: Unpack[Rule]
 
 
 class Stages(Adapter):
-    """Fits and keeps the best round; made by `ladder_stopping`."""
+    """Fits and keeps the best round; made by `ladder_stopping`.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_breast_cancer
+    >>> from sklearn.ensemble import HistGradientBoostingClassifier
+    >>> from ladderholdout import LadderHoldout
+    >>> X, y = load_breast_cancer(return_X_y=True)
+    >>> holdout = LadderHoldout(X[:200], y[:200], scoring="neg_log_loss", ledger="memory")
+    >>> stages = ladder_stopping(holdout, patience=3)
+    >>> model = HistGradientBoostingClassifier(max_iter=20, random_state=0)
+    >>> stages.fit(model, X[200:], y[200:]).n_iter_ <= 20
+    True
+    """
 
     def fit(self, estimator: BaseEstimator, X: Any, y: ArrayLike, **fit_params: Any) -> Any:
         """Fit a boosted estimator and keep its best round by the ladder.
@@ -138,6 +151,18 @@ class Stages(Adapter):
         -------
         object
             The estimator as it was after its best round: a copy where that was not the last.
+
+        Examples
+        --------
+        >>> from sklearn.datasets import load_breast_cancer
+        >>> from sklearn.linear_model import SGDClassifier
+        >>> from ladderholdout import LadderHoldout
+        >>> X, y = load_breast_cancer(return_X_y=True)
+        >>> holdout = LadderHoldout(X[:200], y[:200], scoring="accuracy", ledger="memory")
+        >>> stages = ladder_stopping(holdout, patience=3)
+        >>> model = stages.partial_fit(SGDClassifier(random_state=0), X[200:], y[200:], rounds=10)
+        >>> stages.stopping.rounds <= 10
+        True
         """
         metric = self.stopping.metric
         if metric.is_classification:

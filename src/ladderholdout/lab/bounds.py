@@ -213,7 +213,13 @@ def sample_splitting(n: int, k: int, risk: float, beta: float = 0.05) -> float:
 
 
 def checked_risk(risk: float) -> float:
-    """Validate a risk; it stays out of the message."""
+    """Validate a risk; it stays out of the message.
+
+    Examples
+    --------
+    >>> checked_risk(0.25)
+    0.25
+    """
     number = as_number(risk)
     if not 0.0 <= number <= 1.0:
         raise InvalidArgument("risk", "a number in [0, 1]", "not")
@@ -242,6 +248,12 @@ class Comparison:
         The same, over that of one query of the same rows, when fresh.
     log_count : float or None
         L, where the level is divided by exp(L).
+
+    Examples
+    --------
+    >>> first = compare(5000, 1000, 8)[0]
+    >>> first.name, first.width < 0.1
+    ('one fresh query', True)
     """
 
     name: str

@@ -213,6 +213,16 @@ class SafeSubmissions:
         Of each attack.
     attacks : tuple of Attack
         By their number of submissions.
+
+    Examples
+    --------
+    >>> from ladderholdout.mechanisms import FullDisclosure
+    >>> rng = np.random.default_rng(0)
+    >>> X, y = rng.normal(size=(120, 60)), rng.normal(size=120)
+    >>> settings = {"n": 60, "threshold": 0.1, "share": 0.1, "repetitions": 10}
+    >>> found = safe_submissions(X, y, "r2", FullDisclosure(), **settings)
+    >>> found.safe, found.unsafe
+    (39, 87)
     """
 
     n: int

@@ -14,7 +14,7 @@ from ladderholdout.lab.analyst import Analyst
 from ladderholdout.mechanisms import Mechanism
 from ladderholdout.mechanisms.parsing import typed
 from ladderholdout.metrics import get_metric
-from ladderholdout.planning.pictures import axes_or_new
+from ladderholdout.planning.pictures import axes_or_new, count_along
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -189,6 +189,7 @@ def plot(played: Sequence[Played], *, ax: Axes | None = None) -> Axes:
         )
         ax.axhline(float(match.true.mean()), color=colour, lw=0.8, ls=":")
     ax.set(xlabel="submissions", ylabel=played[0].metric)
+    count_along(ax)
     ax.legend(fontsize="small", frameon=False)
     return ax
 

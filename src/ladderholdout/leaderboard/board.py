@@ -238,6 +238,14 @@ class Leaderboard:
             The ledger holds no such holdout or leaderboard.
         LedgerError
             The ledger cannot be read.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> X, y = np.arange(400).reshape(-1, 1), np.arange(400) % 2
+        >>> board = Leaderboard(X, y, scoring="accuracy", name="autumn", ledger="memory:autumn")
+        >>> Leaderboard.open("autumn", ledger="memory:autumn").submit("Ada", y).score
+        1.0
         """
         try:
             home = reopen(
@@ -397,6 +405,15 @@ class Leaderboard:
         -------
         ScoreCertificate
             Where none can be given, its `missing` is the reason.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> X, y = np.arange(400).reshape(-1, 1), np.arange(400) % 2
+        >>> board = Leaderboard(X, y, scoring="accuracy", ledger="memory")
+        >>> release = board.submit("Ada", np.where(np.arange(400) < 300, y, 1 - y))
+        >>> print(board.certificate("Ada").line())
+        true score in 0.671 to 0.821 (95 %, exact binomial)
         """
         level = level_of(self._home, confidence)
         if account is not None:

@@ -155,6 +155,17 @@ class Standing:
         How many the account made in all, repeats included.
     since : datetime
         When that submission was made, in UTC.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from ladderholdout.leaderboard import Leaderboard
+    >>> X, y = np.arange(400).reshape(-1, 1), np.arange(400) % 2
+    >>> board = Leaderboard(X, y, scoring="accuracy", ledger="memory")
+    >>> release = board.submit("Ada", np.where(np.arange(400) < 300, y, 1 - y))
+    >>> first = board.standings()[0]
+    >>> first.rank, first.account, first.score
+    (1, 'Ada', 0.75)
     """
 
     rank: int
@@ -192,6 +203,19 @@ class Standings(Sequence[Standing]):
     rows : tuple of Standing
     missing : str or None
         Why there are no certificates.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from ladderholdout.leaderboard import Leaderboard
+    >>> X, y = np.arange(400).reshape(-1, 1), np.arange(400) % 2
+    >>> board = Leaderboard(X, y, scoring="accuracy", ledger="memory")
+    >>> release = board.submit("Ada", np.where(np.arange(400) < 300, y, 1 - y))
+    >>> standings = board.standings()
+    >>> list(standings.lines())[0]
+    ('rank', 'account', 'score', 'true score', 'true rank', 'submissions')
+    >>> len(standings.summary()) > 0
+    True
     """
 
     name: str

@@ -112,6 +112,14 @@ class Ledger:
 
         One that it has not is opened now. Each transaction checks the file, and the version with
         the ladder that it reads.
+
+        Examples
+        --------
+        >>> from ladderholdout import LadderHoldout
+        >>> place = "memory:kept"
+        >>> holdout = LadderHoldout([[0], [1]], [0, 1], scoring="accuracy", ledger=place)
+        >>> Ledger.opened(place).url
+        'memory:kept'
         """
         if not engine.source(url).ready:
             return cls(url)
@@ -133,6 +141,16 @@ class Ledger:
         ----------
         access : Access
             With ``Access.LADDER``, alone on the holdout whose ladder it reads under lock.
+
+        Examples
+        --------
+        >>> from ladderholdout import LadderHoldout
+        >>> place = "memory:kept"
+        >>> holdout = LadderHoldout([[0], [1]], [0, 1], scoring="accuracy", ledger=place)
+        >>> with Ledger(place).write() as tx:
+        ...     len(tx.holdouts())
+        ...
+        1
         """
         with engine.connection(engine.source(self.url), access) as conn:
             yield Transaction(conn, writes=True)
@@ -158,6 +176,14 @@ class Ledger:
         ------
         LedgerUnreachable
             The server did not come back before the timeout.
+
+        Examples
+        --------
+        >>> from ladderholdout import LadderHoldout
+        >>> place = "memory:kept"
+        >>> holdout = LadderHoldout([[0], [1]], [0, 1], scoring="accuracy", ledger=place)
+        >>> Ledger(place).transact(lambda tx: len(tx.holdouts()))
+        1
         """
         done: tuple[tuple[int, Head], T] | None = None
 
@@ -222,7 +248,20 @@ def _upgrade(source: engine.Source, path: Path | None) -> None:
 
 
 def holdout_names(url: str) -> tuple[str, ...]:
-    """Return the names of the holdouts, oldest first; the ledger is not even upgraded."""
+    """Return the names of the holdouts, oldest first; the ledger is not even upgraded.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> from ladderholdout import LadderHoldout
+    >>> folder = tempfile.TemporaryDirectory()
+    >>> ledger = str(Path(folder.name) / "ledger.db")
+    >>> holdout = LadderHoldout([[0], [1]], [0, 1], scoring="accuracy", name="coins", ledger=ledger)
+    >>> holdout_names(f"sqlite:///{ledger}")
+    ('coins',)
+    >>> folder.cleanup()
+    """
     with engine.connection(engine.source(url), Access.READ) as conn:
         if schema.version_of(conn) is None:
             return ()
@@ -250,6 +289,18 @@ def backup(url: str, target: Path) -> Path:
         The target is there.
     LedgerError
         There is no such ledger, or the copy cannot be written.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> from ladderholdout import LadderHoldout
+    >>> folder = tempfile.TemporaryDirectory()
+    >>> ledger = str(Path(folder.name) / "ledger.db")
+    >>> holdout = LadderHoldout([[0], [1]], [0, 1], scoring="accuracy", name="coins", ledger=ledger)
+    >>> backup(f"sqlite:///{ledger}", Path(folder.name) / "copy.db").name
+    'copy.db'
+    >>> folder.cleanup()
     """
     path, target = file_of(url), target.expanduser().absolute()
     if is_server(url):

@@ -112,6 +112,16 @@ class Verification:
         The end of the chain, to compare with what was anchored outside of the ledger.
     findings : tuple of Finding
         None where all is as it was written.
+
+    Examples
+    --------
+    >>> from ladderholdout import LadderHoldout
+    >>> from ladderholdout.guard.health import verify_holdout
+    >>> place = "memory:verified"
+    >>> holdout = LadderHoldout([[0], [1]], [0, 1], scoring="accuracy", name="coins", ledger=place)
+    >>> found = verify_holdout(place, "coins")
+    >>> found.holdout, found.submissions, found.findings
+    ('coins', 0, ())
     """
 
     holdout: str

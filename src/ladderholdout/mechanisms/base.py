@@ -51,7 +51,13 @@ class State:
     places: tuple[tuple[int, str], ...] = field(default=(), repr=False)
 
     def released_at(self, risk: float) -> State:
-        """Return the same state with another released risk."""
+        """Return the same state with another released risk.
+
+        Examples
+        --------
+        >>> State(n=100, standing=0.25, releases=3).released_at(0.2).standing
+        0.2
+        """
         # Not by `replace`, which takes five times as long: every decision does this twice.
         return State(self.n, risk, self.incumbent, self.noise, self.releases, self.places)
 
@@ -261,6 +267,16 @@ class Mechanism(ABC):
         -------
         Evidence
             By default the risk alone.
+
+        Examples
+        --------
+        >>> from ladderholdout.mechanisms import Ladder
+        >>> from ladderholdout.metrics import Evaluation
+        >>> import numpy as np
+        >>> rng, ladder = np.random.default_rng(0), Ladder(step=0.1)
+        >>> state = ladder.start(4)
+        >>> ladder.measure(state, Evaluation.from_losses([1, 0, 0, 0]), rng).risk
+        0.25
         """
         return Evidence(evaluation.risk)
 
@@ -285,6 +301,17 @@ class Mechanism(ABC):
             The state after it, still with the former incumbent.
         outcome : Outcome
             The release.
+
+        Examples
+        --------
+        >>> from ladderholdout.mechanisms import Ladder
+        >>> from ladderholdout.metrics import Evaluation
+        >>> import numpy as np
+        >>> rng, ladder = np.random.default_rng(0), Ladder(step=0.1)
+        >>> state = ladder.start(4)
+        >>> evidence = ladder.measure(state, Evaluation.from_losses([1, 0, 0, 0]), rng)
+        >>> ladder.decide(state, evidence, rng)[1].improved
+        True
         """
 
     def advance(
@@ -332,6 +359,12 @@ class Mechanism(ABC):
         -------
         float
             The step of the grid; 0.0 where releases are not rounded, as here.
+
+        Examples
+        --------
+        >>> from ladderholdout.mechanisms import Ladder, PricedLadder
+        >>> Ladder(step=0.1).resolution(400), PricedLadder().resolution(400)
+        (0.1, 0.0025)
         """
         return 0.0
 
@@ -349,6 +382,12 @@ class Mechanism(ABC):
         -------
         float
             Here one step of the grid, whatever the variance.
+
+        Examples
+        --------
+        >>> from ladderholdout.mechanisms import Ladder
+        >>> Ladder(step=0.1).margin(State(n=400, standing=0.3, releases=1), 0.25)
+        0.1
         """
         return self.resolution(state.n)
 
@@ -364,6 +403,12 @@ class Mechanism(ABC):
         -------
         float
             Here 0.0: without noise.
+
+        Examples
+        --------
+        >>> from ladderholdout.mechanisms import GaussianLadder, Ladder
+        >>> Ladder(step=0.1).allowance(-3.0)
+        0.0
         """
         return 0.0
 
@@ -374,6 +419,12 @@ class Mechanism(ABC):
         -------
         dict
             With `mechanism_from` it makes an equal mechanism.
+
+        Examples
+        --------
+        >>> from ladderholdout.mechanisms import Ladder
+        >>> Ladder(step=0.1).settings()
+        {'step': 0.1}
         """
         return {setting.name: getattr(self, setting.name) for setting in fields(self)}
 

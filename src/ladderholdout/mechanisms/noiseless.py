@@ -516,6 +516,12 @@ class RankLadder(Stepped):
         int or None
             A number of steps: what it has, or what the last place has. None where a
             place is empty: that is improved by anything, as a ladder by its first submission.
+
+        Examples
+        --------
+        >>> ladder = RankLadder(step=0.1, places=2)
+        >>> ladder.to_beat(ladder.start(2), "Ada") is None
+        True
         """
         own = [at for at, who in state.places if who == account]
         if own or len(state.places) == self.places:

@@ -212,9 +212,9 @@ class GaussianLadder(Mechanism):
 
     The noise of Hardt 2017, Section 4 and Appendix B, in front of Algorithm 1 of Blum &
     Hardt 2015. Comparison and release see the same noisy risk, so all that an analyst
-    learns follows from noisy answers to his submissions, and whatever noise of that size
-    withstands, the ladder withstands. Of many equal submissions
-    the one with the best noise is the incumbent.
+    learns follows from noisy answers to his submissions, and the ladder resists whatever
+    noise of that size resists. Of many equal submissions the one with the best noise is the
+    incumbent.
 
     Parameters
     ----------

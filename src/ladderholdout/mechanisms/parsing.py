@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import fields
 from typing import Any, TypeVar
 
-from ladderholdout.errors import InvalidArgument
+from ladderholdout.errors import InvalidArgument, did_you_mean
 from ladderholdout.mechanisms import MECHANISMS, Mechanism, mechanism_from
 
 T = TypeVar("T")
@@ -66,7 +66,8 @@ def typed(
         raise refused
     name = call.func.id
     if name not in kinds:
-        raise InvalidArgument(argument, f"one of {', '.join(kinds)}", repr(name))
+        remedy = did_you_mean(name, kinds)
+        raise InvalidArgument(argument, f"one of {', '.join(kinds)}", repr(name), remedy)
     try:
         return make(name, _settings(kinds[name], call))
     except InvalidArgument:

@@ -164,6 +164,13 @@ class LadderRules:
             Equal to the state that `step` returned.
         outcome : Outcome
             Equal to the outcome that `step` returned, bit for bit.
+
+        Examples
+        --------
+        >>> from ladderholdout.mechanisms import Ladder
+        >>> rules, rng = LadderRules(Ladder(step=0.1)), np.random.default_rng(0)
+        >>> rules.replay(rules.start(4), Evidence(0.25), rng)[1].improved
+        True
         """
         return (
             unchanged(state, evidence)

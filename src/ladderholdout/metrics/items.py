@@ -31,6 +31,12 @@ class ItemMetric(Metric):
     """The mean verdict of a function that judges each item; `metric_of_items` makes it.
 
     Targets and predictions in canonical form are rows of bytes, the JSON of each item.
+
+    Examples
+    --------
+    >>> exact = metric_of_items("exact_match", lambda reference, text: reference in text)
+    >>> type(exact).__name__, exact.name
+    ('ItemMetric', 'exact_match')
     """
 
     judge: Callable[[Any, Any], Any] | None = None

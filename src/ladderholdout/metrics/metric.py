@@ -178,6 +178,14 @@ class Metric(MetricSettings):
         ------
         InvalidSubmission
             If the estimator lacks the method or knows a class that ``classes`` lacks.
+
+        Examples
+        --------
+        >>> from sklearn.dummy import DummyClassifier
+        >>> from ladderholdout.metrics import get_metric
+        >>> model = DummyClassifier().fit([[0], [1], [2]], [0, 1, 1])
+        >>> get_metric("accuracy").respond(model, [[3]], np.array([0, 1]))
+        array([1])
         """
         return responses.respond(estimator, X, self.response, self._relevant(classes), answers)
 

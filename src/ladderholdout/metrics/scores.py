@@ -535,7 +535,14 @@ class RatioOfMeans:
         return float(weights @ top) / float(weights @ bottom)
 
     def parts(self, targets: Array, predictions: Array) -> tuple[FloatArray, FloatArray]:
-        """Return both numbers of each row; ValueError where they leave their ranges."""
+        """Return both numbers of each row; ValueError where they leave their ranges.
+
+        Examples
+        --------
+        >>> share = RatioOfMeans(lambda y, p: y * (p > 0.5), lambda y, p: y, largest=(300, 300))
+        >>> [part.tolist() for part in share.parts(np.array([0.0, 100.0]), np.array([0.9, 0.2]))]
+        [[0.0, 0.0], [0.0, 100.0]]
+        """
         found = []
         for function, largest in zip((self.numerator, self.denominator), self.largest, strict=True):
             values = np.asarray(function(targets, predictions), dtype=np.float64)
@@ -593,7 +600,15 @@ class MeanOfPairs:
     def table(
         self, targets: Array, predictions: Array, others: Array, other_predictions: Array
     ) -> FloatArray:
-        """Return the kernel of pairs of some rows with others; ValueError outside of its range."""
+        """Return the kernel of pairs of some rows with others; ValueError outside of its range.
+
+        Examples
+        --------
+        >>> order = MeanOfPairs(lambda y, p, z, q: (y - z) * (p - q) > 0, kernel_range=(0, 1))
+        >>> y, p = np.array([1.0, 2.0]), np.array([0.2, 0.1])
+        >>> order.table(y, p, y, p).tolist()
+        [[0.0, 0.0], [0.0, 0.0]]
+        """
         one, other = targets[:, None], others[None, :]
         given = one, predictions[:, None], other, other_predictions[None, :]
         shape = np.broadcast_shapes(one.shape[:2], other.shape[:2])

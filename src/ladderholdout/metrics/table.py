@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
 from types import MappingProxyType
 from typing import Any
 
-from ladderholdout.errors import InvalidArgument, as_given
+from ladderholdout.errors import InvalidArgument, as_given, did_you_mean
 from ladderholdout.metrics.arrays import Support
 from ladderholdout.metrics.metric import Metric
 from ladderholdout.metrics.scores import (
@@ -197,6 +196,5 @@ def is_named(metric: Metric) -> bool:
 def _named(name: str) -> Metric:
     if name in METRICS:
         return METRICS[name]
-    close = ", ".join(map(repr, difflib.get_close_matches(name, METRICS)))
-    remedy = f"Close to it: {close}." if close else "ladderholdout.metrics.METRICS lists them."
+    remedy = did_you_mean(name, METRICS) or "ladderholdout.metrics.METRICS lists them."
     raise InvalidArgument("scoring", f"one of the {len(METRICS)} names", as_given(name), remedy)

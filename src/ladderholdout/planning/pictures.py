@@ -32,6 +32,23 @@ def axes_or_new(ax: Axes | None) -> Axes:
     return plt.subplots(layout="constrained")[1]
 
 
+def count_along(ax: Axes) -> None:
+    """Put whole numbers alone on a horizontal axis that counts.
+
+    Examples
+    --------
+    >>> from matplotlib.figure import Figure
+    >>> ax = Figure().subplots()
+    >>> _ = ax.plot([1, 2, 3], [0.5, 0.6, 0.7])
+    >>> count_along(ax)
+    >>> ax.get_xticks().tolist() == [round(tick) for tick in ax.get_xticks()]
+    True
+    """
+    with needed("A picture"):
+        from matplotlib.ticker import MaxNLocator
+    ax.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
+
+
 def picture_file(file: Path) -> Path:
     """Refuse a place that cannot be, before anything is computed.
 

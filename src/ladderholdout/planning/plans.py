@@ -75,6 +75,12 @@ class Way:
         Releases in the simulated searches, the mean.
     gain : float
         By how much the rule certifies more than the one of the class; 0 where it is that one.
+
+    Examples
+    --------
+    >>> way = plan(n=500, submissions=50, searches=2).finalists
+    >>> round(way.width, 2), way.within(0.2)
+    (0.05, True)
     """
 
     name: str
@@ -91,13 +97,24 @@ class Way:
     gain: float
 
     def within(self, width: float) -> bool:
-        """Return whether a width is proved for this way."""
+        """Return whether a width is proved for this way.
+
+        Examples
+        --------
+        >>> plan(n=500, submissions=50, searches=2).finalists.within(0.2)
+        True
+        """
         return self.width <= width
 
     def settings(self) -> str:
         """Return the arguments of `LadderHoldout` for this way, as they are typed.
 
         Nothing is stated that the class does by itself where losses are 0 or 1.
+
+        Examples
+        --------
+        >>> plan(n=500, submissions=50, searches=2).reserved.settings()
+        'mechanism=Ladder(step=0.016), reserve=0.5'
         """
         is_default = self.mechanism == _default(self.rows, self.reserve > 0.0)
         stated = [] if is_default else [f"mechanism={self.mechanism!r}"]
@@ -142,6 +159,14 @@ class Plan:
         Each answer may steer the next submission.
     reserved : Way
         The same, and the winner is certified on rows that no answer ever came from.
+
+    Examples
+    --------
+    >>> found = plan(n=500, submissions=50, searches=2)
+    >>> found.n, found.submissions
+    (500, 50)
+    >>> found.finalists.name
+    'finalists on the holdout'
     """
 
     n: int

@@ -45,6 +45,13 @@ class SimulatedSearch(NamedTuple):
         The risk that was released for each of them.
     true : tuple of float
         The true risk of each.
+
+    Examples
+    --------
+    >>> from ladderholdout.mechanisms import ParameterFreeLadder
+    >>> search = simulated_searches(ParameterFreeLadder(), 5000, 100, 0.05, searches=1)[0]
+    >>> search.improved[0], len(search.released)
+    (1, 9)
     """
 
     improved: tuple[int, ...]

@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from ladderholdout.errors import HoldoutConflict, InvalidArgument, UnknownHoldout
+from ladderholdout.errors import HoldoutConflict, InvalidArgument, UnknownHoldout, did_you_mean
 from ladderholdout.guard.ladder import LocalLadder, reopen
 from ladderholdout.guard.registration import named
 from ladderholdout.guard.settings import LARGEST_NUMBER, choice, parted, text
@@ -49,6 +49,20 @@ class Issued:
     ----------
     account : AccountRecord
     token : str
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> from ladderholdout import LadderHoldout
+    >>> folder = tempfile.TemporaryDirectory()
+    >>> ledger = str(Path(folder.name) / "ledger.db")
+    >>> holdout = LadderHoldout([[0], [1]], [0, 1], scoring="accuracy", name="coins", ledger=ledger)
+    >>> from ladderholdout.server.accounts import add_account
+    >>> issued = add_account(ledger, "coins", "Ada", "analyst", per_day=20)
+    >>> issued  # its token is not shown
+    Issued('Ada')
+    >>> folder.cleanup()
     """
 
     account: AccountRecord
@@ -98,6 +112,20 @@ def add_account(
         The ledger holds no such holdout.
     HoldoutConflict
         There is an account of this name, or a ladder of it with other rules.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> from ladderholdout import LadderHoldout
+    >>> folder = tempfile.TemporaryDirectory()
+    >>> ledger = str(Path(folder.name) / "ledger.db")
+    >>> holdout = LadderHoldout([[0], [1]], [0, 1], scoring="accuracy", name="coins", ledger=ledger)
+    >>> from ladderholdout.server.accounts import add_account
+    >>> issued = add_account(ledger, "coins", "Ada", "analyst", per_day=20)
+    >>> issued.account.name, issued.account.role, issued.account.per_day
+    ('Ada', 'analyst', 20)
+    >>> folder.cleanup()
     """
     name, role = text("NAME", name), choice("--role", role, ROLES)
     if name == BOARD:
@@ -129,14 +157,44 @@ def add_account(
 def rotate_token(
     ledger: str | None, holdout: str, name: str, *, expires: datetime | None = None
 ) -> Issued:
-    """Give an account a new token; the one before ends at once, and a revocation too."""
+    """Give an account a new token; the one before ends at once, and a revocation too.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> from ladderholdout import LadderHoldout
+    >>> folder = tempfile.TemporaryDirectory()
+    >>> ledger = str(Path(folder.name) / "ledger.db")
+    >>> holdout = LadderHoldout([[0], [1]], [0, 1], scoring="accuracy", name="coins", ledger=ledger)
+    >>> from ladderholdout.server.accounts import add_account
+    >>> issued = add_account(ledger, "coins", "Ada", "analyst", per_day=20)
+    >>> rotate_token(ledger, "coins", "Ada").token == issued.token
+    False
+    >>> folder.cleanup()
+    """
     token, fields = _new_token(expires)
     fields = fields | {"revoked": None}
     return Issued(_changed(ledger, holdout, name, lambda _: fields), token)
 
 
 def revoke_token(ledger: str | None, holdout: str, name: str) -> AccountRecord:
-    """End the token of an account at once; what it submitted stays and counts."""
+    """End the token of an account at once; what it submitted stays and counts.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> from ladderholdout import LadderHoldout
+    >>> folder = tempfile.TemporaryDirectory()
+    >>> ledger = str(Path(folder.name) / "ledger.db")
+    >>> holdout = LadderHoldout([[0], [1]], [0, 1], scoring="accuracy", name="coins", ledger=ledger)
+    >>> from ladderholdout.server.accounts import add_account
+    >>> issued = add_account(ledger, "coins", "Ada", "analyst", per_day=20)
+    >>> revoke_token(ledger, "coins", "Ada").is_valid()
+    False
+    >>> folder.cleanup()
+    """
     return _changed(ledger, holdout, name, lambda _: {"revoked": now()})
 
 
@@ -147,6 +205,20 @@ def limit_account(
 
     It holds from the next submission on. A budget of releases is one of the rules of the
     account's ladder, and stays.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> from ladderholdout import LadderHoldout
+    >>> folder = tempfile.TemporaryDirectory()
+    >>> ledger = str(Path(folder.name) / "ledger.db")
+    >>> holdout = LadderHoldout([[0], [1]], [0, 1], scoring="accuracy", name="coins", ledger=ledger)
+    >>> from ladderholdout.server.accounts import add_account
+    >>> issued = add_account(ledger, "coins", "Ada", "analyst", per_day=20)
+    >>> limit_account(ledger, "coins", "Ada", 5).per_day
+    5
+    >>> folder.cleanup()
     """
 
     def limits(known: AccountRecord) -> dict[str, Any]:
@@ -164,7 +236,22 @@ def end_of(day: str) -> datetime:
 
 
 def accounts_of(ledger: str | None, holdout: str | None) -> tuple[AccountRecord, ...]:
-    """Return the accounts on a holdout, or on all of a ledger."""
+    """Return the accounts on a holdout, or on all of a ledger.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> from ladderholdout import LadderHoldout
+    >>> folder = tempfile.TemporaryDirectory()
+    >>> ledger = str(Path(folder.name) / "ledger.db")
+    >>> holdout = LadderHoldout([[0], [1]], [0, 1], scoring="accuracy", name="coins", ledger=ledger)
+    >>> from ladderholdout.server.accounts import add_account
+    >>> issued = add_account(ledger, "coins", "Ada", "analyst", per_day=20)
+    >>> [one.name for one in accounts_of(ledger, "coins")]
+    ['Ada']
+    >>> folder.cleanup()
+    """
     with Ledger(resolve_url(ledger)).read() as tx:
         return tx.accounts.all(None if holdout is None else named(tx, holdout).id)
 
@@ -236,7 +323,9 @@ def _changed(
     def change(tx: Transaction) -> AccountRecord:
         known = tx.accounts.named(named(tx, holdout).id, name)
         if known is None:
-            raise UnknownHoldout(f"There is no account {name!r} on {holdout!r}.")
+            accounts = (one.name for one in tx.accounts.all(named(tx, holdout).id))
+            close = did_you_mean(name, accounts)
+            raise UnknownHoldout(f"There is no account {name!r} on {holdout!r}. {close}".rstrip())
         tx.accounts.change(known.id, values(known))
         found = tx.accounts.named(known.holdout_id, name)
         assert found is not None

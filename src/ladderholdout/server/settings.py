@@ -41,6 +41,14 @@ class ServerSettings:
     share_rows, allow_estimates, allow_reveals : tuple of str
         Names of the holdouts whose features are served, whose corrected score or whose score on
         a ladder that releases none may be asked for; ``*`` for all.
+
+    Examples
+    --------
+    >>> settings = ServerSettings(ledger="ledger.db", share_rows=("coins",))
+    >>> settings.port, settings.allows("share_rows", "coins"), settings.allows("share_rows", "dice")
+    (8765, True, False)
+    >>> ServerSettings.from_json(settings.to_json()).share_rows
+    ('coins',)
     """
 
     ledger: str | None = None
@@ -108,6 +116,11 @@ def settings_from(
     ------
     InvalidArgument
         A name or a value is none of a server's.
+
+    Examples
+    --------
+    >>> settings_from({"port": 9000}, {"LADDERHOLDOUT_LEDGER": "ledger.db"}, None).port
+    9000
     """
     found: dict[str, Any] = {} if file is None else _read(_toml(file), str(file))
     named = {PREFIX + one.name.upper(): one.name for one in fields(ServerSettings)}

@@ -13,6 +13,11 @@ class GuardContext(RunContextProvider):
 
     The tag ``ladderholdout.guarded`` names the holdouts, one a line, each with its ladder
     and the first letters of its fingerprint.
+
+    Examples
+    --------
+    >>> GuardContext().in_context() in (True, False)
+    True
     """
 
     def in_context(self) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from ladderholdout.guard.containment import without_frames
@@ -21,7 +21,13 @@ from ladderholdout.integrations.mlflow.runs import (
     known_runs,
     stated,
 )
-from ladderholdout.integrations.mlflow.service import Places, faults_named, hushed, places
+from ladderholdout.integrations.mlflow.service import (
+    Places,
+    faults_named,
+    hushed,
+    places,
+    printable_uri,
+)
 from ladderholdout.ledger import Head, Progress
 
 if TYPE_CHECKING:
@@ -44,12 +50,28 @@ class Exported:
         Submissions that the run lacked.
     entries : int
         The number of the last submission that it holds now.
+    store : str
+        The tracking URI of the store that it is in, without a password.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from ladderholdout import LadderHoldout
+    >>> holdout = LadderHoldout([[0], [1], [2], [3]], [0, 1, 0, 1], scoring="accuracy",
+    ...                         ledger="memory", name="tiny")
+    >>> _ = holdout.submit([0, 1, 1, 1])
+    >>> folder = tempfile.TemporaryDirectory()
+    >>> uri = f"sqlite:///{folder.name}/mlflow.db"
+    >>> [one.kind for one in export(holdout, tracking_uri=uri)]
+    ['analyst', 'audit']
+    >>> folder.cleanup()
     """
 
     kind: str
     run_id: str
     sent: int
     entries: int
+    store: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +86,20 @@ class Anchor:
         Up to which submission the run was brought up to date.
     head : Head
         Where the chain of the holdout ended then.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from ladderholdout import LadderHoldout
+    >>> holdout = LadderHoldout([[0], [1], [2], [3]], [0, 1, 0, 1], scoring="accuracy",
+    ...                         ledger="memory", name="tiny")
+    >>> _ = holdout.submit([0, 1, 1, 1])
+    >>> folder = tempfile.TemporaryDirectory()
+    >>> uri = f"sqlite:///{folder.name}/mlflow.db"
+    >>> _ = export(holdout, tracking_uri=uri)
+    >>> [(one.kind, one.entries) for one in anchors(holdout, tracking_uri=uri)]
+    [('analyst', 1), ('audit', 1)]
+    >>> folder.cleanup()
     """
 
     kind: str
@@ -135,7 +171,17 @@ def export(
     where = places(tracking_uri, audit_tracking_uri)
     with without_frames, hushed():  # frames hold what was to be sent
         wish = _settled(ladder, where.analyst, run_id, experiment, raw)
-        return tuple(_exported(ladder, where, wish, progress))
+        stores = {names.ANALYST: where.analyst, names.AUDIT: where.audit}
+        return tuple(
+            replace(one, store=_store(stores[one.kind]))
+            for one in _exported(ladder, where, wish, progress)
+        )
+
+
+def _store(uri: str) -> str:
+    """Return a tracking URI as it may be printed; a file in this folder with its whole path."""
+    file = uri.removeprefix("sqlite:///")
+    return f"sqlite:///{os.path.abspath(file)}" if file != uri else printable_uri(uri)
 
 
 def _exported(
@@ -193,6 +239,20 @@ def anchors(
     ------
     TrackingError
         MLflow does not answer or refuses.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from ladderholdout import LadderHoldout
+    >>> holdout = LadderHoldout([[0], [1], [2], [3]], [0, 1, 0, 1], scoring="accuracy",
+    ...                         ledger="memory", name="tiny")
+    >>> _ = holdout.submit([0, 1, 1, 1])
+    >>> folder = tempfile.TemporaryDirectory()
+    >>> uri = f"sqlite:///{folder.name}/mlflow.db"
+    >>> _ = export(holdout, tracking_uri=uri)
+    >>> len(anchors(holdout, tracking_uri=uri))
+    2
+    >>> folder.cleanup()
     """
     ladder = ladder_of(holdout)
     where = places(tracking_uri, audit_tracking_uri)
@@ -231,6 +291,27 @@ def attach(
     ------
     TrackingError
         MLflow does not answer or refuses.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from ladderholdout import LadderHoldout
+    >>> holdout = LadderHoldout([[0], [1], [2], [3]], [0, 1, 0, 1], scoring="accuracy",
+    ...                         ledger="memory", name="tiny")
+    >>> _ = holdout.submit([0, 1, 1, 1])
+    >>> folder = tempfile.TemporaryDirectory()
+    >>> uri = f"sqlite:///{folder.name}/mlflow.db"
+    >>> from pathlib import Path
+    >>> from mlflow import MlflowClient
+    >>> client = MlflowClient(uri)
+    >>> artifacts = f"file://{folder.name}/artifacts"
+    >>> _ = client.create_experiment("tiny (audit)", artifact_location=artifacts)
+    >>> report = Path(folder.name) / "report.txt"
+    >>> _ = report.write_text("a report")
+    >>> run = attach(holdout, report, audit_tracking_uri=uri)
+    >>> [one.path for one in client.list_artifacts(run)]
+    ['report.txt']
+    >>> folder.cleanup()
     """
     ladder = ladder_of(holdout)
     uri = places(None, audit_tracking_uri).audit

@@ -39,6 +39,24 @@ class Tracking:
         The analyst's run, or where a new one goes.
     sealed : bool
         Whether raw scores stay in the ledger before an audit.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from ladderholdout import LadderHoldout
+    >>> holdout = LadderHoldout([[0], [1], [2], [3]], [0, 1, 0, 1], scoring="accuracy",
+    ...                         ledger="memory", name="tiny")
+    >>> _ = holdout.submit([0, 1, 1, 1])
+    >>> folder = tempfile.TemporaryDirectory()
+    >>> uri = f"sqlite:///{folder.name}/mlflow.db"
+    >>> with holdout.track(tracking_uri=uri) as tracking:
+    ...     _ = holdout.submit([0, 1, 0, 1])
+    ...     tracking.flush()
+    ...
+    True
+    >>> tracking.sent
+    2
+    >>> folder.cleanup()
     """
 
     def __init__(
@@ -112,6 +130,21 @@ class Tracking:
         ----------
         timeout : float, default=30
             Seconds to wait at most.
+
+        Examples
+        --------
+        >>> import tempfile
+        >>> from ladderholdout import LadderHoldout
+        >>> holdout = LadderHoldout([[0], [1], [2], [3]], [0, 1, 0, 1], scoring="accuracy",
+        ...                         ledger="memory", name="tiny")
+        >>> _ = holdout.submit([0, 1, 1, 1])
+        >>> folder = tempfile.TemporaryDirectory()
+        >>> uri = f"sqlite:///{folder.name}/mlflow.db"
+        >>> tracking = holdout.track(tracking_uri=uri)
+        >>> tracking.close()
+        >>> tracking.sent
+        1
+        >>> folder.cleanup()
         """
         self._close(timeout)
 

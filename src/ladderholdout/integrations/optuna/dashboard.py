@@ -18,6 +18,7 @@ from ladderholdout.mechanisms.arithmetic import whole
 if TYPE_CHECKING:
     import plotly.graph_objects as go
 
+_FEW = 10
 FIGURE = "ladder-holdout"
 """The id of the figure on the study: a later one replaces it."""
 
@@ -34,6 +35,26 @@ def note_of(holdout: Any, study: Study) -> str:
     -------
     str
         In Markdown.
+
+    Examples
+    --------
+    >>> import optuna
+    >>> from sklearn.datasets import load_iris
+    >>> from sklearn.tree import DecisionTreeClassifier
+    >>> from ladderholdout import LadderHoldout
+    >>> optuna.logging.set_verbosity(optuna.logging.WARNING)
+    >>> X, y = load_iris(return_X_y=True)
+    >>> holdout = LadderHoldout(X[::3], y[::3], scoring="accuracy", ledger="memory")
+    >>> def build(trial):
+    ...     depth = trial.suggest_int("depth", 1, 3)
+    ...     return DecisionTreeClassifier(max_depth=depth, random_state=0)
+    ...
+    >>> sampler = optuna.samplers.RandomSampler(seed=0)
+    >>> study = optuna.create_study(direction="maximize", sampler=sampler)
+    >>> objective = holdout.objective(build, inner=3, train=(X[1::3], y[1::3]))
+    >>> study.optimize(objective, n_trials=3)
+    >>> print(note_of(holdout, study).splitlines()[0])
+    ## Holdout holdout-c22819b1
     """
     ladder = ladder_of(holdout)
     status, asked = ladder.status(), _asked(ladder, a_study(study))
@@ -64,6 +85,26 @@ def plot_ladder(holdout: Any, study: Study) -> go.Figure:
         The study has several objectives.
     MissingExtra
         Plotly is not installed.
+
+    Examples
+    --------
+    >>> import optuna
+    >>> from sklearn.datasets import load_iris
+    >>> from sklearn.tree import DecisionTreeClassifier
+    >>> from ladderholdout import LadderHoldout
+    >>> optuna.logging.set_verbosity(optuna.logging.WARNING)
+    >>> X, y = load_iris(return_X_y=True)
+    >>> holdout = LadderHoldout(X[::3], y[::3], scoring="accuracy", ledger="memory")
+    >>> def build(trial):
+    ...     depth = trial.suggest_int("depth", 1, 3)
+    ...     return DecisionTreeClassifier(max_depth=depth, random_state=0)
+    ...
+    >>> sampler = optuna.samplers.RandomSampler(seed=0)
+    >>> study = optuna.create_study(direction="maximize", sampler=sampler)
+    >>> objective = holdout.objective(build, inner=3, train=(X[1::3], y[1::3]))
+    >>> study.optimize(objective, n_trials=3)
+    >>> plot_ladder(holdout, study).layout.xaxis.title.text
+    'trial'
     """
     if len(a_study(study).directions) > 1:
         came = f"one with {len(study.directions)}"
@@ -100,6 +141,8 @@ def plot_ladder(holdout: Any, study: Study) -> go.Figure:
         )
     title = f"Holdout {ladder.name}: {certificate.line()}"
     figure.update_layout(title=title, xaxis_title="trial", yaxis_title=ladder.metric.name)
+    if len(study.trials) <= _FEW:
+        figure.update_xaxes(dtick=1)  # whole numbers; of more it shows no halves
     return figure
 
 
@@ -115,6 +158,25 @@ def show(holdout: Any, study: Study) -> None:
     ------
     MissingExtra
         Optuna Dashboard or Plotly is not installed.
+
+    Examples
+    --------
+    >>> import optuna
+    >>> from sklearn.datasets import load_iris
+    >>> from sklearn.tree import DecisionTreeClassifier
+    >>> from ladderholdout import LadderHoldout
+    >>> optuna.logging.set_verbosity(optuna.logging.WARNING)
+    >>> X, y = load_iris(return_X_y=True)
+    >>> holdout = LadderHoldout(X[::3], y[::3], scoring="accuracy", ledger="memory")
+    >>> def build(trial):
+    ...     depth = trial.suggest_int("depth", 1, 3)
+    ...     return DecisionTreeClassifier(max_depth=depth, random_state=0)
+    ...
+    >>> sampler = optuna.samplers.RandomSampler(seed=0)
+    >>> study = optuna.create_study(direction="maximize", sampler=sampler)
+    >>> objective = holdout.objective(build, inner=3, train=(X[1::3], y[1::3]))
+    >>> study.optimize(objective, n_trials=3)
+    >>> show(holdout, study)
     """
     with needed("A note for Optuna Dashboard"):
         from optuna_dashboard import save_note, save_plotly_graph_object
@@ -136,6 +198,24 @@ class Dashboard:
     What it shows may steer whoever reads it: a study whose trials are one batch, since its
     feedback is their inner scores, is a batch no longer once this showed a release. `show` after
     the study costs nothing.
+
+    Examples
+    --------
+    >>> import optuna
+    >>> from sklearn.datasets import load_iris
+    >>> from sklearn.tree import DecisionTreeClassifier
+    >>> from ladderholdout import LadderHoldout
+    >>> optuna.logging.set_verbosity(optuna.logging.WARNING)
+    >>> X, y = load_iris(return_X_y=True)
+    >>> holdout = LadderHoldout(X[::3], y[::3], scoring="accuracy", ledger="memory")
+    >>> def build(trial):
+    ...     depth = trial.suggest_int("depth", 1, 3)
+    ...     return DecisionTreeClassifier(max_depth=depth, random_state=0)
+    ...
+    >>> sampler = optuna.samplers.RandomSampler(seed=0)
+    >>> study = optuna.create_study(direction="maximize", sampler=sampler)
+    >>> objective = holdout.objective(build, inner=3, train=(X[1::3], y[1::3]))
+    >>> study.optimize(objective, n_trials=3, callbacks=[Dashboard(holdout)])
     """
 
     def __init__(self, holdout: Any, *, every: int = 10) -> None:

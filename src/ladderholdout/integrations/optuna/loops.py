@@ -77,6 +77,26 @@ class Objective:
         What the study receives; see `ladderholdout.feedback`.
     guarded : int
         Which objective of a multi-objective study is the guarded one.
+
+    Examples
+    --------
+    >>> import optuna
+    >>> from sklearn.datasets import load_iris
+    >>> from sklearn.tree import DecisionTreeClassifier
+    >>> from ladderholdout import LadderHoldout
+    >>> optuna.logging.set_verbosity(optuna.logging.WARNING)
+    >>> X, y = load_iris(return_X_y=True)
+    >>> holdout = LadderHoldout(X[::3], y[::3], scoring="accuracy", ledger="memory")
+    >>> def build(trial):
+    ...     depth = trial.suggest_int("depth", 1, 3)
+    ...     return DecisionTreeClassifier(max_depth=depth, random_state=0)
+    ...
+    >>> sampler = optuna.samplers.RandomSampler(seed=0)
+    >>> study = optuna.create_study(direction="maximize", sampler=sampler)
+    >>> objective = holdout.objective(build, inner=3, train=(X[1::3], y[1::3]))
+    >>> study.optimize(objective, n_trials=3)
+    >>> holdout.status().submissions
+    3
     """
 
     def __init__(
@@ -155,6 +175,26 @@ class Objective:
         ------
         InvalidArgument
             There is no guide: give inner= and train=, or return one from build.
+
+        Examples
+        --------
+        >>> import optuna
+        >>> from sklearn.datasets import load_iris
+        >>> from sklearn.tree import DecisionTreeClassifier
+        >>> from ladderholdout import LadderHoldout
+        >>> optuna.logging.set_verbosity(optuna.logging.WARNING)
+        >>> X, y = load_iris(return_X_y=True)
+        >>> holdout = LadderHoldout(X[::3], y[::3], scoring="accuracy", ledger="memory")
+        >>> def build(trial):
+        ...     depth = trial.suggest_int("depth", 1, 3)
+        ...     return DecisionTreeClassifier(max_depth=depth, random_state=0)
+        ...
+        >>> sampler = optuna.samplers.RandomSampler(seed=0)
+        >>> study = optuna.create_study(direction="maximize", sampler=sampler)
+        >>> objective = holdout.objective(build, inner=3, train=(X[1::3], y[1::3]))
+        >>> study.optimize(objective.guide, n_trials=3)
+        >>> holdout.status().submissions  # the study used inner scores alone
+        0
         """
         with stopping(trial):
             candidate = candidate_of(self._build(trial))
@@ -179,6 +219,26 @@ class Objective:
         Returns
         -------
         Candidate
+
+        Examples
+        --------
+        >>> import optuna
+        >>> from sklearn.datasets import load_iris
+        >>> from sklearn.tree import DecisionTreeClassifier
+        >>> from ladderholdout import LadderHoldout
+        >>> optuna.logging.set_verbosity(optuna.logging.WARNING)
+        >>> X, y = load_iris(return_X_y=True)
+        >>> holdout = LadderHoldout(X[::3], y[::3], scoring="accuracy", ledger="memory")
+        >>> def build(trial):
+        ...     depth = trial.suggest_int("depth", 1, 3)
+        ...     return DecisionTreeClassifier(max_depth=depth, random_state=0)
+        ...
+        >>> sampler = optuna.samplers.RandomSampler(seed=0)
+        >>> study = optuna.create_study(direction="maximize", sampler=sampler)
+        >>> objective = holdout.objective(build, inner=3, train=(X[1::3], y[1::3]))
+        >>> study.optimize(objective.guide, n_trials=1)
+        >>> objective.candidate(study.best_trial).guide > 0.8
+        True
         """
         candidate = candidate_of(self._build(trial))
         if self._train is None:
@@ -216,6 +276,27 @@ class AskTell:
     study : optuna.Study
     feedback : str
     guarded : int
+
+    Examples
+    --------
+    >>> import optuna
+    >>> from sklearn.datasets import load_iris
+    >>> from sklearn.tree import DecisionTreeClassifier
+    >>> from ladderholdout import LadderHoldout
+    >>> optuna.logging.set_verbosity(optuna.logging.WARNING)
+    >>> X, y = load_iris(return_X_y=True)
+    >>> holdout = LadderHoldout(X[::3], y[::3], scoring="accuracy", ledger="memory")
+    >>> def build(trial):
+    ...     depth = trial.suggest_int("depth", 1, 3)
+    ...     return DecisionTreeClassifier(max_depth=depth, random_state=0)
+    ...
+    >>> sampler = optuna.samplers.RandomSampler(seed=0)
+    >>> study = optuna.create_study(direction="maximize", sampler=sampler)
+    >>> objective = holdout.objective(build, inner=3, train=(X[1::3], y[1::3]))
+    >>> loop = holdout.ask_tell(study)
+    >>> trial = loop.ask()
+    >>> loop.tell(trial, build(trial).fit(X[1::3], y[1::3]), guide=0.9).improved
+    True
     """
 
     def __init__(self, holdout: OpenLadder, study: Study, feedback: str, guarded: int) -> None:
@@ -282,6 +363,18 @@ def guided_steps(trial: Trial, guides: Iterable[float]) -> Iterator[tuple[int, f
     ------
     optuna.TrialPruned
         When the study's pruner decides so.
+
+    Examples
+    --------
+    >>> import optuna
+    >>> optuna.logging.set_verbosity(optuna.logging.WARNING)
+    >>> study = optuna.create_study(direction="maximize")
+    >>> def objective(trial):
+    ...     return [score for _, score in guided_steps(trial, [0.5, 0.7])][-1]
+    ...
+    >>> study.optimize(objective, n_trials=1)
+    >>> study.trials[0].intermediate_values
+    {0: 0.5, 1: 0.7}
     """
     for step, guide in enumerate(guides):
         trial.report(in_direction(trial.study, guide), step)

@@ -84,7 +84,7 @@ class Call:
         self._open = False
 
     def _is_alone(self, study: Study) -> bool:
-        """Return whether nobody else runs, adds or tells trials of this study."""
+        """Return whether nobody else runs, adds or finishes trials of this study."""
         return all(
             one.number in self._own
             or (one.state is not TrialState.RUNNING and self.there.get(one.number) is one.state)
@@ -143,6 +143,12 @@ class Candidate:
         metrics that of each, by name.
     others : tuple of float
         In a multi-objective study, the values of the objectives that are not guarded.
+
+    Examples
+    --------
+    >>> candidate = Candidate([0, 1], guide=0.8)
+    >>> candidate.guide
+    0.8
     """
 
     model: Any

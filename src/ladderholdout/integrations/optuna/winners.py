@@ -104,6 +104,27 @@ class Gate:
         After so many improvements in a row that the holdout did not confirm, warn.
     stop : bool
         And stop the study.
+
+    Examples
+    --------
+    >>> import optuna
+    >>> from sklearn.datasets import load_iris
+    >>> from sklearn.tree import DecisionTreeClassifier
+    >>> from ladderholdout import LadderHoldout
+    >>> optuna.logging.set_verbosity(optuna.logging.WARNING)
+    >>> X, y = load_iris(return_X_y=True)
+    >>> holdout = LadderHoldout(X[::3], y[::3], scoring="accuracy", ledger="memory")
+    >>> def build(trial):
+    ...     depth = trial.suggest_int("depth", 1, 3)
+    ...     return DecisionTreeClassifier(max_depth=depth, random_state=0)
+    ...
+    >>> sampler = optuna.samplers.RandomSampler(seed=0)
+    >>> study = optuna.create_study(direction="maximize", sampler=sampler)
+    >>> objective = holdout.objective(build, inner=3, train=(X[1::3], y[1::3]))
+    >>> gate = holdout.gate(objective.candidate)
+    >>> study.optimize(objective.guide, n_trials=4, callbacks=[gate])
+    >>> 0 < holdout.status().submissions <= 4
+    True
     """
 
     def __init__(
