@@ -58,11 +58,7 @@ def prose(page: str) -> str:
     return page
 
 
-# A decision is a record in the words of its day; docs/decisions/README.md says so.
-PAGES = [
-    ROOT / "README.md",
-    *(one for one in sorted(DOCS.rglob("*.md")) if one.parent.name != "decisions"),
-]
+PAGES = [ROOT / "README.md", *sorted(DOCS.rglob("*.md"))]
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())

@@ -2,7 +2,8 @@
 
 A climb by small changes ends with a model that agrees with earlier incumbents on most rows, and
 these were chosen when little had been released. So their own intervals are narrow, and the
-difference from them lies on few rows. Proposition A1 of docs/background/certificates.md has the proof.
+difference from them lies on few rows. Proposition A1 of docs/background/certificates.md has the
+proof.
 """
 
 from __future__ import annotations
