@@ -58,11 +58,7 @@ def prose(page: str) -> str:
     return page
 
 
-# A decision is a record in the words of its day; docs/decisions/README.md says so.
-PAGES = [
-    ROOT / "README.md",
-    *(one for one in sorted(DOCS.rglob("*.md")) if one.parent.name != "decisions"),
-]
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted(DOCS.rglob("*.md"))]
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
@@ -83,6 +79,40 @@ def test_no_guide_is_longer_than_two_screens_may_be(page: Path) -> None:
     assert page.stat().st_size <= LONGEST
 
 
+# Written by `make works-with`, and a reference of commands.
+OF_NO_TASK = {"cli", "mlflow", "several_metrics", "works_with"}
+
+
+@pytest.mark.parametrize(
+    "page",
+    [one for one in sorted((DOCS / "guide").glob("*.md")) if one.stem not in OF_NO_TASK],
+    ids=lambda page: page.stem,
+)
+def test_a_guide_begins_with_its_task_and_shows_code(page: Path) -> None:
+    title, task, rest = page.read_text("utf-8").split("\n\n", 2)
+    assert title.startswith("# ")
+    assert re.match(r"\*\*Task:\*\* [^.]+[.]", task)
+    assert "```" in rest
+
+
+def navigation() -> str:
+    return (ROOT / "mkdocs.yml").read_text("utf-8").partition("\nnav:\n")[2]
+
+
 def test_the_navigation_shows_few_entries() -> None:
-    navigation = (ROOT / "mkdocs.yml").read_text("utf-8").partition("\nnav:\n")[2]
-    assert 0 < len(re.findall(r"^  - ", navigation, re.MULTILINE)) <= MOST_ENTRIES
+    assert 0 < len(re.findall(r"^  - ", navigation(), re.MULTILINE)) <= MOST_ENTRIES
+
+
+def test_ten_questions_lead_to_pages_of_the_navigation() -> None:
+    page = DOCS / "explanation" / "questions.md"
+    # One click to the questions, which the navigation shows on every page, and one to the answer.
+    assert "explanation/questions.md" in navigation()
+    questions = re.split(r"^\d+\. ", page.read_text("utf-8"), flags=re.MULTILINE)[1:]
+    assert len(questions) == 10
+    for question in questions:
+        assert re.match(r"\*\*[^*]+\?[^*]*\*\*", question), question
+        answers = re.findall(r"\]\(([^)#]+)", question)
+        assert answers, question
+        for answer in answers:
+            place = (page.parent / answer).resolve().relative_to(DOCS.resolve()).as_posix()
+            assert f": {place}\n" in navigation(), place
