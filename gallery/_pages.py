@@ -1,8 +1,9 @@
 """A hook of mkdocs: runs the scripts of this folder and the tutorial, and makes pages of them.
 
 What a script shows is kept in `.cache/site`, under a hash of the script, of the package's own
-sources and of the libraries' versions: so a build runs what has changed, and a change of the package
-runs everything. What is made of it is a part of the site and of no folder under version control.
+sources and of the libraries' versions: so a build runs what has changed, and a change of the
+package runs everything. What is made of it is a part of the site and of no folder under version
+control.
 """
 
 from __future__ import annotations
@@ -161,10 +162,10 @@ def key(script: Path) -> str:
     """Return the hash of all that a script's figures depend on."""
     text = script.read_bytes()
     parts = [text, (HERE / "_style.py").read_bytes()]
-    # What a script takes from elsewhere in the repository it names.
-    for place, named in (("benchmarks/papers", b"papers()"), ("examples", b"examples")):
-        if named in text:
-            parts += [path.read_bytes() for path in sorted((ROOT / place).glob("*.py"))]
+    for folder in (ROOT / "benchmarks" / "papers", ROOT / "examples"):
+        there = sorted(folder.glob("*.py"))
+        if any(b"import %b as" % path.stem.encode() in text for path in there):
+            parts += [path.read_bytes() for path in there]
     parts += [path.read_bytes() for path in sorted((ROOT / "src").rglob("*.py"))]
     parts += [f"{name} {version(name)}".encode() for name in LIBRARIES]
     return hashlib.sha256(b"\0".join(parts)).hexdigest()[:20]
@@ -274,7 +275,13 @@ def executed(text: str) -> str:
         work = Path(made) / "work"
         work.mkdir()
         client = NotebookClient(
-            notebook, timeout=300, kernel_name="python3", resources={"metadata": {"path": work}}
+            notebook,
+            timeout=300,
+            startup_timeout=180,
+            kernel_name="python3",
+            # It warns that others on this machine might listen; there is nothing to hear.
+            extra_arguments=["--log-level=ERROR"],
+            resources={"metadata": {"path": work}},
         )
         client.execute(env={**environment(Path(made)), "TMPDIR": made, "COLUMNS": "88"})
         if left := [path.name for path in work.iterdir()]:
@@ -291,6 +298,8 @@ def notebook_page(notebook: str) -> dict[str, str]:
 
     read = nbformat.reads(notebook, as_version=4)
     body, resources = MarkdownExporter().from_notebook_node(read)
+    # The site has a style of its own for tables.
+    body = re.sub(r"<style scoped>.*?</style>\n?", "", body, flags=re.DOTALL)
     made = {}
     for name, content in resources["outputs"].items():
         # output_CELL_PLACE.svg

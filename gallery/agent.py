@@ -1,10 +1,10 @@
 """An agent against a server.
 
-A program changes ten predictions at a time and goes on from whatever scores better, 300 times. The labels
-are coin flips, so that on other rows it is right half of the time. First it reads its scores from a
-function in its own process. Then the labels are on a server, and the agent has a token, three tools and
-no label: the server answers through a ladder, and its certificate is what may be believed. The agent and
-the server are those of `examples/agent.py`.
+A program changes ten predictions at a time and goes on from whatever scores better, 300 times. The
+labels are coin flips, so that on other rows it is right half of the time. First it reads its
+scores from a function in its own process. Then the labels are on a server, and the agent has a
+token, three tools and no label: the server answers through a ladder, and its certificate is what
+may be believed. The agent and the server are those of `examples/agent.py`.
 
     python gallery/agent.py [--picture FILE]
 """
@@ -19,7 +19,7 @@ import _style as style
 import numpy as np
 
 sys.path.insert(0, str(style.ROOT / "examples"))
-import agent as example  # noqa: E402
+import agent as example
 
 STEPS = 300
 
@@ -46,12 +46,17 @@ def main() -> None:
         example.climb(guarded)
         certificate = holdout.certificate()
 
-    style.table(
-        ("", "believed", "true"), [(way, each[-1], 0.5) for way, each in courses.items()]
-    )
+    style.table(("", "believed", "true"), [(way, each[-1], 0.5) for way, each in courses.items()])
     print(f"certificate of the server: {certificate.low:.3f} to {certificate.high:.3f}")
     figure, ax = style.panels()
-    ax.axhspan(certificate.low, certificate.high, color=style.BLUE, alpha=0.12, lw=0, label="certificate, 95 %")
+    ax.axhspan(
+        certificate.low,
+        certificate.high,
+        color=style.BLUE,
+        alpha=0.12,
+        lw=0,
+        label="certificate, 95 %",
+    )
     for (way, each), colour in zip(courses.items(), (style.ORANGE, style.BLUE), strict=True):
         ax.plot(np.arange(1, len(each) + 1), each, color=colour, lw=2, label=way)
     style.truth(ax, 0.5, "on other rows")
@@ -60,8 +65,8 @@ def main() -> None:
     ax.legend(loc="upper left")
     style.show(
         figure,
-        "What an agent believes over 300 submissions: with raw scores it climbs far above one half, "
-        "through the server it stays there, inside the certificate.",
+        "What an agent believes over 300 submissions: with raw scores it climbs far above one "
+        "half, through the server it stays there, inside the certificate.",
     )
 
 

@@ -1,10 +1,11 @@
 """The corrected score against the truth.
 
 `guard` lets a few finalists query the holdout, and the best of them is still flattered a little.
-`holdout.estimate()` takes the mean flattery off: it draws the holdout's rows again, lets the same rule
-choose, and judges the choice on the rows that were not drawn. Sixteen splits of handwritten digits, a
-grid of trees each; the truth is the accuracy on fresh rows. A point on the line is exact. On the left
-the raw winner of all candidates, then the guarded winner, then its corrected score.
+`holdout.estimate()` takes the mean flattery off: it draws the holdout's rows again, lets the same
+rule choose, and judges the choice on the rows that were not drawn. Sixteen splits of handwritten
+digits, a grid of trees each; the truth is the accuracy on fresh rows. A point on the line is
+exact. On the left the raw winner of all candidates, then the guarded winner, then its corrected
+score.
 
     python gallery/estimate.py [--picture FILE]
 """
@@ -40,7 +41,9 @@ def one_split(seed: int) -> np.ndarray:
     trees = [DecisionTreeClassifier(**one, random_state=0).fit(X, y) for one in ParameterGrid(GRID)]
     raw = max(trees, key=lambda tree: tree.score(X_held, y_held))
     holdout = LadderHoldout(X_held, y_held, scoring="accuracy", ledger="memory", vault=False)
-    search = holdout.guard(GridSearchCV(DecisionTreeClassifier(random_state=0), GRID, cv=5)).fit(X, y)
+    search = holdout.guard(GridSearchCV(DecisionTreeClassifier(random_state=0), GRID, cv=5)).fit(
+        X, y
+    )
     true = search.score(X_fresh, y_fresh)
     return np.array(
         [

@@ -1,10 +1,11 @@
 """A leaderboard under attack.
 
-A challenge on 1,000 rows, whose labels are coin flips. One participant submits guesses and then their
-vote: those that scored well count. A board that shows every score gives the labels away. A ladder for
-each account does so too, if a new account may be opened for each guess, because the first score of every
-account is released. One ladder for one account shows nearly nothing. So a board needs a rule about who may
-open accounts, and certificates that count all of them, as `Leaderboard` does.
+A challenge on 1,000 rows, whose labels are coin flips. One participant submits guesses and then
+their vote: those that scored well count. A board that shows every score gives the labels away. A
+ladder for each account does so too, if a new account may be opened for each guess, because the
+first score of every account is released. One ladder for one account shows nearly nothing. So a
+board needs a rule about who may open accounts, and certificates that count all of them, as
+`Leaderboard` does.
 
     python gallery/leaderboard_attack.py [--picture FILE]
 """
@@ -32,13 +33,13 @@ def main() -> None:
     rows = []
     looks = zip(style.COLOURS[1:] + style.COLOURS[:1], "osD^v", strict=True)
     for (name, (rule, attack)), (colour, marker) in zip(WAYS.items(), looks, strict=False):
-        scores = np.array(
-            [1 - simulate(attack(k), rule, ROWS, RUNS).empirical for k in GUESSES]
-        )
+        scores = np.array([1 - simulate(attack(k), rule, ROWS, RUNS).empirical for k in GUESSES])
         mean, spread = scores.mean(axis=1), scores.std(axis=1, ddof=1)
         ax.errorbar(GUESSES, mean, yerr=spread, fmt=f"{marker}-", color=colour, label=name)
         rows.append((name, *map(float, mean[[1, 3, 5, 7]])))
-    style.table(("accuracy of the leader on the holdout", *("10", "100", "400", "1,000 guesses")), rows)
+    style.table(
+        ("accuracy of the leader on the holdout", *("10", "100", "400", "1,000 guesses")), rows
+    )
     style.truth(ax, 0.5, "on other rows")
     ax.set(xlabel="guesses submitted before the vote", ylabel="accuracy on the holdout")
     style.counts(ax)

@@ -1,9 +1,10 @@
 """A ladder that releases one bit.
 
-A climb needs to know whether a model improved, and not by how much. `OneBitLadder` releases that bit and
-no score; `holdout.reveal()` shows a score at the end, and charges it. What is not released costs later
-certificates nothing, so that its certificate is narrower than that of rules that release scores. A model
-of breast cancer is tuned by random steps, on a holdout of 250 rows, eight times with each rule.
+A climb needs to know whether a model improved, and not by how much. `OneBitLadder` releases that
+bit and no score; `holdout.reveal()` shows a score at the end, and charges it. What is not released
+costs later certificates nothing, so that its certificate is narrower than that of rules that
+release scores. A model of breast cancer is tuned by random steps, on a holdout of 250 rows, eight
+times with each rule.
 
     python gallery/one_bit.py [--picture FILE]
 """
@@ -63,7 +64,13 @@ def main() -> None:
         true = np.array([one for _, one in found])
         held = sum(c.low <= t <= c.high for c, t in zip(certified, true, strict=True))
         rows.append(
-            (name, float(true.mean()), float(lows[name].mean()), float(widths[name].mean()), f"{held} of {RUNS}")
+            (
+                name,
+                float(true.mean()),
+                float(lows[name].mean()),
+                float(widths[name].mean()),
+                f"{held} of {RUNS}",
+            )
         )
     style.table(("rule", "true", "certified at least", "width", "certificates that hold"), rows)
     figure, ax = style.panels()

@@ -1,9 +1,9 @@
 """A reserve.
 
-With `reserve=0.5` half of the rows steer the ladder, and the other half is queried once, at the end. What
-was released to the search cannot have fitted them, so their interval pays for nothing. A climb on 600
-rows in truth gets better and better; its ladder releases freely, which makes the certificate of all
-releases wide, and `certify()` narrow. Twelve searches.
+With `reserve=0.5` half of the rows steer the ladder, and the other half is queried once, at the
+end. What was released to the search cannot have fitted them, so their interval pays for nothing. A
+climb on 600 rows in truth gets better and better; its ladder releases freely, which makes the
+certificate of all releases wide, and `certify()` narrow. Twelve searches.
 
     python gallery/reserve.py [--picture FILE]
 """
@@ -36,18 +36,26 @@ def search(seed: int) -> tuple[float, tuple[float, float], tuple[float, float]]:
 def main() -> None:
     found = [search(seed) for seed in range(RUNS)]
     true = np.array([one[0] for one in found])
-    ways = {"certificate()": np.array([one[1] for one in found]), "certify(), the reserve": np.array([one[2] for one in found])}
+    ways = {
+        "certificate()": np.array([one[1] for one in found]),
+        "certify(), the reserve": np.array([one[2] for one in found]),
+    }
     style.table(
         ("", "width", "intervals that hold"),
         [
-            (name, float((ends[:, 1] - ends[:, 0]).mean()),
-             f"{np.sum((ends[:, 0] <= true) & (true <= ends[:, 1]))} of {RUNS}")
+            (
+                name,
+                float((ends[:, 1] - ends[:, 0]).mean()),
+                f"{np.sum((ends[:, 0] <= true) & (true <= ends[:, 1]))} of {RUNS}",
+            )
             for name, ends in ways.items()
-        ],  # fmt: skip
+        ],
     )
     figure, ax = style.panels()
     places = np.arange(1, RUNS + 1)
-    for (name, ends), shift, colour in zip(ways.items(), (-0.15, 0.15), (style.ORANGE, style.BLUE), strict=True):
+    for (name, ends), shift, colour in zip(
+        ways.items(), (-0.15, 0.15), (style.ORANGE, style.BLUE), strict=True
+    ):
         ax.vlines(places + shift, *ends.T, color=colour, lw=3, label=name)
     ax.plot(places, true, "_", color=style.INK, ms=16, mew=2, label="true score of the incumbent")
     ax.set(xlabel="search", ylabel="accuracy")

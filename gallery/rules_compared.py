@@ -1,9 +1,10 @@
 """Nine rules on one history.
 
-A search of 300 queries climbs honestly: each model is a step from the incumbent, better or worse in
-truth, and the holdout has 500 rows. The same kind of search runs against nine rules. On the left: what is
-believed in the end, and what is true of that model. A rule is good when both are high and close together.
-On the right: how many scores each rule has released, which is what later certificates pay for.
+A search of 300 queries climbs honestly: each model is a step from the incumbent, better or worse
+in truth, and the holdout has 500 rows. The same kind of search runs against nine rules. On the
+left: what is believed in the end, and what is true of that model. A rule is good when both are
+high and close together. On the right: how many scores each rule has released, which is what later
+certificates pay for.
 
     python gallery/rules_compared.py [--picture FILE]
 """
@@ -42,9 +43,7 @@ RULES = {
 
 
 def main() -> None:
-    found = {
-        name: simulate(KnobClimb(QUERIES), rule, ROWS, RUNS) for name, rule in RULES.items()
-    }
+    found = {name: simulate(KnobClimb(QUERIES), rule, ROWS, RUNS) for name, rule in RULES.items()}
     believed, true = (
         np.array([1 - getattr(course, part).mean() for course in found.values()])
         for part in ("believed", "true")
@@ -52,11 +51,16 @@ def main() -> None:
     releases = np.array([course.releases.mean() for course in found.values()])
     style.table(
         ("rule", "believed", "true", "too much", "releases"),
-        [(name, *map(float, (b, t, b - t)), f"{r:.1f}") for name, b, t, r in zip(found, believed, true, releases, strict=True)],
+        [
+            (name, *map(float, (b, t, b - t)), f"{r:.1f}")
+            for name, b, t, r in zip(found, believed, true, releases, strict=True)
+        ],
     )
     figure, (left, right) = style.panels(2, sharey=True)
     places = np.arange(len(found))
-    left.hlines(places, np.minimum(true, believed), np.maximum(true, believed), color=style.GRID, lw=4)
+    left.hlines(
+        places, np.minimum(true, believed), np.maximum(true, believed), color=style.GRID, lw=4
+    )
     left.plot(true, places, "s", color=style.QUIET, label="true", mfc="none", mew=2)
     left.plot(believed, places, "o", color=style.BLUE, label="believed")
     left.set(yticks=places, yticklabels=list(found), xlabel="accuracy")

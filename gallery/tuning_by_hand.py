@@ -1,12 +1,14 @@
 """A model tuned by hand, with and without the guard.
 
-Somebody has a linear model of handwritten digits, even or odd, changes its weights at random, and keeps a
-change when the accuracy on the holdout gets better. A tenth of the labels is wrong, as labels are. The
-holdout has 150 rows, and 1,447 fresh rows that nobody uses while tuning tell what the model is worth.
+Somebody has a linear model of handwritten digits, even or odd, changes its weights at random, and
+keeps a change when the accuracy on the holdout gets better. A tenth of the labels is wrong, as
+labels are. The holdout has 150 rows, and 1,447 fresh rows that nobody uses while tuning tell what
+the model is worth.
 
-By raw scores the accuracy on the holdout rises and rises, and what the model is worth does not follow.
-Through the guard the same person receives a new score only where a change is better by more than chance
-explains, and believes about what is true. Lines are means of twelve runs, bands hold nine of ten.
+By raw scores the accuracy on the holdout rises and rises, and what the model is worth does not
+follow. Through the guard the same person receives a new score only where a change is better by
+more than chance explains, and believes about what is true. Lines are means of twelve runs, bands
+hold nine of ten.
 
     python gallery/tuning_by_hand.py [--picture FILE]
 """
@@ -87,7 +89,9 @@ def main() -> None:
 
     figure, axes = style.panels(2, sharey=True)
     queries = np.arange(1, QUERIES + 1)
-    for ax, (way, each), colour in zip(axes, courses.items(), (style.ORANGE, style.BLUE), strict=True):
+    for ax, (way, each), colour in zip(
+        axes, courses.items(), (style.ORANGE, style.BLUE), strict=True
+    ):
         style.band(ax, queries, each[:, 0], colour, "believed")
         style.band(ax, queries, each[:, 1], style.QUIET, "true, on fresh rows", "--")
         ax.set(title=way, xlabel="queries of the holdout")

@@ -1,9 +1,9 @@
 """How wide a certificate is.
 
-The width of a 95 % certificate for a model that errs on a tenth of the rows, by the size of the holdout
-and by what was asked of it. One model fixed in advance has the narrowest interval that there is. Twenty
-finalists pay little more. A grid of 1,000 candidates pays for the place of its winner, and a search that
-learns from its answers for all that was released before.
+The width of a 95 % certificate for a model that errs on a tenth of the rows, by the size of the
+holdout and by what was asked of it. One model fixed in advance has the narrowest interval that
+there is. Twenty finalists pay little more. A grid of 1,000 candidates pays for the place of its
+winner, and a search that learns from its answers for all that was released before.
 
     python gallery/widths.py [--picture FILE]
 """
@@ -52,7 +52,8 @@ WAYS = {
 def main() -> None:
     found = {
         name: [
-            width(int(n), of(int(n))) if "20 rel" not in name or n >= 300 else math.nan for n in ROWS
+            width(int(n), of(int(n))) if "20 rel" not in name or n >= 300 else math.nan
+            for n in ROWS
         ]
         for name, of in WAYS.items()
     }
@@ -66,7 +67,9 @@ def main() -> None:
         found.items(), style.COLOURS, ("-", "--", "-.", ":", (0, (5, 1))), strict=True
     ):
         ax.plot(ROWS, each, color=colour, ls=dash, lw=2, label=name)
-    ax.set(xscale="log", yscale="log", xlabel="rows of the holdout", ylabel="width of the certificate")
+    ax.set(
+        xscale="log", yscale="log", xlabel="rows of the holdout", ylabel="width of the certificate"
+    )
     ax.xaxis.set_major_formatter("{x:,.0f}")
     ax.yaxis.set_major_formatter("{x:g}")
     ax.legend(loc="lower left")

@@ -1,12 +1,12 @@
 """The winner's curse of a grid.
 
-A grid is fixed in advance: no score influences what is tried. Still its best candidate is flattered,
-because it is the best of many on the same 150 rows. Here decision trees for handwritten digits come in
-random order, and after each the best so far is compared with what it is worth on 1,247 fresh rows. The
-mean is over 12 splits of the data and several orders.
+A grid is fixed in advance: no score influences what is tried. Still its best candidate is
+flattered, because it is the best of many on the same 150 rows. Here decision trees for handwritten
+digits come in random order, and after each the best so far is compared with what it is worth on
+1,247 fresh rows. The mean is over 12 splits of the data and several orders.
 
-The remedy is a shorter list: choose by cross-validation on the training rows, and let the finalists
-alone query the holdout.
+The remedy is a shorter list: choose by cross-validation on the training rows, and let the
+finalists alone query the holdout.
 
     python gallery/winners_curse.py [--picture FILE]
 """
@@ -58,7 +58,10 @@ def main() -> None:
     shown = [1, 3, 10, 30, len(tried)]
     style.table(
         ("candidates", "believed", "true", "too much"),
-        [(k, float(believed[k - 1]), float(true[k - 1]), float(believed[k - 1] - true[k - 1])) for k in shown],
+        [
+            (k, float(believed[k - 1]), float(true[k - 1]), float(believed[k - 1] - true[k - 1]))
+            for k in shown
+        ],
     )
     figure, ax = style.panels()
     ax.fill_between(tried, true, believed, color=style.ORANGE, alpha=0.12, lw=0)

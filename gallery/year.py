@@ -1,9 +1,10 @@
 """A year of one holdout.
 
-A team keeps one holdout of 800 rows for a year and queries it five times a week: 260 queries of a model
-that gets better as they learn. The released score follows the true one, and the certificate says week by
-week what may be believed, however the answers steered the work. It becomes wider with what was released,
-and narrower where the model errs less. A ledger on disk would remember all of it between the weeks.
+A team keeps one holdout of 800 rows for a year and queries it five times a week: 260 queries of a
+model that gets better as they learn. The released score follows the true one, and the certificate
+says week by week what may be believed, however the answers steered the work. It becomes wider with
+what was released, and narrower where the model errs less. A ledger on disk would remember all of
+it between the weeks.
 
     python gallery/year.py [--picture FILE]
 """
@@ -42,20 +43,35 @@ def main() -> None:
     print(f"{status.submissions} queries, {status.releases} scores released")
     style.table(
         ("week", "released", "true", "certified from", "to"),
-        [(int(week[i]), *map(float, (released[i], true[i], low[i], high[i]))) for i in (0, 12, 25, 38, 51)],
+        [
+            (int(week[i]), *map(float, (released[i], true[i], low[i], high[i])))
+            for i in (0, 12, 25, 38, 51)
+        ],
     )
-    print(f"weeks in which the certificate holds the truth: {np.sum((low <= true) & (true <= high))}")
+    print(
+        f"weeks in which the certificate holds the truth: {np.sum((low <= true) & (true <= high))}"
+    )
     figure, ax = style.panels()
-    ax.fill_between(week, low, high, color=style.BLUE, alpha=0.15, lw=0, step="post", label="certificate, 95 %")
+    ax.fill_between(
+        week, low, high, color=style.BLUE, alpha=0.15, lw=0, step="post", label="certificate, 95 %"
+    )
     ax.step(week, released, where="post", color=style.BLUE, lw=2, label="released score")
-    ax.step(week, true, where="post", color=style.QUIET, ls="--", lw=1.5, label="true score of the incumbent")
+    ax.step(
+        week,
+        true,
+        where="post",
+        color=style.QUIET,
+        ls="--",
+        lw=1.5,
+        label="true score of the incumbent",
+    )
     ax.set(xlabel="week", ylabel="accuracy")
     style.counts(ax)
     ax.legend(loc="lower right")
     style.show(
         figure,
-        "Released score, true score and certificate of one holdout over 52 weeks: the released score "
-        "rises in steps beside the true one, and the band holds both.",
+        "Released score, true score and certificate of one holdout over 52 weeks: the released "
+        "score rises in steps beside the true one, and the band holds both.",
     )
 
 
