@@ -50,7 +50,7 @@ def main() -> None:
         for sentence in audit.verdict.sentences:
             print(textwrap.fill(sentence, 88, initial_indent="  ", subsequent_indent="    "))
         plots.scores(audit, ax=ax)
-        ax.set(title=name, xlabel="submission")
+        ax.set(xlabel=f"submission, {name}")
         style.counts(ax)
     style.show(
         figure,

@@ -32,6 +32,7 @@ def main() -> None:
         style.truth(ax, 1.0, "")
         ax.set(title=name, xlabel="submission")
         style.counts(ax)
+        ax.locator_params(axis="x", nbins=3)
     axes[0].set_ylabel("released squared error")
     style.table((f"squared error after 10 rounds, {RUNS} runs", "holdout", "final rows"), rows)
     style.show(

@@ -68,7 +68,7 @@ def main() -> None:
         ax.set_xticks(range(len(SIZES)), names, fontsize=9)
         ax.set(title=title, xlabel="rows of the holdout")
     style.table(("metric", "rows", "released", "certified from", "to"), rows)
-    axes[0].legend()
+    axes[0].legend(loc="lower right")
     style.show(
         figure,
         "Certificates of R2 and of the root mean squared error for 200 rows of diabetes patients "

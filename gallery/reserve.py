@@ -60,7 +60,7 @@ def main() -> None:
     ax.plot(places, true, "_", color=style.INK, ms=16, mew=2, label="true score of the incumbent")
     ax.set(xlabel="search", ylabel="accuracy")
     style.counts(ax)
-    ax.legend(loc="lower left", ncols=3)
+    ax.legend(loc="lower center", bbox_to_anchor=(0.5, 1), ncols=3)
     style.show(
         figure,
         "Two intervals for each of twelve searches: that of all releases is wide, that of the "
