@@ -35,7 +35,7 @@ quick: $(VENV)/.installed-test ## the edit loop: the parts that need neither pro
 test: $(VENV)/.installed-test ## the tests that run in one process and end soon, and the docstrings
 	$(BIN)/python -m pytest $(PARALLEL)
 
-test-processes: $(VENV)/.installed-test ## the tests that start processes or servers
+test-processes: $(VENV)/.installed-test $(VENV)/.installed-docs ## the tests that start processes or servers
 	$(BIN)/python -m pytest $(PARALLEL) -m "processes and not slow and not deep"
 
 test-long: $(VENV)/.installed-test ## the tests of one process that take long, one by one or together

@@ -7,8 +7,7 @@ the model is worth.
 
 By raw scores the accuracy on the holdout rises and rises, and what the model is worth does not
 follow. Through the guard the same person receives a new score only where a change is better by
-more than chance explains, and believes about what is true. Lines are means of twelve
-runs.
+more than chance explains, and is misled by less than half as much. Lines are means of twelve runs.
 
     python gallery/tuning_by_hand.py [--picture FILE]
 """

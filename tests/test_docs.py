@@ -30,6 +30,8 @@ ROOT = Path(__file__).parents[1]
 ELSEWHERE = {"persistence", "prompts", "searchers", "works_with"}
 SESSIONS = [
     ROOT / "README.md",
+    ROOT / "docs" / "index.md",
+    ROOT / "docs" / "which_way.md",
     *(one for one in sorted((ROOT / "docs" / "guide").glob("*.md")) if one.stem not in ELSEWHERE),
 ]
 PAGES = sorted({ROOT / "README.md", *(ROOT / "docs").rglob("*.md"), ROOT / "CONTRIBUTING.md"})

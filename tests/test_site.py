@@ -386,20 +386,14 @@ def test_the_pages_are_readable(
 
 def test_the_search_finds_what_people_type(chromium: Browser, address: str) -> None:
     page = visited(chromium)
-    page.goto(address, wait_until="networkidle")
-    box = page.locator("input.md-search__input")
     for words, wanted in TYPED.items():
-        box.click()
-        box.fill(words)
-        page.wait_for_function(
-            "words => document.querySelector('.md-search__input').value == words", arg=words
-        )
+        page.goto(address, wait_until="networkidle")  # no results of the words before
+        page.locator("input.md-search__input").fill(words)
         page.wait_for_selector(".md-search-result__link")
-        page.wait_for_timeout(500)  # results of the words before are exchanged for these
         found = page.eval_on_selector_all(
-            ".md-search-result__item > a, .md-search-result__item a.md-search-result__link",
+            ".md-search-result__item > a.md-search-result__link",
             "all => all.map(one => one.href)",
         )
         assert found, words
-        assert any(wanted in one for one in found[:12]), f"{words}: {found[:12]}"
+        assert any(wanted in one for one in found), f"{words}: {found}"
     page.context.close()
