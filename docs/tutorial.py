@@ -26,6 +26,7 @@
 
 # %%
 import tempfile
+import textwrap
 import warnings
 from pathlib import Path
 
@@ -142,7 +143,8 @@ print(holdout.estimate())
 # however the models were chosen. It counts everything that was released.
 
 # %%
-print(first.certificate_)
+for line in str(first.certificate_).splitlines():
+    print(textwrap.fill(line, 84, subsequent_indent="  "))
 
 # %% [markdown]
 # How much is that? Among the training rows the more frequent answer alone is right this often.
@@ -176,7 +178,7 @@ with warnings.catch_warnings(record=True) as caught:
         ledger=ledger,
     )
 for one in caught:
-    print(f"{one.category.__name__}: {one.message}")
+    print(textwrap.fill(f"{one.category.__name__}: {one.message}", 84))
 
 # %% [markdown]
 # The same search again, on eight columns. This time we follow it in MLflow: everything that is
@@ -218,7 +220,7 @@ print(second.certificate_.line())
 # why:
 
 # %%
-print(holdout.estimate())
+print(textwrap.fill(str(holdout.estimate()), 84))
 
 # %% [markdown]
 # ## 7. The record
@@ -244,7 +246,7 @@ pd.DataFrame(
 audit = holdout.audit(fresh=(survey.loc[fresh, everything], vote[fresh]), model=second)
 print(audit.verdict.headline)
 for sentence in audit.verdict.sentences:
-    print("-", sentence)
+    print(textwrap.fill(f"- {sentence}", 84, subsequent_indent="  "))
 
 # %% alt="Raw, released and fresh scores over two weeks: a jump where the opinions came in."
 # %config InlineBackend.figure_formats = ["svg"]

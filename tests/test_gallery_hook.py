@@ -90,7 +90,7 @@ def test_a_script_without_a_place_in_the_gallery_ends_the_build(hook: ModuleType
 
 def test_a_page_has_the_title_the_text_and_the_code_of_its_script(hook: ModuleType) -> None:
     picture = '<svg xmlns:dc="http://purl.org/dc/elements/1.1/"><dc:title>Dots.</dc:title></svg>'
-    page = hook.page("one", hook.Shown("printed\n", picture, 2.0))
+    page = hook.page("one", hook.Shown("printed\n", picture))
     assert page.startswith("# A script\n\nWhat it shows.\n\n![Dots.](one-light.svg#only-light)")
     assert "```text\nprinted\n```" in page and "import _style" in page
     assert '"""' not in page

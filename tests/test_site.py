@@ -67,8 +67,8 @@ QUESTIONS = (
     ),
     Question(
         "How many rows does my holdout need, and how often may I query it?",
-        "guide/planning/",
-        "How many rows",
+        "gallery/planning/",
+        "how many rows",
         search="how many rows",
     ),
     Question(
