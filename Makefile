@@ -35,7 +35,7 @@ quick: $(VENV)/.installed-test ## the edit loop: the parts that need neither pro
 test: $(VENV)/.installed-test ## the tests that run in one process and end soon, and the docstrings
 	$(BIN)/python -m pytest $(PARALLEL)
 
-test-processes: $(VENV)/.installed-test ## the tests that start processes or servers
+test-processes: $(VENV)/.installed-test $(VENV)/.installed-docs ## the tests that start processes or servers
 	$(BIN)/python -m pytest $(PARALLEL) -m "processes and not slow and not deep"
 
 test-long: $(VENV)/.installed-test ## the tests of one process that take long, one by one or together
@@ -65,7 +65,8 @@ lint: $(VENV)/.installed-lint ## ruff: rules and format
 types: $(VENV)/.installed-lint ## mypy, strict
 	$(BIN)/python -m mypy
 
-docs: $(VENV)/.installed-docs ## the pages, into site/
+# What scripts of the gallery showed is kept in .cache/site until they or the package change.
+docs: $(VENV)/.installed-docs ## the pages, the gallery and the tutorial, into site/
 	$(BIN)/python -m mkdocs build --strict
 
 check: lint types docs test ## what has to pass before a change is pushed: lint types docs test
@@ -74,7 +75,7 @@ package: $(VENV)/.installed-package ## build wheel and sdist, check them, use th
 	$(BIN)/python .ci/package.py
 
 clean: ## remove what was built and cached; .venv and .venv-clients stay
-	rm -rf build dist site .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf .cache build dist site .mypy_cache .pytest_cache .ruff_cache .hypothesis
 	find . -path './$(VENV)*' -prune -o -name __pycache__ -type d -exec rm -rf {} +
 
 $(BIN)/python:

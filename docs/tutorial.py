@@ -9,23 +9,24 @@
 # %% [markdown]
 # # Tutorial: two weeks with one holdout
 #
-# Half an hour, one real data set, from loading it to a report. You will register a holdout, run a search
-# that confirms its finalists on it, read what may be believed, come back a week later with better
-# features, and open the record in the end.
+# Half an hour, one real data set, from loading it to a report. You will register a holdout, run a
+# search that confirms its finalists on it, read what may be believed, come back a week later with
+# better features, and open the record in the end.
 #
-# This page is a notebook that was run when the page was built: [download it](tutorial.ipynb). It needs
-# `pip install 'ladderholdout[report,tables]' statsmodels`.
+# This page is a notebook that was run when the page was built: [download it](tutorial.ipynb). It
+# needs `pip install 'ladderholdout[report,tables]' statsmodels`.
 #
-# **The question.** In 1996 the American National Election Studies asked 944 people what they would vote,
-# Clinton or Dole, and much else. How well can a vote be predicted from who people are? And how much better
-# if we know what they think? With so few rows every search overfits something. We want a number at the end
-# that we can defend.
+# **The question.** In 1996 the American National Election Studies asked 944 people what they would
+# vote, Clinton or Dole, and much else. How well can a vote be predicted from who people are? And
+# how much better if we know what they think? With so few rows every search overfits something. We
+# want a number at the end that we can defend.
 
 # %% [markdown]
 # ## 1. Load the data
 
 # %%
 import tempfile
+import textwrap
 import warnings
 from pathlib import Path
 
@@ -42,16 +43,16 @@ vote = survey["vote"].map({0.0: "Clinton", 1.0: "Dole"})
 survey[who + opinions].describe().loc[["mean", "min", "max"]].round(1)
 
 # %% [markdown]
-# In the first week we have the columns of `who`: age, education, income, the size of the place, and how
-# many days a week somebody watches the news. The opinions, on a scale from left to right about oneself and
-# about both candidates, arrive in the second week.
+# In the first week we have the columns of `who`: age, education, income, the size of the place,
+# and how many days a week somebody watches the news. The opinions, on a scale from left to right
+# about oneself and about both candidates, arrive in the second week.
 
 # %% [markdown]
 # ## 2. Split once
 #
 # Three parts: rows to **train** on, as often as we like; the **holdout**, which we will query over
-# weeks; and **fresh** rows, which nobody touches before the very end. Many projects have no fresh rows. Here
-# they are what we check the library's word by.
+# weeks; and **fresh** rows, which nobody touches before the very end. Many projects have no fresh
+# rows. Here they are what we check the library's word by.
 
 # %%
 from sklearn.model_selection import train_test_split
@@ -63,11 +64,12 @@ print(f"{len(train)} to train on, {len(held)} held out, {len(fresh)} fresh")
 # %% [markdown]
 # ## 3. Register the holdout
 #
-# Registering writes the rows into a ledger. The ledger is one file; usually it is in your data folder and
-# you never name it. The tutorial has a ledger of its own, in a folder that goes away at the end.
+# Registering writes the rows into a ledger. The ledger is one file; usually it is in your data
+# folder and you never name it. The tutorial has a ledger of its own, in a folder that goes away at
+# the end.
 #
-# `ids=` says who is in each row. By them the holdout will be recognised next week, when its features are
-# others.
+# `ids=` says who is in each row. By them the holdout will be recognised next week, when its
+# features are others.
 
 # %%
 from ladderholdout import LadderHoldout
@@ -86,15 +88,15 @@ holdout = LadderHoldout(
 holdout
 
 # %% [markdown]
-# The mechanism was chosen by the metric: for accuracy it is `PricedLadder`, which releases a new score only
-# where a submission is better than the incumbent by more than chance explains.
+# The mechanism was chosen by the metric: for accuracy it is `PricedLadder`, which releases a new
+# score only where a submission is better than the incumbent by more than chance explains.
 
 # %% [markdown]
 # ## 4. Search on the training rows, confirm on the holdout
 #
-# Any search of scikit-learn will do. `holdout.guard` lets it run as it is, on cross-validation of the
-# training rows. Only its finalists, those that cross-validation cannot tell apart from the best, query the
-# holdout.
+# Any search of scikit-learn will do. `holdout.guard` lets it run as it is, on cross-validation of
+# the training rows. Only its finalists, those that cross-validation cannot tell apart from the
+# best, query the holdout.
 
 # %%
 from sklearn.ensemble import RandomForestClassifier
@@ -110,12 +112,12 @@ forest = RandomForestClassifier(n_estimators=40, random_state=0)
 first = holdout.guard(GridSearchCV(forest, grid, cv=5))
 first.fit(survey.loc[train, who], vote[train])
 print(first.best_params_)
-print(first.best_score_)
+print(f"{first.best_score_:.3f}")
 
 # %% [markdown]
-# The table has one line for each finalist, in the order in which they queried the holdout. The inner score
-# is that of the cross-validation. All but the improvements look the same: what is not released cannot be
-# overfitted.
+# The table has one line for each finalist, in the order in which they queried the holdout. The
+# inner score is that of the cross-validation. All but the improvements look the same: what is not
+# released cannot be overfitted.
 
 # %%
 pd.DataFrame(
@@ -130,37 +132,38 @@ pd.DataFrame(
 # %% [markdown]
 # ## 5. What may be believed
 #
-# Two numbers answer that. The **estimate** corrects the winner's score for having been chosen among the
-# finalists. It is a best guess without a guarantee.
+# Two numbers answer that. The **estimate** corrects the winner's score for having been chosen
+# among the finalists. It is a best guess without a guarantee.
 
 # %%
 print(holdout.estimate())
 
 # %% [markdown]
-# The **certificate** is an interval for the true score that holds with a confidence of 95 %, however the
-# models were chosen. It counts everything that was released.
+# The **certificate** is an interval for the true score that holds with a confidence of 95 %,
+# however the models were chosen. It counts everything that was released.
 
 # %%
-first.certificate_
+for line in str(first.certificate_).splitlines():
+    print(textwrap.fill(line, 84, subsequent_indent="  "))
 
 # %% [markdown]
-# To have chosen always the more frequent answer would have been right this often:
+# How much is that? Among the training rows the more frequent answer alone is right this often.
+# (Take the training rows for such questions. What you compute yourself on the holdout's labels, no
+# ledger counts.)
 
 # %%
-most_frequent = vote[train].mode()[0]
-print(most_frequent, round((vote[held] == most_frequent).mean(), 3))
+print(f"{vote[train].value_counts(normalize=True).max():.3f}")
 
 # %% [markdown]
-# (In earnest you would not compute that on the holdout's labels by hand: what you use yourself, no ledger
-# counts. Take the training rows.)
-#
-# Who people are says little about their vote. That is the result of the first week, and it is on record.
+# Who people are says little about their vote. That is the result of the first week, and it is on
+# record.
 
 # %% [markdown]
 # ## 6. The second week: new features
 #
-# The opinions are in. Somebody opens the notebook again and registers the same people with more columns. The
-# library recognises them by their ids: it is the same holdout, with another view, and its ladder goes on.
+# The opinions are in. Somebody opens the notebook again and registers the same people with more
+# columns. The library recognises them by their ids: it is the same holdout, with another view, and
+# its ladder goes on.
 
 # %%
 everything = who + opinions
@@ -175,11 +178,12 @@ with warnings.catch_warnings(record=True) as caught:
         ledger=ledger,
     )
 for one in caught:
-    print(f"{one.category.__name__}: {one.message}")
+    print(textwrap.fill(f"{one.category.__name__}: {one.message}", 84))
 
 # %% [markdown]
-# The same search again, on eight columns. This time we follow it in MLflow: everything that is *released*
-# goes into a run. `raw="sealed"` keeps raw scores out of MLflow until somebody opens the record.
+# The same search again, on eight columns. This time we follow it in MLflow: everything that is
+# *released* goes into a run. `raw="sealed"` keeps raw scores out of MLflow until somebody opens
+# the record.
 
 # %%
 import logging
@@ -195,59 +199,56 @@ with holdout.track(tracking_uri=tracking_uri, raw="sealed") as tracking:
     second.fit(survey.loc[train, everything], vote[train])
 
 print(second.best_params_)
-print(second.best_score_, second.is_incumbent_)
+print(f"{second.best_score_:.3f}", second.is_incumbent_)
 
 # %%
 run = mlflow.MlflowClient(tracking_uri).get_metric_history(tracking.run_id, "ladder_released")
 pd.DataFrame(
     {"submission": [one.step for one in run], "released": [one.value for one in run]}
-).tail(3)
+).tail(3).round(3)
 
 # %% [markdown]
-# Opinions say a lot about a vote. The certificate of the new incumbent pays for everything that was released
-# in both weeks:
+# Opinions say a lot about a vote. The certificate of the new incumbent pays for everything that
+# was released in both weeks:
 
 # %%
 print(second.certificate_.line())
 
 # %% [markdown]
-# `estimate()` is for one batch. Now there are two, and the second was begun by somebody who had seen what came
-# of the first. Replaying the list would not show that, so it refuses and says why:
+# `estimate()` is for one batch. Now there are two, and the second was begun by somebody who had
+# seen what came of the first. No replay of a list would show that, so there is none, and it says
+# why:
 
 # %%
-from ladderholdout.errors import LadderHoldoutError
-
-try:
-    print(holdout.estimate())
-except LadderHoldoutError as refused:
-    print(refused)
+print(textwrap.fill(str(holdout.estimate()), 84))
 
 # %% [markdown]
 # ## 7. The record
 #
-# Every query of both weeks is in the ledger, in order, and the chain of its entries can be checked. This is
-# what the history keeps of the last ones:
+# Every query of both weeks is in the ledger, in order, and `ladder-holdout verify` checks the
+# chain of its entries. Each week was a batch. Where the history tells how good a submission was,
+# it was an incumbent:
 
 # %%
 pd.DataFrame(
-    [(one.number, one.context.get("params"), one.score, one.improved) for one in holdout.history()],
-    columns=["submission", "params", "released", "improved"],
-).tail(4)
+    [(one.number, one.batch[:8], round(one.score, 3), one.improved) for one in holdout.history()],
+    columns=["submission", "batch", "released", "improved"],
+).iloc[[0, 1, 17, 18, 19, -1]]
 
 # %% [markdown]
 # ## 8. The audit
 #
-# At the end of the project somebody asks how much of the score is real. An audit opens the raw scores. That is
-# for good: what is submitted afterwards can no longer be certified by this ladder. We give it the fresh
-# rows, and the model that was chosen.
+# At the end of the project somebody asks how much of the score is real. An audit opens the raw
+# scores. That is for good: what is submitted afterwards can no longer be certified by this ladder.
+# We give it the fresh rows, and the model that was chosen.
 
 # %%
 audit = holdout.audit(fresh=(survey.loc[fresh, everything], vote[fresh]), model=second)
 print(audit.verdict.headline)
 for sentence in audit.verdict.sentences:
-    print("-", sentence)
+    print(textwrap.fill(f"- {sentence}", 84, subsequent_indent="  "))
 
-# %% alt="Raw, released and fresh scores over the submissions of two weeks: a jump where the opinions came in."
+# %% alt="Raw, released and fresh scores over two weeks: a jump where the opinions came in."
 # %config InlineBackend.figure_formats = ["svg"]
 import matplotlib.pyplot as plt
 
@@ -258,16 +259,16 @@ plots.scores(audit, ax=ax)
 plt.show()
 
 # %% [markdown]
-# The line is what was released, with the certificate around it. The circles are raw scores, which nobody saw
-# before the audit, and the triangle is the chosen model on the fresh rows.
+# The line is what was released, with the certificate around it. The circles are raw scores, which
+# nobody saw before the audit, and the triangle is the chosen model on the fresh rows.
 #
 # ## 9. The report
 #
-# `ladder-holdout report votes-1996` writes all of it as one page for those who were not there. In Python the
-# same audit is a table:
+# `ladder-holdout report votes-1996` writes all of it as one page for those who were not there. In
+# Python the same audit is a table:
 
 # %%
-audit.to_frame()[["number", "raw", "incumbent_score", "is_release"]].tail(4)
+audit.to_frame()[["raw", "incumbent_score", "improved", "disagreement"]].tail(4).round(3)
 
 # %% [markdown]
 # The folder of the tutorial goes away, and with it its ledger. Yours stays.

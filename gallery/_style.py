@@ -1,8 +1,8 @@
-"""What the scripts of this folder share: colours that both schemes can show, axes, and the picture.
+"""What the scripts of this folder share: colours for both schemes, axes, and the picture.
 
 A script draws one figure and hands it to `show`. `python gallery/x.py` prints its figures, and
 `--picture FILE` writes the picture as .svg, .png or .pdf. The site shows each picture twice, on
-light and on dark paper: `dark` exchanges the colours of `LIGHT` for those of `DARK`.
+light and on dark paper: `dark` exchanges their colours by `DARK`.
 """
 
 from __future__ import annotations
@@ -22,6 +22,8 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 ROOT = Path(__file__).resolve().parents[1]
+# Some scripts draw figures of the papers, which are computed there.
+sys.path.append(str(ROOT / "benchmarks" / "papers"))
 
 # Each colour on light paper, and the one that is shown in its place on dark paper. Blue, orange,
 # green, purple and red are told apart without colour vision, by their lightness as well.
@@ -116,11 +118,6 @@ def table(heads: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
         first, *others = line
         cells = [one.rjust(width) for one, width in zip(others, widths[1:], strict=True)]
         print("  ".join([first.ljust(widths[0]), *cells]).rstrip())
-
-
-def papers() -> None:
-    """Make the scripts of benchmarks/papers importable."""
-    sys.path.insert(0, str(ROOT / "benchmarks" / "papers"))
 
 
 def asked() -> argparse.Namespace:

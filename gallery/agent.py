@@ -1,10 +1,10 @@
 """An agent against a server.
 
-A program changes ten predictions at a time and goes on from whatever scores better, 300 times. The labels
-are coin flips, so that on other rows it is right half of the time. First it reads its scores from a
-function in its own process. Then the labels are on a server, and the agent has a token, three tools and
-no label: the server answers through a ladder, and its certificate is what may be believed. The agent and
-the server are those of `examples/agent.py`.
+A program changes ten predictions at a time and goes on from whatever scores better, 300 times. The
+labels are coin flips, so that on other rows it is right half of the time. First it reads its
+scores from a function in its own process. Then the labels are on a server, and the agent has a
+token, three tools and no label: the server answers through a ladder, and its certificate is what
+may be believed. The agent and the server are those of `examples/agent.py`.
 
     python gallery/agent.py [--picture FILE]
 """
@@ -65,8 +65,8 @@ def main() -> None:
     ax.legend(loc="upper left")
     style.show(
         figure,
-        "What an agent believes over 300 submissions: with raw scores it climbs far above one half, "
-        "through the server it stays there, inside the certificate.",
+        "What an agent believes over 300 submissions: with raw scores it climbs far above one "
+        "half, through the server it stays there, inside the certificate.",
     )
 
 

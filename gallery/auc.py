@@ -1,9 +1,9 @@
 """Certificates of AUC.
 
-An area under the ROC curve is no mean of losses, and has a certificate all the same. Here models of
-different strength rank 200 to 5,000 rows. Each bar is the 95 % interval of the best of 20 finalists, drawn
-from the holdout's rows and from nothing else; the mark is the true area, which is known because the
-scores are drawn from two normal distributions.
+An area under the ROC curve is no mean of losses, and has a certificate all the same. Here models
+of different strength rank 200 to 5,000 rows. Each bar is the 95 % interval of the best of 20
+finalists, drawn from the holdout's rows and from nothing else; the mark is the true area, which is
+known because the scores are drawn from two normal distributions.
 
     python gallery/auc.py [--picture FILE]
 """

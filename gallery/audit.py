@@ -1,9 +1,9 @@
 """An audit.
 
-Months later somebody asks how much of a score was earned and how much was picked. An audit opens the raw
-scores, knowingly and on record. Here a search of 40 trees ran twice on handwritten digits, even or odd:
-once on the real labels and once on shuffled ones, where there is nothing to find. The circles are raw
-scores, which nobody saw during the search; the line is what was released.
+Months later somebody asks how much of a score was earned and how much was picked. An audit opens
+the raw scores, knowingly and on record. Here a search of 40 trees ran twice on handwritten digits,
+even or odd: once on the real labels and once on shuffled ones, where there is nothing to find. The
+circles are raw scores, which nobody saw during the search; the line is what was released.
 
     python gallery/audit.py [--picture FILE]
 """
@@ -50,7 +50,7 @@ def main() -> None:
         for sentence in audit.verdict.sentences:
             print(textwrap.fill(sentence, 88, initial_indent="  ", subsequent_indent="    "))
         plots.scores(audit, ax=ax)
-        ax.set(title=name, xlabel="submission")
+        ax.set(xlabel=f"submission, {name}")
         style.counts(ax)
     style.show(
         figure,

@@ -1,9 +1,9 @@
 """A climb on coin labels, guarded and not.
 
-The labels of 500 rows are coin flips, so that every model is right half of the time on other rows. A
-climb changes ten predictions at a time and goes on from what scores better. By raw scores it believes
-in an accuracy of far more than one half. A ladder answers with a new score only where a submission is
-better by more than a step, and hardly any is.
+The labels of 500 rows are coin flips, so that every model is right half of the time on other rows.
+A climb changes ten predictions at a time and goes on from what scores better. By raw scores it
+believes in an accuracy of far more than one half. A ladder answers with a new score only where a
+submission is better by more than a step, and hardly any is.
 
     python gallery/climb_on_coins.py [--picture FILE]
 """
@@ -46,8 +46,8 @@ def main() -> None:
     ax.legend(loc="upper left")
     style.show(
         figure,
-        "Believed accuracy of a climb on coin labels over 1,000 queries: by raw scores it rises far "
-        "above one half, through the default ladder it stays there.",
+        "Believed accuracy of a climb on coin labels over 1,000 queries: by raw scores it rises "
+        "far above one half, through the default ladder it stays there.",
     )
 
 

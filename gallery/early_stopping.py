@@ -1,11 +1,11 @@
 """Early stopping.
 
-Early stopping scores a validation set after every round of boosting and keeps the best round. A search over
-twelve settings keeps the best of a thousand rounds, and its score is too good to be true. With
-`ladder_stopping` the ladder answers instead: each round is a submission, and a fit stops when its last ten
-rounds did not improve on the incumbent, which saves most of the rounds as well. A tenth of the labels is
-wrong, and the holdout has 120 rows. Ten splits; each line joins what was believed of a winner and what is
-true of it.
+Early stopping scores a validation set after every round of boosting and keeps the best round. A
+search over twelve settings keeps the best of a thousand rounds, and its score is too good to be
+true. With `ladder_stopping` the ladder answers instead: each round is a submission, and a fit
+stops when its last ten rounds did not improve on the incumbent, which saves most of the rounds as
+well. A tenth of the labels is wrong, and the holdout has 120 rows. Ten splits; each line joins
+what was believed of a winner and what is true of it.
 
     python gallery/early_stopping.py [--picture FILE]
 """

@@ -1,10 +1,11 @@
 """The corrected score against the truth.
 
 `guard` lets a few finalists query the holdout, and the best of them is still flattered a little.
-`holdout.estimate()` takes the mean flattery off: it draws the holdout's rows again, lets the same rule
-choose, and judges the choice on the rows that were not drawn. Sixteen splits of handwritten digits, a
-grid of trees each; the truth is the accuracy on fresh rows. A point on the line is exact. On the left
-the raw winner of all candidates, then the guarded winner, then its corrected score.
+`holdout.estimate()` takes the mean flattery off: it draws the holdout's rows again, lets the same
+rule choose, and judges the choice on the rows that were not drawn. Sixteen splits of handwritten
+digits, a grid of trees each; the truth is the accuracy on fresh rows. A point on the line is
+exact. On the left the raw winner of all candidates, then the guarded winner, then its corrected
+score.
 
     python gallery/estimate.py [--picture FILE]
 """

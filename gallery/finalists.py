@@ -1,9 +1,10 @@
 """How many finalists.
 
-A grid of 24 trees on sixteen splits of handwritten digits. The candidates are ranked by a five-fold
-cross-validation on the training rows, and the best k of them query a holdout of 150 rows. With few
-finalists the score of the winner is close to the truth; with all candidates it is the winner's curse
-again. The true accuracy of the winner changes little, so the short list costs nothing here.
+A grid of 24 trees on sixteen splits of handwritten digits. The candidates are ranked by a
+five-fold cross-validation on the training rows, and the best k of them query a holdout of 150
+rows. With few finalists the score of the winner is close to the truth; with all candidates it is
+the winner's curse again. The true accuracy of the winner changes little, so the short list costs
+nothing here.
 
     python gallery/finalists.py [--picture FILE]
 """

@@ -1,9 +1,9 @@
 """Certificates of imbalanced classes.
 
-Of 3,000 rows a share of 2 to 50 % is positive, and a model finds four of five of them with a false alarm
-in a tenth of the others. Accuracy says little there; recall, balanced accuracy, F1 and Matthews'
-coefficient have certificates too. Their width is that of the rare class: the fewer positives, the less
-anybody can know.
+Of 3,000 rows a share of 2 to 50 % is positive, and a model finds four of five of them with a false
+alarm in a tenth of the others. Accuracy says little there; recall, balanced accuracy, F1 and
+Matthews' coefficient have certificates too. Their width is that of the rare class: the fewer
+positives, the less anybody can know.
 
     python gallery/imbalanced.py [--picture FILE]
 """

@@ -1,10 +1,11 @@
 """A leaderboard under attack.
 
-A challenge on 1,000 rows, whose labels are coin flips. One participant submits guesses and then their
-vote: those that scored well count. A board that shows every score gives the labels away. A ladder for
-each account does so too, if a new account may be opened for each guess, because the first score of every
-account is released. One ladder for one account shows nearly nothing. So a board needs a rule about who may
-open accounts, and certificates that count all of them, as `Leaderboard` does.
+A challenge on 1,000 rows, whose labels are coin flips. One participant submits guesses and then
+their vote: those that scored well count. A board that shows every score gives the labels away. A
+ladder for each account does so too, if a new account may be opened for each guess, because the
+first score of every account is released. One ladder for one account shows nearly nothing. So a
+board needs a rule about who may open accounts, and certificates that count all of them, as
+`Leaderboard` does.
 
     python gallery/leaderboard_attack.py [--picture FILE]
 """

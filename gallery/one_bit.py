@@ -1,9 +1,10 @@
 """A ladder that releases one bit.
 
-A climb needs to know whether a model improved, and not by how much. `OneBitLadder` releases that bit and
-no score; `holdout.reveal()` shows a score at the end, and charges it. What is not released costs later
-certificates nothing, so that its certificate is narrower than that of rules that release scores. A model
-of breast cancer is tuned by random steps, on a holdout of 250 rows, eight times with each rule.
+A climb needs to know whether a model improved, and not by how much. `OneBitLadder` releases that
+bit and no score; `holdout.reveal()` shows a score at the end, and charges it. What is not released
+costs later certificates nothing, so that its certificate is narrower than that of rules that
+release scores. A model of breast cancer is tuned by random steps, on a holdout of 250 rows, eight
+times with each rule.
 
     python gallery/one_bit.py [--picture FILE]
 """

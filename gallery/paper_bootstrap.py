@@ -1,9 +1,10 @@
 """LadderBoot under the step-forward attack.
 
-After Figure 5 of Neto et al. (2016). The responses are permuted, so that no feature means anything. The
-attacker submits one feature after the other, ten rounds of it, and keeps the feature at which the released
-error jumped last. Released errors fall with the plain ladder's exact releases. With few bootstrap draws
-(b = 10) releases are noisy, jumps are hard to find, and the attack gains less.
+After Figure 5 of Neto et al. (2016). The responses are permuted, so that no feature means
+anything. The attacker submits one feature after the other, ten rounds of it, and keeps the feature
+at which the released error jumped last. Released errors fall with the plain ladder's exact
+releases. With few bootstrap draws (b = 10) releases are noisy, jumps are hard to find, and the
+attack gains less.
 
     python gallery/paper_bootstrap.py [--picture FILE]
 """
@@ -11,10 +12,8 @@ error jumped last. Released errors fall with the plain ladder's exact releases. 
 from __future__ import annotations
 
 import _style as style
+import neto_figure5 as figure_5
 import numpy as np
-
-style.papers()
-import neto_figure5 as figure_5  # noqa: E402
 
 SHOWN = ("Ladder", "LadderBoot, b = 100", "LadderBoot, b = 10")
 RUNS = 4
@@ -33,6 +32,7 @@ def main() -> None:
         style.truth(ax, 1.0, "")
         ax.set(title=name, xlabel="submission")
         style.counts(ax)
+        ax.locator_params(axis="x", nbins=3)
     axes[0].set_ylabel("released squared error")
     style.table((f"squared error after 10 rounds, {RUNS} runs", "holdout", "final rows"), rows)
     style.show(

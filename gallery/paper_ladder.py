@@ -1,9 +1,9 @@
 """The Ladder: Kaggle's rounding and the boosting attack.
 
-Figure 1 of Blum and Hardt (2015), computed again. Of 12,000 labels that are coin flips 4,000 are public. An
-attacker submits random guesses and then the vote of the good ones. Against scores that are rounded to five
-digits the loss of the vote falls far below one half; against the parameter-free Ladder hardly. On the
-8,000 other labels the vote is worth nothing in both.
+Figure 1 of Blum and Hardt (2015), computed again. Of 12,000 labels that are coin flips 4,000 are
+public. An attacker submits random guesses and then the vote of the good ones. Against scores that
+are rounded to five digits the loss of the vote falls far below one half; against the
+parameter-free Ladder hardly. On the 8,000 other labels the vote is worth nothing in both.
 
     python gallery/paper_ladder.py [--picture FILE]
 """
@@ -13,10 +13,8 @@ from __future__ import annotations
 from itertools import product
 
 import _style as style
+import blum_hardt_1 as figure_1
 import numpy as np
-
-style.papers()
-import blum_hardt_1 as figure_1  # noqa: E402
 
 RUNS = 8
 GUESSES = figure_1.GUESSES[::2]

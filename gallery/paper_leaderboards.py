@@ -1,9 +1,9 @@
 """Towards better leaderboards: enumeration.
 
-Figure 1 of Zheng, computed again: attacks on a leaderboard of 1,000 rows. Votes of random guesses climb
-under full disclosure, and hardly on a Ladder with a step of .01. Enumeration turns over two labels at a time
-and keeps what improves. It climbs the parameter-free Ladder, whose margin is smaller than the gain of two
-labels, and it does not climb the default rule.
+Figure 1 of Zheng, computed again: attacks on a leaderboard of 1,000 rows. Votes of random guesses
+climb under full disclosure, and hardly on a Ladder with a step of .01. Enumeration turns over two
+labels at a time and keeps what improves. It climbs the parameter-free Ladder, whose margin is
+smaller than the gain of two labels, and it does not climb the default rule.
 
     python gallery/paper_leaderboards.py [--picture FILE]
 """
@@ -12,12 +12,10 @@ from __future__ import annotations
 
 import _style as style
 import numpy as np
+import zheng_1 as figure_1
 
 from ladderholdout.lab import Enumeration, simulate
 from ladderholdout.mechanisms import PricedLadder
-
-style.papers()
-import zheng_1 as figure_1  # noqa: E402
 
 RUNS = 8
 GUESSES = figure_1.GUESSES[::2]

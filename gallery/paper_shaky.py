@@ -1,9 +1,10 @@
 """Climbing a shaky ladder: three attacks on the rules.
 
-After Section 4 of Hardt (2017). Three attacks of 1,000 guesses meet the rules on 1,000 rows: votes of the
-guesses that were released to be good, votes of those that improved, and the shifted majority, which gives
-up easy rows so that a ladder goes on answering. The bars say how far the incumbent was fitted to the holdout.
-The shifted attack does far more harm to a plain ladder than the others, and the shaky ladder withstands it.
+After Section 4 of Hardt (2017). Three attacks of 1,000 guesses meet the rules on 1,000 rows: votes
+of the guesses that were released to be good, votes of those that improved, and the shifted
+majority, which gives up easy rows so that a ladder goes on answering. The bars say how far the
+incumbent was fitted to the holdout. The shifted attack does far more harm to a plain ladder than
+the others, and the shaky ladder withstands it.
 
     python gallery/paper_shaky.py [--picture FILE]
 """
@@ -11,10 +12,8 @@ The shifted attack does far more harm to a plain ladder than the others, and the
 from __future__ import annotations
 
 import _style as style
+import hardt_mechanisms as section_4
 import numpy as np
-
-style.papers()
-import hardt_mechanisms as section_4  # noqa: E402
 
 RUNS = 4
 RULES = {

@@ -1,8 +1,9 @@
 """How many rows a holdout needs.
 
-Before anybody queries a holdout, `plan` says how far the true score may lie below the released one, for
-each way to use it: finalists alone, a list that is fixed in advance, a search that learns from its
-answers, and such a search with a reserve. The line marks the 2,000 rows that are planned for.
+Before anybody queries a holdout, `plan` says how far the true score may lie below the released
+one, for each way to use it: finalists alone, a list that is fixed in advance, a search that learns
+from its answers, and such a search with a reserve. The line marks the 2,000 rows that are planned
+for.
 
     python gallery/planning.py [--picture FILE]
 """
@@ -31,7 +32,7 @@ def main() -> None:
                 found.ways,
                 strict=True,
             )
-        ],  # fmt: skip
+        ],
     )
     print(f"most releases for a width of {found.width}: {found.most_releases}")
     print(f"least reserve for it: {found.least_reserve}")
@@ -40,8 +41,8 @@ def main() -> None:
     ax.legend(loc="upper right", ncols=2, fontsize=8)
     style.show(
         figure,
-        "The proved width over the number of rows, on logarithmic axes, for finalists, a fixed list, "
-        "searches that learn with 2 to 50 releases, and a reserve.",
+        "The proved width over the number of rows, on logarithmic axes, for finalists, a fixed "
+        "list, searches that learn with 2 to 50 releases, and a reserve.",
     )
 
 

@@ -1,10 +1,11 @@
 """Certificates of a regression.
 
-A holdout of 200 diabetes patients, scored by R2 and by the root mean squared error. Errors have no largest
-value by nature, so both metrics need one stated: `target_range` holds the values that a target can have,
-and `loss_range` the largest error that counts, in the metric's unit. The search goes by cross-validation,
-and its finalists query the holdout. With 200 rows the interval is wide, as any honest one is. How it narrows
-with more of them is shown on simulated rows with the same signal and noise.
+A holdout of 200 diabetes patients, scored by R2 and by the root mean squared error. Errors have no
+largest value by nature, so both metrics need one stated: `target_range` holds the values that a
+target can have, and `loss_range` the largest error that counts, in the metric's unit. The search
+goes by cross-validation, and its finalists query the holdout. With 200 rows the interval is wide,
+as any honest one is. How it narrows with more of them is shown on simulated rows with the same
+signal and noise.
 
     python gallery/regression.py [--picture FILE]
 """
@@ -67,11 +68,11 @@ def main() -> None:
         ax.set_xticks(range(len(SIZES)), names, fontsize=9)
         ax.set(title=title, xlabel="rows of the holdout")
     style.table(("metric", "rows", "released", "certified from", "to"), rows)
-    axes[0].legend()
+    axes[0].legend(loc="lower right")
     style.show(
         figure,
-        "Certificates of R2 and of the root mean squared error for 200 rows of diabetes patients and "
-        "up to 20,000 simulated rows: they narrow with the rows.",
+        "Certificates of R2 and of the root mean squared error for 200 rows of diabetes patients "
+        "and up to 20,000 simulated rows: they narrow with the rows.",
     )
 
 

@@ -1,9 +1,9 @@
 """A reserve.
 
-With `reserve=0.5` half of the rows steer the ladder, and the other half is queried once, at the end. What
-was released to the search cannot have fitted them, so their interval pays for nothing. A climb on 600
-rows in truth gets better and better; its ladder releases freely, which makes the certificate of all
-releases wide, and `certify()` narrow. Twelve searches.
+With `reserve=0.5` half of the rows steer the ladder, and the other half is queried once, at the
+end. What was released to the search cannot have fitted them, so their interval pays for nothing. A
+climb on 600 rows in truth gets better and better; its ladder releases freely, which makes the
+certificate of all releases wide, and `certify()` narrow. Twelve searches.
 
     python gallery/reserve.py [--picture FILE]
 """
@@ -49,7 +49,7 @@ def main() -> None:
                 f"{np.sum((ends[:, 0] <= true) & (true <= ends[:, 1]))} of {RUNS}",
             )
             for name, ends in ways.items()
-        ],  # fmt: skip
+        ],
     )
     figure, ax = style.panels()
     places = np.arange(1, RUNS + 1)
@@ -60,7 +60,7 @@ def main() -> None:
     ax.plot(places, true, "_", color=style.INK, ms=16, mew=2, label="true score of the incumbent")
     ax.set(xlabel="search", ylabel="accuracy")
     style.counts(ax)
-    ax.legend(loc="lower left", ncols=3)
+    ax.legend(loc="lower center", bbox_to_anchor=(0.5, 1), ncols=3)
     style.show(
         figure,
         "Two intervals for each of twelve searches: that of all releases is wide, that of the "

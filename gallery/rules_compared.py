@@ -1,9 +1,10 @@
 """Nine rules on one history.
 
-A search of 300 queries climbs honestly: each model is a step from the incumbent, better or worse in
-truth, and the holdout has 500 rows. The same kind of search runs against nine rules. On the left: what is
-believed in the end, and what is true of that model. A rule is good when both are high and close together.
-On the right: how many scores each rule has released, which is what later certificates pay for.
+A search of 300 queries climbs honestly: each model is a step from the incumbent, better or worse
+in truth, and the holdout has 500 rows. The same kind of search runs against nine rules. On the
+left: what is believed in the end, and what is true of that model. A rule is good when both are
+high and close together. On the right: how many scores each rule has released, which is what later
+certificates pay for.
 
     python gallery/rules_compared.py [--picture FILE]
 """

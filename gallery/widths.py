@@ -1,9 +1,9 @@
 """How wide a certificate is.
 
-The width of a 95 % certificate for a model that errs on a tenth of the rows, by the size of the holdout
-and by what was asked of it. One model fixed in advance has the narrowest interval that there is. Twenty
-finalists pay little more. A grid of 1,000 candidates pays for the place of its winner, and a search that
-learns from its answers for all that was released before.
+The width of a 95 % certificate for a model that errs on a tenth of the rows, by the size of the
+holdout and by what was asked of it. One model fixed in advance has the narrowest interval that
+there is. Twenty finalists pay little more. A grid of 1,000 candidates pays for the place of its
+winner, and a search that learns from its answers for all that was released before.
 
     python gallery/widths.py [--picture FILE]
 """

@@ -1,12 +1,12 @@
 """The winner's curse of a grid.
 
-A grid is fixed in advance: no score influences what is tried. Still its best candidate is flattered,
-because it is the best of many on the same 150 rows. Here decision trees for handwritten digits come in
-random order, and after each the best so far is compared with what it is worth on 1,247 fresh rows. The
-mean is over 12 splits of the data and several orders.
+A grid is fixed in advance: no score influences what is tried. Still its best candidate is
+flattered, because it is the best of many on the same 150 rows. Here decision trees for handwritten
+digits come in random order, and after each the best so far is compared with what it is worth on
+1,247 fresh rows. The mean is over 12 splits of the data and several orders.
 
-The remedy is a shorter list: choose by cross-validation on the training rows, and let the finalists
-alone query the holdout.
+The remedy is a shorter list: choose by cross-validation on the training rows, and let the
+finalists alone query the holdout.
 
     python gallery/winners_curse.py [--picture FILE]
 """

@@ -1,9 +1,10 @@
 """A year of one holdout.
 
-A team keeps one holdout of 800 rows for a year and queries it five times a week: 260 queries of a model
-that gets better as they learn. The released score follows the true one, and the certificate says week by
-week what may be believed, however the answers steered the work. It becomes wider with what was released,
-and narrower where the model errs less. A ledger on disk would remember all of it between the weeks.
+A team keeps one holdout of 800 rows for a year and queries it five times a week: 260 queries of a
+model that gets better as they learn. The released score follows the true one, and the certificate
+says week by week what may be believed, however the answers steered the work. It becomes wider with
+what was released, and narrower where the model errs less. A ledger on disk would remember all of
+it between the weeks.
 
     python gallery/year.py [--picture FILE]
 """
@@ -28,14 +29,14 @@ def main() -> None:
     skill, course, incumbent = 0.70, [], 0.0
     for week in range(1, WEEKS + 1):
         for _ in range(A_WEEK):
-            tried = min(skill + rng.normal(scale=0.015), 0.93)
+            tried = skill + rng.normal(scale=0.01)
             own = np.where(rng.random(ROWS) < 0.8, difficulty, rng.random(ROWS))
             guess = np.where(own < tried, y, 1 - y)
             if holdout.submit(guess, context={"week": week}).improved:
-                skill = incumbent = max(tried, 0.5)
+                incumbent = tried
         certificate = holdout.certificate()
         course.append((week, holdout.status().score, incumbent, certificate.low, certificate.high))
-        skill = min(skill + rng.exponential(0.002), 0.93)  # what a week of work brings
+        skill += rng.exponential(0.004)  # what a week of work brings
     week, released, true, low, high = np.array(course).T
 
     status = holdout.status()
@@ -69,8 +70,8 @@ def main() -> None:
     ax.legend(loc="lower right")
     style.show(
         figure,
-        "Released score, true score and certificate of one holdout over 52 weeks: the released score "
-        "rises in steps beside the true one, and the band holds both.",
+        "Released score, true score and certificate of one holdout over 52 weeks: the released "
+        "score rises in steps beside the true one, and the band holds both.",
     )
 
 

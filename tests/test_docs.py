@@ -30,6 +30,8 @@ ROOT = Path(__file__).parents[1]
 ELSEWHERE = {"mlflow_registry", "persistence", "prompts", "reports", "searchers", "works_with"}
 SESSIONS = [
     ROOT / "README.md",
+    ROOT / "docs" / "index.md",
+    ROOT / "docs" / "which_way.md",
     *(
         one
         for part in ("guide", "explanation", "background")
