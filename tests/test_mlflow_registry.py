@@ -130,6 +130,12 @@ def test_a_ladder_that_shows_no_values_has_its_improvements_drawn(
     picture = text_of(client, run, PICTURE)
     assert "improvements so far" in picture and 'class="band"' not in picture
     assert not canaries_of(held, coins()[1]).found_in(picture + client.get_run(run).data.tags[NOTE])
+    # Once a score is asked for, that one is drawn, and what was not asked for has none.
+    submit(held, 2, 1)
+    asked = held.reveal()
+    export(held, tracking_uri=store)
+    picture = text_of(client, run, PICTURE)
+    assert "released score (accuracy)" in picture and f"released score {asked:.6g}" in picture
 
 
 def test_where_artifacts_cannot_go_the_series_is_complete_and_it_is_said(

@@ -13,7 +13,7 @@ from html import escape
 from typing import TypeAlias
 
 from ladderholdout.errors import printable
-from ladderholdout.guard.views import ScoreCertificate, Status, score_of
+from ladderholdout.guard.views import ScoreCertificate, Status, score_line, score_of
 from ladderholdout.ledger import Entry
 from ladderholdout.metrics import Metric
 
@@ -227,7 +227,7 @@ def picture_of(
         fresh = one.improved and one.repeat_of is None
         done += fresh
         value = float(done) if counts else score
-        what = f"{done} improvements" if counts else f"released score {value:.6g}"
+        what = f"{done} improvements" if counts else f"released score {score_line(value)}"
         text = f"Submission {one.number}, {one.time:%Y-%m-%d %H:%M} UTC: {what}"
         shots.append(Shot(one.number, value, fresh, text))
     band = None
