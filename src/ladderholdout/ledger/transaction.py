@@ -557,26 +557,25 @@ class Transaction:
             ladder, number, entry["batch"], candidate
         )
         changes: dict[str, Any] = {"ladder": ladder.id, "number": number}
-        after = replace(ladder, submissions=number)
+        new: dict[str, Any] = {"submissions": number}
         if state is None:
             run(self.conn, statements.COUNT_SUBMISSION, changes)
         else:
-            changes["state"] = json.dumps(state)
-            after = replace(after, state=json.loads(changes["state"]))
+            changes["state"] = stored = json.dumps(state)
+            new["state"] = json.loads(stored)
         if state is not None and incumbent is None:
             run(self.conn, statements.STEP_LADDER, changes)
         elif state is not None:
-            after = replace(after, version=ladder.version + 1, incumbent=number)
-            run(self.conn, statements.IMPROVE_LADDER, {**changes, "version": after.version})
+            new |= {"version": ladder.version + 1, "incumbent": number}
+            run(self.conn, statements.IMPROVE_LADDER, {**changes, "version": new["version"]})
             fit = entry.get("batch") if "round" in entry["context"] else None
             # Of a run of one fit's incumbents what was there before it is replaced.
             before = ladder if self._unkept is None else self._unkept.ladder
-            predictions = None if kept else incumbent
-            self._unkept = _Incumbent(before, number, predictions, changes["state"], fit)
+            self._unkept = _Incumbent(before, number, None if kept else incumbent, stored, fit)
         if self._unkept is not None and not (more and self._unkept.fit is not None):
             self._keep_incumbent(self._unkept)
             self._unkept = None
-        return after
+        return replace(ladder, **new)
 
     def entries(
         self,
