@@ -52,7 +52,7 @@ from ladderholdout.ledger.history import (
     read_shown,
     read_withdrawal,
 )
-from ladderholdout.ledger.known_rows import HoldoutRows, Sharing, as_bytes
+from ladderholdout.ledger.known_rows import HoldoutRows, Sharing, as_bytes, write_long
 from ladderholdout.ledger.prepared import Pending, Prepared, run, stored_time
 from ladderholdout.ledger.records import (
     AuditEntry,
@@ -223,11 +223,13 @@ class Transaction:
             "content_digest": content_digest,
             "secret": secret,
             "n": len(row_hashes),
-            "row_hashes": as_bytes(row_hashes),
+            "row_hashes": b"",
             "created": now(),
             "confidence": confidence,
         }
         holdout_id = _key(self.conn.execute(insert(holdouts).values(values)))
+        hashes = {"row_hashes": as_bytes(row_hashes)}
+        write_long(self.conn, statements.SET_ROW_HASHES, holdout_id, hashes)
         self.chains.start(holdout_id)
         self.rows.set_known(holdout_id, known or KnownRows())
         return holdout_id
