@@ -2,7 +2,7 @@
 
 The cost: a model is trained on 120,000 rows with a holdout of 30,000 rows and 30 columns, once
 without any evaluation, once with the library's own (the holdout as its validation set) and once
-by the ladder, with a ledger in a file and a commit each round. The three take turns; each
+by the ladder, with a ledger in a file. The three take turns; each
 time is the least of several. Beside the time of a whole round stands what the evaluation
 adds to it.
 
@@ -12,7 +12,7 @@ optimism is the score that is released of the model kept, less its score on 20,0
 what the holdout flatters the true rule by (which is zero on average and the same for all). Two
 problems: in one the model learns slowly, in the other it fits the noise within a few rounds.
 
-    python benchmarks/early_stopping.py [cost] [worth] [--seeds 60] [--threads 1]
+    python benchmarks/early_stopping.py [cost] [worth] [--seeds 60] [--threads 1] [--patience 10]
 
 Behind each mean of the second part stands its standard error.
 """
@@ -25,6 +25,8 @@ import tempfile
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
+from itertools import islice
 from typing import Any
 
 import catboost
@@ -68,7 +70,9 @@ def large(rng: np.random.Generator) -> Data:
     return Data(X[:TRAINED].copy(), y[:TRAINED], X[TRAINED:].copy(), y[TRAINED:])
 
 
-def lightgbm_fits(data: Data, threads: int) -> dict[str, Callable[[LadderHoldout], Any]]:
+def lightgbm_fits(
+    data: Data, threads: int, patience: int
+) -> dict[str, Callable[[LadderHoldout], Any]]:
     params = {
         "objective": "binary", "metric": "binary_logloss", "learning_rate": 0.02,
         "num_threads": threads, "verbose": -1,
@@ -82,11 +86,13 @@ def lightgbm_fits(data: Data, threads: int) -> dict[str, Callable[[LadderHoldout
     return {
         "none": lambda holdout: train(),
         "own": lambda holdout: train(valid_sets=[held]),
-        "ladder": lambda holdout: train(callbacks=[by_lightgbm.ladder_stopping(holdout, ROUNDS)]),
+        "ladder": lambda holdout: train(callbacks=[by_lightgbm.ladder_stopping(holdout, patience)]),
     }
 
 
-def xgboost_fits(data: Data, threads: int) -> dict[str, Callable[[LadderHoldout], Any]]:
+def xgboost_fits(
+    data: Data, threads: int, patience: int
+) -> dict[str, Callable[[LadderHoldout], Any]]:
     params = {"objective": "binary:logistic", "eta": 0.02, "nthread": threads}
     rows, held = xgb.DMatrix(data.X, data.y), xgb.DMatrix(data.X_held, data.y_held)
 
@@ -96,11 +102,13 @@ def xgboost_fits(data: Data, threads: int) -> dict[str, Callable[[LadderHoldout]
     return {
         "none": lambda holdout: train(),
         "own": lambda holdout: train(evals=[(held, "holdout")], verbose_eval=False),
-        "ladder": lambda holdout: train(callbacks=[by_xgboost.ladder_stopping(holdout, ROUNDS)]),
+        "ladder": lambda holdout: train(callbacks=[by_xgboost.ladder_stopping(holdout, patience)]),
     }
 
 
-def catboost_fits(data: Data, threads: int) -> dict[str, Callable[[LadderHoldout], Any]]:
+def catboost_fits(
+    data: Data, threads: int, patience: int
+) -> dict[str, Callable[[LadderHoldout], Any]]:
     def model() -> catboost.CatBoostClassifier:
         return catboost.CatBoostClassifier(
             iterations=ROUNDS, learning_rate=0.02, thread_count=threads, verbose=False,
@@ -111,72 +119,99 @@ def catboost_fits(data: Data, threads: int) -> dict[str, Callable[[LadderHoldout
     return {
         "none": lambda holdout: model().fit(data.X, data.y),
         "own": lambda holdout: model().fit(data.X, data.y, eval_set=held),
-        "ladder": lambda holdout: by_catboost.ladder_stopping(holdout, ROUNDS).fit(
+        "ladder": lambda holdout: by_catboost.ladder_stopping(holdout, patience).fit(
             model(), data.X, data.y
         ),
     }
 
 
-def milliseconds_a_round(data: Data, fits: dict[str, Callable[..., Any]]) -> dict[str, float]:
-    """Let the fits take turns, and return the least time of each."""
-    least = dict.fromkeys(fits, math.inf)
+def milliseconds_a_round(
+    data: Data, fits: dict[str, Callable[..., Any]]
+) -> tuple[dict[str, float], dict[str, float]]:
+    """Let the fits take turns, and return the least time of each: elapsed, and of processors."""
+    clocks = time.perf_counter, time.process_time
+    least = tuple(dict.fromkeys(fits, math.inf) for _ in clocks)
     with tempfile.TemporaryDirectory() as folder:
         for turn in range(TURNS):
             for name, fit in fits.items():
                 holdout = LadderHoldout(
                     data.X_held, data.y_held, scoring="neg_log_loss", ledger=f"{folder}/{turn}.db"
                 ) if name == "ladder" else None  # fmt: skip
-                began = time.perf_counter()
+                began = [clock() for clock in clocks]
                 fit(holdout)
-                least[name] = min(least[name], 1000 * (time.perf_counter() - began) / ROUNDS)
-    return least
+                for found, clock, start in zip(least, clocks, began, strict=True):
+                    found[name] = min(found[name], 1000 * (clock() - start) / ROUNDS)
+    return least[0], least[1]
 
 
-def cost(threads: int) -> None:
+def cost(threads: int, patience: int) -> None:
     data = large(np.random.default_rng(0))
     print(f"milliseconds a round, {threads} thread(s), log loss, {ROUNDS} rounds")
-    print(f"{'':<12}{'none':>8}{'own':>8}{'ladder':>8}{'ratio':>8}{'added: own':>13}{'ladder':>8}")
+    print(f"{'':<24}{'none':>8}{'own':>8}{'ladder':>8}{'ratio':>8}{'added: own':>13}{'ladder':>8}")
     every = {"LightGBM": lightgbm_fits, "XGBoost": xgboost_fits, "CatBoost": catboost_fits}
     for name, fits in every.items():
-        took = milliseconds_a_round(data, fits(data, threads))
-        none, own, ladder = took["none"], took["own"], took["ladder"]
-        print(
-            f"{name:<12}{none:>8.1f}{own:>8.1f}{ladder:>8.1f}{ladder / own:>8.2f}"
-            f"{own - none:>13.1f}{ladder - none:>8.1f}"
-        )
+        both = milliseconds_a_round(data, fits(data, threads, patience))
+        for clock, took in zip(("", ", processor"), both, strict=True):
+            none, own, ladder = took["none"], took["own"], took["ladder"]
+            print(
+                f"{name + clock:<24}{none:>8.1f}{own:>8.1f}{ladder:>8.1f}{ladder / own:>8.2f}"
+                f"{own - none:>13.1f}{ladder - none:>8.1f}",
+                flush=True,
+            )
     split(data, threads)
 
 
 def split(data: Data, threads: int) -> None:
-    """Print what a round of LightGBM pays for: its prediction, the submission, the commit."""
+    """Print what a round of LightGBM pays for, where it is submitted alone and where ten wait."""
     params = {"objective": "binary", "learning_rate": 0.02, "verbose": -1, "num_threads": threads}
     model = lgb.train(params, lgb.Dataset(data.X, data.y), ROUNDS)
     margin, given = np.zeros(HELD_OUT), []
-    took = dict.fromkeys(("prediction", "in memory", "in a file"), math.inf)
-    began = time.perf_counter()
+    took: dict[str, float] = {}
+
+    def timed(what: str, work: Callable[[], Any]) -> None:
+        began = time.process_time()
+        work()
+        seconds = 1000 * (time.process_time() - began) / ROUNDS
+        took[what] = min(took.get(what, math.inf), seconds)
+
+    def trees(at: int, count: int, **more: Any) -> Any:
+        settings = {"start_iteration": at, "num_iteration": count, "num_threads": threads}
+        return model.predict(data.X_held, **settings, **more)
+
     for at in range(ROUNDS):
-        margin = margin + model.predict(
-            data.X_held, start_iteration=at, num_iteration=1, raw_score=True, num_threads=threads
-        )
+        margin = margin + trees(at, 1, raw_score=True)
         given.append(expit(margin))
-    took["prediction"] = time.perf_counter() - began
+    for count in (1, 10):
+        timed(
+            f"trees by {count}",
+            lambda count=count: [
+                trees(at, count, pred_leaf=True) for at in range(0, ROUNDS, count)
+            ],
+        )
     with tempfile.TemporaryDirectory() as folder:
         for turn in range(TURNS):
-            places = {"in memory": "memory", "in a file": f"{folder}/{turn}.db"}
-            for name, ledger in places.items():
-                holdout = LadderHoldout(
-                    data.X_held, data.y_held, scoring="neg_log_loss", ledger=ledger, vault=False,
-                    name=f"turn {turn}", ladder=f"turn {turn}",
-                )  # fmt: skip
-                stopping = LadderStopping(holdout, ROUNDS).start()
-                began = time.perf_counter()
-                for predictions in given:
-                    stopping.update(stopping.answer(predictions))
-                took[name] = min(took[name], time.perf_counter() - began)
-    took["commit"] = took.pop("in a file") - took["in memory"]
-    took["submission"] = took.pop("in memory")
-    parts = (f"{name} {1000 * seconds / ROUNDS:.1f}" for name, seconds in took.items())
-    print(f"of a round of LightGBM: {', '.join(parts)} ms")
+            for where, place in (("memory", "memory:"), ("a file", f"{folder}/")):
+                for count in (1, 10):
+                    holdout = LadderHoldout(
+                        data.X_held, data.y_held, scoring="neg_log_loss", vault=False,
+                        ledger=f"{place}{turn}-{count}",
+                    )  # fmt: skip
+                    stopping = LadderStopping(holdout, count).start()
+                    timed(f"rounds by {count} to {where}", partial(train, stopping, given, count))
+    print("of a round of LightGBM, milliseconds of a processor:")
+    for what, least in took.items():
+        print(f"  {what:<24}{least:.2f}")
+
+
+def train(stopping: LadderStopping, given: list[np.ndarray], count: int) -> None:
+    """Submit rounds as the adapters do: so many together."""
+    left = iter(given)
+    for _ in given:
+        if count == 1:
+            stopping.update(stopping.answer(next(left)))
+        else:
+            stopping._later(lambda due: [stopping.answer(one) for one in islice(left, due)])
+    assert stopping.rounds == ROUNDS
 
 
 # -- the worth -----------------------------------------------------------------------------
@@ -292,9 +327,10 @@ def main() -> None:
     parser.add_argument("parts", nargs="*", default=["cost", "worth"], metavar="part")
     parser.add_argument("--seeds", type=int, default=60)
     parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--patience", type=int, default=10)
     asked = parser.parse_args()
     if "cost" in asked.parts:
-        cost(asked.threads)
+        cost(asked.threads, asked.patience)
     if "worth" in asked.parts:
         worth(asked.seeds)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -152,8 +153,7 @@ class HoldoutRows:
             "weight_digests": as_bytes(known.weight_digests),
             "places": as_bytes(known.places),
         }
-        # Past SQLAlchemy, which holds the values of a statement for longer than it takes.
-        run(self._conn, _SET_KNOWN, {**values, "holdout": holdout_id})
+        write_long(self._conn, _SET_KNOWN, holdout_id, values)
         self.count_shared(holdout_id)
 
     # -- rows that holdouts share -----------------------------------------------------
@@ -305,6 +305,18 @@ def _view(number: int, row: Row[Any]) -> ViewRecord:
         vault_digest=row.vault_digest,
         created=utc(row.created),
     )
+
+
+def write_long(
+    conn: Connection, statement: str, holdout_id: int, values: Mapping[str, Any]
+) -> None:
+    """Update the row of a holdout by long values, which nothing keeps when they are written.
+
+    SQLAlchemy would until its garbage is collected; Python's driver of SQLite has a copy of them
+    until the statement runs again, as it does here for no row.
+    """
+    run(conn, statement, {**values, "holdout": holdout_id})
+    run(conn, statement, {**dict.fromkeys(values), "holdout": -1})
 
 
 def as_bytes(values: NDArray[Any] | None) -> memoryview | None:

@@ -129,3 +129,4 @@ KEEP_INCUMBENT = (
     "INSERT INTO incumbents (ladder_id, number, predictions, state) "
     "VALUES (:ladder, :number, :predictions, :state)"
 )
+SET_ROW_HASHES = "UPDATE holdouts SET row_hashes = :row_hashes WHERE id = :holdout"

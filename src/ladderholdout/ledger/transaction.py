@@ -52,7 +52,7 @@ from ladderholdout.ledger.history import (
     read_shown,
     read_withdrawal,
 )
-from ladderholdout.ledger.known_rows import HoldoutRows, Sharing, as_bytes
+from ladderholdout.ledger.known_rows import HoldoutRows, Sharing, as_bytes, write_long
 from ladderholdout.ledger.prepared import Pending, Prepared, run, stored_time
 from ladderholdout.ledger.records import (
     AuditEntry,
@@ -223,11 +223,13 @@ class Transaction:
             "content_digest": content_digest,
             "secret": secret,
             "n": len(row_hashes),
-            "row_hashes": as_bytes(row_hashes),
+            "row_hashes": b"",
             "created": now(),
             "confidence": confidence,
         }
         holdout_id = _key(self.conn.execute(insert(holdouts).values(values)))
+        hashes = {"row_hashes": as_bytes(row_hashes)}
+        write_long(self.conn, statements.SET_ROW_HASHES, holdout_id, hashes)
         self.chains.start(holdout_id)
         self.rows.set_known(holdout_id, known or KnownRows())
         return holdout_id
@@ -558,26 +560,25 @@ class Transaction:
             ladder, number, entry["batch"], candidate
         )
         changes: dict[str, Any] = {"ladder": ladder.id, "number": number}
-        after = replace(ladder, submissions=number)
+        new: dict[str, Any] = {"submissions": number}
         if state is None:
             run(self.conn, statements.COUNT_SUBMISSION, changes)
         else:
-            changes["state"] = json.dumps(state)
-            after = replace(after, state=json.loads(changes["state"]))
+            changes["state"] = stored = json.dumps(state)
+            new["state"] = json.loads(stored)
         if state is not None and incumbent is None:
             run(self.conn, statements.STEP_LADDER, changes)
         elif state is not None:
-            after = replace(after, version=ladder.version + 1, incumbent=number)
-            run(self.conn, statements.IMPROVE_LADDER, {**changes, "version": after.version})
+            new |= {"version": ladder.version + 1, "incumbent": number}
+            run(self.conn, statements.IMPROVE_LADDER, {**changes, "version": new["version"]})
             fit = entry.get("batch") if "round" in entry["context"] else None
             # Of a run of one fit's incumbents what was there before it is replaced.
             before = ladder if self._unkept is None else self._unkept.ladder
-            predictions = None if kept else incumbent
-            self._unkept = _Incumbent(before, number, predictions, changes["state"], fit)
+            self._unkept = _Incumbent(before, number, None if kept else incumbent, stored, fit)
         if self._unkept is not None and not (more and self._unkept.fit is not None):
             self._keep_incumbent(self._unkept)
             self._unkept = None
-        return after
+        return replace(ladder, **new)
 
     def entries(
         self,
