@@ -135,10 +135,10 @@ CONTEXT = replace(
     always=False,
 )
 LISTENER = replace(
-    _sklearn(_TRANSPORT, "open_listener", "hears what callbacks in workers say"), always=False
+    _sklearn(_TRANSPORT, "open_listener", "receives what callbacks in workers report"), always=False
 )
-SEND = replace(_sklearn(_TRANSPORT, "send", "says it"), always=False)
-REUSE = replace(_sklearn(_TRANSPORT, "can_reuse_listener", "whether it is heard"), always=False)
+SEND = replace(_sklearn(_TRANSPORT, "send", "sends it"), always=False)
+REUSE = replace(_sklearn(_TRANSPORT, "can_reuse_listener", "whether it is received"), always=False)
 RUN_TRIAL = Reliance("optuna", _LOOP, "_run_trial", "calls the objective", ("func",))
 SEQUENTIAL = Reliance(
     "optuna", _LOOP, "_optimize_sequential", "one loop", ("time_start", "reseed_sampler_rng")
@@ -595,14 +595,14 @@ def hear(consume: Callable[[Any], object], owner: object) -> Any:
 
 
 def say(address: Any, message: Any) -> None:
-    """Say something to an address, and return when it was heard."""
+    """Send something to an address, and return when it was received."""
     from sklearn.callback._transport import send
 
     send(address, message)
 
 
 def is_heard(address: Any) -> bool:
-    """Tell whether another process hears what is said to an address."""
+    """Return whether another process receives what is sent to an address."""
     from sklearn.callback._transport import can_reuse_listener
 
     return bool(can_reuse_listener(address))

@@ -125,7 +125,7 @@ class ScoreCertificates(ScoreCertificate):
         return of_metric(self.by_metric, metric)
 
     def line(self) -> str:
-        """Say them in a line."""
+        """Return them in one line."""
         return "; ".join(f"{name}: {one.line()}" for name, one in self.by_metric.items())
 
     def __str__(self) -> str:

@@ -41,7 +41,7 @@ svg { background: #ffffff; color: #52606d; font: 12px system-ui, "Segoe UI", Rob
   .dot { fill: #62cdc4; stroke: #171e25; }
 }
 """
-"""Colours of a picture that stands by itself."""
+"""Colours of a picture that is a file of its own."""
 
 
 @dataclass(frozen=True, slots=True)

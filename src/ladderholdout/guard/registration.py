@@ -333,7 +333,7 @@ def open_rows(
     """Find these rows and the wished ladders in the ledger, or start what is missing.
 
     All of it is one transaction: whatever is refused leaves nothing behind. What the wishes have
-    in common is taken from the first. `several` says that they are of several metrics.
+    in common is taken from the first. `several` is true where they are of several metrics.
     """
     wish = wishes[0]
     given = Given(rows, fp.row_hashes(rows.X), wish.ids)
@@ -406,7 +406,7 @@ def _known_or_new(
 
 
 def refuse_other_kind(tx: Transaction, known: HoldoutRecord, wish: Wish) -> None:
-    """Refuse one metric where a ladder's name stands for several, and the other way round."""
+    """Refuse one metric where a ladder's name belongs to several, and the other way round."""
     base, metric = parted(wish.ladder)
     if metric is not None:
         if find_ladder(tx, known, wish.account, base) is None:
@@ -608,7 +608,7 @@ def _start_ladder(
         warn_of_narrow_range(metric, rows, holdout, places)
         warn_of_targets(metric, rows, classes, stated=wish.classes is not None)
     others, (base, of_several) = tx.ladders(holdout.id), parted(settings.name)
-    # The ladders of several metrics are one thing to their user: it is said of the first.
+    # The ladders of several metrics are one thing to their user: the warning names the first.
     beside = of_several and ladders_named(tx, holdout, settings.account, base)
     started = tx.add_ladder(
         holdout.id, settings, state_to(rules_of(settings).start(holdout.n_ladder))

@@ -71,7 +71,7 @@ _RESPONSES = ("labels", "probabilities", "scores", "values")
 
 
 def are_several(scoring: object) -> bool:
-    """Tell whether a user names metrics in a list or a mapping, and not one of them."""
+    """Return whether a user names metrics in a list or a mapping, and not one of them."""
     return isinstance(scoring, Mapping | Sequence) and not isinstance(scoring, str | bytes)
 
 
@@ -270,7 +270,7 @@ class SeveralLadders:
     def _own(self, origin: Origin, place: int) -> Origin:
         """Return the origin on one of the ladders, whose places in a batch are its own.
 
-        A place in a batch stands for one model and one metric: so the price of a place pays for
+        A place in a batch represents one model and one metric: so the price of a place pays for
         the choice of both.
         """
         if origin.place is None:
@@ -427,7 +427,7 @@ class SeveralLadders:
         return self.first.guard()
 
     def was_opened(self) -> bool:
-        """Tell whether a guarded split of this holdout was opened in this search."""
+        """Return whether a guarded split of this holdout was opened in this search."""
         return self.first.was_opened()
 
     def _guards(self) -> dict[str, Guard]:

@@ -107,7 +107,7 @@ class Measured:
 class Answer:
     """The answer to a submission inside its transaction, and the ladder after it.
 
-    `spent` says that it used up the budget; `incumbent` is there where this transaction has
+    `spent` is true where it used up the budget; `incumbent` is there where this transaction has
     changed it.
     """
 

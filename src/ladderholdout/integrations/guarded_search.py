@@ -390,7 +390,7 @@ class _Tasks:
         part.end()
 
     def end(self) -> None:
-        """Say that it is done."""
+        """Report that it is done."""
         if self.context is not None:
             self.context.call_on_fit_task_end(estimator=self.owner, X=self.X, y=self.y)
 
@@ -524,7 +524,7 @@ def _take(
 
 
 def _are_equal(one: Any, other: Any) -> bool:
-    """Tell whether two models predict the same, for each of several metrics."""
+    """Return whether two models predict the same, for each of several metrics."""
     if isinstance(one, Mapping):
         return all(_are_equal(one[name], other[name]) for name in one)
     return np.array_equal(np.asarray(one), np.asarray(other))

@@ -224,7 +224,7 @@ class LadderCallback:
         try:
             return ladder_of(self.holdout).records()[1].submissions
         except LadderHoldoutError:
-            return 0  # the fit will say so itself, or `teardown` will
+            return 0  # the fit raises it itself, or `teardown` does
 
     def _released(self, before: int) -> dict[str, Any]:
         if self.holdout is None:
@@ -285,7 +285,7 @@ class _Open:
 
 
 class _Heard:
-    """What callbacks said, in whatever process: the fits that are open, and those that are over."""
+    """What callbacks reported, in whatever process: the fits that are open, and those that are over."""
 
     def __init__(self, runs: tuple[FitRun, ...] = ()) -> None:
         self._runs, self._open = list(runs), dict[str, _Open]()

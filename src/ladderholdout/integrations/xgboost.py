@@ -174,7 +174,7 @@ class _Training:
         return model
 
     def can_be_cut(self, model: xgb.Booster) -> bool:
-        """Tell whether the best round can be had back by cutting off later ones."""
+        """Return whether the best round can be had back by cutting off later ones."""
         if self._cut is None:
             self._cut = self._lasting and _can_be_cut(model)
         return self._cut

@@ -83,7 +83,7 @@ RESTORED = "restored"
 """The kind of a link that records that an older copy of the ledger was found; a length follows."""
 
 WITHDRAWN = "withdrawn"
-"""The kind of a link that says that a submission was withdrawn."""
+"""The kind of a link that records that a submission was withdrawn."""
 
 
 @dataclass(frozen=True, slots=True)

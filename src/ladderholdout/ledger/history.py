@@ -471,7 +471,7 @@ def read_events(conn: Connection, holdout_id: int, *kinds: str) -> tuple[EventRe
 
 
 def is_of(kinds: Iterable[str]) -> ColumnElement[bool]:
-    """Tell whether an event is of one of these kinds, by its first word."""
+    """Return whether an event is of one of these kinds, by its first word."""
     kind = events.c.kind
     return or_(*(fits for one in kinds for fits in (kind == one, kind.startswith(f"{one} "))))
 

@@ -295,7 +295,7 @@ class Transaction:
         return record
 
     def _note_missing(self, row: Any, ladder: LadderRecord) -> None:
-        """Take for read what the row of a ladder says there is nothing of, or no other of."""
+        """Take for read what the row of a ladder shows to be empty, or no other of."""
         assert self.known is not None
         if row.ladders == 1:
             self.known["ladders", ladder.holdout_id] = (ladder,)

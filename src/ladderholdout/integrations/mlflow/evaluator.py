@@ -56,7 +56,7 @@ class LadderEvaluator(ModelEvaluator):
     def can_evaluate(
         cls, *, model_type: str | None, evaluator_config: Mapping[str, Any], **_: Any
     ) -> bool:
-        """Tell whether a holdout was configured.
+        """Return whether a holdout was configured.
 
         Raises
         ------

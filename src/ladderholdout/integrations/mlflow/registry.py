@@ -233,7 +233,7 @@ def document(
 def _attached(
     client: MlflowClient, run_id: str, described: dict[str, Any], page: str
 ) -> CertifiedVersion:
-    """Write the files, and then the tags that say that they are there."""
+    """Write the files, and then the tags that name them."""
     name, version = described["model"]["name"], described["model"]["version"]
     folder = f"certificates/{_plain(name)}-v{version}"
     written = json.dumps(described, indent=2, ensure_ascii=False)
