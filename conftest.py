@@ -70,6 +70,7 @@ LONG_EXAMPLES = {
     "ladderholdout.guard.tracking.TrackedHandle.track",
     "ladderholdout.guard.views.Submission.own_score",
     "ladderholdout.integrations.mlflow.export.export",
+    "ladderholdout.integrations.mlflow.registry.certify_version",
     "ladderholdout.planning",
     "ladderholdout.planning.plans.plan",
 }

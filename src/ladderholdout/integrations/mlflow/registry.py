@@ -105,21 +105,22 @@ def certify_version(
 
     Examples
     --------
-    >>> import os, tempfile
+    >>> import tempfile
     >>> import mlflow
     >>> from sklearn.datasets import load_breast_cancer
     >>> from sklearn.tree import DecisionTreeClassifier
     >>> from ladderholdout import LadderHoldout
+    >>> from ladderholdout.integrations.mlflow import export
     >>> X, y = load_breast_cancer(return_X_y=True)
     >>> holdout = LadderHoldout(X[:200], y[:200], scoring="accuracy", ledger="memory")
     >>> tree = DecisionTreeClassifier(max_depth=2, random_state=0).fit(X[200:], y[200:])
     >>> released = holdout.evaluate(tree).score
     >>> folder = tempfile.TemporaryDirectory()
     >>> uri = f"sqlite:///{folder.name}/mlflow.db"
+    >>> run_id = export(holdout, tracking_uri=uri)[0].run_id
     >>> client = mlflow.MlflowClient(uri, uri)
-    >>> run = client.create_run(client.create_experiment("trees", folder.name))
     >>> _ = client.create_registered_model("tree")
-    >>> _ = client.create_model_version("tree", f"{folder.name}/tree", run.info.run_id)
+    >>> _ = client.create_model_version("tree", f"{folder.name}/tree", run_id)
     >>> done = certify_version(holdout, "tree", 1, model=tree, tracking_uri=uri, registry_uri=uri)
     >>> done.certificate["released_score"] == released
     True
