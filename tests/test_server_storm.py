@@ -123,10 +123,8 @@ def storm(ledger: Path | str, folder: Path, submissions: int, kills: int) -> Non
     retried = check(ledger, seen)
     log = (folder / "server.log").read_text()
     assert '"status":500' not in log.replace(" ", "")
-    print(
-        f"{sum(map(len, seen))} submissions, killed {dict(supervised.kills)}, "
-        f"{retried} recorded retries"
-    )
+    answered = sum(map(len, seen))
+    print(f"{answered} submissions, killed {dict(supervised.kills)}, {retried} recorded retries")
 
 
 def check(ledger: Path | str, seen: list[list[Seen]]) -> int:
