@@ -273,6 +273,27 @@ def test_a_process_that_dies_between_two_ladders_leaves_neither_written(tmp_path
     assert verify_holdout(holdout.ledger, "several").findings == ()
 
 
+def _amends(ledger: str, X: NDArray[Any], y: NDArray[Any], scoring: list[str]) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", KnownHoldoutWarning)
+        LadderHoldout(X, y, scoring=scoring, ledger=ledger)
+
+
+@pytest.mark.processes
+def test_amended_labels_are_those_of_every_metric(tmp_path: Path) -> None:
+    holdout = holdout_of(ledger=tmp_path / "ledger.db", mechanism=FullDisclosure())
+    X, y = rows()
+    better = y.copy()
+    better[:4] = 1 - better[:4]
+    elsewhere(_amends, holdout.ledger, X, better, list(holdout.metrics))
+    one = models(1)[0]
+    release = holdout.submit(one)  # by a process that knew the labels before
+    assert release["roc_auc"].score == pytest.approx(roc_auc_score(better, one))
+    brier = -float(np.mean((one - better) ** 2))
+    assert release["neg_brier_score"].score == pytest.approx(brier)
+    assert [one.submissions for one in holdout.status().by_metric.values()] == [1, 1]
+
+
 def test_a_retry_under_a_key_is_answered_as_before_by_each_metric() -> None:
     from ladderholdout.guard.submission import Origin
 
@@ -749,6 +770,9 @@ def test_a_batch_pays_for_the_choice_of_a_model_and_a_metric() -> None:
     assert ours.log_count is not None and theirs.log_count is not None
     # ln 8 places instead of ln 4, and nothing for the answers of the other metric.
     assert ours.log_count - theirs.log_count == pytest.approx(math.log(2))
+    # A place is a model and a metric: no two submissions share one.
+    places = [one.place for name in together.metrics for one in entries_of(together[name])]
+    assert sorted(places) == list(range(1, 9))  # type: ignore[type-var]
 
 
 def test_certificates_are_shown_together() -> None:
