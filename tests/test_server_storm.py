@@ -124,7 +124,8 @@ def storm(ledger: Path | str, folder: Path, submissions: int, kills: int) -> Non
     log = (folder / "server.log").read_text()
     assert '"status":500' not in log.replace(" ", "")
     print(
-        f"{sum(map(len, seen))} submissions, killed {dict(supervised.kills)}, {retried} recorded retries"
+        f"{sum(map(len, seen))} submissions, killed {dict(supervised.kills)}, "
+        f"{retried} recorded retries"
     )
 
 
