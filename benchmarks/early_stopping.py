@@ -12,7 +12,8 @@ optimism is the score that is released of the model kept, less its score on 20,0
 what the holdout flatters the true rule by (which is zero on average and the same for all). Two
 problems: in one the model learns slowly, in the other it fits the noise within a few rounds.
 
-    python benchmarks/early_stopping.py [cost] [worth] [--seeds 60] [--threads 1] [--patience 10]
+    python benchmarks/early_stopping.py cost [--threads 1] [--patience 10] [--turns 5]
+    python benchmarks/early_stopping.py worth [--seeds 60]
 
 Behind each mean of the second part stands its standard error.
 """
@@ -50,7 +51,7 @@ from ladderholdout.mechanisms import (
 from ladderholdout.mechanisms.defaults import default_mechanism
 
 HELD_OUT, COLUMNS, TRAINED = 30_000, 30, 120_000
-ROUNDS, TURNS = 60, 5
+ROUNDS = 60
 
 # -- the cost ------------------------------------------------------------------------------
 
@@ -126,13 +127,13 @@ def catboost_fits(
 
 
 def milliseconds_a_round(
-    data: Data, fits: dict[str, Callable[..., Any]]
+    data: Data, fits: dict[str, Callable[..., Any]], turns: int
 ) -> tuple[dict[str, float], dict[str, float]]:
     """Let the fits take turns, and return the least time of each: elapsed, and of processors."""
     clocks = time.perf_counter, time.process_time
     least = tuple(dict.fromkeys(fits, math.inf) for _ in clocks)
     with tempfile.TemporaryDirectory() as folder:
-        for turn in range(TURNS):
+        for turn in range(turns):
             for name, fit in fits.items():
                 holdout = LadderHoldout(
                     data.X_held, data.y_held, scoring="neg_log_loss", ledger=f"{folder}/{turn}.db"
@@ -144,13 +145,13 @@ def milliseconds_a_round(
     return least[0], least[1]
 
 
-def cost(threads: int, patience: int) -> None:
+def cost(threads: int, patience: int, turns: int) -> None:
     data = large(np.random.default_rng(0))
     print(f"milliseconds a round, {threads} thread(s), log loss, {ROUNDS} rounds")
     print(f"{'':<24}{'none':>8}{'own':>8}{'ladder':>8}{'ratio':>8}{'added: own':>13}{'ladder':>8}")
     every = {"LightGBM": lightgbm_fits, "XGBoost": xgboost_fits, "CatBoost": catboost_fits}
     for name, fits in every.items():
-        both = milliseconds_a_round(data, fits(data, threads, patience))
+        both = milliseconds_a_round(data, fits(data, threads, patience), turns)
         for clock, took in zip(("", ", processor"), both, strict=True):
             none, own, ladder = took["none"], took["own"], took["ladder"]
             print(
@@ -158,10 +159,10 @@ def cost(threads: int, patience: int) -> None:
                 f"{own - none:>13.1f}{ladder - none:>8.1f}",
                 flush=True,
             )
-    split(data, threads)
+    split(data, threads, turns)
 
 
-def split(data: Data, threads: int) -> None:
+def split(data: Data, threads: int, turns: int) -> None:
     """Print what a round of LightGBM pays for, where it is submitted alone and where ten wait."""
     params = {"objective": "binary", "learning_rate": 0.02, "verbose": -1, "num_threads": threads}
     model = lgb.train(params, lgb.Dataset(data.X, data.y), ROUNDS)
@@ -189,7 +190,7 @@ def split(data: Data, threads: int) -> None:
             ],
         )
     with tempfile.TemporaryDirectory() as folder:
-        for turn in range(TURNS):
+        for turn in range(turns):
             for where, place in (("memory", "memory:"), ("a file", f"{folder}/")):
                 for count in (1, 10):
                     holdout = LadderHoldout(
@@ -328,9 +329,10 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=60)
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--patience", type=int, default=10)
+    parser.add_argument("--turns", type=int, default=5)
     asked = parser.parse_args()
     if "cost" in asked.parts:
-        cost(asked.threads, asked.patience)
+        cost(asked.threads, asked.patience, asked.turns)
     if "worth" in asked.parts:
         worth(asked.seeds)
 

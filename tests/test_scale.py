@@ -176,6 +176,24 @@ def test_a_submission_of_many_rows_takes_at_most_three_loss_vectors() -> None:
         tracemalloc.stop()
 
 
+def test_a_registration_of_many_rows_holds_few_numbers_for_each(tmp_path: Path) -> None:
+    """By NumPy's own accounting: with all hashes in one piece it was over a hundred bytes."""
+    n = 400_000
+    rng = np.random.default_rng(0)
+    X, y = rng.random((n, 2), dtype=np.float32), rng.integers(0, 2, n)
+    LadderHoldout(X[:99], y[:99], scoring="accuracy", ledger=tmp_path / "few.db")
+    tracemalloc.start()
+    try:
+        holdout = LadderHoldout(X, y, scoring="accuracy", ledger=tmp_path / "ledger.db")
+        held, most = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    # Kept: their order and their hashes, the targets, and what garbage there is.
+    assert held < 8 * 6 * n
+    assert most < 8 * 10 * n
+    assert holdout.submit(y).improved
+
+
 def test_a_long_audit_is_what_its_objects_say_and_is_small(long: LadderHoldout) -> None:
     """As objects 6,000 submissions take 10 MB. Compared with the rules, entry by entry."""
     entries = record(long)[2]

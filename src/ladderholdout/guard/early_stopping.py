@@ -222,7 +222,8 @@ class LadderStopping:
 
     Each round of boosting or epoch of training is a submission. Training stops when none of
     the last `patience` rounds improved the released score, and the best round by the ledger is
-    the one to keep.
+    the one to keep. The adapters of LightGBM, XGBoost and CatBoost submit rounds together that
+    cannot end training, always before anything released is shown.
 
     The rounds of a fit are one batch as long as answers can only stop them: until `update`
     returns True, or `best_round`, `improved` or `releases` is read, or anything else in this

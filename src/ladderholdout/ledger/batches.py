@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from numpy.typing import NDArray
 from sqlalchemy import Connection, bindparam, func, select
@@ -13,7 +13,13 @@ from sqlalchemy import Connection, bindparam, func, select
 from ladderholdout.ledger.chain import Chains
 from ladderholdout.ledger.history import Chosen, EventRecord
 from ladderholdout.ledger.prepared import Prepared, run
-from ladderholdout.ledger.records import LadderRecord, compressed, decompressed, read_all
+from ladderholdout.ledger.records import (
+    LadderRecord,
+    compressed,
+    decompressed,
+    packed,
+    read_all,
+)
 from ladderholdout.ledger.reserve_queries import refuse_retired
 from ladderholdout.ledger.tables import candidates, ladders, read_json, submissions
 
@@ -102,6 +108,47 @@ _KEEP = (
     "INSERT INTO candidates (ladder_id, number, predictions) "
     "VALUES (:ladder_id, :number, :predictions)"
 )
+
+
+class NewIncumbent(NamedTuple):
+    """A new incumbent, with the ladder as it was before it and before what it replaces unwritten.
+
+    Without predictions where those are among a batch's kept candidates.
+    """
+
+    ladder: LadderRecord
+    number: int
+    predictions: NDArray[Any] | None
+    state: str
+    fit: str | None
+
+
+_BATCH_OF = Prepared(
+    select(submissions.c.batch).where(
+        submissions.c.ladder_id == bindparam("ladder"), submissions.c.number == bindparam("number")
+    )
+)
+_DROP_INCUMBENT = "DELETE FROM incumbents WHERE ladder_id = :ladder AND number = :number"
+_KEEP_INCUMBENT = (
+    "INSERT INTO incumbents (ladder_id, number, predictions, state) "
+    "VALUES (:ladder, :number, :predictions, :state)"
+)
+
+
+def keep_incumbent(conn: Connection, new: NewIncumbent) -> None:
+    """Keep a new incumbent beside those before it.
+
+    The rounds of one training run may improve hundreds of times: for the batch of a `fit`,
+    what came before it is kept, and not what its own rounds replaced.
+    """
+    ladder, place = new.ladder, {"ladder": new.ladder.id, "number": new.ladder.incumbent}
+    if new.fit is not None and ladder.incumbent is not None:
+        replaced = _BATCH_OF.one(conn, place)
+        if replaced is not None and replaced.batch == new.fit:
+            run(conn, _DROP_INCUMBENT, place)
+    predictions = b"" if new.predictions is None else packed(new.predictions)
+    values = {"ladder": ladder.id, "number": new.number, "state": new.state}
+    run(conn, _KEEP_INCUMBENT, {**values, "predictions": predictions})
 
 
 class Batches:

@@ -119,14 +119,4 @@ IMPROVE_LADDER = (
     "UPDATE ladders SET submissions = :number, state = :state, version = :version, "
     "incumbent = :number WHERE id = :ladder"
 )
-BATCH_OF = Prepared(
-    select(submissions.c.batch).where(
-        submissions.c.ladder_id == bindparam("ladder"), submissions.c.number == bindparam("number")
-    )
-)
-DROP_INCUMBENT = "DELETE FROM incumbents WHERE ladder_id = :ladder AND number = :number"
-KEEP_INCUMBENT = (
-    "INSERT INTO incumbents (ladder_id, number, predictions, state) "
-    "VALUES (:ladder, :number, :predictions, :state)"
-)
 SET_ROW_HASHES = "UPDATE holdouts SET row_hashes = :row_hashes WHERE id = :holdout"

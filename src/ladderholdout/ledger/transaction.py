@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import wraps
-from typing import Any, Concatenate, NamedTuple, ParamSpec, TypeVar
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,7 +24,7 @@ from sqlalchemy import (
 from ladderholdout.errors import UnknownHoldout
 from ladderholdout.ledger import statements
 from ladderholdout.ledger.accounts import Accounts
-from ladderholdout.ledger.batches import Batches
+from ladderholdout.ledger.batches import Batches, NewIncumbent, keep_incumbent
 from ladderholdout.ledger.chain import (
     EMPTY,
     RESTORED,
@@ -69,7 +69,6 @@ from ladderholdout.ledger.records import (
     holdout_record,
     ladder_record,
     now,
-    packed,
     read_all,
     select_audit_entries,
     select_holdouts,
@@ -112,19 +111,6 @@ def _once(
     return reading
 
 
-class _Incumbent(NamedTuple):
-    """A new incumbent, with the ladder as it was before it and before what it replaces unwritten.
-
-    Without predictions where those are among a batch's kept candidates.
-    """
-
-    ladder: LadderRecord
-    number: int
-    predictions: NDArray[Any] | None
-    state: str
-    fit: str | None
-
-
 class Transaction:
     """What can be read of a ledger and written to it; made by `Ledger` alone.
 
@@ -150,7 +136,7 @@ class Transaction:
         self.chains = Chains(conn)
         self.known: dict[Any, Any] | None = None if writes else {}
         # The incumbent that a later round of its fit may replace before it is written.
-        self._unkept: _Incumbent | None = None
+        self._unkept: NewIncumbent | None = None
         # What was asked for before it is needed.
         self._ahead: dict[tuple[Prepared, int, str], Pending] = {}
 
@@ -475,21 +461,6 @@ class Transaction:
         self.chains.note(ladder.holdout_id, WITHDRAWN, ladder.id, detail)
         return self.all_withdrawals(ladder.id)[-1]
 
-    def _keep_incumbent(self, new: _Incumbent) -> None:
-        """Keep a new incumbent beside those before it.
-
-        The rounds of one training run may improve hundreds of times: for the batch of a `fit`,
-        what came before it is kept, and not what its own rounds replaced.
-        """
-        ladder, place = new.ladder, {"ladder": new.ladder.id, "number": new.ladder.incumbent}
-        if new.fit is not None and ladder.incumbent is not None:
-            replaced = statements.BATCH_OF.one(self.conn, place)
-            if replaced is not None and replaced.batch == new.fit:
-                run(self.conn, statements.DROP_INCUMBENT, place)
-        predictions = b"" if new.predictions is None else packed(new.predictions)
-        values = {"ladder": ladder.id, "number": new.number, "state": new.state}
-        run(self.conn, statements.KEEP_INCUMBENT, {**values, "predictions": predictions})
-
     def _with_reasons(self, ladder: LadderRecord, entries: Sequence[Entry]) -> tuple[Entry, ...]:
         """Add to withdrawn submissions, and to repeats of them, why they were."""
         reasons = {one.number: one.reason for one in self.withdrawals(ladder)}
@@ -574,9 +545,9 @@ class Transaction:
             fit = entry.get("batch") if "round" in entry["context"] else None
             # Of a run of one fit's incumbents what was there before it is replaced.
             before = ladder if self._unkept is None else self._unkept.ladder
-            self._unkept = _Incumbent(before, number, None if kept else incumbent, stored, fit)
+            self._unkept = NewIncumbent(before, number, None if kept else incumbent, stored, fit)
         if self._unkept is not None and not (more and self._unkept.fit is not None):
-            self._keep_incumbent(self._unkept)
+            keep_incumbent(self.conn, self._unkept)
             self._unkept = None
         return replace(ladder, **new)
 
