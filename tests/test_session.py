@@ -26,6 +26,8 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.model_selection import GridSearchCV
 
 from ladderholdout import LadderHoldout, LadderStopping
+from ladderholdout.guard.submissions import Submissions
+from ladderholdout.guard.views import ScoreCertificate, Status, interval
 from ladderholdout.ledger.records import decompressed, to_bytes
 from ladderholdout.mechanisms import ShakyLadder
 
@@ -54,6 +56,30 @@ def fixed() -> Iterator[None]:
             if name.startswith("ladderholdout") and getattr(module, "datetime", None) is datetime:
                 patch.setattr(module, "datetime", Clock)
         yield
+
+
+def recorded(answer: Any) -> str:
+    """Return an answer as the record has it, which is older than the texts of today.
+
+    A certificate has more digits there, in one line, a status does not state what is needed to
+    improve, and a history is a plain tuple.
+    """
+    if isinstance(answer, Submissions):
+        return repr(tuple(answer))
+    if isinstance(answer, Status):
+        found = answer.certificate
+        text = str(answer).replace(found.ends(), f"{found.low:.4g} to {found.high:.4g}")
+        return text.replace(f"{'to improve':<18}{answer.next_release}\n", "")
+    if not isinstance(answer, ScoreCertificate):
+        return str(answer)
+    first, second, *rest = str(answer).splitlines()
+    first = first.replace(
+        f"is in {answer.ends()}", f"lies in {answer.low:.6g} to {answer.high:.6g}"
+    )
+    text = "\n".join([f"{first} {second}", *rest])
+    for name, low, high in answer.instead:
+        text = text.replace(f"{name}: {interval(low, high)}", f"{name}: {low:.4g} to {high:.4g}")
+    return text
 
 
 class Share(ClassifierMixin, BaseEstimator):
@@ -121,7 +147,7 @@ def session(folder: Path) -> list[str]:
     # An accident, an audit, and what can still be said.
     said.append(coins.withdraw(coins.status().incumbent, reason="trained on these rows"))
     said += [ada.audit().status, ada.status(), steps.status(), coins.history(), steps.history()]
-    return [str(one).replace(str(folder), "~") for one in said]
+    return [recorded(one).replace(str(folder), "~") for one in said]
 
 
 def record(folder: Path) -> str:
