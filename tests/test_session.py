@@ -26,7 +26,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.model_selection import GridSearchCV
 
 from ladderholdout import LadderHoldout, LadderStopping
-from ladderholdout.guard.submissions import Submissions
+from ladderholdout.guard.history_table import Submissions
 from ladderholdout.guard.views import ScoreCertificate, Status, interval
 from ladderholdout.ledger.records import decompressed, to_bytes
 from ladderholdout.mechanisms import ShakyLadder

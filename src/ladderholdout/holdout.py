@@ -15,6 +15,7 @@ from ladderholdout.guard.batches import Batch
 from ladderholdout.guard.context import describe_estimator, jsonable
 from ladderholdout.guard.early_stopping import LadderStopping
 from ladderholdout.guard.finalists import Finalist, check_finalists, confirm
+from ladderholdout.guard.history_table import Submissions
 from ladderholdout.guard.ladder import SEARCH_POLICIES
 from ladderholdout.guard.open_ladder import OpenLadder, of_one_metric
 from ladderholdout.guard.points import RAW_POLICIES
@@ -26,7 +27,6 @@ from ladderholdout.guard.settings import (
 )
 from ladderholdout.guard.several import Each, Scoring, one_of, register, reopen, warn_of_labels
 from ladderholdout.guard.submission import Origin
-from ladderholdout.guard.submissions import Submissions
 from ladderholdout.guard.views import (
     Estimate,
     Release,

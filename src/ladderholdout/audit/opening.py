@@ -41,9 +41,10 @@ from ladderholdout.guard.certification import (
 )
 from ladderholdout.guard.containment import without_frames
 from ladderholdout.guard.open_ladder import OpenLadder
+from ladderholdout.guard.record_views import status_of
 from ladderholdout.guard.score_intervals import certificate
 from ladderholdout.guard.submission import Guard
-from ladderholdout.guard.views import ScoreCertificate, Status, status_of
+from ladderholdout.guard.views import ScoreCertificate, Status
 from ladderholdout.ledger import LadderRecord, Progress, Transaction, shown
 from ladderholdout.ledger.streams import AuditRow
 from ladderholdout.ledger.tables import FAULTS, damaged

@@ -14,8 +14,8 @@ from ladderholdout.audit.records import Audit, Record, facts_of, mark_of
 from ladderholdout.audit.submissions import AuditedSubmission, History
 from ladderholdout.errors import InvalidArgument, printable
 from ladderholdout.extras import needed
+from ladderholdout.guard.history_table import origin_of
 from ladderholdout.guard.open_ladder import HasLadder, of_one_metric
-from ladderholdout.guard.submissions import origin_of
 from ladderholdout.guard.views import Status, Submission
 from ladderholdout.ledger import Progress
 

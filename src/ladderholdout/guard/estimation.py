@@ -15,10 +15,11 @@ from ladderholdout.estimates import Stopping, corrected
 from ladderholdout.guard import rounds
 from ladderholdout.guard.containment import without_autologging, without_frames
 from ladderholdout.guard.open_ladder import OpenLadder
+from ladderholdout.guard.record_views import ESTIMATED_BY, estimate_of
 from ladderholdout.guard.rollback import same_ladder
 from ladderholdout.guard.stored_rows import check_predictions
 from ladderholdout.guard.submission import Guard
-from ladderholdout.guard.views import ESTIMATED_BY, Estimate, estimate_of
+from ladderholdout.guard.views import Estimate
 from ladderholdout.ledger import (
     Access,
     Entry,

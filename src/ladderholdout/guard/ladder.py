@@ -23,6 +23,7 @@ from ladderholdout.guard.estimation import estimate
 from ladderholdout.guard.open_ladder import Body, OpenLadder, T
 from ladderholdout.guard.pipelines import transformed
 from ladderholdout.guard.points import Unsent, unsent
+from ladderholdout.guard.record_views import status_of, submission_of
 from ladderholdout.guard.reserve import certify
 from ladderholdout.guard.rollback import mark_of, same_ladder, watched
 from ladderholdout.guard.score_intervals import certificate
@@ -38,15 +39,7 @@ from ladderholdout.guard.settings import (
 )
 from ladderholdout.guard.stored_rows import order_by_ids, read_kept
 from ladderholdout.guard.submission import Guard, Origin, Waiting, make_guard
-from ladderholdout.guard.views import (
-    Estimate,
-    Release,
-    ScoreCertificate,
-    Status,
-    Submission,
-    status_of,
-    submission_of,
-)
+from ladderholdout.guard.views import Estimate, Release, ScoreCertificate, Status, Submission
 from ladderholdout.ledger import (
     Access,
     HoldoutRecord,

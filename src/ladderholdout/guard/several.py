@@ -28,6 +28,7 @@ from ladderholdout.guard.metric_views import (
 from ladderholdout.guard.open_ladder import Body, OpenLadder, T, of_one_metric
 from ladderholdout.guard.pipelines import transformed
 from ladderholdout.guard.points import Unsent
+from ladderholdout.guard.record_views import status_of, submission_of
 from ladderholdout.guard.rollback import same_ladder, watched
 from ladderholdout.guard.settings import (
     BETWEEN,
@@ -45,8 +46,6 @@ from ladderholdout.guard.views import (
     ScoreCertificate,
     Status,
     Submission,
-    status_of,
-    submission_of,
 )
 from ladderholdout.ledger import (
     Access,

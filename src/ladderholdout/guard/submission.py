@@ -16,10 +16,11 @@ from numpy.typing import NDArray
 from ladderholdout.errors import BudgetWarning, DailyLimit, HoldoutConflict, OpenedWarning, warn
 from ladderholdout.guard import rounds
 from ladderholdout.guard.containment import without_autologging
+from ladderholdout.guard.record_views import releases_left
 from ladderholdout.guard.reserved_rows import Part, parts_of
 from ladderholdout.guard.rollback import Mark, mark_of, watched
 from ladderholdout.guard.stored_rows import read_kept, with_labels
-from ladderholdout.guard.views import Release, releases_left
+from ladderholdout.guard.views import Release
 from ladderholdout.guard.withdrawal import is_withdrawn
 from ladderholdout.ledger import (
     Access,

@@ -285,7 +285,7 @@ class _Open:
 
 
 class _Heard:
-    """What callbacks reported, in whatever process: the fits that are open, and those that are over."""
+    """What callbacks reported, in any process: the fits that are open, and those that are over."""
 
     def __init__(self, runs: tuple[FitRun, ...] = ()) -> None:
         self._runs, self._open = list(runs), dict[str, _Open]()

@@ -20,8 +20,8 @@ from ladderholdout.errors import (
     printable,
 )
 from ladderholdout.extras import needed
+from ladderholdout.guard.history_table import origin_of
 from ladderholdout.guard.pictures import number, picture_of
-from ladderholdout.guard.submissions import origin_of
 from ladderholdout.guard.views import Status, score_of
 from ladderholdout.leaderboard.standings import BOARD
 from ladderholdout.ledger import AccountRecord, Entry

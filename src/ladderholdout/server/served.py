@@ -21,9 +21,10 @@ from ladderholdout import identity as fp
 from ladderholdout.errors import HoldoutConflict, InvalidArgument
 from ladderholdout.guard.bill import without_others
 from ladderholdout.guard.ladder import LocalLadder
+from ladderholdout.guard.record_views import submission_of
 from ladderholdout.guard.score_intervals import known_certificate
 from ladderholdout.guard.submission import Origin
-from ladderholdout.guard.views import Estimate, Release, ScoreCertificate, Status, submission_of
+from ladderholdout.guard.views import Estimate, Release, ScoreCertificate, Status
 from ladderholdout.guard.withdrawal import Withdrawn, reason_of, withdraw
 from ladderholdout.leaderboard.board import Leaderboard
 from ladderholdout.leaderboard.standings import BOARD, Standings

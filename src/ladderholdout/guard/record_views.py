@@ -1,0 +1,129 @@
+"""Views of a ladder, made from its records."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ladderholdout.estimates import N_BOOTSTRAP
+from ladderholdout.guard.next_release import next_release
+from ladderholdout.guard.views import Estimate, ScoreCertificate, Status, Submission, score_of
+from ladderholdout.ledger import (
+    Entry,
+    EstimateRecord,
+    HoldoutRecord,
+    LadderRecord,
+    Transaction,
+)
+from ladderholdout.ledger.replay import rule_shown, rules_of
+from ladderholdout.mechanisms import MECHANISMS
+from ladderholdout.metrics import Metric
+
+_LATEST = 3
+
+
+def releases_left(ladder: LadderRecord, releases: int) -> int | None:
+    """Return what is left of a ladder's budget after so many releases."""
+    budget = ladder.settings.budget
+    return None if budget is None else max(0, budget - releases)
+
+
+def status_of(
+    tx: Transaction,
+    ladder: LadderRecord,
+    metric: Metric,
+    certificate: ScoreCertificate,
+    ledger: str,
+) -> Status:
+    """Read the state of a ladder."""
+    holdout = tx.holdout(ladder.holdout_id)
+    queries = () if holdout.reserve is None else tx.reserve.all(holdout.id)
+    seen = {(one.ladder_id, one.submission): one.risk for one in queries}
+    return Status(
+        name=holdout.name,
+        fingerprint=holdout.fingerprint,
+        n=holdout.n,
+        account=ladder.settings.account,
+        ladder=ladder.settings.name,
+        metric=metric.name,
+        mechanism=rule_shown(ladder.settings),
+        submissions=ladder.submissions,
+        releases=ladder.state["releases"],
+        budget=ladder.settings.budget,
+        score=score_of(tx.released(ladder), metric),
+        incumbent=ladder.incumbent,
+        ladders=tuple(
+            (one.settings.account, one.settings.name, one.submissions)
+            for one in tx.ladders(holdout.id)
+        ),
+        overlaps=tx.overlaps(holdout.id),
+        opened=ladder.opened,
+        retired=holdout.retired,
+        latest=tuple(
+            submission_of(entry, metric)
+            for entry in tx.entries(ladder.id, after=ladder.submissions - _LATEST)
+        ),
+        certificate=certificate,
+        ledger=ledger,
+        reserve=holdout.n_reserve,
+        reserve_queries=len(queries),
+        reserve_score=score_of(seen.get((ladder.id, ladder.incumbent or 0)), metric),
+        restored=tuple(length for _, length in tx.restorings(holdout.id)),
+        sharing=tuple(_shared(tx, holdout.id)),
+        estimate=shown_estimate(tx, ladder, metric),
+        next_release=_next_release(tx, ladder, metric, holdout),
+    )
+
+
+def _next_release(
+    tx: Transaction, ladder: LadderRecord, metric: Metric, holdout: HoldoutRecord
+) -> str:
+    """Return what has to be gained to improve; nothing where no submission will."""
+    if ladder.incumbent is None or holdout.retired is not None:
+        return ""
+    releases = ladder.state["releases"]
+    # A mechanism that this process has not imported can be shown, and not asked.
+    if ladder.settings.mechanism not in MECHANISMS or releases_left(ladder, releases) == 0:
+        return ""
+    rules = rules_of(ladder.settings)
+    risk = tx.released(ladder)
+    # Of a rule that shows no value the text needs none.
+    known = 0.5 * (rules.unit or 1.0) if risk is None else risk
+    return next_release(rules, metric, holdout.n_ladder, known, releases)
+
+
+ESTIMATED_BY = "bootstrap of the selection"
+
+
+def estimate_of(one: EstimateRecord, metric: Metric) -> Estimate:
+    """Return a corrected score as it was recorded."""
+    score = metric.to_score(one.risk)
+    return Estimate(score, ESTIMATED_BY, N_BOOTSTRAP, one.batch, one.submissions)
+
+
+def shown_estimate(tx: Transaction, ladder: LadderRecord, metric: Metric) -> Estimate | None:
+    """Return the corrected score of a ladder's incumbent, if it was asked for."""
+    for one in tx.batches.estimates_of(ladder):
+        if one.submission == ladder.incumbent:
+            return estimate_of(one, metric)
+    return None
+
+
+def _shared(tx: Transaction, holdout_id: int) -> Iterator[tuple[str, int, int]]:
+    for one in tx.sharing(holdout_id):
+        found = tx.answered([one.holdout_id], tx.chains.latest())
+        yield one.name, one.rows, sum(ladder.count for ladder in found)
+
+
+def submission_of(entry: Entry, metric: Metric) -> Submission:
+    """Show an entry of the ledger in the metric's own sign."""
+    return Submission(
+        number=entry.number,
+        time=entry.time,
+        account=entry.account,
+        batch=entry.batch,
+        score=score_of(entry.risk, metric),
+        improved=entry.improved,
+        context=entry.context,
+        # Not of a repeat, which would show that it is one.
+        withdrawn=entry.withdrawn if entry.repeat_of is None else None,
+    )
