@@ -111,6 +111,15 @@ class ScoreCertificates(ScoreCertificate):
     -----
     With a probability of at least `confidence` all of them hold at once: see
     `LadderHoldout.certificate`. The other attributes are those of the metric named first.
+
+    Examples
+    --------
+    >>> from ladderholdout import LadderHoldout
+    >>> holdout = LadderHoldout([[0], [1], [2], [3]], [0, 1, 0, 1], ledger="memory",
+    ...                         scoring=["roc_auc", "neg_brier_score"])
+    >>> _ = holdout.submit([0.1, 0.9, 0.6, 0.5])
+    >>> sorted(holdout.certificate().by_metric)
+    ['neg_brier_score', 'roc_auc']
     """
 
     by_metric: Mapping[str, ScoreCertificate] = field(default_factory=dict, compare=False)
@@ -150,6 +159,15 @@ class Estimates(Estimate):
     Attributes
     ----------
     by_metric : mapping of str to Estimate
+
+    Examples
+    --------
+    >>> from ladderholdout import LadderHoldout
+    >>> holdout = LadderHoldout([[0], [1], [2], [3]], [0, 1, 0, 1], ledger="memory",
+    ...                         scoring=["roc_auc", "neg_brier_score"])
+    >>> _ = holdout.submit([0.1, 0.9, 0.6, 0.5])
+    >>> holdout.estimate()["roc_auc"].score is None
+    True
     """
 
     by_metric: Mapping[str, Estimate] = field(default_factory=dict, compare=False)
@@ -179,6 +197,15 @@ class JointSubmission(Submission):
     ----------
     by_metric : mapping of str to Submission
         The entry of each metric that it was submitted to.
+
+    Examples
+    --------
+    >>> from ladderholdout import LadderHoldout
+    >>> holdout = LadderHoldout([[0], [1], [2], [3]], [0, 1, 0, 1], ledger="memory",
+    ...                         scoring=["roc_auc", "neg_brier_score"])
+    >>> _ = holdout.submit([0.1, 0.9, 0.6, 0.5])
+    >>> holdout.history()[0]["roc_auc"].score
+    0.75
     """
 
     by_metric: Mapping[str, Submission] = field(default_factory=dict, compare=False)
@@ -203,6 +230,15 @@ class Statuses(Status):
     Attributes
     ----------
     by_metric : mapping of str to Status
+
+    Examples
+    --------
+    >>> from ladderholdout import LadderHoldout
+    >>> holdout = LadderHoldout([[0], [1], [2], [3]], [0, 1, 0, 1], ledger="memory",
+    ...                         scoring=["roc_auc", "neg_brier_score"])
+    >>> _ = holdout.submit([0.1, 0.9, 0.6, 0.5])
+    >>> holdout.status()["roc_auc"].submissions
+    1
     """
 
     by_metric: Mapping[str, Status] = field(default_factory=dict, compare=False)

@@ -43,6 +43,12 @@ class FitTask:
         In UTC.
     seconds : float or None
         How long it took; None where it did not end.
+
+    Examples
+    --------
+    >>> task = FitTask((0, 2), "GridSearchCV", "candidate-split-evaluation", datetime.now())
+    >>> task.seconds is None
+    True
     """
 
     path: tuple[int, ...]
@@ -72,6 +78,12 @@ class FitRun:
         Of the ladder after the fit; None where it could not be read.
     fault : str or None
         Why not.
+
+    Examples
+    --------
+    >>> run = FitRun("GridSearchCV", datetime.now(), 1.5, (), 0, (), None, "it was deleted")
+    >>> run.lines()[0]
+    ('fit', 'GridSearchCV, 1.5 s')
     """
 
     estimator: str

@@ -37,6 +37,12 @@ class HoldoutSource(DatasetSource):
     ------
     InvalidArgument
         These are no name, fingerprint and number.
+
+    Examples
+    --------
+    >>> source = HoldoutSource("churn-2026", "8409546db97c", 400)
+    >>> source.to_dict()["holdout"]
+    'churn-2026'
     """
 
     def __init__(self, holdout: str, fingerprint: str, rows: int) -> None:

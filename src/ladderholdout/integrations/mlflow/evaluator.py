@@ -50,6 +50,11 @@ class LadderEvaluator(ModelEvaluator):
     the guard's. The run gets ``ladder_released`` (unless the ladder releases no values) and
     ``ladder_improved`` at the step of the submission, tags that name it, and the holdout as an
     input. Nothing raw is logged.
+
+    Examples
+    --------
+    >>> LadderEvaluator.can_evaluate(model_type="classifier", evaluator_config={})
+    False
     """
 
     @classmethod

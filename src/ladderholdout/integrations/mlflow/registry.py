@@ -50,6 +50,12 @@ class CertifiedVersion:
         Of the files among the run's artifacts.
     certificate : dict
         What the JSON file holds.
+
+    Examples
+    --------
+    >>> found = CertifiedVersion("churn", "3", "0af1", "ladder_certificate", {"confidence": 0.95})
+    >>> found.version, found.certificate["confidence"]
+    ('3', 0.95)
     """
 
     name: str
