@@ -225,12 +225,12 @@ def test_the_audit_tells_a_signal_from_noise(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_a_study_shows_its_finalists_only() -> None:
     shown = run(ROOT / "examples" / "optuna_study.py")
-    assert "100 trials, and 0 submissions before the end" in shown
+    assert "40 trials, and 0 submissions before the end" in shown
     finalists = re.findall(r"^ *(\d+) +(0\.\d+) +(0\.\d+) +(0\.\d+)( +improved)?$", shown, re.M)
     assert len(finalists) == 3
     inner = [float(score) for _, score, *_ in finalists]
     assert inner == sorted(inner, reverse=True) and inner[-1] > 0.9
-    assert len(re.findall(r"^trial \d+ of 100: best ", shown, re.M)) == 5
+    assert len(re.findall(r"^trial \d+ of 40: best ", shown, re.M)) == 5
     winner = re.search(r"The incumbent is trial (\d+)", shown)
     assert winner and winner[1] in [number for number, *_, mark in finalists if mark]
 

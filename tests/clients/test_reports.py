@@ -55,7 +55,7 @@ def test_a_check_in_a_report_of_skore(holdout: LadderHoldout, names: dict[str, A
     assert found["section"] == "issue"
     said = found["explanation"]
     assert "is the holdout 'digits-2026', which was queried 15 times" in said
-    assert f"true score lies in {certificate.low:.4g} to {certificate.high:.4g}" in said
+    assert f"true score lies in {certificate.ends()}" in said
     assert said in report.checks.summarize(fast_mode=True)._repr_html_().replace("&#39;", "'")
     hidden = secrets(holdout)
     assert hidden and not {one for one in numbers(said)} & hidden
