@@ -40,7 +40,7 @@ class HoldoutSource(DatasetSource):
 
     Examples
     --------
-    >>> source = HoldoutSource("churn-2026", "8409546db97c", 400)
+    >>> source = HoldoutSource("churn-2026", "8409546db97c1f0e", 400)
     >>> source.to_dict()["holdout"]
     'churn-2026'
     """
