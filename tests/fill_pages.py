@@ -13,6 +13,7 @@ import re
 import sys
 import tempfile
 import textwrap
+from itertools import zip_longest
 from pathlib import Path
 from unittest.mock import patch
 
@@ -51,7 +52,7 @@ def filled(page: Path, ledger: Path) -> str:
     text, names = page.read_text("utf-8"), {"__name__": "__main__"}
     found = list(block.finditer(text))
     pieces, end = [], 0
-    for match, after in zip(found, [*found[1:], None], strict=True):
+    for match, after in zip_longest(found, found[1:]):
         one = Block(*match.groups(), "")
         if one.language == "python":
             came = run_python(one.text, names)  # type: ignore[arg-type]
