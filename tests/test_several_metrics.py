@@ -945,3 +945,19 @@ def test_the_estimator_of_a_pipeline_is_asked_as_of_one_metric(binary: Binary) -
     )  # fmt: skip
     assert release["roc_auc"].score == alone.evaluate(model).score
     assert holdout.history()[0].context["estimator"] == "LogisticRegression"
+
+
+def test_a_history_shows_each_metric_in_its_table() -> None:
+    X, y = [[0], [1], [2], [3]], [0, 1, 0, 1]
+    holdout = LadderHoldout(X, y, ledger="memory", scoring=["roc_auc", "neg_brier_score"])
+    for predictions in ([0.1, 0.9, 0.6, 0.5], [0.1, 0.2, 0.3, 0.4]):
+        holdout.submit(predictions)
+    heads, *lines = str(holdout.history()).splitlines()
+    assert heads.split()[2:5] == ["(UTC)", "metric", "own"]
+    shown = [
+        (word, line) for line in lines for word in ("roc_auc", "neg_brier_score") if word in line
+    ]
+    assert [word for word, _ in shown] == ["roc_auc", "neg_brier_score"] * 2
+    assert "0.75" in shown[0][1] and "-0.25" in shown[1][1]
+    assert holdout.history()._repr_html_().count("<tr>") == 5
+    assert "metric" not in str(holdout["roc_auc"].history())

@@ -8,12 +8,13 @@ from html import escape
 from typing import Any
 
 from ladderholdout.errors import printable
+from ladderholdout.guard.metric_views import JointSubmission
 from ladderholdout.guard.views import TOGETHER, Submission
 
 _LONGEST_VALUE = 24
 _LONGEST_CELL = 200
 _MOST = 100
-_COLUMNS = ("number", "time (UTC)", "own score", "released", "", "from")
+_COLUMNS = ("number", "time (UTC)", "metric", "own score", "released", "", "from")
 _NUMBERS = frozenset({"number", "own score", "released"})
 
 
@@ -32,9 +33,10 @@ class Submissions(tuple[Submission, ...]):
     """
 
     def __str__(self) -> str:
-        rows = [list(_COLUMNS), *map(list, self._cells())]
+        heads = self._columns()
+        rows = [list(heads), *map(list, self._cells())]
         widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-        right = [name in _NUMBERS for name in _COLUMNS]
+        right = [name in _NUMBERS for name in heads]
         lines = (
             "  ".join(
                 one.rjust(width) if side else one.ljust(width)
@@ -45,7 +47,8 @@ class Submissions(tuple[Submission, ...]):
         return "\n".join([*lines, *self._rest()])
 
     def _repr_html_(self) -> str:
-        align = ["right" if name in _NUMBERS else "left" for name in _COLUMNS]
+        heads = self._columns()
+        align = ["right" if name in _NUMBERS else "left" for name in heads]
 
         def line(cells: Sequence[str], tag: str) -> str:
             parts = zip(cells, align, strict=True)
@@ -54,25 +57,36 @@ class Submissions(tuple[Submission, ...]):
 
         body = "".join(line(cells, "td") for cells in self._cells())
         rest = "".join(f"<p>{escape(one)}</p>" for one in self._rest())
-        head = line(_COLUMNS, "th")
+        head = line(heads, "th")
         return f"<table><thead>{head}</thead><tbody>{body}</tbody></table>{rest}"
 
     def _rest(self) -> list[str]:
         more = len(self) - _MOST
         return [f"the last {_MOST} of {len(self)}"] if more > 0 else []
 
+    def _columns(self) -> list[str]:
+        """Return the heads of the columns; that of the metric where there are several."""
+        several = any(isinstance(one, JointSubmission) for one in self)
+        return [name for name in _COLUMNS if name != "metric" or several]
+
     def _cells(self) -> Iterator[tuple[str, ...]]:
-        shown = self[-_MOST:]
+        """Yield the lines of the table: one for each submission and metric."""
+        shown, heads = self[-_MOST:], self._columns()
         differing = varied(shown)
         for one in shown:
-            yield (
-                str(one.number),
-                f"{one.time:%Y-%m-%d %H:%M}",
-                number(one.own_score, "-"),
-                number(one.score, ""),
-                outcome(one),
-                printable(origin(one, differing), longest=_LONGEST_CELL).replace("\n", "\\n"),
-            )
+            where = printable(origin(one, differing), longest=_LONGEST_CELL).replace("\n", "\\n")
+            by_metric = one.by_metric if isinstance(one, JointSubmission) else {"": one}
+            for at, (metric, entry) in enumerate(by_metric.items()):
+                cells = {
+                    "number": str(one.number) if at == 0 else "",
+                    "time (UTC)": f"{one.time:%Y-%m-%d %H:%M}" if at == 0 else "",
+                    "metric": printable(metric),
+                    "own score": number(entry.own_score, "-"),
+                    "released": number(entry.score, ""),
+                    "": outcome(entry),
+                    "from": where if at == 0 else "",
+                }
+                yield tuple(cells[name] for name in heads)
 
 
 def outcome(one: Submission) -> str:
