@@ -206,13 +206,11 @@ def test_a_failed_search_is_a_failed_run(holdout: LadderHoldout, store: str) -> 
 
 
 @pytest.fixture
-def active(store: str) -> Iterator[str]:
+def active(store: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     """A run of the analyst's own, active, as with mlflow.start_run()."""
-    before = mlflow.get_tracking_uri()
-    mlflow.set_tracking_uri(store)
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", store)
     with mlflow.start_run(experiment_id=mlflow.create_experiment("mine")) as run:
         yield run.info.run_id
-    mlflow.set_tracking_uri(before)
 
 
 def test_the_active_run_is_the_analysts(holdout: LadderHoldout, store: str, active: str) -> None:

@@ -270,6 +270,21 @@ def test_a_holdout_behind_a_server_is_evaluated_and_tracked(tmp_path: Path, stor
         ]
 
 
+def test_the_picture_is_beside_the_store_and_not_where_the_process_runs(
+    tmp_path: Path, store: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("_MLFLOW_SERVER_ARTIFACT_ROOT")
+    (working := tmp_path / "working").mkdir()
+    monkeypatch.chdir(working)
+    holdout = tiny(tmp_path / "ledger.db")
+    with holdout.track(tracking_uri=store) as tracking:
+        holdout.submit(coins()[1])
+    (picture,) = tmp_path.rglob("ladder.svg")
+    assert picture.is_relative_to(tmp_path / "store" / "mlruns")
+    assert str(tracking.run_id) in picture.parts
+    assert list(working.iterdir()) == []
+
+
 # -- as MLflow finds them ------------------------------------------------------------------
 
 EVALUATED = """

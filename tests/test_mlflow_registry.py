@@ -139,10 +139,9 @@ def test_a_ladder_that_shows_no_values_has_its_improvements_drawn(
 
 
 def test_where_artifacts_cannot_go_the_series_is_complete_and_it_is_said(
-    holdout: LadderHoldout, store: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    holdout: LadderHoldout, store: str, tmp_path: Path
 ) -> None:
-    (tmp_path / "file").touch()
-    monkeypatch.setenv("_MLFLOW_SERVER_ARTIFACT_ROOT", str(tmp_path / "file" / "below"))
+    (tmp_path / "store" / "mlruns").touch()  # a file, where a folder has to be
     with warnings.catch_warnings(record=True) as warned:
         warnings.simplefilter("always")
         with holdout.track(tracking_uri=store) as tracking:

@@ -271,7 +271,7 @@ def test_releases_are_tracked_in_mlflow_and_raw_scores_are_not(
     monkeypatch.chdir(tmp_path)
     holdout, place = both.remote(), f"sqlite:///{tmp_path / 'mlflow.db'}"
     guesses = np.random.default_rng(3).integers(0, 2, (12, N))
-    mlflow.set_tracking_uri(place)
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", place)
     with holdout.track(tracking_uri=place, raw="sealed") as tracking:
         releases = [holdout.submit(one) for one in guesses]
     client = mlflow.MlflowClient(place)

@@ -263,7 +263,7 @@ def experiment_id(client: MlflowClient, name: str) -> str:
     found = client.get_experiment_by_name(name)
     if found is None:
         try:
-            return str(client.create_experiment(name))
+            return str(client.create_experiment(name, artifact_location=_beside(client)))
         except MlflowException:
             # Somebody else was faster.
             found = client.get_experiment_by_name(name)
@@ -272,6 +272,17 @@ def experiment_id(client: MlflowClient, name: str) -> str:
             f"The MLflow experiment {name!r} is deleted. Restore it: mlflow experiments restore."
         )
     return str(found.experiment_id)
+
+
+def _beside(client: MlflowClient) -> str | None:
+    """Return the folder for artifacts of a store in a file: `mlruns` beside it.
+
+    By default MLflow takes that of the working folder, whatever that happens to be.
+    """
+    file = client.tracking_uri.partition("sqlite:///")[2].partition("?")[0]
+    if not file or file == ":memory:":
+        return None
+    return Path(file).absolute().with_name("mlruns").as_uri()
 
 
 def experiments(client: MlflowClient) -> list[Experiment]:
