@@ -91,7 +91,7 @@ QUESTIONS = (
     ),
     Question(
         "I submitted by mistake. Can I take it back?",
-        "guide/ledger/",
+        "guide/mistakes/",
         "withdraw",
         search="withdraw",
     ),
