@@ -318,8 +318,8 @@ LOOKED_AT = {
 ARGUMENTS = ["--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking"]
 # What people type, and a page that has to be among the first that are found.
 TYPED = {
-    "overfitting": "",
-    "test set": "",
+    "overfitting": "explanation/adaptivity/",
+    "test set": "explanation/adaptivity/",
     "early stopping": "early_stopping/",
     "AUC": "auc/",
     **{one.search: one.page for one in QUESTIONS if one.search},
@@ -388,7 +388,9 @@ def test_the_search_finds_what_people_type(chromium: Browser, address: str) -> N
     page = visited(chromium)
     for words, wanted in TYPED.items():
         page.goto(address, wait_until="networkidle")  # no results of the words before
-        page.locator("input.md-search__input").fill(words)
+        page.locator("input.md-search__input").focus()
+        page.wait_for_timeout(300)  # as people type: what comes before the field is ready is lost
+        page.keyboard.type(words, delay=40)
         page.wait_for_selector(".md-search-result__link")
         found = page.eval_on_selector_all(
             ".md-search-result__item > a.md-search-result__link",
