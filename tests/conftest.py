@@ -17,6 +17,7 @@ from sklearn.model_selection import train_test_split
 
 from ladderholdout import LadderHoldout
 from ladderholdout.mechanisms import FullDisclosure
+from tests.support_browser import ARGUMENTS, browser
 from tests.support_postgres import Server, server
 
 # No deadline: a busy machine is no defect. Fixed examples: a red run can be run again.
@@ -83,6 +84,17 @@ def opened(tmp_path: Path) -> Callable[..., LadderHoldout]:
         return LadderHoldout(X, y, scoring=scoring, **wishes)
 
     return make
+
+
+@pytest.fixture(scope="module")
+def chromium() -> Iterator[Any]:
+    """The system's Chromium, steered by Playwright."""
+    from playwright.sync_api import sync_playwright  # a tenth of a second
+
+    with sync_playwright() as play:
+        opened = play.chromium.launch(executable_path=browser(), args=ARGUMENTS)
+        yield opened
+        opened.close()
 
 
 @pytest.fixture(scope="session")

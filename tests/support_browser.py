@@ -46,6 +46,17 @@ class Rendered:
     console: list[str]
 
 
+ARGUMENTS = [
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+]
+
+
 def browser() -> str:
     """Return the command of a Chromium; a missing one is a failure and no reason to skip."""
     for name in NAMES:

@@ -14,7 +14,7 @@ import mlflow
 import pytest
 from axe_playwright_python.sync_playwright import Axe
 from mlflow import MlflowClient
-from playwright.sync_api import sync_playwright
+from playwright.sync_api import Browser
 from sklearn.tree import DecisionTreeClassifier
 
 from ladderholdout import InvalidArgument, LadderHoldout
@@ -22,7 +22,6 @@ from ladderholdout.errors import HoldoutConflict, TrackingError, TrackingWarning
 from ladderholdout.integrations.mlflow import CertifiedVersion, certify_version, export
 from ladderholdout.ledger import Ledger
 from ladderholdout.mechanisms import OneBitLadder
-from tests.support_browser import browser
 from tests.support_holdouts import coins, entries_of, guesses
 from tests.support_mlflow import (
     ANALYST,
@@ -36,7 +35,6 @@ from tests.support_mlflow import (
 )
 from tests.test_leaks import canaries_of
 from tests.test_mlflow import submit, tiny
-from tests.test_pages_browser import ARGUMENTS
 
 pytestmark = pytest.mark.processes
 
@@ -306,7 +304,7 @@ def test_a_real_registry_and_a_model_that_mlflow_loads(
 
 
 def test_the_page_is_readable_in_light_and_dark_and_fetches_nothing(
-    holdout: LadderHoldout, store: str, tmp_path: Path
+    holdout: LadderHoldout, store: str, tmp_path: Path, chromium: Browser
 ) -> None:
     client = MlflowClient(store, store)
     version_of(client)
@@ -317,21 +315,18 @@ def test_the_page_is_readable_in_light_and_dark_and_fetches_nothing(
     page = Path(client.download_artifacts(done.run_id, f"{done.folder}/certificate.html"))
     assert not re.search(r"<script|src=|https?://|@import|url\(", page.read_text("utf-8"))
     papers = set()
-    with sync_playwright() as play:
-        opened = play.chromium.launch(executable_path=browser(), args=ARGUMENTS)
-        for theme in ("light", "dark"):
-            for width in (390, 1280):
-                look: dict[str, Any] = {"width": width, "height": 900}
-                shown = opened.new_page(color_scheme=theme, viewport=look)
-                asked = list[str]()
-                shown.on("request", lambda one, asked=asked: asked.append(one.url))
-                shown.goto(page.as_uri())
-                assert asked == [page.as_uri()]
-                shown.screenshot(path=tmp_path / f"{theme}-{width}.png", full_page=True)
-                found = Axe().run(shown).response["violations"]
-                assert [(one["id"], one["impact"]) for one in found] == []
-                assert shown.evaluate("document.documentElement.scrollWidth <= innerWidth")
-                papers.add(shown.evaluate("getComputedStyle(document.body).backgroundColor"))
-                shown.close()
-        opened.close()
+    for theme in ("light", "dark"):
+        for width in (390, 1280):
+            look: dict[str, Any] = {"width": width, "height": 900}
+            shown = chromium.new_page(color_scheme=theme, viewport=look)
+            asked = list[str]()
+            shown.on("request", lambda one, asked=asked: asked.append(one.url))
+            shown.goto(page.as_uri())
+            assert asked == [page.as_uri()]
+            shown.screenshot(path=tmp_path / f"{theme}-{width}.png", full_page=True)
+            found = Axe().run(shown).response["violations"]
+            assert [(one["id"], one["impact"]) for one in found] == []
+            assert shown.evaluate("document.documentElement.scrollWidth <= innerWidth")
+            papers.add(shown.evaluate("getComputedStyle(document.body).backgroundColor"))
+            shown.close()
     assert len(papers) == 2

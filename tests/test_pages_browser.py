@@ -16,24 +16,14 @@ from typing import Any
 import numpy as np
 import pytest
 from axe_playwright_python.sync_playwright import Axe
-from playwright.sync_api import Browser, BrowserContext, Page, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, Page
 
 from ladderholdout import LadderHoldout
 from ladderholdout.leaderboard import Leaderboard
-from tests.support_browser import browser
 from tests.support_server import N, local_pages, registered, rows, serving, token_of
 
 pytestmark = pytest.mark.processes
 
-ARGUMENTS = [
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-]
 LOOKS = [(theme, width) for theme in ("light", "dark") for width in (390, 1280)]
 looks = pytest.mark.parametrize(("theme", "width"), LOOKS)
 
@@ -45,14 +35,6 @@ class Site:
     url: str
     ledger: Path
     tokens: dict[str, str]
-
-
-@pytest.fixture(scope="module")
-def chromium() -> Iterator[Browser]:
-    with sync_playwright() as play:
-        opened = play.chromium.launch(executable_path=browser(), args=ARGUMENTS)
-        yield opened
-        opened.close()
 
 
 @pytest.fixture(scope="module")

@@ -22,9 +22,7 @@ from urllib.parse import unquote, urldefrag, urljoin, urlsplit
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
-from playwright.sync_api import Browser, Page, sync_playwright
-
-from tests.support_browser import browser
+from playwright.sync_api import Browser, Page
 
 pytestmark = pytest.mark.processes
 
@@ -315,7 +313,6 @@ LOOKED_AT = {
     "gallery": "gallery/",
     "gallery_page": "gallery/rules_compared/",
 }
-ARGUMENTS = ["--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking"]
 # What people type, and a page that has to be among the first that are found.
 TYPED = {
     "overfitting": "explanation/adaptivity/",
@@ -337,14 +334,6 @@ def address(site: Path) -> Iterator[str]:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         yield f"http://127.0.0.1:{server.server_address[1]}/"
         server.shutdown()
-
-
-@pytest.fixture(scope="module")
-def chromium() -> Iterator[Browser]:
-    with sync_playwright() as play:
-        opened = play.chromium.launch(executable_path=browser(), args=ARGUMENTS)
-        yield opened
-        opened.close()
 
 
 def visited(chromium: Browser, scheme: Any = "light", width: int = 1280) -> Page:

@@ -14,7 +14,7 @@ from ladderholdout.audit.records import Audit, Record, facts_of, mark_of
 from ladderholdout.audit.submissions import AuditedSubmission, History
 from ladderholdout.errors import InvalidArgument, printable
 from ladderholdout.extras import needed
-from ladderholdout.guard.history_table import origin_of
+from ladderholdout.guard.history_table import number, origin_of
 from ladderholdout.guard.open_ladder import HasLadder, of_one_metric
 from ladderholdout.guard.views import Status, Submission
 from ladderholdout.ledger import Progress
@@ -215,25 +215,22 @@ def _headline(status: Status) -> str:
 
 
 def _closed_row(one: Submission) -> _Row:
-    number, time, released, *rest = _cells(one)
-    return _Row([number, time, released, "improved" * one.improved, *rest], one.improved)
+    place, time, released, *rest = _cells(one)
+    return _Row([place, time, released, "improved" * one.improved, *rest], one.improved)
 
 
 def _opened_row(one: AuditedSubmission) -> _Row:
-    number, time, released, *rest = _cells(one.submission)
-    cells = [number, time, f"{one.raw:.6g}", released, _shown(one.fresh), _shown(one.p_value, 2)]
-    return _Row([*cells, mark_of(one), _shown(one.disagreement, 3), *rest], one.is_release)
+    place, time, released, *rest = _cells(one.submission)
+    cells = [place, time, number(one.raw), released, number(one.fresh)]
+    cells += [number(one.p_value, digits=2), mark_of(one)]
+    return _Row([*cells, number(one.disagreement, digits=3), *rest], one.is_release)
 
 
 def _cells(one: Submission) -> list[str]:
     return [
         str(one.number),
         f"{one.time:%Y-%m-%d %H:%M}",
-        _shown(one.score),
+        number(one.score),
         (one.batch or "")[:8],
         printable(origin_of(one.context), longest=_LONGEST_CELL),
     ]
-
-
-def _shown(value: float | None, digits: int = 6) -> str:
-    return "" if value is None else f"{value:.{digits}g}"

@@ -483,7 +483,7 @@ def _entries(latest: Sequence[Submission]) -> Iterator[dict[str, str | Text]]:
             "number": str(one.number),
             "time (UTC)": f"{one.time:%Y-%m-%d %H:%M}",
             "own score": number(one.own_score, "-"),
-            "released": number(one.score, ""),
+            "released": number(one.score),
             "": outcome(one),
             "batch": (one.batch or "")[:8],
             "from": Text(origin(one, differing), no_wrap=True, overflow="ellipsis"),

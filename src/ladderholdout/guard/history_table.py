@@ -82,7 +82,7 @@ class Submissions(tuple[Submission, ...]):
                     "time (UTC)": f"{one.time:%Y-%m-%d %H:%M}" if at == 0 else "",
                     "metric": printable(metric),
                     "own score": number(entry.own_score, "-"),
-                    "released": number(entry.score, ""),
+                    "released": number(entry.score),
                     "": outcome(entry),
                     "from": where if at == 0 else "",
                 }
@@ -105,15 +105,15 @@ def outcome(one: Submission) -> str:
     return "improved" if one.improved else ""
 
 
-def number(score: float | None, otherwise: str) -> str:
-    """Return a score in six digits, or a text where there is none.
+def number(score: float | None, otherwise: str = "", digits: int = 6) -> str:
+    """Return a score in few digits, or a text where there is none.
 
     Examples
     --------
     >>> number(0.91234567, "-"), number(None, "-")
     ('0.912346', '-')
     """
-    return otherwise if score is None else f"{score:.6g}"
+    return otherwise if score is None else f"{score:.{digits}g}"
 
 
 def origin_of(context: Mapping[str, Any], parameters: Collection[str] = ()) -> str:

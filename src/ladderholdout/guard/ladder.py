@@ -20,7 +20,7 @@ from ladderholdout.guard import registration, rounds
 from ladderholdout.guard.certification import certificate_or_why, reveal
 from ladderholdout.guard.containment import without_autologging, without_frames
 from ladderholdout.guard.estimation import estimate
-from ladderholdout.guard.open_ladder import Body, OpenLadder, T
+from ladderholdout.guard.open_ladder import Body, OpenLadder, T, one_by_one
 from ladderholdout.guard.pipelines import transformed
 from ladderholdout.guard.points import Unsent, unsent
 from ladderholdout.guard.record_views import status_of, submission_of
@@ -190,10 +190,7 @@ class LocalLadder:
 
     def together(self, batch: str, waiting: Sequence[Waiting]) -> Iterator[Release]:
         """Submit a batch, all of which is here before any of it is answered."""
-        self.announce(batch, len(waiting))
-        for place, one in enumerate(waiting, 1):
-            query = self.answer if one.ordered else self.submit
-            yield query(one.predictions, Origin(batch=batch, place=place, context=one.context))
+        return one_by_one(self, batch, waiting)
 
     def check_open(self) -> None:
         """Refuse a holdout that takes no more submissions; HoldoutConflict."""

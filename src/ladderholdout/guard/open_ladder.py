@@ -182,3 +182,11 @@ def of_one_metric(ladder: OpenLadder) -> OpenLadder:
             f"Name the one that is meant: holdout[{next(iter(ladder.by_metric))!r}].",
         )
     return ladder
+
+
+def one_by_one(ladder: OpenLadder, batch: str, waiting: Sequence[Waiting]) -> Iterator[Release]:
+    """Submit a batch to a ladder beside its ledger, after its length was put on record."""
+    ladder.announce(batch, len(waiting))
+    for place, one in enumerate(waiting, 1):
+        query = ladder.answer if one.ordered else ladder.submit
+        yield query(one.predictions, Origin(batch=batch, place=place, context=one.context))

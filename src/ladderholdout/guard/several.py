@@ -25,7 +25,7 @@ from ladderholdout.guard.metric_views import (
     Statuses,
     of_metric,
 )
-from ladderholdout.guard.open_ladder import Body, OpenLadder, T, of_one_metric
+from ladderholdout.guard.open_ladder import Body, OpenLadder, T, of_one_metric, one_by_one
 from ladderholdout.guard.pipelines import transformed
 from ladderholdout.guard.points import Unsent
 from ladderholdout.guard.record_views import status_of, submission_of
@@ -229,10 +229,7 @@ class SeveralLadders:
 
     def together(self, batch: str, waiting: Sequence[Waiting]) -> Iterator[Release]:
         """Submit a batch, all of which is here before any of it is answered."""
-        self.announce(batch, len(waiting))
-        for place, one in enumerate(waiting, 1):
-            query = self.answer if one.ordered else self.submit
-            yield query(one.predictions, Origin(batch=batch, place=place, context=one.context))
+        return one_by_one(self, batch, waiting)
 
     def _query(
         self,

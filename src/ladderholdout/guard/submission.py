@@ -338,24 +338,17 @@ class Guard:
         known: _Known | None,
         more: bool,
     ) -> Answer:
-        predictions, digests = measured.predictions, measured.digests
-        evaluation, origin = measured.evaluation, measured.origin
+        predictions, evaluation = measured.predictions, measured.evaluation
+        origin = measured.origin
         state, incumbent = self._state_of(tx, ladder, known)
         after, outcome = self._decided(ladder, state, evaluation)
         ladder = tx.append(
             ladder,
             entry={
-                "digest": digests[0],
-                "reserve_digest": digests[1],
+                **self._columns(measured, incumbent),
                 "key": origin.key,
-                "batch": origin.batch,
-                "search": origin.search,
-                "place": origin.place,
-                "raw_risk": evaluation.risk,
                 "released_risk": outcome.risk,
                 "improved": outcome.improved,
-                "disagreement": self._differs(predictions, incumbent),
-                "context": origin.context,
             },
             evidence={name: getattr(outcome.evidence, name) for name in _EVIDENCE},
             state=state_to(after),
@@ -384,12 +377,10 @@ class Guard:
         known: _Known | None,
         more: bool,
     ) -> Answer:
-        predictions, digests = measured.predictions, measured.digests
-        evaluation, origin = measured.evaluation, measured.origin
         state, incumbent = self._state_of(tx, ladder, known)
         if self.reserve is not None:
             # For nothing: how long it takes must not show which rows are the reserve's.
-            self._decided(ladder, state, evaluation)
+            self._decided(ladder, state, measured.evaluation)
         assert first.risk is not None
         if same:
             answer, level = (first.risk, first.improved), tx.improvements(ladder.id, first.number)
@@ -399,17 +390,10 @@ class Guard:
         ladder = tx.append(
             ladder,
             entry={
-                "digest": digests[0],
-                "reserve_digest": digests[1],
-                "batch": origin.batch,
-                "search": origin.search,
-                "place": origin.place,
+                **self._columns(measured, incumbent),
                 "repeat_of": first.number,
-                "raw_risk": evaluation.risk,
                 "released_risk": answer[0],
                 "improved": answer[1],
-                "disagreement": self._differs(predictions, incumbent),
-                "context": origin.context,
             },
             evidence={} if same else NOT_IMPROVED,
             more=more,
@@ -419,6 +403,20 @@ class Guard:
         number = ladder.submissions
         release = Release(self._score_of(answer[0]), answer[1], number, left, opened, level)
         return Answer(release, ladder, False, known)
+
+    def _columns(self, measured: Measured, incumbent: NDArray[Any] | None) -> dict[str, Any]:
+        """Return what an entry records of a submission, whatever it is answered."""
+        origin = measured.origin
+        return {
+            "digest": measured.digests[0],
+            "reserve_digest": measured.digests[1],
+            "batch": origin.batch,
+            "search": origin.search,
+            "place": origin.place,
+            "raw_risk": measured.evaluation.risk,
+            "disagreement": self._differs(measured.predictions, incumbent),
+            "context": origin.context,
+        }
 
     def _decided(
         self, ladder: LadderRecord, state: State, evaluation: Evaluation

@@ -26,7 +26,7 @@ SOURCE = "ladderholdout"
 _HEADING = "## Holdout "
 _DRAWN = 1000
 _LONGEST = 7500
-_SIZE = 760, 320
+SIZE = 760, 320
 _SAID = {
     names.ANALYST: (
         "A search that is guarded by ladderholdout. The metric `ladder_released` is the score that "
@@ -53,7 +53,7 @@ def describe(client: MlflowClient, run_id: str, holdout: OpenLadder, kind: str) 
     if kind == names.ANALYST:
         picture = drawn(holdout, status, status.certificate)
         if picture is not None:
-            client.log_text(run_id, picture.file(*_SIZE), PICTURE)
+            client.log_text(run_id, picture.file(*SIZE), PICTURE)
 
 
 def note_of(status: Status, kind: str) -> str:

@@ -11,13 +11,14 @@ from typing import TYPE_CHECKING, Any
 
 from ladderholdout.errors import HoldoutConflict, InvalidArgument, printable
 from ladderholdout.guard.batches import held_by
+from ladderholdout.guard.history_table import number
 from ladderholdout.guard.open_ladder import HasLadder, OpenLadder, ladder_of
 from ladderholdout.guard.pictures import Picture
 from ladderholdout.guard.settings import text
 from ladderholdout.guard.submission import Origin
 from ladderholdout.guard.views import ScoreCertificate, Status, incumbent_named
 from ladderholdout.integrations.mlflow import service as names
-from ladderholdout.integrations.mlflow.page import drawn
+from ladderholdout.integrations.mlflow.page import SIZE, drawn
 from ladderholdout.integrations.mlflow.service import (
     connect,
     faults_named,
@@ -34,6 +35,7 @@ SCHEMA_VERSION = 1
 """Of the JSON file; it changes when a field changes its meaning or goes."""
 
 JSON, HTML = "certificate.json", "certificate.html"
+_NOT_SHOWN = "not asked for"
 
 
 @dataclass(frozen=True, slots=True)
@@ -262,7 +264,7 @@ def _tags(described: dict[str, Any], folder: str) -> dict[str, str]:
         "holdout": described["holdout"]["name"],
         "fingerprint": described["holdout"]["fingerprint"],
         "metric": described["metric"],
-        "released_score": _number(described["released_score"]),
+        "released_score": number(described["released_score"], _NOT_SHOWN),
         "interval": _interval(described),
         "confidence": f"{described['confidence']:g}",
         "queries": str(described["queries"]),
@@ -270,10 +272,6 @@ def _tags(described: dict[str, Any], folder: str) -> dict[str, str]:
         "certified": described["date"],
         "certificate": f"{folder}/{JSON}",
     }
-
-
-def _number(value: float | None) -> str:
-    return "not asked for" if value is None else f"{value:.6g}"
 
 
 def _interval(described: dict[str, Any]) -> str:
@@ -351,14 +349,14 @@ def _parts(described: dict[str, Any], picture: Picture | None) -> Iterator[str]:
         f'<section class="result" aria-label="Result"><strong>{show(_interval(described))}</strong>'
         f"<p>is where the true {show(described['metric'])} of this model lies with a confidence of "
         f"{share}, however the model was searched for. Released score: "
-        f"{show(_number(described['released_score']))}.</p></section>"
+        f"{show(number(described['released_score'], _NOT_SHOWN))}.</p></section>"
         "<h2>Facts</h2><dl>"
     )
     for what, value in _facts(described):
         yield f"<dt>{show(what)}</dt><dd>{show(value)}</dd>"
     yield "</dl>"
     if picture is not None:
-        yield f"<h2>The ladder</h2>{picture.svg(760, 320, 'ladder')}"
+        yield f"<h2>The ladder</h2>{picture.svg(*SIZE, 'ladder')}"
     yield "<h2>What it rests on</h2><p>It is void unless all of this is true:</p><ul>"
     for one in described["assumptions"]:
         yield f"<li>{show(one)}</li>"
@@ -377,7 +375,7 @@ def _facts(described: dict[str, Any]) -> Iterator[tuple[str, object]]:
     yield "holdout", f"{holdout['name']}, {holdout['n']} rows"
     yield "fingerprint", holdout["fingerprint"]
     yield "metric", f"{described['metric']} ({better} is better), on {described['n']} rows"
-    yield "released score", _number(described["released_score"])
+    yield "released score", number(described["released_score"], _NOT_SHOWN)
     yield "interval", f"{_interval(described)} (bound: {described['bound']})"
     yield "confidence", f"{described['confidence']:g}"
     yield "queries", described["queries"]
