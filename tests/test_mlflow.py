@@ -6,9 +6,11 @@ import json
 import re
 import shlex
 import socket
+import sqlite3
 import threading
 import warnings
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -508,6 +510,24 @@ def test_the_audit_goes_on_where_only_the_analysts_server_is_down(
     assert not tracking.flush()  # closed is closed: it does not wait
     assert series(MlflowClient(store), str(tracking.audit_run_id), RAW) == raw(holdout)
     assert tracking.run_id is None
+
+
+def test_closing_waits_for_a_slow_audit_where_only_the_analysts_server_is_down(
+    holdout: LadderHoldout, store: str
+) -> None:
+    MlflowClient(store).search_experiments()  # makes the file
+    dead = f"http://127.0.0.1:{free_port()}"
+    file = store.removeprefix("sqlite:///")
+    with closing(sqlite3.connect(file, isolation_level=None, check_same_thread=False)) as busy:
+        busy.execute("begin exclusive")
+        free = threading.Timer(2.0, busy.execute, ["rollback"])
+        with pytest.warns(TrackingWarning, match="does not answer"):
+            tracking = holdout.track(tracking_uri=dead, audit_tracking_uri=store)
+            submit(holdout, 1)
+            free.start()
+            tracking.close()
+        free.join()
+    assert series(MlflowClient(store), str(tracking.audit_run_id), RAW) == raw(holdout)
 
 
 def test_a_run_whose_creation_was_not_answered_is_found_again(

@@ -59,7 +59,8 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
 @contextmanager
 def visiting(chromium: Browser, **context: Any) -> Iterator[Page]:
     """A browser of somebody's own, whose console has nothing to complain of."""
-    opened: BrowserContext = chromium.new_context(**context)
+    # A colour on its way to another is no colour to judge.
+    opened: BrowserContext = chromium.new_context(reduced_motion="reduce", **context)
     page, said = opened.new_page(), list[str]()
     page.on("console", lambda one: said.append(one.text) if one.type == "error" else None)
     page.on("pageerror", lambda one: said.append(str(one)))

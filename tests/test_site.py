@@ -338,7 +338,9 @@ def address(site: Path) -> Iterator[str]:
 
 def visited(chromium: Browser, scheme: Any = "light", width: int = 1280) -> Page:
     size: Any = {"width": width, "height": 900}
-    return chromium.new_context(color_scheme=scheme, viewport=size).new_page()
+    # A colour on its way to another is no colour to judge.
+    context = chromium.new_context(color_scheme=scheme, viewport=size, reduced_motion="reduce")
+    return context.new_page()
 
 
 @pytest.mark.parametrize(("scheme", "width"), LOOKS)

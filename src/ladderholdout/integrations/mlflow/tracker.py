@@ -79,6 +79,8 @@ class Tracking:
         self._fault: str | None = "Nothing was sent yet."
         # Of the note and the picture, which are sent once, at the end.
         self._bare: str | None = None
+        # The server that the thread is at.
+        self._at = places.analyst
         self._process = os.getpid()
         # A daemon: a request that hangs must not keep the interpreter from ending.
         self._thread = threading.Thread(target=self._work, name="ladderholdout-mlflow", daemon=True)
@@ -180,10 +182,12 @@ class Tracking:
 
     def _wait(self, timeout: float) -> None:
         """Wait for the thread, unless it waits itself for a server that is gone."""
-        end, places = time.monotonic() + timeout, {self._places.analyst, self._places.audit}
+        end = time.monotonic() + timeout
         while self._thread.is_alive() and (left := end - time.monotonic()) > 0:
             self._thread.join(min(_PERIOD, left))
-            if self._thread.is_alive() and not all(map(reachable, places)):
+            # Only the server that it is at: the other one may answer, and slowly.
+            at = self._at
+            if self._thread.is_alive() and not reachable(at) and self._at == at:
                 return
 
     def _id(self, kind: str) -> str | None:
@@ -214,9 +218,11 @@ class Tracking:
 
     def _describe(self) -> None:
         for copy in self._copies.values():
+            self._at = copy.uri
             copy.describe()
 
     def _analyst(self, closing: bool) -> None:
+        self._at = self._places.analyst
         if names.ANALYST not in self._copies:
             copy = analyst_run(self._holdout, self._places.analyst, self._wish)
             self._copies[names.ANALYST] = copy
@@ -228,6 +234,7 @@ class Tracking:
     def _audit(self) -> None:
         if self._wish.sealed and self._holdout.records()[1].opened is None:
             return
+        self._at = self._places.audit
         if names.AUDIT not in self._copies:
             self._copies[names.AUDIT] = audit_run(self._holdout, self._places.audit)
         self._copies[names.AUDIT].bring()
