@@ -22,6 +22,7 @@ from ladderholdout.cli.common import (
     print_json,
     print_json_of,
     print_lines,
+    print_pages,
     print_result,
     progress,
 )
@@ -48,8 +49,7 @@ def audit(
     if as_json:
         print_json_of(found.summary(), "submissions", found.plain_rows())
     else:
-        for line in found.lines():
-            typer.echo(line)
+        print_pages(found.lines())
 
 
 def report(

@@ -11,6 +11,7 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime
+from itertools import islice
 from typing import Annotated, Any
 from urllib.parse import quote
 
@@ -26,7 +27,7 @@ from ladderholdout.errors import (
     printable,
 )
 from ladderholdout.holdout import LadderHoldout
-from ladderholdout.ledger import holdout_names, resolve_url
+from ladderholdout.ledger import AT_A_TIME, holdout_names, resolve_url
 
 # In a pipe each line stays whole, for grep.
 _PIPE = 10_000
@@ -143,11 +144,23 @@ def print_lines(*lines: str) -> None:
         console().print(line, soft_wrap=True)
 
 
+def print_pages(lines: Iterable[str]) -> None:
+    """Print what may be millions of lines, some at a time: to print one costs more than to make it.
+
+    No line is held back while the next one is worked out for long, for they come from memory.
+    """
+    rest = iter(lines)
+    while some := list(islice(rest, AT_A_TIME)):
+        typer.echo("\n".join(some))
+
+
 def print_json_of(value: Mapping[str, Any], name: str, rows: Iterable[Any]) -> None:
     """Print a JSON object whose last member is a long list, without holding the list."""
     typer.echo(f'{json_of(value)[:-1]}, "{name}": [', nl=False)
-    for place, row in enumerate(rows):
-        typer.echo(f"{', ' if place else ''}{json_of(row)}", nl=False)
+    rest, before = map(json_of, rows), ""
+    while some := list(islice(rest, AT_A_TIME)):
+        typer.echo(before + ", ".join(some), nl=False)
+        before = ", "
     typer.echo("]}")
 
 

@@ -21,6 +21,7 @@ from ladderholdout.ledger.place import (
     shown,
 )
 from ladderholdout.ledger.records import (
+    AT_A_TIME,
     AuditEntry,
     Entry,
     HoldoutRecord,
@@ -37,6 +38,7 @@ from ladderholdout.ledger.transaction import Transaction
 from ladderholdout.ledger.verification import Finding, Verification, verify
 
 __all__ = [
+    "AT_A_TIME",
     "Access",
     "AccountRecord",
     "AuditEntry",

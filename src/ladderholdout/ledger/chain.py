@@ -86,7 +86,7 @@ WITHDRAWN = "withdrawn"
 """The kind of a link that records that a submission was withdrawn."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)  # a frozen one takes three times as long to make, and there are millions
 class Link:
     """One link of a chain, with its content as it is in the ledger now.
 

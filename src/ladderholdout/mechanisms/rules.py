@@ -287,31 +287,36 @@ def _key(secret: bytes, ladder: int, number: int) -> bytes:
 
 
 class FreshRngs:
-    """What `fresh_rng` returns, for one submission of a ladder after the other: it is quicker.
+    """What `rng_of` returns, for one submission of a ladder after the other: it is quicker.
 
     It is one generator: the next one takes the place of the last.
 
     Parameters
     ----------
+    rules : LadderRules
     secret : bytes
     ladder : int
 
     Examples
     --------
-    >>> FreshRngs(b"secret", 1).of(2).random() == fresh_rng(b"secret", 1, 2).random()
+    >>> from ladderholdout.mechanisms import ShakyLadder
+    >>> rules = LadderRules(ShakyLadder(step=0.1, noise=0.1))
+    >>> FreshRngs(rules, b"secret", 1).of(2).random() == fresh_rng(b"secret", 1, 2).random()
     True
     """
 
     __slots__ = ("_bits", "_ladder", "_rng", "_secret", "_start")
 
-    def __init__(self, secret: bytes, ladder: int) -> None:
+    def __init__(self, rules: LadderRules, secret: bytes, ladder: int) -> None:
         self._secret, self._ladder = secret, ladder
         self._bits = np.random.Philox(key=0)
-        self._start: Any = self._bits.state
+        self._start: Any = self._bits.state if draws(type(rules.mechanism)) else None
         self._rng = np.random.Generator(self._bits)
 
     def of(self, number: int) -> np.random.Generator:
         """Return the generator of the submission of this number."""
+        if self._start is None:
+            return _UNUSED
         key = _key(self._secret, self._ladder, number)
         self._start["state"]["key"] = np.frombuffer(key, "<u8")
         self._bits.state = self._start
