@@ -1,6 +1,6 @@
 """What the guard costs: time beside a plain search and beside bare commits, size, memory.
 
-    python benchmarks/guard.py [search commits crowd ledger streams holdout] [--postgres URL]
+    python benchmarks/guard.py [search commits floor crowd ledger streams holdout] [--postgres URL]
 
 Without names all sections run, which takes a quarter of an hour; `postgres` needs the URL of a
 database that may be written to. Each line ends with the bound that it has to keep, if there is
@@ -22,6 +22,8 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import closing, contextmanager
+from functools import partial
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -29,10 +31,14 @@ import numpy as np
 from filling import fill
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.model_selection import GridSearchCV, PredefinedSplit
+from sqlalchemy import select
 
 from ladderholdout import LadderHoldout
 from ladderholdout.guard.health import verify_holdout
-from ladderholdout.ledger import Ledger
+from ladderholdout.guard.submission import disagreement
+from ladderholdout.ledger import Ledger, digests_of, statements
+from ladderholdout.ledger.chain import extend, submission_content
+from ladderholdout.ledger.tables import submissions
 
 ROWS = 10_000
 MEGABYTE = 2**20
@@ -170,7 +176,8 @@ def _wait(start: float) -> float:
     return time.time()
 
 
-def raw_sqlite(start: float, who: int, ledger: str) -> tuple[float, float]:
+@contextmanager
+def _bare_commits(ledger: str, who: int) -> Iterator[Callable[[], None]]:
     """Insert an entry and change the ladder, as the guard does, by the driver alone."""
     with closing(sqlite3.connect(ledger, isolation_level=None, timeout=60)) as driver:
         driver.execute("PRAGMA synchronous=FULL")
@@ -180,13 +187,24 @@ def raw_sqlite(start: float, who: int, ledger: str) -> tuple[float, float]:
         del row["id"]
         names = ", ".join(row)
         into = f"INSERT INTO submissions ({names}) VALUES ({', '.join(f':{one}' for one in row)})"
-        begin = _wait(start)
-        for turn in range(EACH):
+        turns = count()
+
+        def commit() -> None:
+            turn = next(turns)
             unique = {"number": 1_000_000 * (who + 1) + turn, "digest": os.urandom(32).hex()}
             driver.execute("BEGIN IMMEDIATE")
             driver.execute(into, row | unique)
             driver.execute("UPDATE ladders SET submissions = ?, state = ?", (turn, state))
             driver.execute("COMMIT")
+
+        yield commit
+
+
+def raw_sqlite(start: float, who: int, ledger: str) -> tuple[float, float]:
+    with _bare_commits(ledger, who) as commit:
+        begin = _wait(start)
+        for _ in range(EACH):
+            commit()
         return begin, time.time()
 
 
@@ -236,6 +254,47 @@ def commits(folder: Path) -> None:
         say(f"guard, {ROWS} predictions each, {processes} processes", guard, "/s", most=False)
         target = 0.6 if processes == 1 else 0.7
         say(f"guard over raw sqlite3, {processes} processes", guard / raw, "", target, most=False)
+
+
+def floor(folder: Path) -> None:
+    """What of a submission a promise asks for, piece by piece, between bare commits."""
+    bare = folder / "floor-raw.db"
+    opened(bare).submit(coins()[1])
+    held = opened(folder / "floor.db")
+    held.submit(coins()[1])
+    guard, secret = held.open_ladder.guard(), held.open_ladder.records()[0].secret
+    predictions = next(guesses(coins()[1], 1, 1))
+    canonical = partial(guard.metric.canonical, predictions, ROWS, guard.holdout.classes)
+    aligned, incumbent = canonical().take(guard.order), coins()[1].take(guard.order)
+    with Ledger(held.ledger).read() as tx, _bare_commits(str(bare), 0) as commit:
+        row = dict(tx.conn.execute(select(submissions)).mappings().one())
+        head, asked = tx.head(guard.holdout.id), {"ladder": guard.ladder_id, "digest": "0" * 64}
+        pieces: dict[str, Callable[[], Any]] = {
+            "raw sqlite3, WAL and FULL": commit,
+            "check the predictions, bring them in order": lambda: canonical().take(guard.order),
+            "their HMAC": lambda: digests_of(secret, aligned, None),
+            "measure them": lambda: guard.part.evaluate(guard.metric, aligned),
+            "compare them with the incumbent's": lambda: disagreement(aligned, incumbent),
+            "read ladder, holdout and the chain's end": lambda: statements.LOCKED_LADDER.rows(
+                tx.conn, asked
+            ),
+            "ask whether they are known": lambda: statements.KNOWN.rows(tx.conn, asked),
+            "their link in the chain": lambda: extend(
+                secret, head, "submission", submission_content(row)
+            ),
+            "keep the chain's end outside of the ledger": lambda: guard.mark.settle(head, None),
+        }
+        took: dict[str, list[float]] = {what: [] for what in pieces}
+        for _ in range(EACH):
+            for what, work in pieces.items():
+                begin = time.perf_counter()
+                work()
+                took[what].append(1e6 * (time.perf_counter() - begin))
+    least = {what: statistics.median(each) for what, each in took.items()}
+    for what, one in least.items():
+        say(what, one, "us", most=True)
+    bound = least["raw sqlite3, WAL and FULL"] / sum(least.values())
+    say("raw sqlite3 over all of these: the highest ratio", bound, "", most=False)
 
 
 def raw_again(start: float, who: int, ledger: str) -> tuple[float, float]:
@@ -299,7 +358,7 @@ def crowd(folder: Path) -> None:
 # A ledger
 
 
-def ledger(folder: Path, entries: int) -> None:
+def ledger(folder: Path, entries: int, exported: int) -> None:
     """The same on an empty ledger, on one of 100 entries, and on one of many."""
     seconds, shown = {}, {}
     for size in (0, 100, entries):
@@ -330,10 +389,10 @@ def ledger(folder: Path, entries: int) -> None:
             say(f"{what}, {entries} entries", took, "s", bound, most=True)
             say(f"{what}, memory", grown(), "MB", memory, most=True)
 
-    streams(folder, entries, str(folder / f"{entries}.db"))
+    streams(folder, entries, exported, str(folder / f"{entries}.db"))
 
 
-def streams(folder: Path, entries: int, made: str | None = None) -> None:
+def streams(folder: Path, entries: int, exported: int, made: str | None = None) -> None:
     """What reads every entry, each in a process of its own: seconds, and its memory at most."""
     made = made or _filled(folder / "streams.db", entries)
     page = ["--output", str(folder / "page.html"), "--yes"]
@@ -345,11 +404,31 @@ def streams(folder: Path, entries: int, made: str | None = None) -> None:
         ("report --opened", page),
     ):
         _streamed(what, [*more, "--ledger", made], entries)
-    # MLflow itself takes a thousandth of a second for each.
-    few = min(entries, 20_000)
-    server = f"sqlite:///{folder / 'mlflow.db'}"
-    given = ["--ledger", _filled(folder / "few.db", few), "--tracking-uri", server]
-    _streamed("export", given, few)
+    # MLflow itself takes half a thousandth of a second for each.
+    few = min(entries, exported)
+    stores = [f"sqlite:///{folder / name}.db" for name in ("ours", "own")]
+    given = ["--ledger", _filled(folder / "few.db", few), "--tracking-uri", stores[0]]
+    took = _streamed("export", given, few)
+    own = _by_mlflow_alone(stores[1], few)
+    say(f"MLflow alone, {few} entries", own, "s", most=True)
+    say("export over MLflow alone", took / own, "", most=True)
+
+
+def _by_mlflow_alone(store: str, entries: int) -> float:
+    """Log as many values as an export does, a thousand in a request, by MLflow's own client."""
+    from mlflow import MlflowClient
+    from mlflow.entities import Metric
+
+    client = MlflowClient(store)
+    place = client.create_experiment("alone", artifact_location=store.rpartition("/")[0])
+    runs = {client.create_run(place).info.run_id: names for names in ("r", ("r", "s"))}
+    begin = time.perf_counter()
+    for run, names in runs.items():
+        for first in range(1, entries + 1, 400):
+            steps = range(first, min(first + 400, entries + 1))
+            values = [Metric(name, 0.5 + 1e-9 * at, at, at) for at in steps for name in names]
+            client.log_batch(run, metrics=values)
+    return time.perf_counter() - begin
 
 
 def _filled(ledger: Path, entries: int) -> str:
@@ -361,12 +440,13 @@ def _filled(ledger: Path, entries: int) -> str:
     return str(ledger)
 
 
-def _streamed(what: str, more: list[str], entries: int) -> None:
+def _streamed(what: str, more: list[str], entries: int) -> float:
     command, *options = what.split()
     took, busy, memory = _command([command, "coins", *options, *more])
     say(f"{what} of {entries} entries", took, "s", 40.0, most=True)
     say(f"{what}, processor", busy, "s", most=True)
     say(f"{what}, memory of the process", memory, "MB", 300.0, most=True)
+    return took
 
 
 _COMMAND = """
@@ -445,10 +525,11 @@ def holdout(folder: Path, largest: int) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description="What the guard costs.")
-    names = ("search", "commits", "postgres", "crowd", "ledger", "streams", "holdout")
+    names = ("search", "commits", "floor", "postgres", "crowd", "ledger", "streams", "holdout")
     parser.add_argument("sections", nargs="*", choices=[*names, []], default=[])
     parser.add_argument("--postgres", metavar="URL", help="a database that may be written to")
     parser.add_argument("--entries", type=int, default=1_000_000)
+    parser.add_argument("--exported", type=int, default=20_000, help="entries for MLflow")
     parser.add_argument("--rows", type=int, default=10_000_000)
     given = parser.parse_args()
     chosen = given.sections or [name for name in names if name != "streams"]  # in ledger
@@ -457,10 +538,11 @@ def main() -> None:
         work: dict[str, Callable[[], None]] = {
             "search": lambda: search(folder),
             "commits": lambda: commits(folder),
+            "floor": lambda: floor(folder),
             "postgres": lambda: postgres(given.postgres),
             "crowd": lambda: crowd(folder),
-            "ledger": lambda: ledger(folder, given.entries),
-            "streams": lambda: streams(folder, given.entries),
+            "ledger": lambda: ledger(folder, given.entries, given.exported),
+            "streams": lambda: streams(folder, given.entries, given.exported),
             "holdout": lambda: holdout(folder, given.rows),
         }
         for name in names:

@@ -26,6 +26,7 @@ from statistics import median
 from typing import Any
 
 import numpy as np
+import urllib3
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.model_selection import GridSearchCV
 from sqlalchemy import create_engine, text
@@ -128,14 +129,28 @@ def report(what: str, value: float, unit: str, bound: str = "", held: bool = Tru
     print(f"{what:<58}{value:>10.4g} {unit:<4}{shown}{'' if held else '  MISSED'}", flush=True)
 
 
-def submissions(remote: LadderHoldout, local: LadderHoldout, k: int) -> None:
+def submissions(server: Served, remote: LadderHoldout, local: LadderHoldout, k: int) -> None:
     guesses = np.random.default_rng(1).integers(0, 2, (k, PREDICTIONS))
-    both = [[seconds(lambda: one.submit(guess)) for one in (remote, local)] for guess in guesses]  # noqa: B023
-    there, here = (median(times[1:]) for times in zip(*both, strict=True))
+    pool = urllib3.PoolManager()
+
+    def nothing() -> None:
+        assert pool.request("GET", f"{server.url}/healthz").status == 200
+
+    turns = [
+        [
+            seconds(lambda: remote.submit(guess)),  # noqa: B023
+            seconds(lambda: local.submit(guess)),  # noqa: B023
+            seconds(nothing),
+        ]
+        for guess in guesses
+    ]
+    there, here, way = (median(times[1:]) for times in zip(*turns, strict=True))
     report(f"submissions of {PREDICTIONS} predictions, remote", 1 / there, "/s")
     report("the same, local", 1 / here, "/s")
     held = here / there >= LEAST_RATE
     report("remote over local", here / there, "", f"at least {LEAST_RATE}", held)
+    report("a request for which the server does nothing", 1000 * way, "ms")
+    report("local over local and such a request: the highest ratio", here / (here + way), "")
 
 
 def searches(remote: LadderHoldout, local: LadderHoldout) -> None:
@@ -267,7 +282,7 @@ def main() -> None:
         )
         with served(folder, PREDICTIONS, asked.port) as server:
             remote = server.connect("ada")
-            submissions(remote, local, asked.submissions)
+            submissions(server, remote, local, asked.submissions)
             searches(remote, local)
             clients(server, max(2, asked.submissions // 20))
         with served(folder, asked.rows, asked.port, columns=10) as server:

@@ -208,7 +208,9 @@ def test_a_version_gets_a_json_a_page_and_tags(holdout: LadderHoldout, store: st
     said = {key.removeprefix("ladderholdout."): value for key, value in tags.items()}
     assert said["fingerprint"] == holdout.fingerprint
     assert said["released_score"] == f"{status.score:.6g}"
-    assert said["interval"] == f"{certificate.low:.6g} to {certificate.high:.6g}"
+    low, high = map(float, said["interval"].split(" to "))
+    assert low <= certificate.low < certificate.high <= high  # never narrower than it is
+    assert high - low < 1.25 * (certificate.high - certificate.low)
     assert said["queries"] == str(found["queries"]) and said["confidence"] == "0.95"
     assert said["certificate"] == "certificates/coins-v1/certificate.json"
     assert holdout.fingerprint in page and f"{certificate.low:.6g}" in page

@@ -102,19 +102,21 @@ def optimism(audit: Audit, *, ax: Axes | None = None) -> Axes:
     """
     ax = axes_or_new(ax)
     distinct = audit.distinct
-    numbers, raw, released = (distinct[one] for one in ("number", "raw", "incumbent_score"))
-    best, fresh = np.maximum.accumulate(raw), distinct["fresh"]
+    numbers, best = distinct["number"], np.maximum.accumulate(distinct["raw"])
     ax.axhline(0, color=QUIET, lw=0.8)
-    _steps(ax, numbers, best - released, color=RAW, label="best raw - released")
-    # The fresh score of the model behind each at that time; nan where it was not given.
-    before = np.append(-np.inf, best)[: len(raw)]
-    picked = fresh[_last_true(raw > before)]
-    if not np.isnan(picked).all():
-        _steps(ax, numbers, best - picked, color=FRESH, ls="--", label="best raw - fresh")
-    behind = fresh[_last_true(distinct.is_release)]
-    if not np.isnan(behind).all():
-        look = {"color": RELEASED, "ls": ":", "lw": 2, "label": "released - fresh"}
-        _steps(ax, numbers, released - behind, **look)
+    over = best - distinct["incumbent_score"]
+    _steps(ax, numbers, over, color=RAW, label="best raw - released")
+    if audit.fresh is not None:
+        raw, released, fresh = (distinct[one] for one in ("raw", "incumbent_score", "fresh"))
+        # The fresh score of the model behind each at that time; nan where it was not given.
+        before = np.append(-np.inf, best)[: len(raw)]
+        picked = fresh[_last_true(raw > before)]
+        if not np.isnan(picked).all():
+            _steps(ax, numbers, best - picked, color=FRESH, ls="--", label="best raw - fresh")
+        behind = fresh[_last_true(distinct.is_release)]
+        if not np.isnan(behind).all():
+            look = {"color": RELEASED, "ls": ":", "lw": 2, "label": "released - fresh"}
+            _steps(ax, numbers, released - behind, **look)
     _mark_opening(ax, audit)
     return _finished(ax, "submission (number)", _score_label(audit, "difference"))
 
@@ -288,25 +290,42 @@ def thinned(x: Array, y: Array) -> Array:
     if len(x) <= MOST_POINTS:
         return np.arange(len(x))
     column = _cells(x, _ACROSS)
-    first = np.unique(column * _UP + _cells(y, _UP), return_index=True)[1]
-    by_column = np.lexsort((y, column))  # within a column from the lowest to the highest
-    starts = np.flatnonzero(np.diff(column[by_column], prepend=-1))
-    ends = np.append(starts[1:], len(x)) - 1
-    last = len(x) - 1 - np.unique(column[::-1], return_index=True)[1]
-    return np.unique(np.concatenate([first, by_column[starts], by_column[ends], last]))
+    extremes = _extremes(column, y)
+    last = len(x) - 1 - _firsts(column[::-1], _ACROSS)
+    column *= _UP
+    column += _cells(y, _UP)
+    return np.unique(np.concatenate([_firsts(column, _ACROSS * _UP), last, *extremes]))
+
+
+def _extremes(column: Array, y: Array) -> tuple[Array, Array]:
+    """Return the places of the lowest and of the highest of each column."""
+    by_column = np.lexsort((y, column))
+    ends = np.cumsum(np.bincount(column, minlength=_ACROSS))
+    begins = np.append(0, ends[:-1])
+    some = ends > begins
+    return by_column[begins[some]], by_column[ends[some] - 1]
+
+
+def _firsts(cells: Array, count: int) -> Array:
+    """Return where each cell that there is comes first."""
+    found = np.full(count, len(cells), dtype=np.int32)
+    np.minimum.at(found, cells, np.arange(len(cells), dtype=np.int32))
+    return found[found < len(cells)]
 
 
 def _cells(values: Array, count: int) -> Array:
     """Return in which of so many equal parts of their range finite values are."""
-    values = np.asarray(values, dtype=np.float64)
-    finite = np.isfinite(values)
-    low, high = values[finite].min(initial=np.inf), values[finite].max(initial=-np.inf)
-    width = (high - low) / count
+    found = np.array(values, dtype=np.float64)
+    finite = np.isfinite(found)
+    low = found.min(initial=np.inf, where=finite)
+    width = (found.max(initial=-np.inf, where=finite) - low) / count
     if not finite.any() or width == 0:
-        return np.zeros(len(values), dtype=np.int32)
-    found = (values - low) / width
+        return np.zeros(len(found), dtype=np.int32)
+    found -= low
+    found /= width
     found[~finite] = 0.0
-    return np.asarray(np.minimum(found.astype(np.int32), count - 1))
+    cells = found.astype(np.int32)
+    return np.minimum(cells, count - 1, out=cells)
 
 
 def _points(ax: Axes, x: Array, y: Array, kind: str) -> None:

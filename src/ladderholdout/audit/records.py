@@ -609,10 +609,15 @@ class Audit:
         return "\n".join(self.lines())
 
 
+_PLAIN = frozenset((str, int, bool, type(None)))
+
+
 def _jsonable(value: Any) -> Any:
     """Bring moments to texts, and what is no finite number to None, at any depth."""
     if isinstance(value, Mapping):
-        return {str(name): _jsonable(one) for name, one in value.items()}
+        return {
+            str(name): one if type(one) in _PLAIN else _jsonable(one) for name, one in value.items()
+        }
     if isinstance(value, list | tuple):
         return [_jsonable(one) for one in value]
     if isinstance(value, datetime):

@@ -118,7 +118,15 @@ def cell(text: str | Text) -> Text:
 
 def json_of(value: Any) -> str:
     """Return JSON in which what acts on a terminal, or is no Unicode, is escaped."""
-    text = json.dumps(_plain(value), allow_nan=False, ensure_ascii=False)
+    return _json_of_plain(_plain(value))
+
+
+# Made once: for what is not the default, json.dumps makes an encoder each time.
+_ENCODE = json.JSONEncoder(allow_nan=False, ensure_ascii=False).encode
+
+
+def _json_of_plain(value: Any) -> str:
+    text = _ENCODE(value)
     if text.isprintable():
         return text
     return "".join(one if one.isprintable() else json.dumps(one)[1:-1] for one in text)
@@ -155,9 +163,9 @@ def print_pages(lines: Iterable[str]) -> None:
 
 
 def print_json_of(value: Mapping[str, Any], name: str, rows: Iterable[Any]) -> None:
-    """Print a JSON object whose last member is a long list, without holding the list."""
+    """Print a JSON object whose last member is a list of what JSON can hold, some at a time."""
     typer.echo(f'{json_of(value)[:-1]}, "{name}": [', nl=False)
-    rest, before = map(json_of, rows), ""
+    rest, before = map(_json_of_plain, rows), ""
     while some := list(islice(rest, AT_A_TIME)):
         typer.echo(before + ", ".join(some), nl=False)
         before = ", "

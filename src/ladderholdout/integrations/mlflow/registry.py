@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -16,7 +17,7 @@ from ladderholdout.guard.open_ladder import HasLadder, OpenLadder, ladder_of
 from ladderholdout.guard.pictures import Picture
 from ladderholdout.guard.settings import text
 from ladderholdout.guard.submission import Origin
-from ladderholdout.guard.views import ScoreCertificate, Status, incumbent_named
+from ladderholdout.guard.views import ScoreCertificate, Status, incumbent_named, interval
 from ladderholdout.integrations.mlflow import service as names
 from ladderholdout.integrations.mlflow.page import SIZE, drawn
 from ladderholdout.integrations.mlflow.service import (
@@ -276,8 +277,7 @@ def _tags(described: dict[str, Any], folder: str) -> dict[str, str]:
 
 def _interval(described: dict[str, Any]) -> str:
     low, high = described["interval"]["low"], described["interval"]["high"]
-    ends = ("-inf" if low is None else f"{low:.6g}", "inf" if high is None else f"{high:.6g}")
-    return " to ".join(ends)
+    return interval(-math.inf if low is None else low, math.inf if high is None else high)
 
 
 # -- the page --------------------------------------------------------------------------
