@@ -231,13 +231,15 @@ def _columns(
     for block in chain(blocks, [()]):  # the last one gives empty columns their type
         evidence = [one.evidence for one in block]
         try:
+            # Few scores are released, and to many submissions the same.
+            shown = {risk: metric.to_score(risk) for risk in {one.released for one in block}}
             values = {
                 "number": np.array([one.number for one in block], np.int64),
                 "time": moments(one.time for one in block),
                 "batch": coded((one.batch for one in block), batches),
                 "repeat_of": np.array([_or(one.repeat_of, NONE) for one in block], np.int32),
                 "improved": np.array([one.improved for one in block], np.bool_),
-                "score": np.array([metric.to_score(one.released) for one in block], np.float64),
+                "score": np.array([shown[one.released] for one in block], np.float64),
                 "raw": np.array([metric.to_score(one.risk) for one in block], np.float64),
                 "risk": np.array([one.risk for one in block], np.float64),
                 "disagreement": _reals(one.disagreement for one in block),

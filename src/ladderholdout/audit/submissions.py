@@ -192,7 +192,9 @@ class InColumns(Sequence[T], Generic[T]):
         if isinstance(asked, str):
             return columns[asked] if self._places is None else columns[asked][self._places]
         if isinstance(asked, slice | np.ndarray):
-            every = np.arange(len(self)) if self._places is None else self._places
+            every = self._places
+            if every is None:
+                every = np.arange(len(self), dtype=np.int32)  # half the bytes, and enough
             return type(self)(*self._shared, every[asked])
         place = range(len(self))[asked]
         return next(self._block(slice(place, place + 1)))
