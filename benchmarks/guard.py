@@ -1,17 +1,20 @@
 """What the guard costs: time beside a plain search and beside bare commits, size, memory.
 
-    python benchmarks/guard.py [search commits floor crowd ledger streams holdout] [--postgres URL]
+    python benchmarks/guard.py [SECTION ...] [--postgres URL]
 
-Without names all sections run, which takes a quarter of an hour; `postgres` needs the URL of a
-database that may be written to. Each line ends with the bound that it has to keep, if there is
+Sections: search, commits, floor, profile, crowd, ledger, streams, holdout, postgres. Without names
+all run, which takes a quarter of an hour; `postgres` needs the URL of a database that may be
+written to. Each line ends with the bound that it has to keep, if there is
 one, and the status is 1 where a bound was not kept. Run it on a machine that does nothing else.
 """
 
 from __future__ import annotations
 
 import argparse
+import cProfile
 import multiprocessing
 import os
+import pstats
 import resource
 import sqlite3
 import statistics
@@ -19,6 +22,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import AbstractContextManager, closing, contextmanager
@@ -271,6 +275,43 @@ def floor(folder: Path) -> None:
     bare = folder / "floor-raw.db"
     opened(bare).submit(coins()[1])
     pieces(str(folder / "floor.db"), "raw sqlite3, WAL and FULL", _bare_commits(str(bare), 0))
+
+
+def profile(folder: Path) -> None:
+    """Where the time of a submission goes, by packages, and which functions take most of it.
+
+    The profiler counts each call of Python's, so that many small ones weigh more than without it.
+    """
+    held = opened(folder / "profile.db")
+    todo = list(guesses(coins()[1], 1, 2 * EACH))
+    held.submit(todo.pop())
+    profiler = cProfile.Profile()
+    profiler.enable()
+    for predictions in todo:
+        held.submit(predictions)
+    profiler.disable()
+    own, calls, single = Counter[str](), Counter[str](), Counter[str]()
+    for (file, _, name), found in pstats.Stats(profiler).stats.items():
+        package, (_, times, seconds, *_) = _package_of(file, name), found
+        own[package] += seconds
+        calls[package] += times
+        single[f"{name} ({package})"] += seconds
+    for package, seconds in own.most_common(8):
+        say(f"{package}: calls a submission", calls[package] / len(todo), "", most=True)
+        say(f"{package}: share of the time", seconds / own.total(), "", most=True)
+    for name, seconds in single.most_common(8):
+        say(name[:56], seconds / own.total(), "", most=True)
+
+
+def _package_of(file: str, name: str) -> str:
+    """Return whose a function is; of built-in ones, the module in their description."""
+    for package in ("ladderholdout", "numpy", "sqlalchemy"):
+        if f"/{package}/" in file:
+            return package
+    if file != "~":
+        return "Python's library"
+    module = next((one for one in ("sqlite3", "numpy", "hashlib", "posix") if one in name), "")
+    return module or "built in"
 
 
 def pieces(ledger: str, raw: str, bare: AbstractContextManager[Callable[[], None]]) -> None:
@@ -541,7 +582,17 @@ def holdout(folder: Path, largest: int) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description="What the guard costs.")
-    names = ("search", "commits", "floor", "postgres", "crowd", "ledger", "streams", "holdout")
+    names = (
+        "search",
+        "commits",
+        "floor",
+        "profile",
+        "postgres",
+        "crowd",
+        "ledger",
+        "streams",
+        "holdout",
+    )
     parser.add_argument("sections", nargs="*", choices=[*names, []], default=[])
     parser.add_argument("--postgres", metavar="URL", help="a database that may be written to")
     parser.add_argument("--entries", type=int, default=1_000_000)
@@ -555,6 +606,7 @@ def main() -> None:
             "search": lambda: search(folder),
             "commits": lambda: commits(folder),
             "floor": lambda: floor(folder),
+            "profile": lambda: profile(folder),
             "postgres": lambda: postgres(given.postgres),
             "crowd": lambda: crowd(folder),
             "ledger": lambda: ledger(folder, given.entries, given.exported),
