@@ -204,12 +204,19 @@ def _bare_commits(ledger: str, who: int) -> Iterator[Callable[[], None]]:
         yield commit
 
 
-def raw_sqlite(start: float, who: int, ledger: str) -> tuple[float, float]:
-    with _bare_commits(ledger, who) as commit:
+def _one_after_the_other(
+    start: float, bare: AbstractContextManager[Callable[[], None]]
+) -> tuple[float, float]:
+    """Commit as often as a process does, from a moment on; return when it began and ended."""
+    with bare as commit:
         begin = _wait(start)
         for _ in range(EACH):
             commit()
         return begin, time.time()
+
+
+def raw_sqlite(start: float, who: int, ledger: str) -> tuple[float, float]:
+    return _one_after_the_other(start, _bare_commits(ledger, who))
 
 
 @contextmanager
@@ -235,11 +242,7 @@ def _bare_commits_on_postgres(url: str, who: int) -> Iterator[Callable[[], None]
 
 
 def raw_psycopg(start: float, who: int, url: str) -> tuple[float, float]:
-    with _bare_commits_on_postgres(url, who) as commit:
-        begin = _wait(start)
-        for _ in range(EACH):
-            commit()
-        return begin, time.time()
+    return _one_after_the_other(start, _bare_commits_on_postgres(url, who))
 
 
 def guarded(start: float, who: int, ledger: str) -> tuple[float, float]:

@@ -107,6 +107,7 @@ def optimism(audit: Audit, *, ax: Axes | None = None) -> Axes:
     over = best - distinct["incumbent_score"]
     _steps(ax, numbers, over, color=RAW, label="best raw - released")
     if audit.fresh is not None:
+        # Columns of millions are not held longer than they are needed, so two are read again.
         raw, released, fresh = (distinct[one] for one in ("raw", "incumbent_score", "fresh"))
         # The fresh score of the model behind each at that time; nan where it was not given.
         before = np.append(-np.inf, best)[: len(raw)]
