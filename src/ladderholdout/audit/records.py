@@ -529,28 +529,7 @@ class Audit:
 
     def rows(self) -> Iterator[Mapping[str, Any]]:
         """Yield the submissions as flat rows, for tables of any kind."""
-        for one in self.submissions:
-            seen = one.submission
-            yield {
-                "number": seen.number,
-                "time": seen.time,
-                "account": seen.account,
-                "batch": seen.batch,
-                "raw": one.raw,
-                "released": seen.score,
-                "incumbent_score": one.incumbent_score,
-                "improved": seen.improved,
-                "repeat_of": one.repeat_of,
-                "disagreement": one.disagreement,
-                "near_duplicate": one.near_duplicate,
-                "gain": one.gain,
-                "p_value": one.p_value,
-                "corrected": one.corrected,
-                "fresh": one.fresh,
-                "clipped": one.clipped,
-                "after_opening": one.after_opening,
-                "context": dict(seen.context),
-            }
+        return self.submissions.rows()
 
     def to_frame(self) -> pd.DataFrame:
         """Return the submissions as a pandas DataFrame, indexed by their number."""
@@ -614,15 +593,15 @@ _PLAIN = frozenset((str, int, bool, type(None)))
 
 def _jsonable(value: Any) -> Any:
     """Bring moments to texts, and what is no finite number to None, at any depth."""
+    if isinstance(value, float):  # most of what there is
+        return value if math.isfinite(value) else None
     if isinstance(value, Mapping):
         return {
             str(name): one if type(one) in _PLAIN else _jsonable(one) for name, one in value.items()
         }
     if isinstance(value, list | tuple):
         return [_jsonable(one) for one in value]
-    if isinstance(value, datetime):
-        return value.isoformat()
-    return None if isinstance(value, float) and not math.isfinite(value) else value
+    return value.isoformat() if isinstance(value, datetime) else value
 
 
 def facts_of(audit: Audit) -> list[tuple[str, str]]:

@@ -200,17 +200,26 @@ class InColumns(Sequence[T], Generic[T]):
         return next(self._block(slice(place, place + 1)))
 
     def __iter__(self) -> Iterator[T]:
-        for start in range(0, len(self), AT_A_TIME):
-            yield from self._block(slice(start, start + AT_A_TIME))
+        return chain.from_iterable(map(self._block, self._slices()))
+
+    def _slices(self) -> Iterator[slice]:
+        return (slice(at, at + AT_A_TIME) for at in range(0, len(self), AT_A_TIME))
 
     def _block(self, asked: slice) -> Iterator[T]:
-        """Make what is in some rows: a value of Python's own is quicker than one of an array."""
-        columns = self._shared[0]
+        """Make what is in some rows."""
+        plain, places = self._lists(asked)
+        return (self._made(plain, row, place) for row, place in enumerate(places))
+
+    def _lists(self, asked: slice) -> tuple[dict[str, list[Any]], Sequence[int]]:
+        """Return some rows as lists, and their places among all rows of the columns.
+
+        A value of Python's own is quicker than one of an array.
+        """
         every = range(len(self))[asked]
         places = every if self._places is None else self._places[asked].tolist()
         rows = slice(every.start, every.stop) if self._places is None else places
-        plain = {name: column[rows].tolist() for name, column in columns.items()}
-        return (self._made(plain, row, place) for row, place in enumerate(places))
+        columns = self._shared[0]
+        return {name: column[rows].tolist() for name, column in columns.items()}, places
 
     @abstractmethod
     def _made(self, columns: Mapping[str, Sequence[Any]], row: int, place: int) -> T:
@@ -333,6 +342,22 @@ class AuditedSubmissions(InColumns[AuditedSubmission]):
         """Which became the incumbent."""
         return np.logical_and(self["improved"], ~self.is_repeat)
 
+    def rows(self) -> Iterator[dict[str, Any]]:
+        """Yield them as flat rows, for tables of any kind: a row is made without a submission."""
+        _, batches, contexts, account, _ = self._shared
+        named = {NONE: None} | dict(enumerate(batches))
+        for asked in self._slices():
+            found, places = self._lists(asked)
+            found |= {name: list(map(known, found[name])) for name in (*_KNOWN_OR_NONE, "score")}
+            found["time"] = [one.replace(tzinfo=UTC) for one in found["time"]]
+            found["batch"] = [named[one] for one in found["batch"]]
+            for name in ("repeat_of", "clipped"):
+                found[name] = [None if one == NONE else one for one in found[name]]
+            found |= {"account": [account] * len(places), "released": found["score"]}
+            found["context"] = [dict(contexts[place]) for place in places]
+            for values in zip(*(found[name] for name in _OF_ROWS), strict=True):
+                yield dict(zip(_OF_ROWS, values, strict=True))
+
     def _made(
         self, columns: Mapping[str, Sequence[Any]], row: int, place: int
     ) -> AuditedSubmission:
@@ -350,6 +375,11 @@ class AuditedSubmissions(InColumns[AuditedSubmission]):
 
 
 _KNOWN_OR_NONE = ("gain", "p_value", "corrected", "fresh", "disagreement")
+_OF_ROWS = (
+    *("number", "time", "account", "batch", "raw", "released", "incumbent_score", "improved"),
+    *("repeat_of", "disagreement", "near_duplicate", "gain", "p_value", "corrected", "fresh"),
+    *("clipped", "after_opening", "context"),
+)
 
 
 def known(value: float) -> float | None:

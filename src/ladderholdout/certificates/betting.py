@@ -13,8 +13,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
+import scipy
 from numpy.typing import ArrayLike
-from scipy.optimize import brentq
 
 from ladderholdout.certificates.intervals import NOISE
 from ladderholdout.errors import InvalidArgument, as_given
@@ -155,7 +155,7 @@ def last_rejected(
     else:
         return outside
     exact = PRECISION * -math.expm1(far) / math.exp(near)
-    found = brentq(excess, far, near, xtol=exact / 2.0)
+    found = scipy.optimize.brentq(excess, far, near, xtol=exact / 2.0)
     if excess(found) < 0.0:
         excess(max(found - exact, far))
     return outside - width * best

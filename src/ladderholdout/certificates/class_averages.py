@@ -11,8 +11,8 @@ import math
 from collections.abc import Callable, Sequence
 
 import numpy as np
+import scipy
 from numpy.typing import ArrayLike
-from scipy.optimize import brentq
 from scipy.special import gammaln, logsumexp
 
 from ladderholdout.certificates.betting import (
@@ -274,7 +274,7 @@ def gamma_quantile(classes: int, log_level: float) -> float:
     most = 1.0 - 2.0 * log_level
     while log_tail(most) > 0.0:
         most = 2.0 * most
-    return float(brentq(log_tail, -log_level, most, xtol=1e-10)) * (1.0 + 1e-9)
+    return float(scipy.optimize.brentq(log_tail, -log_level, most, xtol=1e-10)) * (1.0 + 1e-9)
 
 
 def _two_lower(hits: FloatArray, rows: FloatArray, log_level: float) -> float:

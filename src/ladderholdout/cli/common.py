@@ -165,9 +165,9 @@ def print_pages(lines: Iterable[str]) -> None:
 def print_json_of(value: Mapping[str, Any], name: str, rows: Iterable[Any]) -> None:
     """Print a JSON object whose last member is a list of what JSON can hold, some at a time."""
     typer.echo(f'{json_of(value)[:-1]}, "{name}": [', nl=False)
-    rest, before = map(_json_of_plain, rows), ""
+    rest, before = iter(rows), ""
     while some := list(islice(rest, AT_A_TIME)):
-        typer.echo(before + ", ".join(some), nl=False)
+        typer.echo(before + _json_of_plain(some)[1:-1], nl=False)
         before = ", "
     typer.echo("]}")
 

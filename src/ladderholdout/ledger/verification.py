@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Mapping, Set
-from dataclasses import dataclass, field
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, cast
 
 from numpy.typing import NDArray
 from sqlalchemy import Connection, case, func, select, text
 from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy.pool import StaticPool
 
 from ladderholdout.errors import (
     LadderHoldoutError,
@@ -157,21 +160,30 @@ def verify(tx: Transaction, holdout_id: int, progress: Progress | None = None) -
     ...     verify(tx, 1).findings
     ()
     """
-    found = _Found([Finding(f"the database: {fault}") for fault in database_faults(tx.conn)])
-    damaged = bool(found.findings)
-    try:
-        return _verified(tx, holdout_id, found, progress)
-    except (SQLAlchemyError, sqlite3.Error):
-        if not damaged:
-            raise
-    # A page of it does not read; what the database found is all that is known of it.
-    findings = (*found.findings, Finding("the rest of it cannot be read"))
-    return Verification("", 0, EMPTY, findings)
+    found = _Found([])
+    with _database_beside(tx.conn) as database:
+        try:
+            verified = _verified(tx, holdout_id, found, progress)
+            damage = database()
+            if not damage and not found.findings:
+                # A batch that was changed spoils the counts of all that follow.
+                found.add(
+                    "what is counted of its batches", partial(_check_runs, tx.conn, holdout_id)
+                )
+        except (SQLAlchemyError, sqlite3.Error):
+            damage = database()
+            if not damage:
+                raise
+            # A page of it does not read; what the database found is all that is known of it.
+            verified = Verification("", 0, EMPTY, ())
+            found.findings.append(Finding("the rest of it cannot be read"))
+    return replace(verified, findings=(*damage, *found.findings))
 
 
 def _verified(
     tx: Transaction, holdout_id: int, found: _Found, progress: Progress | None
 ) -> Verification:
+    """Compare a holdout's entries with its chain and their replay; findings go to `found`."""
     head = found.tried("the end of its chain", lambda: tx.head(holdout_id), EMPTY)
     holdout = found.tried("the record of the holdout", lambda: tx.holdout(holdout_id), None)
     secret = found.tried("its secret", partial(_secret, tx.conn, holdout_id), b"")
@@ -209,15 +221,13 @@ def _verified(
     found.add("what is recorded of the rows", rows)
     found.add("the openings of its reserve", reserve)
     found.add("the rows that it shares", shared)
-    if not found.findings:  # a batch that was changed spoils the counts of all that follow
-        found.add("what is counted of its batches", partial(_check_runs, tx.conn, holdout_id))
     for ladder in read if holdout is not None else ():
         place = place_of(ladder)
         found.add(f"ladder {place}", partial(_check_firsts, tx, ladder, found.findings))
         if holdout is not None and place not in {one.ladder for one in found.findings}:
             found.add(f"ladder {place}", partial(_replayed, tx, holdout, ladder, steps))
     name = "" if holdout is None else holdout.name
-    return Verification(name, sum(counts.values()), head, tuple(found.findings))
+    return Verification(name, sum(counts.values()), head, ())
 
 
 def _check_runs(conn: Connection, holdout_id: int) -> Iterator[Finding]:
@@ -595,6 +605,29 @@ _AMCHECK = text(
     "JOIN pg_am a ON a.oid = c.relam WHERE a.amname = 'btree' AND i.indisvalid "
     "AND t.relnamespace = current_schema()::regnamespace AND t.relname = ANY(:tables)"
 )
+
+
+@contextmanager
+def _database_beside(conn: Connection) -> Iterator[Callable[[], tuple[Finding, ...]]]:
+    """Let a file be checked on a connection of its own while its entries are gone through.
+
+    SQLite's check of a million entries takes seconds, in which Python waits for nothing.
+    """
+    if conn.dialect.name != "sqlite" or isinstance(conn.engine.pool, StaticPool):
+        found = _database_findings(conn)
+        yield lambda: found
+        return
+    with conn.engine.connect() as other, ThreadPoolExecutor(1) as thread:
+        asked = thread.submit(_database_findings, other)
+        driver = other.connection.driver_connection
+        try:
+            yield asked.result
+        finally:
+            cast(sqlite3.Connection, driver).interrupt()  # of use where an error ended the reading
+
+
+def _database_findings(conn: Connection) -> tuple[Finding, ...]:
+    return tuple(Finding(f"the database: {fault}") for fault in database_faults(conn))
 
 
 def database_faults(conn: Connection) -> Iterator[str]:
