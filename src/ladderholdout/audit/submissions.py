@@ -323,6 +323,8 @@ class AuditedSubmissions(InColumns[AuditedSubmission]):
     >>> submissions = holdout.audit().submissions
     >>> submissions["number"].tolist(), submissions.is_release.tolist()
     ([1, 2], [True, False])
+    >>> [(row["number"], round(row["raw"], 3)) for row in submissions.rows()]
+    [(1, 0.517), (2, 0.533)]
     """
 
     __slots__ = ()
@@ -343,7 +345,14 @@ class AuditedSubmissions(InColumns[AuditedSubmission]):
         return np.logical_and(self["improved"], ~self.is_repeat)
 
     def rows(self) -> Iterator[dict[str, Any]]:
-        """Yield them as flat rows, for tables of any kind: a row is made without a submission."""
+        """Yield the submissions as flat rows, for tables of any kind.
+
+        Yields
+        ------
+        dict
+            One submission: its number, time (UTC), context, released score, raw score and what
+            the audit found of it.
+        """
         _, batches, contexts, account, _ = self._shared
         named = {NONE: None} | dict(enumerate(batches))
         for asked in self._slices():
