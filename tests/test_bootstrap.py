@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import scipy
 from hypothesis import example, given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
@@ -151,6 +152,17 @@ def test_the_p_value_is_that_of_a_paired_t_test() -> None:
     assert paired_p(0.1, 0.2, math.inf, 1) == 1.0
     # 0.1 + 0.2 is not 0.3 in binary, and no improvement on it.
     assert paired_p(0.3, 0.1 + 0.2, 0.0, 5) == 1.0
+
+
+def test_a_test_asks_scipy_whether_or_not_the_losses_differ(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """SciPy's functions are imported when the first is asked for: for every pair, then, or none."""
+    asked, known = [], scipy.special.stdtr
+    monkeypatch.setattr(scipy.special, "stdtr", lambda *given: asked.append(1) or known(*given))
+    for spread in (0.0, 0.02):
+        paired_p(0.2, 0.25, spread, 100)
+    assert len(asked) == 2
 
 
 def test_ladder_boot_tests_against_the_risk_of_the_incumbent_and_not_against_what_was_told() -> (

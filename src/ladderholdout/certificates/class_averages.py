@@ -13,7 +13,6 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import scipy
 from numpy.typing import ArrayLike
-from scipy.special import gammaln, logsumexp
 
 from ladderholdout.certificates.betting import (
     Limits,
@@ -266,8 +265,8 @@ def gamma_quantile(classes: int, log_level: float) -> float:
     powers = np.arange(classes)
 
     def log_tail(value: float) -> float:
-        terms = powers * math.log(value) - gammaln(powers + 1.0)
-        return float(logsumexp(terms)) - value - log_level
+        terms = powers * math.log(value) - scipy.special.gammaln(powers + 1.0)
+        return float(scipy.special.logsumexp(terms)) - value - log_level
 
     if classes == 1:
         return -log_level

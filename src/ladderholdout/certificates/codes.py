@@ -15,8 +15,8 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy.special import betaln, digamma
 
 from ladderholdout.errors import InvalidArgument
 from ladderholdout.mechanisms.arithmetic import whole
@@ -355,7 +355,9 @@ def steady_length(count: int, queries: int) -> float:
     >>> round(steady_length(7, 999), 2)
     45.39
     """
-    return float(betaln(0.5, 0.5) - betaln(count + 0.5, queries - count + 0.5))
+    return float(
+        scipy.special.betaln(0.5, 0.5) - scipy.special.betaln(count + 0.5, queries - count + 0.5)
+    )
 
 
 def mixed(lengths: Sequence[float]) -> float:
@@ -420,15 +422,15 @@ def falls_length(values: Sequence[int]) -> float:
     before = np.asarray(values[:-1], dtype=np.float64)
     falls = before - np.asarray(values[1:], dtype=np.float64)
     # The harmonic number of v is the sum of 1/d over all the falls that are possible.
-    orders = np.log(falls * (digamma(before + 1.0) + np.euler_gamma)).sum()
+    orders = np.log(falls * (scipy.special.digamma(before + 1.0) + np.euler_gamma)).sum()
     return mixed([float(orders), *(_scaled_falls(falls, shape) for shape in FALL_SHAPES)])
 
 
 def _scaled_falls(falls: NDArray[np.float64], shape: int) -> float:
     # C(d + shape - 2, shape - 1) = 1 / ((d + shape - 1) B(d, shape)).
-    ways = -(np.log(falls + shape - 1.0) + betaln(falls, float(shape))).sum()
-    total = betaln(shape * falls.size + 0.5, falls.sum() - falls.size + 0.5)
-    return float(betaln(0.5, 0.5) - total - ways)
+    ways = -(np.log(falls + shape - 1.0) + scipy.special.betaln(falls, float(shape))).sum()
+    total = scipy.special.betaln(shape * falls.size + 0.5, falls.sum() - falls.size + 0.5)
+    return float(scipy.special.betaln(0.5, 0.5) - total - ways)
 
 
 def worst_log_count(queries: int, releases: int, n_values: int | None) -> float:

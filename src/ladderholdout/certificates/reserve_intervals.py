@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from decimal import ROUND_CEILING, ROUND_FLOOR, ROUND_HALF_UP, Context
 
 import numpy as np
+import scipy
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import ndtri_exp
 
 from ladderholdout.certificates.transcript import FEATURES, RANGE, ROWS, WEIGHTS, widened
 from ladderholdout.errors import InvalidArgument, as_given
@@ -184,7 +184,7 @@ def drawn_interval(
     ('Bayesian bootstrap, approximate', 0.08, 0.12)
     """
     log_level = math.log1p(-confidence) - log_count - math.log(2.0)
-    factor = float(ndtri_exp(log_level) / ndtri_exp(DRAWN_LEVEL))
+    factor = float(scipy.special.ndtri_exp(log_level) / scipy.special.ndtri_exp(DRAWN_LEVEL))
     ends = risk - factor * (risk - low), risk + factor * (high - risk)
     low, high = (float(f"{end:.12g}") for end in ends)
     return "Bayesian bootstrap, approximate", low, high
@@ -254,7 +254,7 @@ def bayesian_bootstrap(
         raise InvalidArgument("log_level", "finite and below ln(1/2)", as_given(log_level))
     risks = np.array([risk_under(rng.standard_exponential(n)) for _ in range(draws)])
     seen = max(log_level, math.log(DRAWS_BEYOND / draws))
-    factor = float(ndtri_exp(log_level) / ndtri_exp(seen))
+    factor = float(scipy.special.ndtri_exp(log_level) / scipy.special.ndtri_exp(seen))
     tail = math.exp(seen)
     low, median, high = np.quantile(risks, [tail, 0.5, 1.0 - tail])
     return float(median - factor * (median - low)), float(median + factor * (high - median))

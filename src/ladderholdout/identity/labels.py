@@ -10,8 +10,8 @@ from typing import Any, TypeAlias
 from uuid import UUID
 
 import numpy as np
+import scipy
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import gammaln
 
 from ladderholdout.errors import InvalidArgument
 from ladderholdout.identity.cells import CHUNK, UInt64Array
@@ -309,7 +309,7 @@ def _choices(n: int, kinds: int) -> float:
 
 
 def _log_factorial(n: Any) -> Any:
-    return gammaln(np.asarray(n, dtype=np.float64) + 1) / math.log(2)
+    return scipy.special.gammaln(np.asarray(n, dtype=np.float64) + 1) / math.log(2)
 
 
 def _log_choose(n: Any, k: Any) -> Any:

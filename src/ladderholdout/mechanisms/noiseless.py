@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 from typing import ClassVar, Literal
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy.special import stdtrit
 
 from ladderholdout.errors import InvalidArgument
 from ladderholdout.mechanisms.arithmetic import below, round_half_up, whole, within
@@ -260,7 +260,7 @@ class PairedTestLadder(Mechanism):
         return math.inf if n == 1 else max(1.0 / n, self._critical(n) * math.sqrt(variance / n))
 
     def _critical(self, n: int) -> float:
-        return -float(stdtrit(n - 1, self.alpha))  # by symmetry the upper quantile
+        return -float(scipy.special.stdtrit(n - 1, self.alpha))  # by symmetry the upper quantile
 
 
 def _climbed(

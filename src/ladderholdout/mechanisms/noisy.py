@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import ClassVar, Literal
 
 import numpy as np
-from scipy.special import ndtri, ndtri_exp
+import scipy
 
 from ladderholdout.errors import InvalidArgument
 from ladderholdout.mechanisms.arithmetic import below, round_half_up, whole, within
@@ -264,7 +264,7 @@ class GaussianLadder(Mechanism):
 
     def allowance(self, log_level: float) -> float:
         """Return the quantile of the noise; see `Mechanism.allowance`."""
-        return -self.noise * float(ndtri_exp(log_level - math.log(2.0)))
+        return -self.noise * float(scipy.special.ndtri_exp(log_level - math.log(2.0)))
 
 
 def gaussian(scale: float, rng: np.random.Generator) -> float:
@@ -279,7 +279,7 @@ def gaussian(scale: float, rng: np.random.Generator) -> float:
     0.3503
     """
     # The uniform may be 0, whose quantile is infinite.
-    return scale * float(ndtri(max(rng.random(), 2.0**-54)))
+    return scale * float(scipy.special.ndtri(max(rng.random(), 2.0**-54)))
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,8 +12,8 @@ from dataclasses import dataclass, replace
 from typing import ClassVar, Literal
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy.special import betainc, ndtri, stdtr, stdtrit
 
 from ladderholdout.errors import InvalidArgument, as_given, as_number
 from ladderholdout.mechanisms.arithmetic import TIE, below, round_half_up, whole, within
@@ -184,8 +184,11 @@ class LadderBoot(Mechanism):
 
     def margin(self, state: State, variance: float) -> float:
         """Return the critical difference of the test."""
-        n = state.n  # by symmetry the upper quantile
-        return math.inf if n == 1 else -float(stdtrit(n - 1, self.alpha)) * math.sqrt(variance / n)
+        n = state.n
+        if n == 1:
+            return math.inf
+        # By symmetry the upper quantile.
+        return -float(scipy.special.stdtrit(n - 1, self.alpha)) * math.sqrt(variance / n)
 
     def _passes(self, state: State, evidence: Evidence) -> bool:
         if math.isinf(state.standing):
@@ -209,7 +212,9 @@ def paired_p(risk: float, incumbent: float, spread: float, n: int) -> float:
     gap = 0.0 if math.isclose(risk, incumbent, rel_tol=TIE) else risk - incumbent
     if math.isinf(spread):
         return 1.0
-    return float(stdtr(n - 1, gap / spread)) if spread > 0 else float(gap >= 0)
+    # Also where it is not needed: the time that it takes must reveal nothing.
+    tail = float(scipy.special.stdtr(n - 1, gap / (spread or 1.0)))
+    return tail if spread > 0 else float(gap >= 0)
 
 
 def half_life_of(value: object) -> int | None:
@@ -357,7 +362,7 @@ def probability_below_zero(differences: FloatArray) -> float:
 def _of_one_size(differences: FloatArray) -> float:
     """Return the same where sizes do not differ: the share of the gains is Beta distributed."""
     gains, costs = int((differences < 0).sum()), int((differences > 0).sum())
-    share = float(betainc(max(costs, 1), max(gains, 1), 0.5))
+    share = float(scipy.special.betainc(max(costs, 1), max(gains, 1), 0.5))
     return share if gains and costs else float(gains > 0)
 
 
@@ -626,4 +631,4 @@ def _believed(state: State, evidence: Evidence, odds: float) -> bool:
 
 
 def _margin(odds: float, n: int, variance: float) -> float:
-    return float(ndtri(odds / (1.0 + odds))) * math.sqrt(variance / n)
+    return float(scipy.special.ndtri(odds / (1.0 + odds))) * math.sqrt(variance / n)

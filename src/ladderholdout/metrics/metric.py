@@ -12,6 +12,7 @@ from ladderholdout.errors import InvalidArgument, InvalidSubmission, as_given
 from ladderholdout.metrics import arrays as forms
 from ladderholdout.metrics import measuring, responses
 from ladderholdout.metrics.evaluation import Array, Evaluation, FloatArray, checked_weights
+from ladderholdout.metrics.scores import zero_one
 from ladderholdout.metrics.settings import MetricSettings
 
 
@@ -403,7 +404,8 @@ def _check_classes(metric: MetricSettings, classes: Array) -> None:
 
 def _check_defined(metric: MetricSettings, targets: Array, classes: Array | None) -> None:
     """Refuse targets without a value for perfect predictions now, not at a submission."""
-    if metric.support is not None:
+    # Where a row has a loss of 0 or 1, there is always a mean.
+    if metric.support is not None or metric.loss is zero_one:
         return
     try:
         measuring.measure(metric, targets, _perfect(metric, targets, classes))

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.sparse import csr_array
+import scipy
 
 from ladderholdout.metrics.evaluation import Array, FloatArray, IntArray
 
@@ -143,7 +143,7 @@ def tallies(
     labels, guesses, hit, size = coded(targets, predictions)
     columns, n = np.concatenate([labels, size + labels, 2 * size + guesses]), len(labels)
     values, rows = np.concatenate([hit, np.ones(2 * n)]), np.tile(np.arange(n), 3)
-    adds = csr_array((values, (columns, rows)), shape=(3 * size, n))
+    adds = scipy.sparse.csr_array((values, (columns, rows)), shape=(3 * size, n))
 
     def weighted(weights: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
         hits, true, guessed = np.split(np.asarray(adds @ weights.T).T, 3, axis=1)

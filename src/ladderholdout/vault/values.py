@@ -17,7 +17,7 @@ from itertools import accumulate, pairwise
 from typing import Any
 
 import numpy as np
-import scipy.sparse
+import scipy
 from numpy.typing import NDArray
 
 from ladderholdout.extras import needed
