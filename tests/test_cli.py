@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import gc
+import json
+import math
 import os
 import subprocess
 import sys
+from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -18,7 +23,9 @@ from sklearn.tree import DecisionTreeClassifier
 from typer.testing import CliRunner
 
 from ladderholdout import LadderHoldout, Metric
+from ladderholdout.audit.records import plain_value
 from ladderholdout.cli import app
+from ladderholdout.cli.common import json_of, print_json_of, reported
 from ladderholdout.errors import KnownHoldoutWarning
 from ladderholdout.mechanisms import MECHANISMS, Ladder
 
@@ -376,3 +383,36 @@ def test_help_tells_of_every_option_and_makes_no_ledger(command: str, default_le
     assert ("--last" in told) == (command == "history")
     assert command in output("--help", columns=100)
     assert not default_ledger.exists()
+
+
+@pytest.mark.parametrize("odd", [0.5, math.inf, math.nan, "\x1b\x7f\u2028ü\udc80", [-math.inf]])
+def test_rows_are_printed_as_json_of_their_plain_values(
+    odd: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A row in the midst, of more than are printed at a time: what it holds changes no other."""
+    times = [datetime(2026, 1, 2, 3, 4, 5, us, UTC) for us in (0, 6)]
+    some = [{"time": times[n % 2], "raw": 0.1 * n, "context": {"C": n}} for n in range(2500)]
+    some[1700]["context"] = {"odd": odd}
+    print_json_of({"name": "coins"}, "rows", iter(some), plain_value)
+    printed = capsys.readouterr().out
+    assert printed == json_of({"name": "coins", "rows": [plain_value(one) for one in some]}) + "\n"
+    assert len(json.loads(printed)["rows"]) == 2500
+
+
+def test_a_command_looks_for_cycles_seldom_and_leaves_it_as_it_was() -> None:
+    seen: list[int] = []
+
+    def command() -> None:
+        seen.append(gc.get_threshold()[0])
+        raise InterruptedError
+
+    for first in (700, 0, 50_000):
+        before = gc.get_threshold()
+        gc.set_threshold(first)
+        try:
+            with pytest.raises(InterruptedError):
+                reported(command)()
+            assert gc.get_threshold()[0] == first
+        finally:
+            gc.set_threshold(*before)
+    assert seen == [10_000, 0, 50_000]

@@ -545,7 +545,7 @@ class Audit:
 
     def plain_rows(self) -> Iterator[dict[str, Any]]:
         """Yield the rows of `rows` as JSON can hold them."""
-        return (_jsonable(row) for row in self.rows())
+        return (plain_value(row) for row in self.rows())
 
     def summary(self) -> dict[str, Any]:
         """Return what `to_dict` does, without the submissions."""
@@ -575,7 +575,7 @@ class Audit:
             "ladders": [asdict(one) for one in self.ladders],
             "batches": [asdict(one) for one in self.batches],
         }
-        return {name: _jsonable(value) for name, value in found.items()}
+        return {name: plain_value(value) for name, value in found.items()}
 
     def lines(self) -> Iterator[str]:
         """Yield the text of all of it, a line at a time."""
@@ -591,16 +591,17 @@ class Audit:
 _PLAIN = frozenset((str, int, bool, type(None)))
 
 
-def _jsonable(value: Any) -> Any:
+def plain_value(value: Any) -> Any:
     """Bring moments to texts, and what is no finite number to None, at any depth."""
     if isinstance(value, float):  # most of what there is
         return value if math.isfinite(value) else None
     if isinstance(value, Mapping):
         return {
-            str(name): one if type(one) in _PLAIN else _jsonable(one) for name, one in value.items()
+            str(name): one if type(one) in _PLAIN else plain_value(one)
+            for name, one in value.items()
         }
     if isinstance(value, list | tuple):
-        return [_jsonable(one) for one in value]
+        return [plain_value(one) for one in value]
     return value.isoformat() if isinstance(value, datetime) else value
 
 

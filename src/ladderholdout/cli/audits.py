@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from ladderholdout.audit import Audit, Record, record_of, write_report
+from ladderholdout.audit.records import plain_value
 from ladderholdout.cli.common import (
     AccountOption,
     AuditTrackingOption,
@@ -47,7 +48,7 @@ def audit(
     holdout = opened_one(name, account, ladder, ledger)
     found = _opened(holdout, yes)
     if as_json:
-        print_json_of(found.summary(), "submissions", found.plain_rows())
+        print_json_of(found.summary(), "submissions", found.rows(), plain_value)
     else:
         print_pages(found.lines())
 

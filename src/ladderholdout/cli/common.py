@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import gc
 import json
 import math
 import os
@@ -12,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 from itertools import islice
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 from urllib.parse import quote
 
 import typer
@@ -28,6 +29,8 @@ from ladderholdout.errors import (
 )
 from ladderholdout.holdout import LadderHoldout
 from ladderholdout.ledger import AT_A_TIME, holdout_names, resolve_url
+
+T = TypeVar("T")
 
 # In a pipe each line stays whole, for grep.
 _PIPE = 10_000
@@ -118,15 +121,14 @@ def cell(text: str | Text) -> Text:
 
 def json_of(value: Any) -> str:
     """Return JSON in which what acts on a terminal, or is no Unicode, is escaped."""
-    return _json_of_plain(_plain(value))
+    return _escaped(_ENCODE(_plain(value)))
 
 
 # Made once: for what is not the default, json.dumps makes an encoder each time.
-_ENCODE = json.JSONEncoder(allow_nan=False, ensure_ascii=False).encode
+_ENCODE = json.JSONEncoder(allow_nan=False, ensure_ascii=False, default=datetime.isoformat).encode
 
 
-def _json_of_plain(value: Any) -> str:
-    text = _ENCODE(value)
+def _escaped(text: str) -> str:
     if text.isprintable():
         return text
     return "".join(one if one.isprintable() else json.dumps(one)[1:-1] for one in text)
@@ -162,12 +164,22 @@ def print_pages(lines: Iterable[str]) -> None:
         typer.echo("\n".join(some))
 
 
-def print_json_of(value: Mapping[str, Any], name: str, rows: Iterable[Any]) -> None:
-    """Print a JSON object whose last member is a list of what JSON can hold, some at a time."""
+def print_json_of(
+    value: Mapping[str, Any], name: str, rows: Iterable[T], plain: Callable[[T], Any]
+) -> None:
+    """Print a JSON object whose last member is a list of rows, some at a time.
+
+    They may have times in them. Where they have numbers that JSON does not know, `plain` is
+    asked for other ones.
+    """
     typer.echo(f'{json_of(value)[:-1]}, "{name}": [', nl=False)
     rest, before = iter(rows), ""
     while some := list(islice(rest, AT_A_TIME)):
-        typer.echo(before + _json_of_plain(some)[1:-1], nl=False)
+        try:
+            text = _ENCODE(some)
+        except ValueError:  # to check each value before takes as long as to write it
+            text = _ENCODE(list(map(plain, some)))
+        typer.echo(before + _escaped(text)[1:-1], nl=False)
         before = ", "
     typer.echo("]}")
 
@@ -208,7 +220,7 @@ def reported(command: Callable[..., None]) -> Callable[..., None]:
             report("warning", str(message), category.__name__)
 
         try:
-            with warnings.catch_warnings():
+            with warnings.catch_warnings(), _collecting_seldom():
                 warnings.simplefilter("always", LadderHoldoutWarning)
                 warnings.showwarning = warn
                 command(**options)
@@ -217,6 +229,20 @@ def reported(command: Callable[..., None]) -> Callable[..., None]:
             raise typer.Exit(1) from None
 
     return run
+
+
+@contextmanager
+def _collecting_seldom() -> Iterator[None]:
+    """Let Python look for cycles after as many objects as some rows of a ledger have.
+
+    After 700 it would go through all that was imported dozens of times while a million rows pass.
+    """
+    first, *rest = gc.get_threshold()
+    gc.set_threshold(max(first, 10 * AT_A_TIME) if first else 0, *rest)  # 0: it is turned off
+    try:
+        yield
+    finally:
+        gc.set_threshold(first, *rest)
 
 
 def _plain(value: Any) -> Any:
