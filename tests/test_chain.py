@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+import hmac
 import json
+import math
 import os
 import shutil
 import sqlite3
@@ -28,7 +30,7 @@ from ladderholdout.errors import (
 )
 from ladderholdout.guard.health import verify_holdout
 from ladderholdout.ledger import Head, Ledger, Verification, backup, resolve_url, verify
-from ladderholdout.ledger.chain import EMPTY, FACTS_OF_ROWS, extend
+from ladderholdout.ledger.chain import EMPTY, FACTS_OF_ROWS, Unsorted, extend, link_hash
 from ladderholdout.ledger.tables import SCHEMA, DateTime, holdouts, ladders, submissions
 from tests.support_holdouts import assert_replays, coins, guesses, is_repeat
 from tests.support_processes import at_once
@@ -157,6 +159,80 @@ def test_a_hash_is_no_way_to_try_raw_risks(tmp_path: Path) -> None:
     )
     covered = json.dumps(["ladderholdout chain 1", 1, "", "submission", *content]).encode()
     assert extend(b"", EMPTY, "submission", content).hash != hashlib.sha256(covered).hexdigest()
+
+
+# The quick ways
+
+
+CONTENTS: list[tuple[Any, ...]] = [
+    (),
+    ("", "plain", '"\\\n\t\x00\x7f/', "ü€\U0001f600\u2028", "\udc80\ud800"),
+    (0.0, -0.0, 0.1 + 0.2, 1e16, 1e-7, 5e-324, math.inf, -math.inf, math.nan),
+    (True, False, None, 0, -1, 2**64, -(10**40), np.float64(0.1)),
+    ([], {}, [1, [None, "x"]], {"a": 1.5, "ü": {"": []}, "1": True}),
+]
+
+
+@pytest.mark.parametrize("content", CONTENTS, ids=range(len(CONTENTS)))
+@pytest.mark.parametrize("secret", [b"", b"k", bytes(32), b"x" * 64, b"y" * 65, b"z" * 200])
+def test_a_link_is_the_hmac_of_its_json(secret: bytes, content: tuple[Any, ...]) -> None:
+    covered = ["ladderholdout chain 1", 7, "9f", "submission", *content]
+    written = json.JSONEncoder().encode(covered).encode()
+    for _ in range(2):  # what is kept of a secret is not what was hashed with it
+        expected = hmac.digest(secret, written, "sha256").hex()
+        assert link_hash(secret, 7, "9f", "submission", content) == expected
+
+
+@pytest.mark.parametrize("value", [b"bytes", object(), {1, 2}])
+def test_a_link_of_what_is_no_json_is_refused_each_time(value: Any) -> None:
+    for _ in range(2):
+        with pytest.raises(TypeError):
+            link_hash(b"secret", 1, "", "submission", (value,))
+    assert len(link_hash(b"secret", 1, "", "submission", ("text",))) == 64
+
+
+SWAPPED_IDS = (
+    "UPDATE submissions SET id = -1 WHERE id = 3",
+    "UPDATE submissions SET id = 3 WHERE id = 5",
+    "UPDATE submissions SET id = 5 WHERE id = -1",
+)
+
+
+def test_entries_that_are_stored_in_another_order_are_read_by_their_links(path: Path) -> None:
+    with Ledger(resolve_url(path)).read() as tx:
+        stored = list(tx.chains.links(1, sort=False))
+        assert stored == list(tx.chains.links(1))
+    change(path, *SWAPPED_IDS)
+    with Ledger(resolve_url(path)).read() as tx:
+        with pytest.raises(Unsorted):
+            list(tx.chains.links(1, sort=False))
+        assert list(tx.chains.links(1)) == stored
+        steps: list[int] = []
+        assert verify(tx, 1, lambda done, total: steps.append(done)).findings == ()
+
+
+@pytest.mark.parametrize("position", ["'x'", "1.5", "4", "-1", "99"])
+def test_a_position_of_any_kind_is_found(path: Path, position: str) -> None:
+    change(path, f"UPDATE submissions SET position = {position} WHERE id = 5")
+    assert verified(path).findings
+
+
+def test_an_entry_of_a_ladder_that_only_begins_with_a_number_is_gone(path: Path) -> None:
+    change(path, "UPDATE submissions SET ladder_id = '1x' WHERE ladder_id = 1 AND number = 3")
+    assert str(verified(path).findings[0]) == "submission 3 of ladder default/main was removed"
+
+
+def test_what_is_counted_of_batches_is_named_where_it_changed(path: Path) -> None:
+    change(path, "UPDATE submissions SET runs = 1 WHERE ladder_id = 1 AND number = 3")
+    what = "what is counted of batches up to submission 3 of ladder default/main was changed"
+    assert [str(one) for one in verified(path).findings] == [what]
+    change(path, "UPDATE submissions SET runs = 'x' WHERE ladder_id = 1 AND number = 3")
+    what = "what is counted of its batches was changed beyond reading"
+    assert [str(one) for one in verified(path).findings] == [what]
+    change(path, "UPDATE submissions SET runs = 0 WHERE ladder_id = 1 AND number = 3")
+    change(path, "UPDATE chains SET runs = 1")
+    what = "what is counted of its batches at the end of its chain was changed"
+    assert [str(one) for one in verified(path).findings] == [what]
 
 
 # Edited

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import sys
 import threading
 import traceback
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +26,7 @@ from ladderholdout.mechanisms import (
     PricedLadder,
     ShakyLadder,
 )
+from tests.support_interrupts import Place, interrupted, lines_of
 
 PACKAGE = str(Path(ladderholdout.__file__).parent)
 CANARY, N = "canary-7731", 40
@@ -117,61 +117,30 @@ def printed(value: Any) -> str:
         return repr([getattr(value, name, None) for name in slots])
 
 
-@contextmanager
-def tracing(see: Callable[[tuple[str, int]], None], every: bool) -> Iterator[None]:
-    """Call at each line of the package below, and with `every` of what it calls as well."""
-
-    def trace(frame: Any, event: str, _: Any) -> Any:
-        name = frame.f_code.co_filename
-        # What an interrupt of the stripping itself shows is said in holdout/frames.py.
-        if name.endswith("holdout/frames.py") or name == __file__:
-            return None
-        if not (every or name.startswith(PACKAGE)):
-            return None
-        if event == "line":
-            see((name, frame.f_lineno))
-        return trace
-
-    before = sys.gettrace()
-    sys.settrace(trace)
-    try:
-        yield
-    finally:
-        sys.settrace(before)
+def anywhere(name: str) -> bool:
+    return name != __file__
 
 
-def interrupted(case: Case, place: tuple[str, int] | None, every: bool = True) -> Any:
-    """Submit, and be interrupted at the first time that this line is reached."""
-    armed = True
-
-    def see(now: tuple[str, int]) -> None:
-        nonlocal armed
-        if armed and now == place:
-            armed = False
-            raise KeyboardInterrupt
-
-    predictions = case.predictions()
-    with tracing(see, every):
-        try:
-            case.holdout.submit(predictions)
-        except BaseException as error:  # what is interrupted in mid-construction may fail anew
-            return error
-    return None
+def in_package(name: str) -> bool:
+    return name.startswith(PACKAGE)
 
 
-def lines_of(case: Case, every: bool) -> list[tuple[str, int]]:
-    seen: dict[tuple[str, int], None] = {}
-    for _ in range(2):
-        with tracing(lambda place: seen.setdefault(place), every):
+def lines_of_two(case: Case, among: Callable[[str], bool]) -> list[Place]:
+    """The first may make what the second one finds."""
+
+    def submit_two() -> None:
+        for _ in range(2):
             case.holdout.submit(case.predictions())
-    return list(seen)
+
+    return lines_of(submit_two, among)
 
 
-def attack(case: Case, places: list[tuple[str, int]]) -> tuple[int, list[str]]:
+def attack(case: Case, places: list[Place]) -> tuple[int, list[str]]:
     """Interrupt at each place; return how often it was, and what was found."""
     hits, texts, before = 0, [], case.holdout.status().submissions
     for place in places:
-        error = interrupted(case, place)
+        predictions = case.predictions()
+        error = interrupted(partial(case.holdout.submit, predictions), place, anywhere)
         after = case.holdout.status().submissions
         assert after - before in ((0, 1) if error is not None else (1,))
         before = after
@@ -191,7 +160,7 @@ def test_an_interrupt_at_any_line_of_the_library_shows_nothing_raw(
 ) -> None:
     case = Case(scoring, tmp_path)
     case.holdout.submit(case.predictions())
-    places = lines_of(case, every=False)
+    places = lines_of_two(case, in_package)
     hits, found = attack(case, places[::8])
     assert hits > 25 and not found
 
@@ -201,7 +170,7 @@ def test_an_interrupt_at_any_line_of_the_library_shows_nothing_raw(
 def test_an_interrupt_at_any_line_whatever_shows_nothing_raw(scoring: str, tmp_path: Path) -> None:
     case = Case(scoring, tmp_path)
     case.holdout.submit(case.predictions())
-    hits, found = attack(case, lines_of(case, every=True))
+    hits, found = attack(case, lines_of_two(case, anywhere))
     assert hits > 600 and not found
 
 
@@ -212,7 +181,7 @@ def test_the_search_finds_what_frames_that_are_left_would_show(
     monkeypatch.setattr("ladderholdout.guard.containment.strip", lambda error: None)
     case = Case("neg_mean_absolute_error", tmp_path)
     case.holdout.submit(case.predictions())
-    hits, found = attack(case, lines_of(case, every=False)[::8])
+    hits, found = attack(case, lines_of_two(case, in_package)[::8])
     assert hits > 25 and {"7731.125"} < set(found) and len(found) > 5
 
 
@@ -302,8 +271,7 @@ def test_a_users_metric_shows_no_targets_when_it_is_interrupted(tmp_path: Path) 
 def test_a_handle_that_reads_its_rows_shows_none_of_them(tmp_path: Path) -> None:
     """In another process, as it were: the labels come from the vault."""
     case = Case("neg_mean_absolute_error", tmp_path)
-    places: dict[tuple[str, int], None] = {}
-    found, hits = [], 0
+    found = []
 
     def opened() -> None:
         from ladderholdout.guard import ladder as ladders
@@ -311,24 +279,12 @@ def test_a_handle_that_reads_its_rows_shows_none_of_them(tmp_path: Path) -> None
         ladders._guards.clear()
         LadderHoldout.open("h", ledger=case.ledger).open_ladder.guard()
 
-    with tracing(lambda place: places.setdefault(place), every=False):
-        opened()
-    for place in list(places)[::6]:
-        armed = [True]
-
-        def see(now: tuple[str, int], place: Any = place, armed: list[bool] = armed) -> None:
-            if armed[0] and now == place:
-                armed[0] = False
-                raise KeyboardInterrupt
-
-        with tracing(see, every=False):
-            try:
-                opened()
-            except KeyboardInterrupt as error:
-                hits += 1
-                found.append(shown(error))
+    for place in lines_of(opened, in_package)[::6]:
+        error = interrupted(opened, place, in_package)
+        if isinstance(error, KeyboardInterrupt):
+            found.append(shown(error))
     text = "\n".join(found)
-    assert hits > 20 and not [needle for needle in case.needles() if needle in text]
+    assert len(found) > 20 and not [needle for needle in case.needles() if needle in text]
 
 
 def test_an_error_of_the_library_hangs_on_nothing(tmp_path: Path) -> None:

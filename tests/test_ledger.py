@@ -41,6 +41,7 @@ from ladderholdout.ledger import (
     shown,
     verify,
 )
+from ladderholdout.ledger.known_rows import as_bytes
 from ladderholdout.ledger.records import from_bytes, to_bytes
 from ladderholdout.ledger.tables import SCHEMA, metadata
 from tests.support_holdouts import TABLES, coins, counts, guesses, is_repeat
@@ -650,7 +651,10 @@ def test_a_ledger_in_memory_is_refused_in_a_fork() -> None:
 
 
 def add_holdout(tx: Transaction, name: str, n: int = 3) -> int:
-    return tx.add_holdout(name, "f" * 64, b"digest", b"secret", np.arange(n, dtype=np.uint64))
+    hashes = np.arange(n, dtype=np.uint64)
+    number = tx.start_holdout(name, "f" * 64, b"digest", b"secret", hashes, 0.95)
+    tx.rows.fill(number, {"row_hashes": (hashes.nbytes, [as_bytes(hashes)])})
+    return number
 
 
 START = {"standing": 1.0, "noise": None, "releases": 0}

@@ -16,7 +16,7 @@ from ladderholdout import LadderHoldout
 from ladderholdout.errors import RestoredWarning
 from ladderholdout.guard.health import verify_holdout
 from ladderholdout.guard.rollback import Mark, mark_of
-from ladderholdout.ledger import Ledger, backup, resolve_url
+from ladderholdout.ledger import Head, Ledger, backup, resolve_url
 from tests.support_holdouts import coins, guesses
 from tests.support_processes import elsewhere
 
@@ -188,7 +188,7 @@ def test_a_mark_without_the_secret_is_none(tmp_path: Path) -> None:
     mine = mark(holdout)
     assert mine.path is not None
     length = len(mine.path.read_bytes())
-    Mark(mine.path, b"another secret")._write(mine.path, "99:" + 64 * "0")
+    Mark(mine.path, b"another secret")._write(mine.path, Head(99, 64 * "0"))
     assert len(mine.path.read_bytes()) == length
     assert mine.seen() is None
     assert holdout.submit(np.zeros(len(coins()[1]), int)).submission == 1

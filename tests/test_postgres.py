@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import itertools
 import json
 import os
@@ -11,7 +12,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -50,6 +51,7 @@ from tests.support_holdouts import (
     is_repeat,
     repeats,
 )
+from tests.support_interrupts import in_transactions, interrupted, lines_of
 from tests.support_mlflow import new_store
 from tests.support_postgres import Proxy, Server, server
 from tests.support_processes import PATIENCE, at_once, elsewhere
@@ -720,3 +722,91 @@ def test_the_command_line_takes_its_url(database: str) -> None:
 def test_a_driver_that_is_not_psycopg_is_refused() -> None:
     with pytest.raises(InvalidArgument, match="psycopg is the one known"):
         resolve_url("postgresql+pg8000://ada@db.example/team")
+
+
+# Connections that stay open
+
+
+def used(url: str, fault: BaseException | None = None) -> int:
+    """The server's process that a transaction ran in; it ends with a fault, if there is one."""
+    found: list[int] = []
+
+    def ask(tx: Transaction) -> None:
+        found.append(tx.conn.execute(text("SELECT pg_backend_pid()")).scalar_one())
+        if fault is not None:
+            raise fault
+
+    with suppress(KeyboardInterrupt, ZeroDivisionError):
+        Ledger.opened(resolve_url(url)).transact(ask)
+    return found[0]
+
+
+def test_a_connection_goes_from_one_transaction_to_the_next(database: str) -> None:
+    opened(database)
+    assert used(database) == used(database)
+    assert used(database, ZeroDivisionError()) == used(database)
+
+
+def test_a_transaction_that_failed_leaves_nothing_on_its_connection(
+    database: str, postgres: Server
+) -> None:
+    holdout = opened(database)
+
+    def write(tx: Transaction) -> None:
+        tx.locked_ladder(holdout.open_ladder.id)
+        tx.conn.execute(text("UPDATE ladderholdout.ladders SET submissions = 7"))
+        tx.conn.execute(text("SELECT 1 / 0"))
+
+    with pytest.raises(LedgerError):
+        Ledger.opened(resolve_url(database)).transact(write, Access.LADDER)
+    idle = "SELECT state FROM pg_stat_activity WHERE state LIKE 'idle in transaction%'"
+    assert postgres.sql(idle) == []
+    assert holdout.submit(coins()[1]).submission == 1
+
+
+def test_a_connection_is_given_up_after_an_interrupt(database: str) -> None:
+    opened(database)
+    assert used(database, KeyboardInterrupt()) != used(database)
+
+
+def test_an_interrupt_at_any_line_of_a_transaction_leaves_none_open(
+    database: str, postgres: Server
+) -> None:
+    holdout, y = opened(database), coins()[1]
+    left = (
+        "SELECT count(*) FROM pg_stat_activity WHERE state LIKE 'idle in transaction%' "
+        f"AND datname = '{name_of(database)}'"
+    )
+    places = lines_of(lambda: holdout.submit(y), in_transactions)
+    hits = 0
+    gc.disable()
+    try:
+        for place in places:
+            fault = interrupted(lambda: holdout.submit(y), place, in_transactions)
+            hits += isinstance(fault, KeyboardInterrupt)
+            end = time.monotonic() + PATIENCE
+            while postgres.sql(left) != [(0,)]:  # the server takes a moment to end it
+                assert time.monotonic() < end, place
+                time.sleep(0.01)
+    finally:
+        gc.enable()
+    assert hits > 30
+    assert holdout.submit(y).submission <= len(places) + 3
+
+
+def test_a_process_keeps_a_few_connections(database: str, postgres: Server) -> None:
+    opened(database)
+    waiting = threading.Barrier(12)
+
+    def meet(_: int) -> None:
+        with Ledger.opened(resolve_url(database)).read() as tx:
+            tx.holdouts()
+            waiting.wait()
+
+    with ThreadPoolExecutor(12) as pool:
+        list(pool.map(meet, range(12)))
+    query = f"SELECT count(*) FROM pg_stat_activity WHERE datname = '{name_of(database)}'"
+    end = time.monotonic() + PATIENCE
+    while postgres.sql(query) != [(5,)]:  # the server takes a moment to end the others
+        assert time.monotonic() < end
+        time.sleep(0.05)

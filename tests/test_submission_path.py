@@ -25,13 +25,13 @@ from ladderholdout.guard.submission import Origin
 from ladderholdout.ledger import Ledger, Transaction, statements
 from ladderholdout.ledger.connections import source
 from ladderholdout.ledger.history import _chosen, _up_to
-from ladderholdout.ledger.place import Access
 from ladderholdout.ledger.prepared import Prepared, driver_of
 from ladderholdout.ledger.records import compressed, decompressed, packed, unpacked
 from ladderholdout.mechanisms import MECHANISMS, Evaluation, Ladder, Mechanism
 from ladderholdout.mechanisms.base import State, draws
 from ladderholdout.mechanisms.rules import LadderRules
 from tests.support_holdouts import EVERY, assert_replays, coins, entries_of, guesses
+from tests.support_interrupts import in_transactions, interrupted, lines_of
 
 NOISELESS = tuple(one for one in EVERY if not draws(type(one)))
 
@@ -254,19 +254,26 @@ def test_connections_are_opened_once(tmp_path: Path) -> None:
     assert len(kept) == 1
 
 
-def test_a_connection_that_an_interrupt_took_holds_no_lock(tmp_path: Path) -> None:
-    """Between a begin and the block that ends it there is a moment for Ctrl-C."""
+def test_an_interrupt_at_any_line_of_a_transaction_leaves_no_lock(tmp_path: Path) -> None:
+    """Between a begin and the block that ends it as well; no collection of garbage helps."""
     X, y = coins()
     path = tmp_path / "ledger.db"
     holdout = LadderHoldout(X, y, scoring="accuracy", ledger=path)
-    taken = source(holdout.ledger).begin(Access.LADDER)
-    del taken
-    gc.collect()
-    # Another process could not wait for it either.
-    with closing(sqlite3.connect(path, timeout=0, isolation_level=None)) as other:
-        other.execute("BEGIN IMMEDIATE")
-        other.execute("ROLLBACK")
-    assert holdout.submit(y).submission == 1
+    places = lines_of(lambda: holdout.submit(y), in_transactions)
+    hits = 0
+    gc.disable()
+    try:
+        for place in places:
+            fault = interrupted(lambda: holdout.submit(y), place, in_transactions)
+            hits += isinstance(fault, KeyboardInterrupt)
+            # Another process could not wait for it either.
+            with closing(sqlite3.connect(path, timeout=0, isolation_level=None)) as other:
+                other.execute("BEGIN IMMEDIATE")
+                other.execute("ROLLBACK")
+    finally:
+        gc.enable()
+    assert hits > 40
+    assert holdout.submit(y).submission <= len(places) + 3
 
 
 def test_a_mark_that_may_only_be_read_is_read(

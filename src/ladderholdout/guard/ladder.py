@@ -301,7 +301,8 @@ class LocalLadder:
         )
         rows = self.rows or kept.rows()
         store, order = Ledger.opened(self.ledger), kept.order(rows)
-        return make_guard(store, kept.record, ladder, self.metric, rows, kept.view, order)
+        hashes = np.sort(kept.view.row_hashes)
+        return make_guard(store, kept.record, ladder, self.metric, rows, self.view, hashes, order)
 
     def share(self, guard: Guard) -> None:
         """Take the rows of another ladder of the holdout, unless they are here already."""
@@ -390,14 +391,16 @@ def with_rows(
 ) -> Iterator[LocalLadder]:
     """Yield the ladders that were opened with these rows, which are in memory once."""
     guard: Guard | None = None
+    found.hashes.sort()
+    view, hashes, order = found.view, found.hashes, found.order
     for record, metric in found.ladders:
-        ladder = opened_as(store.url, record, metric, feedback, overlap, found.view.number)
+        ladder = opened_as(store.url, record, metric, feedback, overlap, view)
         if guard is None:
-            guard = make_guard(store, found.holdout, record, metric, rows, found.view, found.order)
+            guard = make_guard(store, found.holdout, record, metric, rows, view, hashes, order)
         else:
             guard = guard.of_ladder(record, metric)
         ladder.order, ladder.foreign = guard.order, found.foreign
-        ladder.rows = rows if found.view.vault_path is None else None
+        ladder.rows = rows if found.vault_path is None else None
         ladder.keep(guard)
         yield ladder
 

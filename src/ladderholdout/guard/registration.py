@@ -5,14 +5,12 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from pathlib import Path
 from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ladderholdout import identity as fp
-from ladderholdout import vault as vaults
 from ladderholdout.errors import (
     HoldoutConflict,
     InvalidArgument,
@@ -52,8 +50,11 @@ from ladderholdout.guard.stored_rows import (
     Copies,
     content_order,
     digests_of,
+    first_view,
     folder_of,
     known_digests,
+    pieces_of,
+    vault_folder,
 )
 from ladderholdout.ledger import (
     HoldoutRecord,
@@ -63,7 +64,6 @@ from ladderholdout.ledger import (
     Ledger,
     Transaction,
     ViewRecord,
-    is_memory,
 )
 from ladderholdout.ledger.replay import rules_of, state_to
 from ladderholdout.mechanisms import Mechanism, mechanism_from
@@ -71,8 +71,7 @@ from ladderholdout.mechanisms.arithmetic import inside, whole
 from ladderholdout.mechanisms.base import a_mechanism
 from ladderholdout.metrics import METRICS, Metric, get_metric
 from ladderholdout.metrics.arrays import label_vector
-from ladderholdout.vault import Place, Rows
-from ladderholdout.vault.remote import is_url
+from ladderholdout.vault import Rows
 
 IntArray: TypeAlias = NDArray[np.intp]
 
@@ -280,13 +279,15 @@ OVERLAP_POLICIES = ("auto", "warn", "error", "ignore")
 class Opened:
     """A holdout and those of its ladders that were asked for, with which rows were given.
 
-    `order` brings them into the order of the content; `foreign` is true where they came in another
-    order than the view's.
+    `hashes` are those of the rows, kept in a vault where there is a path; `order` brings them into
+    the order of the content; `foreign` is true where they came in another order than the view's.
     """
 
     holdout: HoldoutRecord
     ladders: tuple[tuple[LadderRecord, Metric], ...]
-    view: ViewRecord
+    view: int
+    vault_path: str | None
+    hashes: NDArray[np.uint64]
     order: NDArray[np.intp]
     foreign: bool
 
@@ -352,10 +353,9 @@ def open_rows(
         gone = None
         if match is None:
             known, order = _register(tx, given, wish)
-            warn_of_copies(known.name, given.hashes, rows.y)
             if n_reserve:
                 known = set_reserve(tx, known, order, n_reserve)
-            view, foreign = tx.rows.view(known.id, 1), False
+            view, foreign = first_view(known, given.hashes), False
         else:
             gone = mark_of(ledger.url, match.record).note(tx, match.record.id)
             order = fp.inverse(match.places)
@@ -363,9 +363,8 @@ def open_rows(
             known = tx.holdout(match.record.id)
         if classes is not None and known.classes is None:
             known = tx.set_classes(known.id, classes)
-        places = fp.inverse(order)
         if settings is not None:
-            ladder = _start_ladder(tx, known, settings, rows, metric, classes, places, wish)
+            ladder = _start_ladder(tx, known, settings, rows, metric, classes, order, wish)
         assert ladder is not None
         opened = [(ladder, metric)]
         for other in wishes[1:]:
@@ -374,23 +373,30 @@ def open_rows(
                 known = tx.set_classes(known.id, classes)
             if ladder is None:
                 settings = settings_for(other, metric, n, n_reserve)
-                ladder = _start_ladder(tx, known, settings, rows, metric, classes, places, other)
+                ladder = _start_ladder(tx, known, settings, rows, metric, classes, order, other)
             opened.append((ladder, metric))
         folder = vault_folder(ledger.url, wish.vault)
         if wish.vault is None and before is not None:
             folder = folder_of(before.vault_path)
         # Last, for a file is not undone with the transaction.
-        view, anew = tx.rows.view(known.id, view.number), match is not None and match.first_known
-        if match is not None and match.amended is not None:
-            copies.amend(tx, known, rows.y[order], but=None if foreign else view.number)
-            view, anew = tx.rows.view(known.id, view.number), not foreign
-        copies.keep(tx, known, view, rows, folder, foreign=foreign, anew=anew)
-        tx.chains.note_rows(known.id)
-        known, view = tx.holdout(known.id), tx.rows.view(known.id, view.number)
+        anew = False
+        if match is not None:
+            view, anew = tx.rows.view(known.id, view.number), match.first_known
+            if match.amended is not None:
+                copies.amend(tx, known, rows.y[order], but=None if foreign else view.number)
+                view, anew = tx.rows.view(known.id, view.number), not foreign
+        path = copies.keep(tx, known, view, rows, folder, foreign=foreign, anew=anew)
+        written = {}
+        if match is None:
+            pieces = pieces_of(known.secret, rows, given.hashes, given.ids, order)
+            written = tx.rows.fill(known.id, pieces)
+        tx.chains.note_rows(known.id, written)
+        known, number = tx.holdout(known.id), view.number
         mark, head = mark_of(ledger.url, known), tx.chains.end(known.id).head
     mark.settle(head, gone)
     copies.drop_former()
-    return Opened(known, tuple(opened), view, order, foreign)
+    order = order.astype(np.intp, copy=False)
+    return Opened(known, tuple(opened), number, path, given.hashes, order, foreign)
 
 
 def _known_or_new(
@@ -507,17 +513,6 @@ def named(tx: Transaction, name: str) -> HoldoutRecord:
     return found[0]
 
 
-def vault_folder(url: str, vault: str | os.PathLike[str] | bool | None) -> Place | None:
-    """Return the folder for the rows; None where no copy may be kept."""
-    if vault is False or (vault is None and is_memory(url)):
-        return None
-    if vault is None or vault is True:
-        return vaults.beside(url, None)
-    if isinstance(vault, str) and is_url(vault):
-        return vault.rstrip("/")
-    return Path(vault).expanduser().absolute()
-
-
 def judge_overlap(
     policy: str,
     shared: int,
@@ -599,13 +594,14 @@ def _start_ladder(
     rows: Rows,
     metric: Metric,
     classes: NDArray[Any] | None,
-    places: IntArray,
+    order: NDArray[Any],
     wish: Wish,
 ) -> LadderRecord:
-    """Start a ladder on rows that have these places in the order of the content."""
+    """Start a ladder on rows, which `order` brings into the order of the content."""
+    reserve = None if holdout.reserve is None else holdout.reserve[fp.inverse(order)]
     with without_autologging():
-        check_parts(metric, rows, classes, holdout, places)
-        warn_of_narrow_range(metric, rows, holdout, places)
+        check_parts(metric, rows, classes, reserve)
+        warn_of_narrow_range(metric, rows, reserve)
         warn_of_targets(metric, rows, classes, stated=wish.classes is not None)
     others, (base, of_several) = tx.ladders(holdout.id), parted(settings.name)
     # The ladders of several metrics are one thing to their user: the warning names the first.
@@ -623,7 +619,7 @@ def _start_ladder(
     return started
 
 
-def _register(tx: Transaction, given: Given, wish: Wish) -> tuple[HoldoutRecord, NDArray[np.intp]]:
+def _register(tx: Transaction, given: Given, wish: Wish) -> tuple[HoldoutRecord, NDArray[Any]]:
     """Register rows that the ledger does not know; return their order by content, too."""
     fingerprint = fp.fingerprint(given.hashes)
     name = wish.name or f"holdout-{fingerprint[:8]}"
@@ -653,14 +649,18 @@ def _register(tx: Transaction, given: Given, wish: Wish) -> tuple[HoldoutRecord,
         )
     secret = os.urandom(32)
     contents = fp.content_hashes(given.hashes, given.rows.y, given.rows.sample_weight)
-    digest, confidence = fp.content_digest(secret, contents), wish.confidence or CONFIDENCE
     order = np.argsort(contents, kind="stable")
-    del contents
-    rows = given.known_as(secret, fp.inverse(order))
-    new = tx.add_holdout(name, fingerprint, digest, secret, given.hashes, confidence, rows)
+    if len(order) <= 2**32:
+        # Until all is written half the bytes do.
+        order = order.astype(np.uint32)
+    contents = fp.taken(contents, order)
+    # As `content_digest`, which would sort them.
+    digest, confidence = fp.sequence_digest(secret, contents), wish.confidence or CONFIDENCE
+    new = tx.start_holdout(name, fingerprint, digest, secret, given.hashes, confidence)
     for one in shared:
         tx.rows.note_overlap(new, f"the holdout {one.known.name}", one.inside)
         tx.rows.note_overlap(one.known.id, f"the holdout {name}", one.covered)
+    warn_of_copies(name, given.hashes, given.rows, contents)
     return tx.holdout(new), order
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from ladderholdout.errors import (
     CopiedRowsWarning,
@@ -79,9 +79,16 @@ _MANY = 0.05
 _FEW, _ROWS_FOR_EACH = 20, 5
 
 
-def warn_of_copies(name: str, hashes: NDArray[np.uint64], y: ArrayLike) -> None:
-    """Warn where rows are copies of each other: a certificate takes each for a draw of its own."""
-    if count := copied_rows(hashes, y):
+def warn_of_copies(
+    name: str, hashes: NDArray[np.uint64], rows: Rows, contents: NDArray[np.uint64]
+) -> None:
+    """Warn where rows are copies of each other: a certificate takes each for a draw of its own.
+
+    `contents` are sorted hashes of rows, labels and weights.
+    """
+    # Without weights those are equal where rows and labels are, and need not be made again.
+    ordered = contents if rows.sample_weight is None else None
+    if count := copied_rows(hashes, rows.y, ordered):
         warn(
             f"{count} of the {len(hashes)} rows of {name!r} equal another one in features and "
             "label, and if they are copies of it, certificates are narrower than they may be: keep "
@@ -133,7 +140,7 @@ def reserve_of(known: HoldoutRecord | None, asked: float | None, n: int) -> int:
 
 
 def set_reserve(
-    tx: Transaction, record: HoldoutRecord, order: NDArray[np.intp], count: int
+    tx: Transaction, record: HoldoutRecord, order: NDArray[Any], count: int
 ) -> HoldoutRecord:
     """Draw the reserve of a new holdout, and keep it in the `order` of the content.
 
@@ -144,9 +151,7 @@ def set_reserve(
     return tx.holdout(record.id)
 
 
-def warn_of_narrow_range(
-    metric: Metric, rows: Rows, record: HoldoutRecord, places: NDArray[np.intp]
-) -> None:
+def warn_of_narrow_range(metric: Metric, rows: Rows, reserve: NDArray[np.bool_] | None) -> None:
     """Warn where the mean target, predicted for every row, has losses outside of the range.
 
     Once, to whoever starts the ladder and so holds the labels: how many losses of a submission
@@ -155,8 +160,8 @@ def warn_of_narrow_range(
     if not metric.clip or metric.is_classification:
         return
     targets = metric.targets(rows.y, None)
-    if record.reserve is not None:
-        targets = targets[~record.reserve[places]]
+    if reserve is not None:
+        targets = targets[~reserve]
     means = np.broadcast_to(targets.mean(axis=0), targets.shape)
     clipped = metric.evaluate(targets, means).clipped
     if clipped is not None and clipped > _MANY * len(targets):
@@ -180,7 +185,8 @@ def warn_of_targets(
     """
     if classes is None:
         return
-    found, n = len(np.unique(metric.targets(rows.y, classes))), len(rows.y)
+    counts, n = np.bincount(metric.targets(rows.y, classes)), len(rows.y)
+    found = np.count_nonzero(counts)
     if found == 1 and n > 1:
         _warn(
             "All rows of this holdout have the same class: a prediction of it for every row has "
@@ -207,17 +213,15 @@ def check_parts(
     metric: Metric,
     rows: Rows,
     classes: NDArray[Any] | None,
-    record: HoldoutRecord,
-    places: NDArray[np.intp],
+    reserve: NDArray[np.bool_] | None,
 ) -> None:
     """Refuse a reserve that leaves the ladders no rows to measure, or weights of zero only.
 
     Whoever starts a ladder holds the rows with their labels, so that the refusal shows nothing
     new. Nobody reads the reserve's own labels, neither here nor before a query.
     """
-    if record.reserve is None:
+    if reserve is None:
         return
-    reserve = record.reserve[places]
     weights = rows.sample_weight
     if weights is not None and not (weights[reserve].any() and weights[~reserve].any()):
         allowed = "positive among the reserve's rows and among the others"

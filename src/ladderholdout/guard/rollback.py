@@ -57,6 +57,9 @@ class Mark:
             return None
         try:
             found = read_start(_opened(self.path), _SIZE)
+            own = _written.get(self)
+            if own is not None and own[0] == found:
+                return own[1]
             text, code = found.decode().split()
             length, _, digest = text.partition(":")
             return Head(int(length), digest) if self._code(text) == code else None
@@ -75,7 +78,7 @@ class Mark:
         """Keep the end that was committed; return what was found missing before."""
         # Of two writers the later one may come first: then the mark lags, which does no harm.
         if self.path is not None:
-            self._write(self.path, str(head))
+            self._write(self.path, head)
         if gone is not None:
             warn(
                 "An older copy of the ledger was put in place, or another one: link "
@@ -86,7 +89,8 @@ class Mark:
                 RestoredWarning,
             )
 
-    def _write(self, path: Path, text: str) -> None:
+    def _write(self, path: Path, head: Head) -> None:
+        text = str(head)
         line = f"{text} {self._code(text)}".encode().ljust(_SIZE)
         # A mark is a help: where it cannot be written, the ledger is written all the same.
         with suppress(OSError):
@@ -96,6 +100,7 @@ class Mark:
                 path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
                 descriptor = _opened(path, os.O_CREAT)
             write_start(descriptor, line)
+            _written[self] = line, head
 
     def _code(self, text: str) -> str:
         return hmac.digest(self.secret, _PURPOSE + text.encode(), "sha256").hex()
@@ -103,6 +108,8 @@ class Mark:
 
 # The marks that this process has open. To open and close one takes as long as the rest of it.
 _descriptors: dict[Path, int] = {}
+# What it wrote to each mark last: found there again, it is not checked again.
+_written: dict[Mark, tuple[bytes, Head]] = {}
 _lock = threading.Lock()
 
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import hmac
+import os
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -20,8 +23,17 @@ from ladderholdout.errors import (
     LedgerUnreachable,
     VaultError,
 )
-from ladderholdout.ledger import Entry, HoldoutRecord, KnownRows, Transaction, ViewRecord
+from ladderholdout.ledger import (
+    Entry,
+    HoldoutRecord,
+    KnownRows,
+    Transaction,
+    ViewRecord,
+    is_memory,
+)
 from ladderholdout.ledger import digests_of as predictions_digests
+from ladderholdout.ledger.known_rows import as_bytes
+from ladderholdout.ledger.long_values import Pieces
 from ladderholdout.ledger.tables import damaged
 from ladderholdout.vault import Place, Rows
 from ladderholdout.vault.remote import is_url
@@ -189,10 +201,64 @@ class Digests:
         return np.array_equal(self.weights, other.weights)
 
 
+def first_view(record: HoldoutRecord, hashes: NDArray[np.uint64]) -> ViewRecord:
+    """Return the view that rows are registered as, before they are in the ledger."""
+    return ViewRecord(1, record.fingerprint, hashes, None, None, None, record.created)
+
+
+# Of rows that are digested for the ledger.
+_AT_A_TIME = 1 << 16
+
+
+def pieces_of(
+    secret: bytes,
+    rows: Rows,
+    hashes: NDArray[np.uint64],
+    ids: NDArray[np.uint64] | None,
+    order: NDArray[Any],
+) -> dict[str, Pieces]:
+    """Return what a new holdout is known by, column by column.
+
+    Each piece is made when it is asked for: all of them would be as long as the rows.
+    """
+    n, sequence = len(hashes), hmac.new(secret, digestmod="sha256")
+
+    def digests(values: NDArray[Any], argument: str) -> Iterator[memoryview]:
+        for start in range(0, n, _AT_A_TIME):
+            piece = fp.row_hashes(values[start : start + _AT_A_TIME], argument)
+            yield as_bytes(fp.label_digests(secret, piece))
+
+    def labels() -> Iterator[memoryview]:
+        for piece in digests(rows.y, "y"):
+            sequence.update(piece)
+            yield piece
+
+    def places() -> Iterator[memoryview]:
+        found = fp.inverse(order)
+        for start in range(0, n, _AT_A_TIME):
+            yield as_bytes(found[start : start + _AT_A_TIME])
+
+    found: dict[str, Iterable[Any]] = {"row_hashes": [as_bytes(hashes)], "label_digests": labels()}
+    if ids is not None:
+        found["ids"] = [as_bytes(ids)]
+    if rows.sample_weight is not None and not _are_ones(rows.sample_weight):
+        found["weight_digests"] = digests(rows.sample_weight, "sample_weight")
+    found["places"] = places()
+    pieces = {name: (8 * n, parts) for name, parts in found.items()}
+    if fp.sequence_bits(rows.y) >= fp.ENOUGH_BITS:
+        # As `identity.sequence_digest`; it is asked for after all labels were.
+        pieces["labels_digest"] = (sequence.digest_size, (one.digest() for one in (sequence,)))
+    return pieces
+
+
+def _are_ones(weights: NDArray[Any]) -> bool:
+    return bool((weights == 1).all())
+
+
 def digests_of(secret: bytes, rows: Rows) -> Digests:
     """Digest the labels and weights of rows."""
     weights = rows.sample_weight
-    plain = weights is None or bool((weights == 1).all())
+    plain = weights is None or _are_ones(weights)
     of_weights = None if plain else fp.row_hashes(weights, "sample_weight")
     return Digests(
         fp.label_digests(secret, fp.row_hashes(rows.y, "y")),
@@ -250,16 +316,16 @@ class Copies:
         *,
         foreign: bool,
         anew: bool = False,
-    ) -> None:
-        """Bring the rows of a view to the folder, unless they are there unharmed."""
+    ) -> str | None:
+        """Bring the rows of a view to the folder, unless they are there unharmed; return where."""
         there = folder == folder_of(view.vault_path)
         if there and not anew and (folder is None or _intact(view)):
-            return
+            return view.vault_path
         if folder is None:
             if view.vault_path is not None:
                 self.former.append(view.vault_path)
             tx.rows.set_vault(record.id, None, None, view.number)
-            return
+            return None
         # The vault keeps the order of the view, which handles in other processes rely on.
         if foreign:
             raise InvalidArgument(
@@ -268,7 +334,7 @@ class Copies:
                 "in another order",
                 "Give the rows as they were the first time.",
             )
-        self._write(tx, record, view, rows, folder)
+        return self._write(tx, record, view, rows, folder)
 
     def amend(
         self, tx: Transaction, record: HoldoutRecord, labels: NDArray[Any], but: int | None
@@ -287,13 +353,14 @@ class Copies:
 
     def _write(
         self, tx: Transaction, record: HoldoutRecord, view: ViewRecord, rows: Rows, folder: Place
-    ) -> None:
+    ) -> str:
         stem = f"{view.fingerprint[:16]}-{uuid4().hex[:8]}"
         path, digest = vaults.write(folder, stem, rows)
         self.written.append(str(path))
         if view.vault_path is not None:
             self.former.append(view.vault_path)
         tx.rows.set_vault(record.id, str(path), digest, view.number)
+        return str(path)
 
 
 def folder_of(path: str | None) -> Place | None:
@@ -309,6 +376,17 @@ def folder_of(path: str | None) -> Place | None:
     if not (is_url(path) or Path(path).is_absolute()):
         raise damaged()
     return vaults.folder_of(path)
+
+
+def vault_folder(url: str, vault: str | os.PathLike[str] | bool | None) -> Place | None:
+    """Return the folder for the rows; None where no copy may be kept."""
+    if vault is False or (vault is None and is_memory(url)):
+        return None
+    if vault is None or vault is True:
+        return vaults.beside(url, None)
+    if isinstance(vault, str) and is_url(vault):
+        return vault.rstrip("/")
+    return Path(vault).expanduser().absolute()
 
 
 def _intact(view: ViewRecord) -> bool:

@@ -29,7 +29,6 @@ from ladderholdout.ledger import (
     LadderRecord,
     Ledger,
     Transaction,
-    ViewRecord,
     digests_of,
 )
 from ladderholdout.ledger.replay import NOT_IMPROVED, not_improved, rules_of, state_from, state_to
@@ -475,10 +474,14 @@ def make_guard(
     ladder: LadderRecord,
     metric: Metric,
     rows: Rows,
-    view: ViewRecord,
+    view: int,
+    hashes: NDArray[np.uint64],
     order: NDArray[np.intp],
 ) -> Guard:
-    """Bring a ladder, its metric and its rows together; `order` is that of the content."""
+    """Bring a ladder, its metric and its rows together, with the sorted hashes of the rows.
+
+    `order` is that of the content.
+    """
     return Guard(
         ledger,
         holdout,
@@ -486,9 +489,9 @@ def make_guard(
         ladder.created,
         metric,
         rules_of(ladder.settings),
-        view.number,
+        view,
         order,
-        np.sort(view.row_hashes),
+        hashes,
         _labelled(holdout, metric, rows, order),
         mark_of(ledger.url, holdout),
     )
@@ -499,7 +502,12 @@ def _labelled(
 ) -> Labelled:
     weights = None if rows.sample_weight is None else rows.sample_weight[order]
     with without_autologging():
-        targets = metric.targets(rows.y, holdout.classes)[order]
+        # Positions of classes, as of predictions, in half the bytes until they are in order.
+        targets = (
+            metric.targets(rows.y, holdout.classes).astype(np.int32)[order].astype(np.intp)
+            if metric.is_classification
+            else metric.targets(rows.y, holdout.classes)[order]
+        )
     part, reserve = parts_of(targets, weights, holdout.reserve)
     return Labelled(holdout.labels_version, rows, part, reserve)
 

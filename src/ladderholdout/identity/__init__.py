@@ -28,6 +28,7 @@ from ladderholdout.identity.rows import (
     overlap,
     placed,
     row_hashes,
+    taken,
 )
 
 __all__ = [
@@ -45,4 +46,5 @@ __all__ = [
     "row_hashes",
     "sequence_bits",
     "sequence_digest",
+    "taken",
 ]

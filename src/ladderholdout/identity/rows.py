@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any, TypeAlias
 
 import numpy as np
-import scipy.sparse
+import scipy
 from numpy.typing import ArrayLike, NDArray
 
 from ladderholdout.errors import InvalidArgument
@@ -314,7 +314,7 @@ def overlap(rows: UInt64Array, known: UInt64Array) -> int:
     return int(np.count_nonzero(np.isin(rows, known)))
 
 
-def copied_rows(row_hashes: UInt64Array, y: ArrayLike) -> int:
+def copied_rows(row_hashes: UInt64Array, y: ArrayLike, ordered: UInt64Array | None = None) -> int:
     """Count the rows that equal another one in features and label, where that is not by chance.
 
     Few categories make rows equal by chance, but then rows with the same features differ in
@@ -326,6 +326,8 @@ def copied_rows(row_hashes: UInt64Array, y: ArrayLike) -> int:
         The hashes of the features.
     y : array-like of n labels or rows of targets
         Of any type that ``row_hashes`` takes.
+    ordered : ndarray of uint64, shape (n,), optional
+        Hashes that are equal where features and labels are, sorted.
 
     Returns
     -------
@@ -348,25 +350,26 @@ def copied_rows(row_hashes: UInt64Array, y: ArrayLike) -> int:
     >>> copied_rows(row_hashes([[1], [1], [1], [2]]), [0, 0, 1, 1])
     0
     """
-    labels = _column_of(y, "y", len(row_hashes))
-    times = _multiplicities(_with_labels(row_hashes, labels))
+    if ordered is None:
+        ordered = np.sort(_with_labels(row_hashes, _column_of(y, "y", len(row_hashes))))
+    times = _multiplicities(ordered)
     squares = len(row_hashes) - times.sum() + times @ times  # the other rows are there once
     if _EFFECTIVE * squares < len(row_hashes):
         return 0
-    by_chance = min(_equal_pairs(_multiplicities(hashes)) for hashes in (row_hashes, labels))
+    labels = _column_of(y, "y", len(row_hashes))
+    by_chance = min(_equal_pairs(_multiplicities(np.sort(one))) for one in (row_hashes, labels))
     return int(times.sum()) if _equal_pairs(times) >= _ALIKE * by_chance else 0
 
 
 def _with_labels(row_hashes: UInt64Array, labels: UInt64Array) -> UInt64Array:
-    """Hash rows together with the hashes of their labels."""
-    labelled = mix(labels)
+    """Hash rows together with the hashes of their labels, into the array of these."""
+    labelled = mix_in_place(labels)
     labelled += row_hashes
     return mix_in_place(labelled)
 
 
-def _multiplicities(hashes: UInt64Array) -> NDArray[np.int64]:
-    """Count how often each hash is there, without those that are there once."""
-    ordered = np.sort(hashes)
+def _multiplicities(ordered: UInt64Array) -> NDArray[np.int64]:
+    """Count how often each of sorted hashes is there, without those that are there once."""
     again = ordered[1:] == ordered[:-1]
     if not again.any():
         return np.zeros(0, dtype=np.int64)
@@ -424,8 +427,23 @@ def counterparts(
     return to
 
 
-def inverse(order: IntArray) -> IntArray:
-    """Return the permutation that undoes another one.
+def taken(values: UInt64Array, order: NDArray[Any]) -> UInt64Array:
+    """Return values in another order, without a copy of it as indices of NumPy's own size.
+
+    Examples
+    --------
+    >>> taken(np.array([5, 7, 6], dtype=np.uint64), np.array([0, 2, 1], dtype=np.uint32)).tolist()
+    [5, 6, 7]
+    """
+    found = np.empty_like(values)
+    for start in range(0, len(order), CHUNK):
+        piece = slice(start, start + CHUNK)
+        found[piece] = values[order[piece]]
+    return found
+
+
+def inverse(order: NDArray[Any]) -> NDArray[Any]:
+    """Return the permutation that undoes another one, as integers of the same size.
 
     Examples
     --------
@@ -433,7 +451,10 @@ def inverse(order: IntArray) -> IntArray:
     [1, 2, 0]
     """
     back = np.empty_like(order)
-    back[order] = np.arange(len(order))
+    # A piece at a time: the numbers of all rows would be as long as the result.
+    for start in range(0, len(order), CHUNK):
+        piece = order[start : start + CHUNK]
+        back[piece] = np.arange(start, start + len(piece))
     return back
 
 
@@ -463,7 +484,8 @@ def placed(these: UInt64Array, among: UInt64Array) -> IntArray | None:
     mine, theirs = np.argsort(these, kind="stable"), np.argsort(among, kind="stable")
     if not np.array_equal(these[mine], among[theirs]):
         return None
-    return theirs[inverse(mine)]
+    to: IntArray = theirs[inverse(mine)]
+    return to
 
 
 def _numbered(keys: UInt64Array) -> UInt64Array:

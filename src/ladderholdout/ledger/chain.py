@@ -19,17 +19,29 @@ import hashlib
 import heapq
 import hmac
 import json
+import json.encoder
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from operator import itemgetter
+from functools import lru_cache
+from operator import attrgetter, itemgetter
+from types import MappingProxyType
 from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
-from sqlalchemy import Connection, Select, func, insert, select, type_coerce
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    Select,
+    bindparam,
+    func,
+    insert,
+    select,
+    type_coerce,
+)
 
-from ladderholdout.ledger.prepared import run
+from ladderholdout.ledger.prepared import Prepared, run
 from ladderholdout.ledger.records import AT_A_TIME, select_holdouts
 from ladderholdout.ledger.tables import (
     FAULTS,
@@ -49,8 +61,21 @@ T = TypeVar("T")
 
 # No prediction digest and no seed is a hash of the same bytes under the same secret.
 _PURPOSE = "ladderholdout chain 1"
-# As `json.dumps` writes it; a chain has a million links, and that makes an encoder for each.
-_JSON = json.JSONEncoder().encode
+_BLOCK = 64  # bytes, of SHA-256
+
+
+def _encoder() -> Callable[[Any], str]:
+    """Return what writes JSON as `json.dumps` does, without what that makes anew each time."""
+    plain, made = json.JSONEncoder(), getattr(json.encoder, "c_make_encoder", None)
+    if made is None:  # a Python without it
+        return plain.encode
+    text = json.encoder.encode_basestring_ascii
+    # What a link covers is flat: nothing in it can contain itself.
+    pieces = made(None, plain.default, text, None, ": ", ", ", False, False, True)
+    return lambda value: "".join(pieces(value, 0))
+
+
+_JSON = _encoder()
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +100,10 @@ class Head:
 
     def __str__(self) -> str:
         return f"{self.length}:{self.hash}"
+
+
+class Unsorted(Exception):
+    """Submissions are not stored in the order of their links: an id or a position was changed."""
 
 
 EMPTY = Head(0, "")
@@ -166,7 +195,25 @@ def extend(secret: bytes, end: Head, kind: str, content: Content) -> Head:
 def link_hash(secret: bytes, position: int, before: str, kind: str, content: Content) -> str:
     """Return the hash of a link after the one of another hash, 64 hex characters."""
     covered = _JSON([_PURPOSE, position, before, kind, *content])
-    return hmac.digest(secret, covered.encode(), "sha256").hex()
+    return _hmac(secret, covered.encode())
+
+
+def _hmac(secret: bytes, message: bytes) -> str:
+    """Return what ``hmac.digest`` with SHA-256 does, in hex; it takes twice as long."""
+    begun, outer = _padded(secret)
+    begun, outer = begun.copy(), outer.copy()
+    begun.update(message)
+    outer.update(begun.digest())
+    found: str = outer.hexdigest()
+    return found
+
+
+@lru_cache(16)
+def _padded(secret: bytes) -> tuple[Any, Any]:
+    """Return both hashes of an HMAC (RFC 2104) after their first block, which is of the key."""
+    key = hashlib.sha256(secret).digest() if len(secret) > _BLOCK else secret
+    inner, outer = (bytes(one ^ pad for one in key.ljust(_BLOCK, b"\0")) for pad in (0x36, 0x5C))
+    return hashlib.sha256(inner), hashlib.sha256(outer)
 
 
 def heads(secret: bytes, links: Iterable[Link]) -> Iterator[Head]:
@@ -393,6 +440,23 @@ END_COLUMNS = (
 )
 
 
+def _at_place(table: Any, entries: Any, holdout: ColumnElement[int]) -> Select[Any]:
+    """Select the hash of the link at a place of a chain, if it is of this table."""
+    at = table.c.position == bindparam("position")
+    return select(table.c.hash).select_from(entries).where(holdout == bindparam("holdout"), at)
+
+
+# Where a link may be. Submissions last, from the newest on, one by one: it is a recent link that is
+# asked for.
+_AT_PLACE = (
+    *(Prepared(_at_place(one, one, one.c.holdout_id).limit(1)) for one in (events, reserve_looks)),
+    Prepared(
+        _at_place(submissions, submissions.join(ladders), ladders.c.holdout_id)
+        .order_by(submissions.c.id.desc())
+        .limit(1)
+    ),
+)
+
 _MOVE_END = (
     "UPDATE chains SET length = :length, head = :head, runs = :runs, batch = :batch "
     "WHERE holdout_id = :holdout"
@@ -428,11 +492,11 @@ class Chains:
             self._ends[holdout_id] = end_of(self._conn.execute(query.with_for_update()).one())
         return self._ends[holdout_id]
 
-    def start(self, holdout_id: int) -> None:
-        """Start the chain of a new holdout, with its registration."""
+    def start(self, holdout_id: int, row_hashes: memoryview) -> None:
+        """Start the chain of a new holdout, with its registration; the hashes are written later."""
         values = {"holdout_id": holdout_id, "length": 0, "head": ""}
         self._conn.execute(insert(chains).values(values))
-        self.note(holdout_id, "holdout")
+        self.note(holdout_id, "holdout", later={"row_hashes": row_hashes})
 
     def note(
         self,
@@ -440,13 +504,17 @@ class Chains:
         kind: str,
         ladder_id: int | None = None,
         detail: Mapping[str, Any] | None = None,
+        later: Mapping[str, Any] = MappingProxyType({}),
     ) -> None:
-        """Add a link about the holdout or one of its ladders, as the row is now."""
+        """Add a link about the holdout or one of its ladders, as the row is now.
+
+        `later` are columns that are still to be written.
+        """
         if ladder_id is None:
             # Only the first link covers what is as long as the rows.
             columns = holdouts.c if kind == "holdout" else select_holdouts().selected_columns
             row = self._conn.execute(select(*columns).where(holdouts.c.id == holdout_id)).one()
-            content = _OF_HOLDOUT[_word(kind)](row._asdict())
+            content = _OF_HOLDOUT[_word(kind)]({**row._asdict(), **later})
         else:
             row = self._conn.execute(select(ladders).where(ladders.c.id == ladder_id)).one()
             content = _OF_LADDER[kind](row._asdict())
@@ -456,9 +524,12 @@ class Chains:
         values |= {"ladder_id": ladder_id, "hash": head.hash, **own}
         self._conn.execute(insert(events).values(values))
 
-    def note_rows(self, holdout_id: int) -> None:
-        """Add links on what is known of a holdout's rows and views, if that has changed."""
-        facts = read_facts(self._conn, holdout_id)
+    def note_rows(self, holdout_id: int, written: Mapping[str, str] = MappingProxyType({})) -> None:
+        """Add links on what is known of a holdout's rows and views, if that has changed.
+
+        `written` are the SHA-256 of columns that were just written, and need not be read.
+        """
+        facts = read_facts(self._conn, holdout_id, written)
         if facts != read_noted_facts(self._conn, holdout_id):
             self.note(holdout_id, "rows", detail=facts)
         noted = read_noted_views(self._conn, holdout_id)
@@ -472,26 +543,16 @@ class Chains:
 
     def has(self, holdout_id: int, head: Head) -> bool:
         """Return whether a chain has this link: no other has its hash, which covers the moment."""
-        entries = submissions.join(ladders)
-        places = (
-            *(
-                select(table.c.hash).where(
-                    table.c.holdout_id == holdout_id, table.c.position == head.length
-                )
-                for table in (events, reserve_looks)
-            ),
-            # From the newest on, one by one: it is a recent link that is asked for.
-            select(submissions.c.hash)
-            .select_from(entries)
-            .where(ladders.c.holdout_id == holdout_id, submissions.c.position == head.length)
-            .order_by(submissions.c.id.desc()),
-        )
-        return any(self._conn.execute(place.limit(1)).scalar() == head.hash for place in places)
+        place = {"holdout": holdout_id, "position": head.length}
+        found = (query.one(self._conn, place) for query in _AT_PLACE)
+        return any(one is not None and one.hash == head.hash for one in found)
 
-    def links(self, holdout_id: int) -> Iterator[Link]:
+    def links(self, holdout_id: int, *, sort: bool = True) -> Iterator[Link]:
         """Read a chain by position, each link with what it covers as it is now.
 
-        There may be millions: they come one by one, and the database puts them in order.
+        There may be millions: they come one by one, and the database puts them in order. To sort
+        a million submissions takes it seconds, and a file as large as they are: without `sort`
+        they come as they are stored, and Unsorted is raised where that is another order.
         """
         conn = self._conn
         of_holdout = _as_they_are(holdouts.c).where(holdouts.c.id == holdout_id)
@@ -500,13 +561,16 @@ class Chains:
         known = {row.id: row._asdict() for row in conn.execute(of_ladders)}
         places = {one: _place(row) for one, row in known.items()}
         noted = _as_they_are(events.c).where(events.c.holdout_id == holdout_id)
-        entries = _as_they_are(_OF_ENTRIES).where(submissions.c.ladder_id.in_(known))
+        # As they are stored: by no index, for the one of ladders gives them ladder after ladder.
+        of_ladder = submissions.c.ladder_id if sort else submissions.c.ladder_id + 0
+        entries = _as_they_are(_OF_ENTRIES).where(of_ladder.in_(known))
+        by = None if sort else submissions.c.id
         queries = _as_they_are(reserve_looks.c).where(reserve_looks.c.holdout_id == holdout_id)
         return heapq.merge(
-            (_event_link(row, holdout, known) for row in _by_position(conn, noted)),
-            (_submission_link(row, places) for row in _by_position(conn, entries)),
-            (_query_link(row._asdict()) for row in _by_position(conn, queries)),
-            key=lambda link: link.position,
+            (_event_link(row, holdout, known) for row in _ordered(conn, noted)),
+            _submission_links(_ordered(conn, entries, by), places, sort),
+            (_query_link(row._asdict()) for row in _ordered(conn, queries)),
+            key=attrgetter("position"),
         )
 
     def add(self, holdout_id: int, kind: str, content: Content) -> Head:
@@ -527,11 +591,14 @@ class Chains:
         return {"position": head.length, "hash": head.hash, "runs": end.runs}
 
 
-def read_facts(conn: Connection, holdout_id: int) -> dict[str, Any]:
-    """Read what is known of a holdout's rows as it is now."""
-    columns = (holdouts.c[name] for name in FACTS_OF_ROWS)
+def read_facts(
+    conn: Connection, holdout_id: int, written: Mapping[str, str] = MappingProxyType({})
+) -> dict[str, Any]:
+    """Read what is known of a holdout's rows as it is now, but for what was just written."""
+    columns = (holdouts.c[name] for name in FACTS_OF_ROWS if name not in written)
     row = conn.execute(select(*columns).where(holdouts.c.id == holdout_id)).one()
-    return facts_of_rows(row._asdict())
+    found = {**facts_of_rows(row._asdict()), **written}
+    return {name: found[name] for name in FACTS_OF_ROWS}
 
 
 def read_views(conn: Connection, holdout_id: int) -> dict[int, dict[str, Any]]:
@@ -567,8 +634,10 @@ def _details(conn: Connection, holdout_id: int, kind: str) -> Iterator[dict[str,
             yield {}
 
 
-def _by_position(conn: Connection, query: Select[Any]) -> Iterator[Any]:
-    ordered = query.order_by(query.selected_columns["position"])
+def _ordered(
+    conn: Connection, query: Select[Any], by: ColumnElement[Any] | None = None
+) -> Iterator[Any]:
+    ordered = query.order_by(query.selected_columns["position"] if by is None else by)
     # Closed by whoever stops in the midst: on a server the rest waits in a cursor.
     with conn.execute(ordered, execution_options={"yield_per": AT_A_TIME}) as rows:
         yield from rows
@@ -600,10 +669,21 @@ def _event_link(row: Any, holdout: Row, known: Mapping[int, Row]) -> Link:
     return Link(row.position, row.kind, place, None, row.hash, content)
 
 
-def _submission_link(row: Sequence[Any], places: Mapping[int, str]) -> Link:
-    position, written, ladder, number, *_ = row
-    content = _covered(_submission_content, row[2:])
-    return Link(position, "submission", places[ladder], number, written, content)
+def _submission_links(
+    rows: Iterable[Sequence[Any]], places: Mapping[int, str], sorted_: bool
+) -> Iterator[Link]:
+    last = 0
+    for row in rows:
+        position, written, *values = row
+        place = places.get(values[0])
+        if place is None:  # to a database a text that begins with a number can equal it
+            continue
+        if not sorted_:
+            if type(position) is not int or position <= last:
+                raise Unsorted
+            last = position
+        content = _covered(_submission_content, values)
+        yield Link(position, "submission", place, values[1], written, content)
 
 
 def _query_link(row: Row) -> Link:

@@ -100,13 +100,16 @@ def connection(source: Source, access: Access) -> Iterator[Connection]:
     turn = source.turn(write=access is not Access.READ)
     try:
         with turn:
-            conn = _begun(source, access)
+            # What is in it is undone: an interrupt may come between any two steps.
+            taken: list[Connection] = []
             try:
-                yield conn
-                source.commit(conn)
+                _begin(source, access, taken)
+                yield taken[0]
+                source.commit(taken[0])
             except BaseException as fault:
-                # Ctrl-C may leave a statement open, and bar later writes by it.
-                source.undo(conn, interrupted=not isinstance(fault, Exception))
+                for conn in taken:
+                    # Ctrl-C may leave a statement open, and bar later writes by it.
+                    source.undo(conn, interrupted=not isinstance(fault, Exception))
                 raise
     except (UnicodeEncodeError, OverflowError):
         raise LedgerError(
@@ -125,14 +128,18 @@ def connection(source: Source, access: Access) -> Iterator[Connection]:
             error.__context__ = None
 
 
-def _begun(source: Source, access: Access) -> Connection:
+def _begin(source: Source, access: Access, taken: list[Connection]) -> None:
     """Connect and begin, again while a server may come back: nothing was done by then."""
     pauses = source.pauses()
     while True:
         try:
-            return source.begin(access)
+            taken.append(source.connect())
+            source.begin(taken[0], access)
+            return
         except source.faults as fault:
             pause = next(pauses, None)
             if pause is None or not isinstance(source.translated(fault), PASSING):
                 raise
+        while taken:
+            source.undo(taken.pop())
         time.sleep(pause)

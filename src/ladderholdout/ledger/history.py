@@ -264,26 +264,13 @@ def _events(queries: LadderQueries, own: bool) -> LadderEvents:
 
 def _runs(conn: Connection, used: Used, until: int) -> int:
     """Count the runs of submissions of one batch up to a submission."""
-    _, begins = run_beginnings(used.holdout_ids, submissions.c.id <= until)
-    return int(conn.execute(select(func.count()).where(begins)).scalar_one())
-
-
-def run_beginnings(
-    holdout_ids: Sequence[int], *where: ColumnElement[bool]
-) -> tuple[Any, ColumnElement[bool]]:
-    """Select submissions on some holdouts, and which of them begin a run of one batch.
-
-    Returns
-    -------
-    tuple
-        The columns id, ladder_id, number, batch and runs, and the condition on them.
-    """
     entry = submissions.c
     last = func.lag(entry.batch).over(order_by=entry.id).label("last")
-    columns = (entry.id, entry.ladder_id, entry.number, entry.batch, entry.runs, last)
     # Named, for SQLAlchemy draws a name otherwise, anew for each statement.
-    every = _submitted(holdout_ids, *columns).where(*where).subquery("submitted").c
-    return every, and_(every.batch.is_not(None), every.batch.is_distinct_from(every.last))
+    every = _submitted(used.holdout_ids, entry.batch, last).where(entry.id <= until)
+    batch = every.subquery("submitted").c
+    begins = batch.batch.is_not(None) & batch.batch.is_distinct_from(batch.last)
+    return int(conn.execute(select(func.count()).where(begins)).scalar_one())
 
 
 def read_answered(conn: Connection, used: Used, until: int) -> tuple[LadderQueries, ...]:

@@ -23,6 +23,7 @@ from sqlalchemy import (
 from ladderholdout.errors import UnknownHoldout
 from ladderholdout.identity import overlap
 from ladderholdout.ledger.chain import Chains
+from ladderholdout.ledger.long_values import Pieces, fill_holdout
 from ladderholdout.ledger.prepared import Prepared, run
 from ladderholdout.ledger.records import (
     HoldoutRecord,
@@ -72,8 +73,11 @@ class _Keys:
 
 def _shared(conn: Connection, holdout_id: int) -> dict[int, tuple[int, int]]:
     """Return how many rows are shared with each holdout, as counted among each one's own."""
+    others = conn.execute(select(holdouts.c.id).where(holdouts.c.id != holdout_id)).scalars().all()
+    if not others:
+        return {}
     own, found = _keys(conn, holdout_id), {}
-    for known in conn.execute(select(holdouts.c.id).where(holdouts.c.id != holdout_id)).scalars():
+    for known in others:
         theirs = _keys(conn, known)
         # Equal rows may be in one of them many times. What counts is whether there are any.
         counts = own.rows_in(theirs), theirs.rows_in(own)
@@ -147,14 +151,20 @@ class HoldoutRows:
     def set_known(self, holdout_id: int, known: KnownRows) -> None:
         """Keep what the rows of a holdout are known by."""
         values = {
-            "ids": as_bytes(known.ids),
+            "ids": _as_bytes(known.ids),
             "labels_digest": known.labels_digest,
-            "label_digests": as_bytes(known.label_digests),
-            "weight_digests": as_bytes(known.weight_digests),
-            "places": as_bytes(known.places),
+            "label_digests": _as_bytes(known.label_digests),
+            "weight_digests": _as_bytes(known.weight_digests),
+            "places": _as_bytes(known.places),
         }
         write_long(self._conn, _SET_KNOWN, holdout_id, values)
         self.count_shared(holdout_id)
+
+    def fill(self, holdout_id: int, values: Mapping[str, Pieces]) -> dict[str, str]:
+        """Keep what the rows of a new holdout are known by: `long_values.fill_holdout`."""
+        written = fill_holdout(self._conn, holdout_id, values)
+        self.count_shared(holdout_id)
+        return written
 
     # -- rows that holdouts share -----------------------------------------------------
 
@@ -319,9 +329,13 @@ def write_long(
     run(conn, statement, {**dict.fromkeys(values), "holdout": -1})
 
 
-def as_bytes(values: NDArray[Any] | None) -> memoryview | None:
+def as_bytes(values: NDArray[Any]) -> memoryview:
     """Write hashes or places as 64 bits each, whatever this machine's order of bytes is."""
-    return None if values is None else np.ascontiguousarray(values, dtype="<u8").data.cast("B")
+    return np.ascontiguousarray(values, dtype="<u8").data.cast("B")
+
+
+def _as_bytes(values: NDArray[Any] | None) -> memoryview | None:
+    return None if values is None else as_bytes(values)
 
 
 def _hashes(stored: bytes | None, n: int) -> NDArray[np.uint64] | None:

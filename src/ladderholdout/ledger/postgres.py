@@ -10,12 +10,12 @@ import random
 import time
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, nullcontext, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from sqlalchemy import Connection, Engine, create_engine, event, make_url, text
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
-from sqlalchemy.pool import QueuePool
+from sqlalchemy.pool import NullPool
 
 from ladderholdout.errors import LedgerBusy, LedgerError, LedgerUnreachable
 from ladderholdout.extras import needed
@@ -27,6 +27,8 @@ SCHEMA = "ladderholdout"
 # Any number, as long as all of this library's versions take the same one.
 _LOCK = 0x1ADDE2
 _PATIENCE_AT_FIRST = 10.0
+# How many connections a process keeps that nobody uses.
+_IDLE = 5
 
 _ALONE = "BEGIN ISOLATION LEVEL READ COMMITTED"
 _BEGIN = {
@@ -86,7 +88,10 @@ class Undone(LedgerBusy):
 
 @dataclass(slots=True)
 class ServerSource:
-    """A pool of this process's connections to a server."""
+    """The connections of this process to a server.
+
+    As with files, SQLAlchemy sees each in one transaction from its first to its last day.
+    """
 
     engine: Engine
     shown: str
@@ -95,6 +100,7 @@ class ServerSource:
     # reads them.
     known: bool = False
     ready: bool = False
+    _idle: list[Connection] = field(default_factory=list)
 
     @property
     def faults(self) -> tuple[type[Exception], ...]:
@@ -118,26 +124,29 @@ class ServerSource:
         """Whether it is the one that was opened: its ladders show that by themselves."""
         return True
 
-    def begin(self, access: Access) -> Connection:
-        """Return a connection in a transaction of its own, which `commit` or `undo` ends.
+    def connect(self) -> Connection:
+        """Return a connection that nobody uses; whoever loses it has locked nothing yet."""
+        with suppress(IndexError):
+            while (conn := self._idle.pop()).closed:  # an interrupt came as it was kept
+                pass
+            return conn
+        conn = self.engine.connect()
+        self.known = True
+        conn.begin()
+        return conn
+
+    def begin(self, conn: Connection, access: Access) -> None:
+        """Begin a transaction, which `commit` or `undo` ends, also where this fails.
 
         What goes to the driver from now on is sent and not waited for, up to the first rows that
         are read, the first statement of SQLAlchemy's, or the commit: so a submission goes to and
         fro twice, to be decided in between.
         """
-        conn = self.engine.connect()
-        try:
-            self.known = True
-            conn.begin()
-            driver: Any = conn.connection.driver_connection
-            conn.info[_SENT] = sent = driver.pipeline()
-            sent.__enter__()
-            for statement in _BEGIN[access]:
-                driver.execute(statement)
-        except BaseException as fault:
-            self.undo(conn, interrupted=not isinstance(fault, Exception))
-            raise
-        return conn
+        driver: Any = conn.connection.driver_connection
+        conn.info[_SENT] = sent = driver.pipeline()
+        sent.__enter__()
+        for statement in _BEGIN[access]:
+            driver.execute(statement)
 
     def commit(self, conn: Connection) -> None:
         """Make what was written durable; return when the server confirms it."""
@@ -146,21 +155,27 @@ class ServerSource:
         _settle(conn)
         if done.statusmessage != "COMMIT":
             raise Undone(f"The ledger {self.shown} undid what was to be committed.")
-        conn.close()
+        self._keep(conn)
 
     def undo(self, conn: Connection, *, interrupted: bool = False) -> None:
-        """Take back what was not committed; a connection that was lost is given up."""
-        with suppress(Exception):
-            _settle(conn)
-        driver: Any = None if conn.invalidated else conn.connection.driver_connection
-        if interrupted or (driver is not None and (driver.closed or driver.broken)):
-            with suppress(SQLAlchemyError):
-                conn.invalidate()
+        """Take back what was not committed; a connection that may be of no use is given up."""
+        if not interrupted and _is_rolled_back(conn):
+            self._keep(conn)
+            return
+        with suppress(SQLAlchemyError):
+            conn.invalidate()
         conn.close()
 
     def dispose(self) -> None:
         """Close the connections that nobody uses."""
-        self.engine.dispose()
+        while self._idle:
+            _close(self._idle.pop())
+
+    def _keep(self, conn: Connection) -> None:
+        if len(self._idle) < _IDLE:
+            self._idle.append(conn)
+        else:
+            _close(conn)
 
     def translated(self, fault: Exception) -> LedgerError:
         """Return what is wrong, without the refused row and without a password."""
@@ -208,7 +223,7 @@ def _unreachable(place: str, message: str) -> LedgerError:
 
 
 def source(url: str) -> ServerSource:
-    """Return a pool on a server; nothing is asked of it yet."""
+    """Return a way to a server; nothing is asked of it yet."""
     parsed, timeout = make_url(url), timeout_of(url)
     defaults = {name: value for name, value in _PATIENCE.items() if name not in parsed.query}
     # SQLAlchemy imports the driver here.
@@ -216,8 +231,7 @@ def source(url: str) -> ServerSource:
         engine = create_engine(
             parsed.difference_update_query(["timeout"]),
             connect_args=defaults,
-            poolclass=QueuePool,
-            max_overflow=-1,
+            poolclass=NullPool,
             use_native_hstore=False,
             hide_parameters=True,
             logging_name="ladderholdout",
@@ -243,6 +257,25 @@ def _settle(conn: Connection) -> None:
     sent = None if conn.invalidated else conn.info.pop(_SENT, None)
     if sent is not None:
         sent.__exit__(None, None, None)
+
+
+def _is_rolled_back(conn: Connection) -> bool:
+    """Take back what a connection had begun; return whether it can be used again."""
+    if conn.invalidated:
+        return False
+    driver: Any = conn.connection.driver_connection
+    with suppress(Exception):  # what was asked failed, perhaps, and that was raised already
+        _settle(conn)
+    with suppress(Exception):
+        if driver.info.transaction_status.name != "IDLE":
+            driver.execute("ROLLBACK")
+        return bool(driver.info.transaction_status.name == "IDLE")
+    return False
+
+
+def _close(conn: Connection) -> None:
+    with suppress(Exception):
+        conn.close()
 
 
 def unsafe_settings(conn: Connection) -> tuple[str, ...]:

@@ -81,11 +81,16 @@ class _Compiled:
         self.values = {name: one for name, one in compiled.params.items() if one is not None}
 
     def read(self, rows: list[Any]) -> list[Any]:
-        return [self._make(*map(_read, self._readers, row)) for row in rows]
-
-
-def _read(reader: Callable[[Any], Any] | None, value: Any) -> Any:
-    return value if reader is None else reader(value)
+        """Check the values of each row; nothing is wrong with none."""
+        return [
+            self._make(
+                *[
+                    value if value is None or reader is None else reader(value)
+                    for reader, value in zip(self._readers, row, strict=True)
+                ]
+            )
+            for row in rows
+        ]
 
 
 def driver_of(conn: Connection) -> Any:

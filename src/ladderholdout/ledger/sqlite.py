@@ -21,6 +21,7 @@ from sqlalchemy.pool import NullPool, StaticPool
 
 from ladderholdout.errors import LedgerBusy, LedgerError
 from ladderholdout.ledger.place import Access, file_of, is_memory, timeout_of
+from ladderholdout.ledger.turns import Turns
 from ladderholdout.thirdparty import BINARY, read_start
 
 _FAULTS = {
@@ -32,9 +33,8 @@ _FAULTS = {
     "SQLITE_CANTOPEN": "it cannot be opened. Check that the file and its folder are there",
 }
 _BUSY = ("SQLITE_BUSY", "SQLITE_LOCKED")
-# Seconds between two questions for the lock, at most: at first, and after a long wait. Many
-# who ask all the time would leave no core to whoever holds it.
-_PAUSE, _SHORT_PAUSE = 0.008, 0.002
+# Seconds between two questions for the lock of one who does not take turns, at most.
+_PAUSE = 0.008
 
 _HEADER = b"SQLite format 3\0"
 # Without a frame of Python: a ledger of a million entries has ten million texts.
@@ -57,6 +57,8 @@ class _Kept:
     patience: float
     # The -wal and the -shm beside the file: they stay while anybody is connected.
     companions: list[Identity | None]
+    # Whether its transaction has a turn at writing.
+    writes: bool = False
 
 
 @dataclass(slots=True)
@@ -67,21 +69,23 @@ class FileSource:
     path: Path | None
     identity: Identity | None
     timeout: float = 0.0
-    # Reads the file past SQLite's own cache. Never closed: closing any descriptor of a
-    # file drops all locks that SQLite holds on it in this process (POSIX).
+    # Reads the file past SQLite's own cache, and locks a byte of it. Never closed: closing any
+    # descriptor of a file drops all locks that SQLite holds on it in this process (POSIX).
     descriptor: int = -1
     changes: int = 0
     # Whether this process has found the tables there, as this version reads them.
     ready: bool = False
     # One writer of a process at a time: SQLite's own waiting is unfair.
     lock: threading.RLock = field(default_factory=threading.RLock)
+    _turns: Turns = field(init=False)
     _idle: list[Connection] = field(default_factory=list)
-    # Weakly: one that an interrupt took from whoever began is let go, and its lock with it.
+    # Weakly: those that are closed are let go.
     _kept: MutableMapping[Connection, _Kept] = field(default_factory=WeakKeyDictionary)
     _places: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         """Name the files that belong together."""
+        self._turns = Turns(self.descriptor)
         self._places = () if self.path is None else _places(self.path)
 
     @property
@@ -101,38 +105,43 @@ class FileSource:
         """Whether the file is still the one that was opened."""
         return self.path is None or _identities(self._places)[0] == self.identity
 
-    def begin(self, access: Access) -> Connection:
-        """Return a connection in a transaction of its own, which `commit` or `undo` ends."""
-        try:
-            conn = self._idle.pop()
-        except IndexError:
-            conn = self._connected()
+    def connect(self) -> Connection:
+        """Return a connection that nobody uses; whoever loses it has locked nothing yet."""
+        with suppress(IndexError):
+            while (conn := self._idle.pop()).closed:  # an interrupt came as it was kept
+                pass
+            return conn
+        return self._connected()
+
+    def begin(self, conn: Connection, access: Access) -> None:
+        """Begin a transaction, which `commit` or `undo` ends, also where this fails."""
         kept = self._kept[conn]
-        try:
-            self.check(conn)
-            if self.path is not None:
-                # Ten microseconds: cached pages would hide that those on disk are damaged.
-                kept.driver.execute("PRAGMA shrink_memory")
-            if access is Access.READ:
-                _set_patience(kept, self.timeout)
-                kept.driver.execute("BEGIN")
-            else:
-                _begin_alone(kept, self.timeout)
-        except BaseException as fault:
-            self.undo(conn, interrupted=not isinstance(fault, Exception))
-            raise
-        return conn
+        self.check(conn)
+        if self.path is not None:
+            # Ten microseconds: cached pages would hide that those on disk are damaged.
+            kept.driver.execute("PRAGMA shrink_memory")
+        if access is Access.READ:
+            _set_patience(kept, self.timeout)
+            kept.driver.execute("BEGIN")
+        else:
+            self._begin_alone(kept)
 
     def commit(self, conn: Connection) -> None:
         """Make what was written durable; return when it is, and the files are still there."""
-        self._kept[conn].driver.commit()
+        kept = self._kept[conn]
+        kept.driver.commit()
+        self._leave(kept)
         self.check(conn)
         self._idle.append(conn)
 
     def undo(self, conn: Connection, *, interrupted: bool = False) -> None:
         """Take back what was not committed; after an interrupt the connection is given up."""
-        with suppress(sqlite3.Error):
-            self._kept[conn].driver.rollback()
+        kept = self._kept[conn]
+        try:
+            with suppress(sqlite3.Error):
+                kept.driver.rollback()
+        finally:
+            self._leave(kept)
         if interrupted and self.path is not None:  # without it one in memory would be gone
             _close(conn)
         else:
@@ -166,6 +175,31 @@ class FileSource:
                 "process."
             )
         self.changes = found
+
+    def _begin_alone(self, kept: _Kept) -> None:
+        """Begin to write: at once, for a deferred BEGIN takes the lock too late.
+
+        Whoever does not take turns may hold it even then.
+        """
+        end = time.monotonic() + self.timeout
+        if self.path is not None:
+            kept.writes = True
+            self._turns.take(self.timeout)
+        _set_patience(kept, 0.0)
+        while True:
+            try:
+                kept.driver.execute("BEGIN IMMEDIATE")
+                return
+            except sqlite3.OperationalError as fault:
+                if not _is_busy(fault) or time.monotonic() > end:
+                    raise
+            time.sleep(random.uniform(0, _PAUSE))
+
+    def _leave(self, kept: _Kept) -> None:
+        """Let the next one write."""
+        if kept.writes:
+            kept.writes = False
+            self._turns.leave()
 
     def _connected(self) -> Connection:
         conn = self.engine.connect()
@@ -267,7 +301,10 @@ def file_source(url: str) -> FileSource:
 
 def _opened(path: Path) -> tuple[Identity, int]:
     try:
-        descriptor = os.open(path, os.O_RDONLY | BINARY)
+        try:
+            descriptor = os.open(path, os.O_RDWR | BINARY)
+        except PermissionError:  # to be read, then, and without turns at writing
+            descriptor = os.open(path, os.O_RDONLY | BINARY)
     except FileNotFoundError:
         raise LedgerError(
             f"The ledger {path} is not there. Restore the file, or open the holdout with its "
@@ -303,25 +340,6 @@ def _prepare(engine: Engine, timeout: float = 0.0) -> None:
 def _close(conn: Connection) -> None:
     with suppress(SQLAlchemyError, sqlite3.Error):
         conn.close()
-
-
-def _begin_alone(kept: _Kept, timeout: float) -> None:
-    """Begin to write: at once, for a deferred BEGIN takes the lock too late, and fairly.
-
-    SQLite asks the more seldom the longer it waits, so that among many who come and go one
-    was seen to wait for seconds. Whoever waits here asks the more often.
-    """
-    begun = time.monotonic()
-    _set_patience(kept, 0.0)
-    while True:
-        try:
-            kept.driver.execute("BEGIN IMMEDIATE")
-            return
-        except sqlite3.OperationalError as fault:
-            waited = time.monotonic() - begun
-            if not _is_busy(fault) or waited > timeout:
-                raise
-        time.sleep(random.uniform(0, max(_PAUSE / (1 + 10 * waited), _SHORT_PAUSE)))
 
 
 def _set_patience(kept: _Kept, seconds: float) -> None:
@@ -366,11 +384,12 @@ def _places(path: Path) -> tuple[str, ...]:
 
 def _identities(places: tuple[str, ...]) -> list[Identity | None]:
     """Return which files are at the place of a ledger, and as its -wal and its -shm."""
-    found: list[Identity | None] = []
-    for name in places:
-        try:
-            status = os.stat(name)
-            found.append((status.st_dev, status.st_ino))
-        except OSError:
-            found.append(None)
-    return found
+    return [_identity(name) for name in places]
+
+
+def _identity(place: str) -> Identity | None:
+    try:
+        status = os.stat(place)
+    except OSError:
+        return None
+    return status.st_dev, status.st_ino

@@ -119,4 +119,3 @@ IMPROVE_LADDER = (
     "UPDATE ladders SET submissions = :number, state = :state, version = :version, "
     "incumbent = :number WHERE id = :ladder"
 )
-SET_ROW_HASHES = "UPDATE holdouts SET row_hashes = :row_hashes WHERE id = :holdout"

@@ -46,9 +46,9 @@ class Ledger:
     reading transaction has read it gives again without asking.
 
     *Files.* Any number of processes of one machine; one of them writes at a time, and the others
-    wait, for the seconds of the URL's ``timeout``. Threads of a process take turns. No file may
-    be on a network's file system. The file is opened once a process and each transaction finds,
-    when it begins and before its answer is returned, a file (or its -wal or -shm) that was
+    wait in a queue, for the seconds of the URL's ``timeout``. Threads of a process take turns. No
+    file may be on a network's file system. The file is opened once a process and each transaction
+    finds, when it begins and before its answer is returned, a file (or its -wal or -shm) that was
     removed, replaced, truncated or overwritten; then nothing is released. After a fork the child
     opens it anew. A ledger in memory is one process's own.
 

@@ -52,13 +52,12 @@ from ladderholdout.ledger.history import (
     read_shown,
     read_withdrawal,
 )
-from ladderholdout.ledger.known_rows import HoldoutRows, Sharing, as_bytes, write_long
+from ladderholdout.ledger.known_rows import HoldoutRows, Sharing, as_bytes
 from ladderholdout.ledger.prepared import Pending, Prepared, run, stored_time
 from ladderholdout.ledger.records import (
     AuditEntry,
     Entry,
     HoldoutRecord,
-    KnownRows,
     LadderRecord,
     LadderSettings,
     Overlap,
@@ -192,17 +191,16 @@ class Transaction:
         query = select(holdouts.c.row_hashes).where(holdouts.c.id == holdout_id)
         return np.frombuffer(self.conn.execute(query).scalar_one(), dtype="<u8")
 
-    def add_holdout(
+    def start_holdout(
         self,
         name: str,
         fingerprint: str,
         content_digest: bytes,
         secret: bytes,
         row_hashes: NDArray[np.uint64],
-        confidence: float = 0.95,
-        known: KnownRows | None = None,
+        confidence: float,
     ) -> int:
-        """Register a holdout, with what it shares with the others, and return its id."""
+        """Register a holdout without what is as long as its rows: `HoldoutRows.fill` comes last."""
         values = {
             "name": name,
             "fingerprint": fingerprint,
@@ -214,10 +212,7 @@ class Transaction:
             "confidence": confidence,
         }
         holdout_id = _key(self.conn.execute(insert(holdouts).values(values)))
-        hashes = {"row_hashes": as_bytes(row_hashes)}
-        write_long(self.conn, statements.SET_ROW_HASHES, holdout_id, hashes)
-        self.chains.start(holdout_id)
-        self.rows.set_known(holdout_id, known or KnownRows())
+        self.chains.start(holdout_id, as_bytes(row_hashes))
         return holdout_id
 
     def set_classes(self, holdout_id: int, classes: NDArray[Any]) -> HoldoutRecord:

@@ -18,6 +18,7 @@ from ladderholdout.guard.health import verify_holdout
 from ladderholdout.guard.submission import Origin
 from ladderholdout.holdout import LadderHoldout
 from ladderholdout.ledger import Access, LadderSettings, Ledger, Transaction, resolve_url
+from ladderholdout.ledger.known_rows import as_bytes
 from ladderholdout.mechanisms import FullDisclosure, OneBitLadder, ShakyLadder
 from ladderholdout.testing.workers import (
     NAME,
@@ -373,7 +374,8 @@ def _submit_pickled(sent: bytes, predictions: Any) -> int:
 def add_holdout(tx: Transaction) -> int:
     """Register a holdout of three rows, with an odd name, secret and hashes."""
     hashes = np.array([0, 1, 2**64 - 1], dtype=np.uint64)
-    number = tx.add_holdout("äöü", "f" * 64, b"digest", b"\0secret\xff", hashes)
+    number = tx.start_holdout("äöü", "f" * 64, b"digest", b"\0secret\xff", hashes, 0.95)
+    tx.rows.fill(number, {"row_hashes": (hashes.nbytes, [as_bytes(hashes)])})
     assert tx.row_hashes(number).tolist() == hashes.tolist()
     return number
 
