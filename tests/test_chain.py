@@ -17,6 +17,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from sklearn.dummy import DummyClassifier
 from sklearn.model_selection import GridSearchCV
 
@@ -32,6 +34,7 @@ from ladderholdout.guard.health import verify_holdout
 from ladderholdout.ledger import Head, Ledger, Verification, backup, resolve_url, verify
 from ladderholdout.ledger.chain import EMPTY, FACTS_OF_ROWS, Unsorted, extend, link_hash
 from ladderholdout.ledger.tables import SCHEMA, DateTime, holdouts, ladders, submissions
+from ladderholdout.ledger.verification import _Numbers
 from tests.support_holdouts import assert_replays, coins, guesses, is_repeat
 from tests.support_processes import at_once
 from tests.support_schema import downgrade, rechain
@@ -215,6 +218,41 @@ def test_entries_that_are_stored_in_another_order_are_read_by_their_links(path: 
 def test_a_position_of_any_kind_is_found(path: Path, position: str) -> None:
     change(path, f"UPDATE submissions SET position = {position} WHERE id = 5")
     assert verified(path).findings
+
+
+@pytest.mark.parametrize("far", [2**40, 2**63 - 1])
+@pytest.mark.parametrize(
+    "changes",
+    [
+        ("submissions SET number = {far} WHERE number = 3",),
+        ("submissions SET number = {far} WHERE number = 3", "chains SET length = {far}"),
+        ("ladders SET submissions = {far}",),
+    ],
+    ids=["entry", "entry and chain", "ladder"],
+)
+def test_a_number_far_beyond_the_last_takes_neither_time_nor_memory(
+    path: Path, changes: tuple[str, ...], far: int
+) -> None:
+    change(path, *(f"UPDATE {one.format(far=far)}" for one in changes))
+    found = [str(one) for one in verified(path).findings]
+    assert 0 < len(found) < 30
+    assert not any("its chain was changed beyond reading" in one for one in found)
+
+
+def test_each_of_some_removed_submissions_is_named(path: Path) -> None:
+    change(path, "DELETE FROM submissions WHERE ladder_id = 1 AND number IN (2, 4, 5)")
+    found = [str(one) for one in verified(path).findings if "was removed" in str(one)]
+    assert found == [f"submission {one} of ladder default/main was removed" for one in (2, 4, 5)]
+
+
+@given(st.integers(0, 20), st.lists(st.integers(-3, 30)))
+def test_gaps_are_what_has_not_come(largest: int, numbers: list[int]) -> None:
+    came = _Numbers()
+    for number in numbers:
+        came.add(number)
+    came.reach(largest)
+    missing = [number for gap in came.gaps for number in gap]
+    assert missing == sorted(set(range(1, max([largest, *numbers]) + 1)) - set(numbers))
 
 
 def test_an_entry_of_a_ladder_that_only_begins_with_a_number_is_gone(path: Path) -> None:

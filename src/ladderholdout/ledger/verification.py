@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -64,6 +65,9 @@ if TYPE_CHECKING:
 
 
 T = TypeVar("T")
+# How many submissions in a row are named one by one where they were removed.
+_LONG_GAP = 1000
+
 Note: TypeAlias = tuple[str, str | None]
 """The kind of a link, and whose it is."""
 
@@ -406,9 +410,13 @@ def check_chain(
         if 1 <= link.position <= head.length:
             within += 1
             end = before
-    gone = list(_removed(numbers, counts))
-    yield from gone
-    more = head.length - within - len(gone)
+    gone = 0
+    for place, came in numbers.items():
+        came.reach(counts[place])
+        for gap in came.gaps:
+            gone += gap.stop - gap.start  # len() is of 63 bits at most
+            yield from _removed(place, gap)
+    more = head.length - within - gone
     if more > 0:
         yield Finding(f"{more} more entries of the chain were removed")
     yield from mismatches
@@ -505,29 +513,44 @@ def _noting(links: Iterable[Link], noted: set[Note]) -> Iterator[Link]:
 
 @dataclass(slots=True)
 class _Numbers:
-    """Which of the numbers from 1 have come, by those that have not."""
+    """Which of the numbers from 1 have come, by the gaps between them, in order.
+
+    A number that was changed may be any of 64 bits: no gap is gone through.
+    """
 
     largest: int = 0
-    missing: set[int] = field(default_factory=set)
+    gaps: list[range] = field(default_factory=list)
 
     def add(self, number: int) -> None:
         if number == self.largest + 1:  # nearly always
             self.largest = number
-            return
-        self.missing.discard(number)
-        self.reach(number - 1)
-        self.largest = max(self.largest, number)
+        elif number > self.largest:
+            self.reach(number - 1)
+            self.largest = number
+        else:
+            self._fill(number)
 
     def reach(self, number: int) -> None:
-        self.missing.update(range(self.largest + 1, number + 1))
-        self.largest = max(self.largest, number)
+        if number > self.largest:
+            self.gaps.append(range(self.largest + 1, number + 1))
+            self.largest = number
+
+    def _fill(self, number: int) -> None:
+        at = bisect_right(self.gaps, number, key=lambda gap: gap.start) - 1
+        if at >= 0 and number in self.gaps[at]:
+            gap = self.gaps[at]
+            halves = range(gap.start, number), range(number + 1, gap.stop)
+            self.gaps[at : at + 1] = [half for half in halves if half]
 
 
-def _removed(numbers: Mapping[str, _Numbers], counts: Mapping[str, int]) -> Iterator[Finding]:
-    for place, came in numbers.items():
-        came.reach(counts[place])
-        for number in sorted(came.missing):
-            yield Finding(f"submission {number} of ladder {place} was removed", place, number)
+def _removed(place: str, gap: range) -> Iterator[Finding]:
+    """Name each submission of a gap; of a long one, which no reader goes through, both ends."""
+    if len(gap) > _LONG_GAP:
+        what = f"submissions {gap[0]} to {gap[-1]} of ladder {place} were removed"
+        yield Finding(what, place, gap[0])
+        return
+    for number in gap:
+        yield Finding(f"submission {number} of ladder {place} was removed", place, number)
 
 
 def _problem(secret: bytes, before: int, hash_before: str, link: Link, length: int) -> str:
