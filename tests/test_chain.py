@@ -34,7 +34,7 @@ from ladderholdout.guard.health import verify_holdout
 from ladderholdout.ledger import Head, Ledger, Verification, backup, resolve_url, verify
 from ladderholdout.ledger.chain import EMPTY, FACTS_OF_ROWS, Unsorted, extend, link_hash
 from ladderholdout.ledger.tables import SCHEMA, DateTime, holdouts, ladders, submissions
-from ladderholdout.ledger.verification import _Numbers
+from ladderholdout.ledger.verification import _Numbers, repeated_queries
 from tests.support_holdouts import assert_replays, coins, guesses, is_repeat
 from tests.support_processes import at_once
 from tests.support_schema import downgrade, rechain
@@ -583,7 +583,7 @@ def test_other_labels_in_the_vault_are_found(path: Path, tmp_path: Path) -> None
 # Indices, which a chain does not cover
 
 
-def empty_index(path: Path, name: str, columns: str, unique: str = "") -> None:
+def empty_index(path: Path, name: str, columns: str, unique: str = "", some: str = "") -> None:
     """Leave an index in place that finds nothing, as a damaged one may."""
     whole = f"CREATE {unique} INDEX {name} ON submissions ({columns})"
     change_schema = "UPDATE sqlite_master SET sql = ? WHERE name = ?"
@@ -591,7 +591,7 @@ def empty_index(path: Path, name: str, columns: str, unique: str = "") -> None:
         connection.execute(f"DROP INDEX {name}")
         connection.execute(f"{whole} WHERE 0")
         connection.execute("PRAGMA writable_schema = ON")
-        connection.execute(change_schema, (whole, name))
+        connection.execute(change_schema, (whole + some, name))
         connection.commit()
 
 
@@ -621,6 +621,20 @@ def test_a_repeat_that_a_damaged_index_made_a_query_is_found_for_good(path: Path
     (finding,) = verified(path).findings
     said = "submission 6 of ladder default/main repeats submission 1, and was taken for new"
     assert (str(finding), finding.ladder, finding.number) == (said, MAIN, 6)
+
+
+def test_two_queries_of_one_key_are_found_without_its_index(path: Path) -> None:
+    name, columns = "ix_submissions_key", "ladder_id, key"
+    change(path, "UPDATE submissions SET key = NULL")
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute(f"DROP INDEX {name}")
+        connection.execute("UPDATE submissions SET key = 'k' WHERE repeat_of IS NULL")
+        connection.execute(f"CREATE INDEX {name} ON submissions (number)")
+    empty_index(path, name, columns, some=" WHERE key IS NOT NULL")
+    with Ledger(resolve_url(path)).read() as tx:
+        firsts = [first for _, first in repeated_queries(tx.conn, 1)]
+    assert firsts
+    assert set(firsts) == {1}
 
 
 @pytest.mark.parametrize(

@@ -699,7 +699,7 @@ def repeated_queries(conn: Connection, ladder_id: int) -> Iterator[tuple[int, in
     # Joined to a text, or added to zero, a column is not looked up in an index.
     for column in (entry.digest, entry.key):
         plain = column.concat("")
-        own = (entry.ladder_id + 0 == ladder_id) & entry.repeat_of.is_(None) & column.is_not(None)
+        own = (entry.ladder_id + 0 == ladder_id) & entry.repeat_of.is_(None) & plain.is_not(None)
         # One reading: a window over all entries, of which few are left.
         first = func.min(entry.number).over(partition_by=plain)
         found = select(entry.number, first.label("first")).where(own).subquery().c
