@@ -42,6 +42,7 @@ from ladderholdout.guard.health import verify_holdout
 from ladderholdout.guard.submission import disagreement
 from ladderholdout.ledger import Ledger, digests_of, statements
 from ladderholdout.ledger.chain import extend, submission_content
+from ladderholdout.ledger.place import Access, is_server
 from ladderholdout.ledger.tables import submissions
 
 ROWS = 10_000
@@ -272,6 +273,14 @@ def commits(folder: Path) -> None:
         say(f"guard, {ROWS} predictions each, {processes} processes", guard, "/s", most=False)
         target = 0.6 if processes == 1 else 0.7
         say(f"guard over raw sqlite3, {processes} processes", guard / raw, "", target, most=False)
+        own = str(folder / f"pieces-{processes}-{{who}}.db")
+        _compare_pieces(processes, own, str(bare), raw)
+
+
+def _compare_pieces(processes: int, ledger: str, bare: str, raw: float) -> None:
+    least = rate(nothing_but_pieces, processes, ledger, bare)
+    say(f"nothing but the commit and what promises ask, {processes}", least, "/s", most=False)
+    say(f"these over raw: the highest ratio, {processes} processes", least / raw, "", most=False)
 
 
 def floor(folder: Path) -> None:
@@ -317,19 +326,21 @@ def _package_of(file: str, name: str) -> str:
     return module or "built in"
 
 
-def pieces(ledger: str, raw: str, bare: AbstractContextManager[Callable[[], None]]) -> None:
-    """What of a submission a promise asks for, piece by piece, between bare commits."""
-    held = opened(ledger)
-    held.submit(coins()[1])
+@contextmanager
+def _pieces(ledger: str, who: int = 0) -> Iterator[dict[str, Callable[[], Any]]]:
+    """Yield what of a submission a promise asks for beside the commit, piece by piece."""
+    X, y = coins()
+    X[:, 0] = who  # no other holdout has these rows
+    held = LadderHoldout(X, y, scoring="accuracy", name=f"pieces-{who}", ledger=ledger)
+    held.submit(y)
     guard, secret = held.open_ladder.guard(), held.open_ladder.records()[0].secret
-    predictions = next(guesses(coins()[1], 1, 1))
+    predictions = next(guesses(y, 1, 1))
     canonical = partial(guard.metric.canonical, predictions, ROWS, guard.holdout.classes)
-    aligned, incumbent = canonical().take(guard.order), coins()[1].take(guard.order)
-    with Ledger(held.ledger).write() as tx, bare as commit:
+    aligned, incumbent = canonical().take(guard.order), y.take(guard.order)
+    with Ledger(held.ledger).write(Access.LADDER) as tx:
         row = dict(tx.conn.execute(select(submissions).limit(1)).mappings().one())
         head, asked = tx.head(guard.holdout.id), {"ladder": guard.ladder_id, "digest": "0" * 64}
-        each: dict[str, Callable[[], Any]] = {
-            raw: commit,
+        yield {
             "check the predictions, bring them in order": lambda: canonical().take(guard.order),
             "their HMAC": lambda: digests_of(secret, aligned, None),
             "measure them": lambda: guard.part.evaluate(guard.metric, aligned),
@@ -343,6 +354,12 @@ def pieces(ledger: str, raw: str, bare: AbstractContextManager[Callable[[], None
             ),
             "keep the chain's end outside of the ledger": lambda: guard.mark.settle(head, None),
         }
+
+
+def pieces(ledger: str, raw: str, bare: AbstractContextManager[Callable[[], None]]) -> None:
+    """Time the pieces one by one, between bare commits."""
+    with _pieces(ledger) as others, bare as commit:
+        each = {raw: commit, **others}
         took: dict[str, list[float]] = {what: [] for what in each}
         for _ in range(EACH):
             for what, work in each.items():
@@ -354,6 +371,18 @@ def pieces(ledger: str, raw: str, bare: AbstractContextManager[Callable[[], None
         say(what, one, "us", most=True)
     bound = middle[raw] / sum(middle.values())
     say("the first over all of these: the highest ratio", bound, "", most=False)
+
+
+def nothing_but_pieces(start: float, who: int, ledger: str, bare: str) -> tuple[float, float]:
+    """Commit, and do the pieces of a submission each time, on a ladder of one's own."""
+    commits_of = _bare_commits_on_postgres if is_server(bare) else _bare_commits
+    with _pieces(ledger.format(who=who), who) as each, commits_of(bare, 200 + who) as commit:
+        begin = _wait(start)
+        for _ in range(EACH):
+            for work in each.values():
+                work()
+            commit()
+        return begin, time.time()
 
 
 def raw_again(start: float, who: int, ledger: str) -> tuple[float, float]:
@@ -381,6 +410,7 @@ def postgres(url: str) -> None:
         say(f"raw psycopg, {processes} processes", raw, "/s", most=False)
         say(f"guard on PostgreSQL, {processes} processes", guard, "/s", most=False)
         say(f"guard over raw psycopg, {processes} processes", guard / raw, "", 0.6, most=False)
+        _compare_pieces(processes, url, url, raw)
     pieces(url, "raw psycopg", _bare_commits_on_postgres(url, 99))
 
 

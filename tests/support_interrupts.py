@@ -4,11 +4,29 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from typing import Any, TypeAlias
+from functools import wraps
+from typing import Any, ParamSpec, TypeAlias
 
+P = ParamSpec("P")
 Place: TypeAlias = tuple[str, int]
 """A file and a line of it."""
+
+
+def aside(test: Callable[P, None]) -> Callable[P, None]:
+    """Run a test that interrupts in a thread of its own.
+
+    After an interrupt at the way out of a block, CPython 3.11 may keep the exception that was
+    handled there, and put it behind all that is raised later in the thread, also by other tests.
+    """
+
+    @wraps(test)
+    def run(*args: P.args, **kwargs: P.kwargs) -> None:
+        with ThreadPoolExecutor(1) as thread:
+            thread.submit(test, *args, **kwargs).result()
+
+    return run
 
 
 @contextmanager

@@ -26,7 +26,7 @@ from ladderholdout.mechanisms import (
     PricedLadder,
     ShakyLadder,
 )
-from tests.support_interrupts import Place, interrupted, lines_of
+from tests.support_interrupts import Place, aside, interrupted, lines_of
 
 PACKAGE = str(Path(ladderholdout.__file__).parent)
 CANARY, N = "canary-7731", 40
@@ -155,6 +155,7 @@ def attack(case: Case, places: list[Place]) -> tuple[int, list[str]]:
 
 @pytest.mark.long
 @pytest.mark.parametrize("scoring", CASES)
+@aside
 def test_an_interrupt_at_any_line_of_the_library_shows_nothing_raw(
     scoring: str, tmp_path: Path
 ) -> None:
@@ -167,6 +168,7 @@ def test_an_interrupt_at_any_line_of_the_library_shows_nothing_raw(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("scoring", CASES)
+@aside
 def test_an_interrupt_at_any_line_whatever_shows_nothing_raw(scoring: str, tmp_path: Path) -> None:
     case = Case(scoring, tmp_path)
     case.holdout.submit(case.predictions())
@@ -175,6 +177,7 @@ def test_an_interrupt_at_any_line_whatever_shows_nothing_raw(scoring: str, tmp_p
 
 
 @pytest.mark.long
+@aside
 def test_the_search_finds_what_frames_that_are_left_would_show(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -268,6 +271,7 @@ def test_a_users_metric_shows_no_targets_when_it_is_interrupted(tmp_path: Path) 
 
 
 @pytest.mark.long
+@aside
 def test_a_handle_that_reads_its_rows_shows_none_of_them(tmp_path: Path) -> None:
     """In another process, as it were: the labels come from the vault."""
     case = Case("neg_mean_absolute_error", tmp_path)

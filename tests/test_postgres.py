@@ -51,7 +51,7 @@ from tests.support_holdouts import (
     is_repeat,
     repeats,
 )
-from tests.support_interrupts import in_transactions, interrupted, lines_of
+from tests.support_interrupts import aside, in_transactions, interrupted, lines_of
 from tests.support_mlflow import new_store
 from tests.support_postgres import Proxy, Server, server
 from tests.support_processes import PATIENCE, at_once, elsewhere
@@ -769,6 +769,7 @@ def test_a_connection_is_given_up_after_an_interrupt(database: str) -> None:
     assert used(database, KeyboardInterrupt()) != used(database)
 
 
+@aside
 def test_an_interrupt_at_any_line_of_a_transaction_leaves_none_open(
     database: str, postgres: Server
 ) -> None:

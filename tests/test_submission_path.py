@@ -31,7 +31,7 @@ from ladderholdout.mechanisms import MECHANISMS, Evaluation, Ladder, Mechanism
 from ladderholdout.mechanisms.base import State, draws
 from ladderholdout.mechanisms.rules import LadderRules
 from tests.support_holdouts import EVERY, assert_replays, coins, entries_of, guesses
-from tests.support_interrupts import in_transactions, interrupted, lines_of
+from tests.support_interrupts import aside, in_transactions, interrupted, lines_of
 
 NOISELESS = tuple(one for one in EVERY if not draws(type(one)))
 
@@ -254,6 +254,7 @@ def test_connections_are_opened_once(tmp_path: Path) -> None:
     assert len(kept) == 1
 
 
+@aside
 def test_an_interrupt_at_any_line_of_a_transaction_leaves_no_lock(tmp_path: Path) -> None:
     """Between a begin and the block that ends it as well; no collection of garbage helps."""
     X, y = coins()
