@@ -255,11 +255,14 @@ with open(path, "r+b") as file:
     file.write(os.urandom(max(4096, os.path.getsize(path) - start)))
 """
 EMPTY = "import os, sys; os.truncate(sys.argv[1], 0)"
+# What SQLite does to an emptied file, when a process connects to it at that moment.
+EMPTY_WITHOUT_COMPANION = EMPTY + "; os.unlink(sys.argv[1] + '-wal')"
 COPY = "import shutil, sys; shutil.copyfile(sys.argv[2], sys.argv[1])"
 DAMAGE = {
     "garbage": (OVERWRITE, 0),
     "garbage behind the header": (OVERWRITE, 4096),
     "nothing": (EMPTY,),
+    "nothing, and its -wal removed": (EMPTY_WITHOUT_COMPANION,),
     "another file": (COPY, "note"),
 }
 

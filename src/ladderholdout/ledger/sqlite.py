@@ -161,18 +161,20 @@ class FileSource:
         """
         if self.path is None:
             return
-        if _identities(self._places) != [self.identity, *self._kept[conn].companions]:
-            raise LedgerError(
-                f"The ledger {self.path}, or the -wal or -shm file beside it, was removed or "
-                "replaced while it was in use; what is written to it now would be lost. Put "
-                "it back, then start again."
-            )
+        places = _identities(self._places)
+        # Last, and first to be named: SQLite itself removes the -wal beside an emptied file.
         known, found = self.changes, _changes(self.descriptor)
         if found < known:
             raise LedgerError(
                 f"The ledger {self.path} was overwritten while it was in use; what is written "
                 "to it now would be lost. Restore it from a backup, then start again in a new "
                 "process."
+            )
+        if places != [self.identity, *self._kept[conn].companions]:
+            raise LedgerError(
+                f"The ledger {self.path}, or the -wal or -shm file beside it, was removed or "
+                "replaced while it was in use; what is written to it now would be lost. Put "
+                "it back, then start again."
             )
         self.changes = found
 
