@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import warnings
 from pathlib import Path
 from typing import Any
@@ -113,6 +114,33 @@ def test_nothing_is_said_of_a_search_that_ends_on_the_incumbent_or_refits_none(
         refit=holdout.select if isinstance(refit, str) else refit,
     )  # fmt: skip
     assert fitted(search, binary) == []
+
+
+def test_nothing_is_said_of_folds_that_an_earlier_fit_left_behind(
+    holdout: LadderHoldout, binary: Any
+) -> None:
+    """They are let go in the midst of another search, which is not theirs."""
+    left: list[BaseException] = []
+
+    class Tree(DecisionTreeClassifier):
+        def fit(self, X: Any, y: Any) -> Any:
+            if len(fits) == 1 and not left:
+                raise KeyboardInterrupt
+            fits.append(self.max_depth)
+            if len(fits) == 5:  # the refit of the second search
+                left.clear()
+                gc.collect()
+            return super().fit(X, y)
+
+    fits: list[int] = []
+    search = GridSearchCV(Tree(random_state=0), DEPTHS, scoring=holdout, cv=holdout.split())
+    with pytest.raises(KeyboardInterrupt) as stopped:
+        search.fit(binary.X_train, binary.y_train)
+    left.append(stopped.value)
+    del stopped
+    assert fits == [1]
+    assert fitted(search, binary) == []
+    assert fits == [1, 1, 2, 3, 2]
 
 
 def test_a_named_metric_of_several_says_it_too(holdout: LadderHoldout, binary: Any) -> None:

@@ -12,6 +12,7 @@ import dis
 import os
 import sys
 import threading
+import weakref
 from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import AbstractContextManager, closing
 from dataclasses import dataclass, replace
@@ -91,7 +92,10 @@ _BOOSTING, _LOGISTIC = (
     "linear_model._logistic",
 )
 
-FIT = _sklearn(_SEARCH, "BaseSearchCV.fit", "the search and its results", "self", "results")
+FIT = _sklearn(
+    _SEARCH, "BaseSearchCV.fit", "the search and its results", "self", "results",
+    "evaluate_candidates",
+)  # fmt: skip
 CANDIDATES = _sklearn(
     _SEARCH, "BaseSearchCV.fit.<locals>.evaluate_candidates", "takes one round of folds", "X"
 )
@@ -487,15 +491,29 @@ def n_jobs_of(consumer: Frame) -> Any:
     return getattr(consumer.owner, "n_jobs", consumer.local("n_jobs"))
 
 
-def fit_ending() -> Ending | None:
-    """Return the innermost search of this thread, if its results are complete."""
-    for frame in caller().outward():
-        if frame.is_search and frame.place[1] == FIT.name:
-            results = frame.local("results")
-            if isinstance(results, Mapping) and "params" in results:
-                return Ending(getattr(frame.owner, "refit", None), results)
-            return None  # it ends with an error
-    return None
+def fit_around(consumer: Frame) -> Callable[[], Any] | None:
+    """Return a weak reference to what one fit of a search alone has; None outside of a fit."""
+    fit = _innermost_fit(consumer)
+    return None if fit is None else weakref.ref(fit.local("evaluate_candidates"))
+
+
+def fit_ending(fit: Callable[[], Any] | None) -> Ending | None:
+    """Return the innermost search of this thread, if it is in this fit and has its results.
+
+    Folds of a fit that ended with an error may be let go late, in the midst of another one.
+    """
+    frame = _innermost_fit(caller())
+    if frame is None or fit is None or frame.local("evaluate_candidates") is not fit():
+        return None
+    results = frame.local("results")
+    if isinstance(results, Mapping) and "params" in results:
+        return Ending(getattr(frame.owner, "refit", None), results)
+    return None  # it ends with an error
+
+
+def _innermost_fit(start: Frame) -> Frame | None:
+    found = (one for one in start.outward() if one.is_search and one.place[1] == FIT.name)
+    return next(found, None)
 
 
 def is_in_fit(estimator: Any) -> bool:

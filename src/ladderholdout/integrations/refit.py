@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, MutableMapping
+from collections.abc import Callable, Iterable, Mapping, MutableMapping
 from typing import Any
 
 import numpy as np
@@ -87,13 +87,13 @@ def select(holdout: OpenLadder, cv_results: Mapping[str, Any] | None) -> int:
     return min(found) if inner is None else int(np.nanargmax(inner))
 
 
-def check_refit(holdout: OpenLadder, search: str) -> None:
+def check_refit(holdout: OpenLadder, around: Callable[[], Any] | None, search: str) -> None:
     """Warn where a search that picks by its own scores ends on another than the incumbent.
 
     Called when scikit-learn lets the folds of a round go: its results are complete then, and
-    nothing is refitted yet.
+    nothing is refitted yet. `around` is the `thirdparty.fit_around` of that round.
     """
-    fit = thirdparty.fit_ending()
+    fit = thirdparty.fit_ending(around)
     if fit is None or not (fit.refit is True or isinstance(fit.refit, str)):
         return
     ranks = fit.results.get(f"rank_test_{'score' if fit.refit is True else fit.refit}")

@@ -123,7 +123,8 @@ class GuardedSplit:
         if not _is_zero(self._inner):
             yield from check_cv(self._inner, y, classifier=self._classifies).split(X, y, groups)
         if self._guarded:
-            consumer, ended = thirdparty.caller(), partial(check_refit, self._holdout)
+            consumer = thirdparty.caller()
+            ended = partial(check_refit, self._holdout, thirdparty.fit_around(consumer))
             own_rows = consumer.hands_on(X)
             rows = None if own_rows else pipelines.sample_of(X)
             fold = rounds.open_round(consumer, steps, rows, ended, own_rows=own_rows)
