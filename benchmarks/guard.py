@@ -108,9 +108,14 @@ class Sleeper(ClassifierMixin, BaseEstimator):
 
 
 def search(folder: Path) -> None:
-    """A grid, guarded and plain, on the same rows: training rows before, the holdout after."""
+    """A grid, guarded and plain, on the same rows: training rows before, the holdout after.
+
+    And one that is told the share of right predictions after a bare commit.
+    """
     targets = {2: 1.10, 20: 1.02, 200: 1.003}
     X, y = coins(2 * ROWS)
+    bare = folder / "search-raw.db"
+    opened(bare).submit(coins()[1])
     for milliseconds, target in targets.items():
         for jobs in (1, 2):
             candidates = min(400, 4000 // milliseconds)
@@ -122,16 +127,31 @@ def search(folder: Path) -> None:
                 )
                 for run in range(5)
             ]  # fmt: skip
-            plain, guarded = (min(column) for column in zip(*both, strict=True))
+            ratio = statistics.median(guarded / plain for plain, guarded in both)
             what = f"search, fits of {milliseconds} ms, n_jobs={jobs}: guarded over plain"
-            say(what, guarded / plain, "", target, most=True)
+            say(what, ratio, "", target, most=True)
+        with _bare_commits(str(bare), milliseconds) as commit:
+
+            def committed(estimator: Any, X: Any, y: Any, commit: Any = commit) -> float:
+                share = np.count_nonzero(estimator.predict(X) == y) / len(y)
+                commit()
+                return share
+
+            ratio = statistics.median(
+                _plain_seconds(X, y, milliseconds, candidates, 1, committed)
+                / _plain_seconds(X, y, milliseconds, candidates, 1)
+                for _ in range(5)
+            )
+        say("nothing but a bare commit for each, over plain: the least", ratio, "", most=True)
 
 
-def _plain_seconds(X: Any, y: Any, milliseconds: int, candidates: int, jobs: int) -> float:
+def _plain_seconds(
+    X: Any, y: Any, milliseconds: int, candidates: int, jobs: int, scoring: Any = "accuracy"
+) -> float:
     split = PredefinedSplit(np.repeat([-1, 0], ROWS))
     grid = {"seed": range(candidates)}
     found = GridSearchCV(
-        Sleeper(milliseconds), grid, scoring="accuracy", cv=split, n_jobs=jobs, refit=False
+        Sleeper(milliseconds), grid, scoring=scoring, cv=split, n_jobs=jobs, refit=False
     )
     started = time.perf_counter()
     found.fit(X, y)
@@ -329,8 +349,9 @@ def _package_of(file: str, name: str) -> str:
 @contextmanager
 def _pieces(ledger: str, who: int = 0) -> Iterator[dict[str, Callable[[], Any]]]:
     """Yield what of a submission a promise asks for beside the commit, piece by piece."""
-    X, y = coins()
-    X[:, 0] = who  # no other holdout has these rows
+    X = coins()[0]
+    X[:, 0] = who  # no other holdout has these rows, or these labels
+    y = np.random.default_rng(10_000 + who).integers(0, 2, ROWS)
     held = LadderHoldout(X, y, scoring="accuracy", name=f"pieces-{who}", ledger=ledger)
     held.submit(y)
     guard, secret = held.open_ladder.guard(), held.open_ladder.records()[0].secret
@@ -340,15 +361,19 @@ def _pieces(ledger: str, who: int = 0) -> Iterator[dict[str, Callable[[], Any]]]
     with Ledger(held.ledger).write(Access.LADDER) as tx:
         row = dict(tx.conn.execute(select(submissions).limit(1)).mappings().one())
         head, asked = tx.head(guard.holdout.id), {"ladder": guard.ladder_id, "digest": "0" * 64}
+        reads = {
+            "read ladder, holdout and the chain's end": lambda: statements.LOCKED_LADDER.rows(
+                tx.conn, asked
+            ),
+            "ask whether they are known": lambda: statements.KNOWN.rows(tx.conn, asked),
+        }
         yield {
             "check the predictions, bring them in order": lambda: canonical().take(guard.order),
             "their HMAC": lambda: digests_of(secret, aligned, None),
             "measure them": lambda: guard.part.evaluate(guard.metric, aligned),
             "compare them with the incumbent's": lambda: disagreement(aligned, incumbent),
-            "read ladder, holdout and the chain's end": lambda: statements.LOCKED_LADDER.rows(
-                tx.conn, asked
-            ),
-            "ask whether they are known": lambda: statements.KNOWN.rows(tx.conn, asked),
+            # A server answers both with the commit, which goes there and back by itself.
+            **({} if is_server(ledger) else reads),
             "their link in the chain": lambda: extend(
                 secret, head, "submission", submission_content(row)
             ),
@@ -601,7 +626,8 @@ def holdout(folder: Path, largest: int) -> None:
             if n >= 1_000_000:
                 arrays = 16 * n / MEGABYTE  # two columns of float32, and the labels
                 over = f"registration of {n} rows, memory over its arrays"
-                say(over, grown() / arrays, "", 2.0, most=True)
+                bound = 2.0 if n >= 10_000_000 else None  # below, 4 MB of whatever size weigh more
+                say(over, grown() / arrays, "", bound, most=True)
         times, peaks = [], []
         for predictions in guesses(y, 3, 6):
             with peak() as grown:

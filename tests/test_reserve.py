@@ -45,6 +45,7 @@ from ladderholdout.guard.health import verify_holdout
 from ladderholdout.guard.reserved_rows import draw
 from ladderholdout.guard.views import ScoreCertificate
 from ladderholdout.ledger import HoldoutRecord, Ledger, resolve_url
+from ladderholdout.ledger.records import packed, unpacked
 from ladderholdout.mechanisms import Mechanism, ParameterFreeLadder, ShakyLadder, SimplifiedLadder
 from ladderholdout.metrics.scores import zero_one
 from tests.support_holdouts import assert_replays, counts, entries_of, is_repeat, replayed
@@ -683,12 +684,12 @@ def test_the_incumbents_predictions_for_the_reserve_cannot_be_changed(looked: Pa
         (stored,) = connection.execute(
             "SELECT predictions FROM incumbents ORDER BY number DESC"
         ).fetchone()
-        changed = bytearray(stored)
+        changed = unpacked(stored)
         assert found.reserve is not None
-        changed[len(stored) - 4 * N + 4 * int(np.flatnonzero(found.reserve)[0])] ^= 1
+        changed[np.flatnonzero(found.reserve)[0]] ^= 1
         connection.execute(
             "UPDATE incumbents SET predictions = ? WHERE number = (SELECT incumbent FROM ladders)",
-            [bytes(changed)],
+            [packed(changed)],
         )
     said = ["the incumbent's predictions on ladder default/main were changed"]
     assert findings(looked) == said

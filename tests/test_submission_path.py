@@ -6,6 +6,7 @@ import errno
 import gc
 import os
 import sqlite3
+import zlib
 from collections.abc import Callable
 from contextlib import closing
 from dataclasses import dataclass
@@ -18,7 +19,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ladderholdout import LadderHoldout
-from ladderholdout.errors import KnownHoldoutWarning, OverlapWarning, RestoredWarning
+from ladderholdout.errors import (
+    KnownHoldoutWarning,
+    LedgerError,
+    OverlapWarning,
+    RestoredWarning,
+)
 from ladderholdout.guard import rollback
 from ladderholdout.guard.health import verify_holdout
 from ladderholdout.guard.submission import Origin
@@ -26,7 +32,13 @@ from ladderholdout.ledger import Ledger, Transaction, statements
 from ladderholdout.ledger.connections import source
 from ladderholdout.ledger.history import _chosen, _up_to
 from ladderholdout.ledger.prepared import Prepared, driver_of
-from ladderholdout.ledger.records import compressed, decompressed, packed, unpacked
+from ladderholdout.ledger.records import (
+    compressed,
+    decompressed,
+    packed,
+    to_bytes,
+    unpacked,
+)
 from ladderholdout.mechanisms import MECHANISMS, Evaluation, Ladder, Mechanism
 from ladderholdout.mechanisms.base import State, draws
 from ladderholdout.mechanisms.rules import LadderRules
@@ -342,6 +354,42 @@ def test_predictions_are_read_as_they_were_written(
         assert back.dtype == given.dtype
         assert back.tobytes() == given.tobytes()
         assert back.shape == given.shape
+
+
+@given(
+    st.sampled_from([1, 2, 255, 256, 2**31 - 1]).flatmap(
+        lambda most: st.lists(st.integers(0, most), min_size=1, max_size=40)
+    )
+)
+def test_positions_of_classes_are_read_as_they_were_written(values: list[int]) -> None:
+    codes = np.array(values, dtype=np.int32)
+    earlier = to_bytes(codes)  # as ledgers have it that were written before
+    for stored in (packed(codes), compressed(codes), earlier, zlib.compress(earlier, 1)):
+        back = decompressed(stored)
+        assert back.dtype == np.int32 and np.array_equal(back, codes)
+
+
+def test_two_classes_take_a_bit_for_each_row_and_others_a_byte() -> None:
+    n = 1000
+    for classes, most in ((2, n / 8), (200, n)):
+        codes = np.random.default_rng(0).integers(0, classes, n, dtype=np.int32)
+        assert len(packed(codes)) < most + 20
+
+
+@pytest.mark.parametrize("classes", [2, 200])
+def test_positions_of_classes_that_were_changed_are_refused(classes: int) -> None:
+    stored = packed(np.arange(20, dtype=np.int32) % classes)
+    head = len(stored) - (20 if classes > 2 else 3)
+    widths = [bytes([one]) + stored[head - 8 : head] for one in (0, 2, 9, 255)]
+    lengths = [stored[head - 9 : head - 8] + n.to_bytes(8, "little") for n in (0, 1, 99, 2**63)]
+    wrong = [stored[: head - 9] + one + stored[head:] for one in widths + lengths]
+    if classes == 2:  # the last four bits are of no row
+        wrong += [stored[:-1] + bytes([stored[-1] ^ 1 << bit]) for bit in range(4)]
+    for one in (*wrong, *(stored[:end] for end in range(6, len(stored))), stored + b"0"):
+        with pytest.raises(LedgerError):
+            unpacked(one)
+        with pytest.raises(LedgerError):
+            decompressed(one)
 
 
 def test_one_column_of_two_is_kept_where_it_tells_the_other() -> None:

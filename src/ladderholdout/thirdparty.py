@@ -494,7 +494,8 @@ def n_jobs_of(consumer: Frame) -> Any:
 def fit_around(consumer: Frame) -> Callable[[], Any] | None:
     """Return a weak reference to what one fit of a search alone has; None outside of a fit."""
     fit = _innermost_fit(consumer)
-    return None if fit is None else weakref.ref(fit.local("evaluate_candidates"))
+    own = None if fit is None else fit.local("evaluate_candidates")
+    return None if own is None else weakref.ref(own)  # not there yet: it only lists the folds
 
 
 def fit_ending(fit: Callable[[], Any] | None) -> Ending | None:

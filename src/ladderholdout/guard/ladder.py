@@ -314,7 +314,7 @@ class LocalLadder:
     def beside(self, ladder: LadderRecord) -> LocalLadder:
         """Return another ladder on this holdout with the same settings."""
         found = replace(self, id=ladder.id, since=ladder.created)
-        guard = replace(self.guard(), ladder_id=ladder.id, since=ladder.created, _incumbent=None)
+        guard = replace(self.guard(), ladder_id=ladder.id, since=ladder.created)
         with _lock:
             _guards.setdefault(found._place_of_guard, guard)  # the rows are in memory once
         return found

@@ -24,6 +24,7 @@ from ladderholdout.ledger import (
     HoldoutRecord,
     LadderRecord,
     Ledger,
+    Left,
     Transaction,
     is_memory,
 )
@@ -164,14 +165,16 @@ def watched(
     *,
     digest: str | None = None,
     key: str | None = None,
+    left: Left | None = None,
 ) -> T:
     """Write to a ladder, and find out whether the ledger is an older copy.
 
-    The digest and the key of a submission are asked for on the way.
+    The digest and the key of a submission are asked for on the way; `left` as in `locked_ladder`.
     """
 
     def write(tx: Transaction) -> tuple[T, Head, Head | None]:
-        ladder = same_ladder(tx.locked_ladder(ladder_id, digest=digest, key=key), since)
+        ladder = tx.locked_ladder(ladder_id, digest=digest, key=key, left=left)
+        same_ladder(ladder, since)
         gone = mark.note(tx, ladder.holdout_id)
         return body(tx, ladder), tx.chains.end(ladder.holdout_id).head, gone
 

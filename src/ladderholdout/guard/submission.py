@@ -5,10 +5,11 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, fields, replace
 from datetime import UTC, datetime
 from functools import partial
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,11 +26,15 @@ from ladderholdout.guard.withdrawal import is_withdrawn
 from ladderholdout.ledger import (
     Access,
     Entry,
+    Head,
     HoldoutRecord,
     LadderRecord,
     Ledger,
+    Left,
+    Stale,
     Transaction,
     digests_of,
+    is_server,
 )
 from ladderholdout.ledger.replay import NOT_IMPROVED, not_improved, rules_of, state_from, state_to
 from ladderholdout.mechanisms.base import Evidence, Outcome, State
@@ -117,6 +122,47 @@ class Answer:
     incumbent: _Known | None
 
 
+class _Judged(NamedTuple):
+    """What a transaction answered, from which end of the chain on, and what it left."""
+
+    answers: list[Answer]
+    before: Head
+    left: Left
+
+
+# How many digests a process remembers of its own submissions to a ladder.
+_REMEMBERED = 1000
+
+
+@dataclass(slots=True, repr=False)
+class _Course:
+    """What a process knows of a ladder on a server from its own last submission to it.
+
+    Who submits alone need not read the ladder first: the server refuses what rests on a ladder
+    that has changed. Where others submit meanwhile, that would be in vain each time.
+    """
+
+    _left: Left | None = None
+    # Whether nobody wrote to the holdout between the last two submissions from here.
+    _alone: bool = True
+    _submitted: set[str] = field(default_factory=set)
+
+    def left_for(self, measured: Sequence[Measured]) -> Left | None:
+        """Return the ladder as it was left, for a submission that may rest on it."""
+        digest = measured[0].asked_ahead
+        # What is known is refused as well, and then asked for.
+        known = digest is None or digest in self._submitted
+        return None if known or len(measured) > 1 or not self._alone else self._left
+
+    def note(self, judged: _Judged, measured: Sequence[Measured]) -> None:
+        """Take note of what was committed."""
+        self._alone = self._left is None or self._left.end.head == judged.before
+        self._left = judged.left
+        if len(self._submitted) >= _REMEMBERED:
+            self._submitted.clear()
+        self._submitted.update(one.digests[0] for one in measured)
+
+
 @dataclass(slots=True, repr=False)
 class Guard:
     """A ladder as one process holds it: the rules, the labels, the incumbent.
@@ -138,7 +184,12 @@ class Guard:
     hashes: NDArray[np.uint64]
     labelled: Labelled
     mark: Mark
-    _incumbent: _Known | None = None
+    _incumbent: _Known | None = field(default=None, init=False)
+    _course: _Course | None = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Know of no submission yet."""
+        self._course = _Course() if is_server(self.ledger.url) else None
 
     @property
     def rows(self) -> Rows:
@@ -189,18 +240,33 @@ class Guard:
                     self.measure(one, origin, order)
                     for one, origin in zip(predictions, origins, strict=True)
                 ]
-                answers = watched(
-                    self.ledger,
-                    self.mark,
-                    self.ladder_id,
-                    self.since,
-                    partial(self._judge_rounds, measured=measured),
-                    digest=measured[0].asked_ahead,
-                    key=measured[0].origin.key,
-                )
+                answers = self._answers_to(measured)
                 if answers is not None:
                     return tuple(map(self.settle, answers))
                 self.reload()
+
+    def _answers_to(self, measured: Sequence[Measured]) -> list[Answer] | None:
+        """Answer what was measured, in one transaction; None where labels were amended since."""
+        answer = partial(
+            watched,
+            self.ledger,
+            self.mark,
+            self.ladder_id,
+            self.since,
+            partial(self._judge_rounds, measured=measured),
+            digest=measured[0].asked_ahead,
+            key=measured[0].origin.key,
+        )
+        judged, left = None, self._course and self._course.left_for(measured)
+        if left:
+            with suppress(Stale):
+                judged = answer(left=left)
+        judged = judged or answer()
+        if judged is None:
+            return None
+        if self._course:
+            self._course.note(judged, measured)
+        return judged.answers
 
     def measure(
         self, predictions: Any, origin: Origin, order: NDArray[np.intp] | None = None
@@ -224,18 +290,19 @@ class Guard:
 
     def _judge_rounds(
         self, tx: Transaction, ladder: LadderRecord, measured: Sequence[Measured]
-    ) -> list[Answer] | None:
+    ) -> _Judged | None:
         """Answer inside a transaction; None where labels were amended meanwhile."""
         if self.is_amended(tx, measured[0]):
             return None
         found: list[Answer] = []
-        incumbent = None
+        incumbent, end = None, tx.chains.end(self.holdout.id)
+        before = end.head
         for one in measured:
             more = len(found) + 1 < len(measured)
             answer = self.judge(tx, ladder, one, incumbent, more=more)
             ladder, incumbent = answer.ladder, answer.incumbent
             found.append(answer)
-        return found
+        return _Judged(found, before, Left(ladder, end))
 
     def judge(
         self,
@@ -303,7 +370,6 @@ class Guard:
             metric=metric,
             rules=rules_of(ladder.settings),
             labelled=_labelled(self.holdout, metric, self.rows, self.order),
-            _incumbent=None,
         )
 
     def reload(self) -> None:

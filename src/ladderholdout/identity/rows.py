@@ -311,7 +311,10 @@ def overlap(rows: UInt64Array, known: UInt64Array) -> int:
     >>> overlap(row_hashes([[1], [1], [2]]), row_hashes([[1], [3]]))
     2
     """
-    return int(np.count_nonzero(np.isin(rows, known)))
+    # NumPy's isin looks for repeated rows first, which takes several times as long.
+    ordered = np.sort(known)
+    at = np.searchsorted(ordered, rows)
+    return int(np.count_nonzero(ordered.take(at, mode="clip") == rows)) if len(ordered) else 0
 
 
 def copied_rows(row_hashes: UInt64Array, y: ArrayLike, ordered: UInt64Array | None = None) -> int:

@@ -547,7 +547,7 @@ def _hashes_if_holdout(holdout: OpenLadder, X: Any) -> NDArray[np.uint64] | None
         return hashes
     if holdout.overlap in ("warn", "ignore"):
         return None  # rows that look alike are common in this data: its owner states so
-    inside, seen = fp.overlap(hashes, known), fp.overlap(known, np.unique(hashes))
+    inside, seen = fp.overlap(hashes, known), fp.overlap(known, hashes)
     if 2 * inside >= rows or 2 * seen >= len(known):
         raise InvalidArgument(
             "X",
@@ -640,7 +640,7 @@ def look_for_overlap(holdout: OpenLadder, X: Any) -> None:
             hashes = fp.row_hashes(X)
         except InvalidArgument:
             return  # rows of another kind than any holdout's
-        shared = fp.overlap(guard.hashes, np.unique(hashes))
+        shared = fp.overlap(guard.hashes, hashes)
         if not shared:
             return
         holdout.note_overlap("training rows", shared)

@@ -7,8 +7,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
 from ladderholdout import identity as fp
 from ladderholdout.errors import InvalidArgument
 from ladderholdout.guard.open_ladder import ladder_of
@@ -97,4 +95,4 @@ class HoldoutCheck:
             hashes = fp.row_hashes(X)
         except InvalidArgument:
             return 0  # rows of another kind than any holdout's
-        return fp.overlap(self._ladder.guard().hashes, np.unique(hashes))
+        return fp.overlap(self._ladder.guard().hashes, hashes)

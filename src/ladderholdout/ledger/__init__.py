@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from ladderholdout.ledger.accounts import AccountRecord
 from ladderholdout.ledger.batches import EstimateRecord, IntervalRecord
-from ladderholdout.ledger.chain import Head, digests_of
+from ladderholdout.ledger.chain import Head, Left, digests_of
 from ladderholdout.ledger.history import Chosen, ImprovementRecord, LadderQueries, RepeatRecord
 from ladderholdout.ledger.known_rows import Sharing
 from ladderholdout.ledger.place import (
@@ -20,6 +20,7 @@ from ladderholdout.ledger.place import (
     resolve_url,
     shown,
 )
+from ladderholdout.ledger.postgres import Stale
 from ladderholdout.ledger.records import (
     AT_A_TIME,
     AuditEntry,
@@ -55,12 +56,14 @@ __all__ = [
     "LadderRecord",
     "LadderSettings",
     "Ledger",
+    "Left",
     "Overlap",
     "Progress",
     "RepeatRecord",
     "ReserveEvidence",
     "ReserveQuery",
     "Sharing",
+    "Stale",
     "Transaction",
     "Verification",
     "ViewRecord",

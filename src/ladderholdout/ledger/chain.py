@@ -26,7 +26,7 @@ from datetime import UTC, datetime
 from functools import lru_cache
 from operator import attrgetter, itemgetter
 from types import MappingProxyType
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -42,7 +42,7 @@ from sqlalchemy import (
 )
 
 from ladderholdout.ledger.prepared import Prepared, run
-from ladderholdout.ledger.records import AT_A_TIME, select_holdouts
+from ladderholdout.ledger.records import AT_A_TIME, LadderRecord, select_holdouts
 from ladderholdout.ledger.tables import (
     FAULTS,
     RAW,
@@ -426,6 +426,13 @@ class End:
     head: Head
     runs: int
     batch: str | None
+
+
+class Left(NamedTuple):
+    """A ladder, and the end of its chain, as they were when a transaction was committed."""
+
+    ladder: LadderRecord
+    end: End
 
 
 END_COLUMNS = (

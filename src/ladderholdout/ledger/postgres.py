@@ -67,6 +67,8 @@ _FAULTS = {
     "58": "the server's disk reports a fault",
     "57014": "the server cancelled a statement (statement_timeout?)",
 }
+# `statements.UNCHANGED` alone divides.
+_DIVIDED_BY_ZERO = "22012"
 _UNDONE = ("40", "55006")
 _LOST = ("08", "57P", "53300", "25P03", "25P04")
 # A server that cannot be reached may come back; these answers will not change.
@@ -84,6 +86,13 @@ _FINAL = (
 
 class Undone(LedgerBusy):
     """The server undid a transaction in favour of another one."""
+
+
+class Stale(LedgerError):
+    """Nothing was committed: a ladder is not as a process took it up (`Transaction.locked_ladder`).
+
+    Nobody is shown it.
+    """
 
 
 @dataclass(slots=True)
@@ -140,7 +149,7 @@ class ServerSource:
 
         What goes to the driver from now on is sent and not waited for, up to the first rows that
         are read, the first statement of SQLAlchemy's, or the commit: so a submission goes to and
-        fro twice, to be decided in between.
+        fro twice, to be decided in between, and once where it rests on what this process left.
         """
         driver: Any = conn.connection.driver_connection
         conn.info[_SENT] = sent = driver.pipeline()
@@ -184,6 +193,8 @@ class ServerSource:
         # SQLAlchemy connects: whatever the driver reports by itself, it was connected.
         past = not isinstance(fault, SQLAlchemyError) and not state
         lost = fault.connection_invalidated if isinstance(fault, DBAPIError) else past
+        if state == _DIVIDED_BY_ZERO:
+            return Stale(f"The ledger {self.shown} has gone on.")
         if state == "55P03":
             return LedgerBusy(
                 f"The ledger {self.shown} stayed locked by another process for longer than the "
@@ -267,8 +278,10 @@ def _is_rolled_back(conn: Connection) -> bool:
     with suppress(Exception):  # what was asked failed, perhaps, and that was raised already
         _settle(conn)
     with suppress(Exception):
-        if driver.info.transaction_status.name != "IDLE":
+        if driver.info.transaction_status.name == "INTRANS":
             driver.execute("ROLLBACK")
+        # After an error the server skipped what had been sent, and the driver takes statements for
+        # prepared of which the server knows nothing.
         return bool(driver.info.transaction_status.name == "IDLE")
     return False
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import math
+import struct
 import tokenize
 import zlib
 from collections.abc import Callable, Iterable, Mapping
@@ -340,19 +341,30 @@ def from_bytes(stored: bytes) -> NDArray[Any]:
 
 # One column of two: the first is one minus it, as probabilities of two classes are.
 _SECOND = np.dtype([("second", "<f8")])
+# Positions of classes: a bit for each of two, else a byte. The number of bits and of rows follow.
+_CODES = b"\x93CODES"
+_WIDTH_AND_LENGTH = struct.Struct("<BQ")
 
 
 def packed(predictions: NDArray[Any]) -> bytes:
-    """Write canonical predictions as `unpacked` reads them: of two classes, one column."""
+    """Write canonical predictions as `unpacked` reads them, in few bytes."""
     if predictions.ndim == 2 and predictions.shape[1] == 2 and predictions.dtype == np.float64:
         second = np.ascontiguousarray(predictions[:, 1])
         if np.array_equal(predictions[:, 0], 1 - second):
             return to_bytes(second.view(_SECOND))
+    if predictions.ndim == 1 and predictions.dtype == np.int32 and predictions.size:
+        short = predictions.astype(np.uint8)
+        if np.array_equal(short, predictions):
+            width = 1 if short.max() <= 1 else 8
+            head = _CODES + _WIDTH_AND_LENGTH.pack(width, len(short))
+            return head + (np.packbits(short) if width == 1 else short).tobytes()
     return to_bytes(predictions)
 
 
 def unpacked(stored: bytes) -> NDArray[Any]:
     """Read what `packed` wrote; LedgerError where somebody changed it."""
+    if stored.startswith(_CODES):
+        return _codes(stored)
     found = read_array(stored)
     if found.dtype != _SECOND:
         return found
@@ -360,26 +372,41 @@ def unpacked(stored: bytes) -> NDArray[Any]:
     return np.column_stack([1 - second, second])
 
 
+def _codes(stored: bytes) -> NDArray[np.int32]:
+    start = len(_CODES) + _WIDTH_AND_LENGTH.size
+    if len(stored) < start:
+        raise damaged()
+    width, n = _WIDTH_AND_LENGTH.unpack_from(stored, len(_CODES))
+    found = np.frombuffer(stored, dtype=np.uint8, offset=start)
+    if width not in (1, 8) or len(found) != -(-n * width // 8):
+        raise damaged()
+    if len(found) and found[-1] & (1 << -n * width % 8) - 1:  # bits of no row
+        raise damaged()
+    return (np.unpackbits(found, count=n) if width == 1 else found).astype(np.int32)
+
+
 def compressed(predictions: NDArray[Any]) -> bytes:
-    """Write canonical predictions as `decompressed` reads them; real numbers hardly get shorter."""
+    """Write canonical predictions as `decompressed` reads them; compressed where it pays."""
     stored = packed(predictions)
-    return stored if predictions.dtype.kind == "f" else zlib.compress(stored, 1)
+    # Neither real numbers nor single bits get much shorter.
+    short = predictions.dtype.kind == "f" or stored.startswith(_CODES + b"\1")
+    return stored if short else zlib.compress(stored, 1)
 
 
 def decompressed(stored: bytes | None) -> NDArray[Any]:
     """Read what `compressed` or `packed` wrote; LedgerError where somebody changed it."""
     if stored is None:
         raise damaged()
-    if stored.startswith(np.lib.format.MAGIC_PREFIX):
+    if stored.startswith((np.lib.format.MAGIC_PREFIX, _CODES)):
         return unpacked(stored)
     try:
         reader = zlib.decompressobj()
         plain = reader.decompress(stored, LARGEST_ARRAY)
-        if not reader.eof:
-            raise ValueError
-        return from_bytes(plain)
-    except (ValueError, zlib.error):
+    except zlib.error:
         raise damaged() from None
+    if not reader.eof:
+        raise damaged()
+    return unpacked(plain)
 
 
 def read_array(stored: bytes) -> NDArray[Any]:

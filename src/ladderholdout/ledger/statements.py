@@ -59,6 +59,24 @@ LOCKED_LADDER = Prepared(
     .select_from(ladders.join(holdouts).join(chains))
     .with_for_update(of=[holdouts, chains, ladders])
 )
+_OF_LADDER = submissions.c.ladder_id == bindparam("ladder")
+_UNCHANGED = (
+    select(ladders.c.id)
+    .select_from(ladders.join(holdouts).join(chains))
+    .where(
+        ladders.c.id == bindparam("ladder"),
+        chains.c.length == bindparam("length"),
+        chains.c.head == bindparam("head"),
+        bindparam("schema") == VERSION,
+        ~exists().where(_OF_LADDER, submissions.c.digest == bindparam("digest")),
+        ~exists().where(_OF_LADDER, submissions.c.key == bindparam("key")),
+    )
+    .with_for_update(of=[holdouts, chains, ladders])
+    .subquery()
+)
+# Locks the same rows, and divides by zero where anything was linked to the chain since that end,
+# or where a submission is known by the digest or the key: the server then skips all that follows.
+UNCHANGED = Prepared(select((1 // func.count()).label("one")).select_from(_UNCHANGED))
 ONE_LADDER = Prepared(_LADDER)
 LADDERS = Prepared(
     select(ladders).where(ladders.c.holdout_id == bindparam("holdout")).order_by(ladders.c.id)

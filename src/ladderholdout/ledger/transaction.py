@@ -31,6 +31,7 @@ from ladderholdout.ledger.chain import (
     WITHDRAWN,
     Chains,
     Head,
+    Left,
     end_of,
     heads,
 )
@@ -79,6 +80,7 @@ from ladderholdout.ledger.reserve_queries import ReserveQueries, refuse_retired
 from ladderholdout.ledger.schema import check_version
 from ladderholdout.ledger.streams import Streams
 from ladderholdout.ledger.tables import (
+    SCHEMA,
     chains,
     damaged,
     events,
@@ -244,7 +246,12 @@ class Transaction:
         return record
 
     def locked_ladder(
-        self, ladder_id: int, *, digest: str | None = None, key: str | None = None
+        self,
+        ladder_id: int,
+        *,
+        digest: str | None = None,
+        key: str | None = None,
+        left: Left | None = None,
     ) -> LadderRecord:
         """Return a ladder, and hold it and its holdout until the transaction ends.
 
@@ -253,7 +260,12 @@ class Transaction:
         ladder_id : int
         digest, key : str, optional
             Of a submission that is about to be searched: on a server it is asked for at once.
+        left : Left, optional
+            The ladder as this process left it, which is not waited for: the server commits nothing
+            where that has changed, or where the digest or the key is known (`postgres.Stale`).
         """
+        if left is not None:
+            return self._taken_up(left, digest, key)
         found = statements.LOCKED_LADDER.send(self.conn, {"ladder": ladder_id})
         # Statements of their own, for each sees what was committed when it begins: the first
         # waits for others to commit.
@@ -264,6 +276,17 @@ class Transaction:
         (record,) = read_all([row], ladder_record)
         self.chains.hold(record.holdout_id, end_of(row))
         return record
+
+    def _taken_up(self, left: Left, digest: str | None, key: str | None) -> LadderRecord:
+        """Return a ladder as it was left, if all that is written rests on nothing else."""
+        ladder, end = left.ladder, left.end
+        asked = {"ladder": ladder.id, "length": end.head.length, "head": end.head.hash}
+        asked |= {"digest": digest, "key": key, "schema": SCHEMA}
+        statements.UNCHANGED.send(self.conn, asked)
+        for query, value in ((statements.KNOWN, digest), (statements.KNOWN_KEY, key)):
+            self._ahead[query, ladder.id, value or ""] = list
+        self.chains.hold(ladder.holdout_id, replace(end))
+        return ladder
 
     def ladder_with_holdout(self, ladder_id: int) -> LadderRecord:
         """Return a ladder, and read its holdout at once: `holdout` asks nothing any more."""

@@ -171,7 +171,7 @@ def _places(holdout: OpenLadder, X: Any) -> NDArray[np.intp]:
         raise InvalidArgument(
             "data",
             f"the {len(own)} rows of the holdout, with its features alone, in any order",
-            f"{len(given)} rows, {fp.overlap(given, np.unique(own))} of which are the holdout's",
+            f"{len(given)} rows, {fp.overlap(given, own)} of which are the holdout's",
             "Other rows are measured by mlflow.models.evaluate without this evaluator.",
         )
     places = np.empty(len(own), dtype=np.intp)
