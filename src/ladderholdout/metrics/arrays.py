@@ -95,7 +95,8 @@ def codes_of(labels: Array, classes: Array) -> IntArray:
         return np.full(labels.shape, -1, dtype=np.intp)
     if _are_consecutive(classes) and labels.dtype.kind in "bi":
         codes: IntArray = np.subtract(labels, classes[0], dtype=np.int64)
-        if codes.size and codes.min() >= 0 and codes.max() < len(classes):
+        # Read as if there were no signs, those below zero are the largest.
+        if codes.size and np.maximum.reduce(codes.view(np.uint64)) < len(classes):
             return codes
         return np.where((codes >= 0) & (codes < len(classes)), codes, -1)
     codes = np.searchsorted(classes, labels)

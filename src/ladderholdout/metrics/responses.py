@@ -88,6 +88,8 @@ def answer_of(method: Callable[[Any], Any], X: Any) -> Any:
 
 
 def _refuse_unknown(known: Array, classes: Array) -> None:
+    if known.dtype == classes.dtype and known.tobytes() == classes.tobytes():
+        return  # as nearly always, and in a tenth of the time
     if is_text(known) != is_text(classes):
         kinds = ["text" if is_text(array) else "numbers" for array in (classes, known)]
         raise InvalidSubmission(
