@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import re
 import shutil
 import socket
 import subprocess
@@ -173,3 +174,18 @@ class Proxy:
                     client.sendall(said)
         with suppress(OSError):
             client.shutdown(socket.SHUT_RDWR)
+
+
+@contextmanager
+def proxied(server: Server, cut: Callable[[bytes], bool]) -> Iterator[Proxy]:
+    """Put a `Proxy` before a server until the end of the block."""
+    proxy = Proxy(server, cut)
+    try:
+        yield proxy
+    finally:
+        proxy.close()
+
+
+def name_of(url: str) -> str:
+    """Return the name of the database in a URL that `Server.url` made."""
+    return re.findall(r"/(\w+)\?", url)[0]

@@ -10,9 +10,9 @@ import pickle
 import re
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -53,7 +53,7 @@ from tests.support_holdouts import (
 )
 from tests.support_interrupts import aside, in_transactions, interrupted, lines_of
 from tests.support_mlflow import new_store
-from tests.support_postgres import Proxy, Server, server
+from tests.support_postgres import Server, name_of, proxied, server
 from tests.support_processes import PATIENCE, at_once, elsewhere
 from tests.support_schema import back, migrations
 
@@ -67,10 +67,6 @@ COMMIT = b"COMMIT\0"
 def opened(ledger: str, seed: int = 0, **given: Any) -> LadderHoldout:
     settings = {"scoring": "accuracy", "name": "coins", "mechanism": FullDisclosure()} | given
     return LadderHoldout(*coins(seed=seed), ledger=ledger, **settings)
-
-
-def name_of(url: str) -> str:
-    return re.findall(r"/(\w+)\?", url)[0]
 
 
 def with_options(url: str, **options: str) -> str:
@@ -306,15 +302,6 @@ def test_what_the_server_undoes_is_done_again(database: str, state: str) -> None
 
 
 # Connections that are lost
-
-
-@contextmanager
-def proxied(postgres: Server, cut: Callable[[bytes], bool]) -> Iterator[Proxy]:
-    proxy = Proxy(postgres, cut)
-    try:
-        yield proxy
-    finally:
-        proxy.close()
 
 
 class Deaf:

@@ -26,7 +26,7 @@ from ladderholdout.guard.submission import Origin
 from ladderholdout.ledger import Access, Ledger, Stale, Transaction, prepared, resolve_url
 from ladderholdout.mechanisms import FullDisclosure
 from tests.support_holdouts import assert_replays, coins, entries_of, guesses, is_repeat
-from tests.support_postgres import Proxy, Server
+from tests.support_postgres import Server, name_of, proxied
 
 pytestmark = pytest.mark.processes
 
@@ -293,11 +293,10 @@ def test_a_connection_that_is_cut_at_any_message_loses_and_doubles_nothing(
         most[0] = float("inf")
         return True
 
-    proxy, places = Proxy(postgres, cut), range(0, 900, 60)
-    try:
-        name = database.partition("@/")[2].partition("?")[0]
-        alone(database)
-        far = LadderHoldout.open("coins", ledger=postgres.url(name, proxy.folder))
+    alone(database)
+    places = range(0, 900, 60)
+    with proxied(postgres, cut) as proxy:
+        far = LadderHoldout.open("coins", ledger=postgres.url(name_of(database), proxy.folder))
         for at, place in enumerate(places):
             for guess in guesses((2, at), 2):
                 far.submit(guess)
@@ -305,8 +304,6 @@ def test_a_connection_that_is_cut_at_any_message_loses_and_doubles_nothing(
             assert far.submit(guesses((3, at), 1)[0]).submission == 5 + 3 * at
         assert proxy.cuts == len(places)
         assert_whole(far)
-    finally:
-        proxy.close()
 
 
 def test_a_search_of_one_batch_is_as_beside_a_file(database: str, tmp_path: Path) -> None:

@@ -59,24 +59,6 @@ LOCKED_LADDER = Prepared(
     .select_from(ladders.join(holdouts).join(chains))
     .with_for_update(of=[holdouts, chains, ladders])
 )
-_OF_LADDER = submissions.c.ladder_id == bindparam("ladder")
-_UNCHANGED = (
-    select(ladders.c.id)
-    .select_from(ladders.join(holdouts).join(chains))
-    .where(
-        ladders.c.id == bindparam("ladder"),
-        chains.c.length == bindparam("length"),
-        chains.c.head == bindparam("head"),
-        bindparam("schema") == VERSION,
-        ~exists().where(_OF_LADDER, submissions.c.digest == bindparam("digest")),
-        ~exists().where(_OF_LADDER, submissions.c.key == bindparam("key")),
-    )
-    .with_for_update(of=[holdouts, chains, ladders])
-    .subquery()
-)
-# Locks the same rows, and divides by zero where anything was linked to the chain since that end,
-# or where a submission is known by the digest or the key: the server then skips all that follows.
-UNCHANGED = Prepared(select((1 // func.count()).label("one")).select_from(_UNCHANGED))
 ONE_LADDER = Prepared(_LADDER)
 LADDERS = Prepared(
     select(ladders).where(ladders.c.holdout_id == bindparam("holdout")).order_by(ladders.c.id)
@@ -104,6 +86,7 @@ IMPROVEMENTS = Prepared(
 # Added to zero: by the index of numbers SQLite would read all entries of the ladder.
 _IN_ORDER = submissions.c.number + 0
 _BY_DIGEST = submissions.c.digest == bindparam("digest")
+_BY_KEY = submissions.c.key == bindparam("key")
 
 
 def _asked(*where: ColumnElement[bool], repeats: bool) -> tuple[Prepared, Prepared]:
@@ -115,7 +98,7 @@ def _asked(*where: ColumnElement[bool], repeats: bool) -> tuple[Prepared, Prepar
     return Prepared(found), Prepared(found.limit(1))
 
 
-FIRST_BY_KEY = _asked(submissions.c.key == bindparam("key"), repeats=False)
+FIRST_BY_KEY = _asked(_BY_KEY, repeats=False)
 FIRST_BY_DIGEST = _asked(_BY_DIGEST, repeats=False)
 # Where there is a reserve: of the same predictions for its rows, too.
 OF_ALL_ROWS = _asked(
@@ -127,8 +110,25 @@ OPTIONAL = dict.fromkeys(
 )
 # Whether there is any: asked before the rest of it is read.
 _ANY = select(submissions.c.id).where(submissions.c.ladder_id == bindparam("ladder")).limit(1)
-KNOWN = Prepared(_ANY.where(_BY_DIGEST))
-KNOWN_KEY = Prepared(_ANY.where(submissions.c.key == bindparam("key")))
+_KNOWN, _KNOWN_KEY = _ANY.where(_BY_DIGEST), _ANY.where(_BY_KEY)
+KNOWN, KNOWN_KEY = Prepared(_KNOWN), Prepared(_KNOWN_KEY)
+_UNCHANGED = (
+    select(ladders.c.id)
+    .select_from(ladders.join(holdouts).join(chains))
+    .where(
+        ladders.c.id == bindparam("ladder"),
+        chains.c.length == bindparam("length"),
+        chains.c.head == bindparam("head"),
+        bindparam("schema") == VERSION,
+        ~_KNOWN.exists(),
+        ~_KNOWN_KEY.exists(),
+    )
+    .with_for_update(of=[holdouts, chains, ladders])
+    .subquery()
+)
+# Locks what `LOCKED_LADDER` does, and divides by zero where anything was linked to the chain since
+# that end, or where a submission is known: the server then skips all that follows.
+UNCHANGED = Prepared(select((1 // func.count()).label("one")).select_from(_UNCHANGED))
 _ADDED = [column.name for column in submissions.c if column.name != "id"]
 ADD_SUBMISSION = f"INSERT INTO submissions ({', '.join(_ADDED)}) VALUES (:{', :'.join(_ADDED)})"
 COUNT_SUBMISSION = "UPDATE ladders SET submissions = :number WHERE id = :ladder"

@@ -33,7 +33,8 @@ class Ledger:
     An exception or an interrupt in the block undoes all of it.
 
     *One order.* A submission reads its ladder under lock (`Transaction.locked_ladder`),
-    and with it the end of the holdout's chain; both stay held until the commit. So all
+    and with it the end of the holdout's chain, or has a server check under lock that both are as
+    this process left them; they stay held until the commit. So all
     submissions of a holdout, through any ladder, come one after the other, from threads,
     processes and machines, and their ids and their positions in the chain are in that order.
     ``Access.LADDER`` lets others write to other holdouts meanwhile; ``Access.ALL`` nobody.
