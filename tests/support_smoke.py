@@ -113,7 +113,7 @@ def search_cv() -> None:
 
 def _stopped(library: str, **settings: Any) -> None:
     adapter = importlib.import_module(f"ladderholdout.integrations.{library}")
-    one = holdout(ladder=f"{library} {settings}")
+    one = holdout(ladder=" ".join((library, *map(str, settings.values()))))
     rule = adapter.ladder_stopping(one, patience=3)
     if library == "staged":
         rule.fit(HistGradientBoostingClassifier(max_iter=20, **settings), X[TRAIN], Y[TRAIN])
