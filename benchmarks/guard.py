@@ -244,8 +244,21 @@ def raw_sqlite(start: float, who: int, ledger: str) -> tuple[float, float]:
     return _one_after_the_other(start, _bare_commits(ledger, who))
 
 
+def make_bare_tables(url: str) -> None:
+    """Make the tables of bare commits on PostgreSQL."""
+    import psycopg
+
+    with psycopg.connect(url.replace("+psycopg", "")) as driver:
+        driver.execute("CREATE TABLE bench_ladders (id int PRIMARY KEY, state text)")
+        driver.execute("INSERT INTO bench_ladders VALUES (1, '')")
+        driver.execute(
+            "CREATE TABLE bench_entries (id serial PRIMARY KEY, number int, digest text, "
+            "hash text, context text, risk float)"
+        )
+
+
 @contextmanager
-def _bare_commits_on_postgres(url: str, who: int) -> Iterator[Callable[[], None]]:
+def bare_commits_on_postgres(url: str, who: int) -> Iterator[Callable[[], None]]:
     """The same on PostgreSQL: the ladder's row is locked, changed, and an entry inserted."""
     import psycopg
 
@@ -267,7 +280,7 @@ def _bare_commits_on_postgres(url: str, who: int) -> Iterator[Callable[[], None]
 
 
 def raw_psycopg(start: float, who: int, url: str) -> tuple[float, float]:
-    return _one_after_the_other(start, _bare_commits_on_postgres(url, who))
+    return _one_after_the_other(start, bare_commits_on_postgres(url, who))
 
 
 def guarded(start: float, who: int, ledger: str) -> tuple[float, float]:
@@ -299,6 +312,19 @@ def commits(folder: Path) -> None:
         say(f"guard over raw sqlite3, {processes} processes", guard / raw, "", target, most=False)
         own = str(folder / f"pieces-{processes}-{{who}}.db")
         _compare_pieces(processes, own, str(bare), raw)
+    _compare_repeats(opened(folder / "repeats.db"))
+
+
+def _compare_repeats(holdout: LadderHoldout) -> None:
+    """Print how long a repeat takes, over a query of the same predictions."""
+    took: dict[str, list[float]] = {"query": [], "repeat": []}
+    for predictions in guesses(coins()[1], 7, EACH):
+        for times in took.values():
+            begin = time.perf_counter()
+            holdout.submit(predictions)
+            times.append(time.perf_counter() - begin)
+    query, repeat = (statistics.median(times) for times in took.values())
+    say("repeat over query", repeat / query, "", 1, most=True)
 
 
 def _compare_pieces(processes: int, ledger: str, bare: str, raw: float) -> None:
@@ -369,7 +395,9 @@ def _pieces(ledger: str, who: int = 0) -> Iterator[dict[str, Callable[[], Any]]]
             "read ladder, holdout and the chain's end": lambda: statements.LOCKED_LADDER.rows(
                 tx.conn, asked
             ),
-            "ask whether they are known": lambda: statements.KNOWN.rows(tx.conn, asked),
+            "ask whether they are known": lambda: statements.FIRST_BY_DIGEST[1].rows(
+                tx.conn, asked
+            ),
         }
         yield {
             "check the predictions, bring them in order": lambda: canonical().take(guard.order),
@@ -404,7 +432,7 @@ def pieces(ledger: str, raw: str, bare: AbstractContextManager[Callable[[], None
 
 def nothing_but_pieces(start: float, who: int, ledger: str, bare: str) -> tuple[float, float]:
     """Commit, and do the pieces of a submission each time, on a ladder of one's own."""
-    commits_of = _bare_commits_on_postgres if is_server(bare) else _bare_commits
+    commits_of = bare_commits_on_postgres if is_server(bare) else _bare_commits
     with _pieces(ledger.format(who=who), who) as each, commits_of(bare, 200 + who) as commit:
         begin = _wait(start)
         for _ in range(EACH):
@@ -423,15 +451,7 @@ def guarded_again(start: float, who: int, ledger: str) -> tuple[float, float]:
 
 
 def postgres(url: str) -> None:
-    import psycopg
-
-    with psycopg.connect(url.replace("+psycopg", "")) as driver:
-        driver.execute("CREATE TABLE bench_ladders (id int PRIMARY KEY, state text)")
-        driver.execute("INSERT INTO bench_ladders VALUES (1, '')")
-        driver.execute(
-            "CREATE TABLE bench_entries (id serial PRIMARY KEY, number int, digest text, "
-            "hash text, context text, risk float)"
-        )
+    make_bare_tables(url)
     opened(url)
     for processes in (1, 8):
         raw = rate(raw_psycopg, processes, url)
@@ -440,7 +460,8 @@ def postgres(url: str) -> None:
         say(f"guard on PostgreSQL, {processes} processes", guard, "/s", most=False)
         say(f"guard over raw psycopg, {processes} processes", guard / raw, "", 0.6, most=False)
         _compare_pieces(processes, url, url, raw)
-    pieces(url, "raw psycopg", _bare_commits_on_postgres(url, 99))
+    _compare_repeats(LadderHoldout.open("coins", ledger=url))
+    pieces(url, "raw psycopg", bare_commits_on_postgres(url, 99))
 
 
 # A crowd

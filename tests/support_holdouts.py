@@ -109,7 +109,7 @@ def replayed(holdout: LadderHoldout) -> list[Replayed]:
     known, ladder, entries = record(holdout)
     with Ledger(holdout.ledger).read() as tx:
         recorded = (one.recorded for one in entries)
-        return list(replay(known, ladder, recorded, tx.withdrawals(ladder)))
+        return list(replay(known, ladder, recorded, tx.withdrawals.of(ladder)))
 
 
 def assert_replays(holdout: LadderHoldout) -> None:
@@ -122,7 +122,7 @@ def assert_replays(holdout: LadderHoldout) -> None:
     if found:
         assert bits(found[-1].state) == bits(ladder.state)
     with Ledger(holdout.ledger).read() as tx:
-        returns = sum(one.replaced for one in tx.withdrawals(ladder))
+        returns = sum(one.replaced for one in tx.withdrawals.of(ladder))
     improved = [e.entry.number for e in entries if e.entry.improved and e.entry.repeat_of is None]
     assert (ladder.submissions, ladder.version) == (len(entries), len(improved) + returns)
     if not returns:

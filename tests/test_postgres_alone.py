@@ -25,7 +25,7 @@ from ladderholdout.guard.health import verify_holdout
 from ladderholdout.guard.submission import Origin
 from ladderholdout.ledger import Access, Ledger, Stale, Transaction, prepared, resolve_url
 from ladderholdout.mechanisms import FullDisclosure
-from tests.support_holdouts import assert_replays, coins, entries_of, guesses, is_repeat
+from tests.support_holdouts import assert_replays, coins, entries_of, guesses, is_repeat, record
 from tests.support_postgres import Server, name_of, proxied
 
 pytestmark = pytest.mark.processes
@@ -113,14 +113,20 @@ def test_two_who_submit_in_turn_read_first_and_lose_nothing(
     assert_whole(both[0])
 
 
-def test_a_repeat_is_answered_as_before(database: str, refused: list[Stale]) -> None:
+def test_a_repeat_is_answered_as_before(
+    database: str, refused: list[Stale], asked: list[str]
+) -> None:
     holdout = alone(database)
     first = holdout.submit(coins()[1])
     assert first.improved and first.score == 1.0
-    holdout.submit(guesses(2, 1)[0])
-    again = holdout.submit(coins()[1])
+    (worse,) = guesses(2, 1)
+    holdout.submit(worse)
+    asked.clear()
+    again, no_better = holdout.submit(coins()[1]), holdout.submit(worse)
+    assert asked == refused == []
     assert is_repeat(holdout, again) and again.improved and again.score == first.score
-    assert refused == []
+    assert again.improvements == first.improvements
+    assert is_repeat(holdout, no_better) and not no_better.improved
     # One that was submitted elsewhere, which is not remembered here.
     theirs = elsewhere(database).submit(guesses(3, 1)[0])
     for guess in guesses(4, 3):
@@ -132,6 +138,156 @@ def test_a_repeat_is_answered_as_before(database: str, refused: list[Stale]) -> 
     assert_whole(holdout)
 
 
+def test_who_repeats_what_others_submitted_is_refused_once(
+    database: str, refused: list[Stale], asked: list[str]
+) -> None:
+    holdout, other = alone(database), elsewhere(database)
+    rows = [*guesses(2, 9), coins()[1]]
+    for row in rows:
+        other.submit(row)
+    for guess in guesses(3, 3):
+        holdout.submit(guess)
+    refused.clear()
+    numbers = [holdout.submit(row).submission for row in rows]
+    assert len(refused) == 1
+    assert [entries_of(holdout)[one - 1].repeat_of for one in numbers] == [*range(3, 13)]
+    # Now they are remembered here as well.
+    asked.clear()
+    holdout.submit(guesses(4, 1)[0])
+    asked.clear()
+    again = [holdout.submit(row) for row in rows]
+    assert asked == [] and len(refused) == 1
+    assert all(is_repeat(holdout, one) for one in again) and again[-1].improved
+    assert_whole(holdout)
+
+
+def test_what_was_withdrawn_elsewhere_is_not_answered_from_memory(
+    database: str, tmp_path: Path
+) -> None:
+    holdout, same = alone(database), opened(str(tmp_path / "same.db"))
+    for guess in guesses(1, 2):
+        same.submit(guess)
+    found = []
+    for one, other in ((holdout, elsewhere(database)), (same, same)):
+        best = one.submit(coins()[1])
+        other.withdraw(best.submission, reason="leaked")
+        answers = [one.submit(guess) for guess in (*guesses(2, 3), coins()[1])]
+        found.append((answers, [entry.repeat_of for entry in entries_of(one)]))
+        assert_whole(one)
+    assert found[0] == found[1]
+
+
+def test_rounds_of_a_fit_and_candidates_of_a_batch_are_written_unread(
+    database: str, tmp_path: Path, asked: list[str]
+) -> None:
+    found = []
+    rows, y = [*guesses(5, 4)], coins()[1]
+    # Of one transaction, some twice, some known before; the last ones improve.
+    together = [[rows[0], rows[1], rows[1], y], [rows[2], y, rows[0], rows[3]]]
+    for ledger in (database, str(tmp_path / "file.db")):
+        holdout = opened(ledger)
+        guard = holdout.open_ladder.guard()
+        asked.clear()
+        guard.submit_rounds(guesses(6, 2), [Origin(batch="search")] * 2)
+        assert not any(one.startswith("SELECT submissions.batch") for one in asked)
+        asked.clear()
+        answers = [guard.submit(guess, Origin(batch="search")) for guess in guesses(7, 3)]
+        for at, each in enumerate(together):
+            context = [{"round": number} for number, _ in enumerate(each)]
+            origins = [Origin(batch=f"fit {at}", context=one) for one in context]
+            answers += guard.submit_rounds(each, origins)
+        if ledger == database:
+            assert asked == []
+        kept = holdout.open_ladder.read(lambda tx, ladder: [*tx.batches.kept(ladder.id)])
+        assert kept == [1, 2, 3, 4, 5]
+        found.append((answers, [entry.repeat_of for entry in entries_of(holdout)]))
+        assert_whole(holdout)
+    assert found[0] == found[1]
+
+
+@pytest.fixture
+def done(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """What was done with statements: sent, and waited for."""
+    done: list[str] = []
+    send, read = prepared.Prepared.send, prepared._Compiled.read
+
+    def sending(*given: Any) -> Any:
+        done.append("sent")
+        return send(*given)
+
+    def reading(*given: Any) -> Any:
+        done.append("waited")
+        return read(*given)
+
+    monkeypatch.setattr(prepared.Prepared, "send", sending)
+    monkeypatch.setattr(prepared._Compiled, "read", reading)
+    return done
+
+
+def test_several_are_asked_for_before_any_is_waited_for(database: str, done: list[str]) -> None:
+    """The ladders of several metrics; and the rows of a reserve beside all others."""
+    several = opened(database, scoring=["accuracy", "f1", "roc_auc"], mechanism=None)
+    several.submit({"labels": coins()[1], "scores": coins()[1] / 2})
+    done.clear()
+    several.submit({"labels": guesses(1, 1)[0], "scores": coins()[1] / 3})
+    # The first ladder, and then the two others at once.
+    assert done == ["sent"] * 2 + ["waited"] + ["sent"] * 4 + ["waited"] * 5
+    X, y = coins(seed=1)
+    reserved = LadderHoldout(
+        X, y, scoring="accuracy", name="reserved", reserve=0.5, ledger=database
+    )
+    for guess in (guesses(1, 1)[0], y, y):
+        reserved.submit(guess)
+        done.clear()
+        reserved.submit(guess)
+        assert done[:4] == ["sent"] * 3 + ["waited"]
+
+
+def test_with_a_reserve_rounds_that_agree_elsewhere_are_asked_for_as_others_are(
+    database: str, done: list[str]
+) -> None:
+    holdout = opened(database, reserve=0.5)
+    kept = record(holdout)[0].reserve
+    guard, found = holdout.open_ladder.guard(), []
+    guard.submit(guesses(1, 1)[0], Origin())
+    for at, both in enumerate(guesses((2, at), 2) for at in range(2)):
+        if at:
+            # They agree on what the ladder measures. The reserve is by the order of the content.
+            ordered = both[0][guard.order].copy()
+            ordered[kept] = 1 - ordered[kept]
+            both[1][guard.order] = ordered
+        done.clear()
+        guard.submit_rounds(both, [Origin()] * 2)
+        found.append([*done])
+    assert found[0] == found[1]
+    last = record(holdout)[2][-2:]
+    assert last[0].entry.digest == last[1].entry.digest
+    assert last[0].reserve_digest != last[1].reserve_digest
+
+
+def test_the_batch_of_a_ladder_is_known_from_what_was_committed(
+    database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ours, theirs = opened(database), elsewhere(database)
+    append, calls = Transaction.append, []
+
+    def appending(*given: Any, **settings: Any) -> Any:
+        calls.append(1)
+        if len(calls) == 2:
+            raise LedgerBusy("at the second round")
+        return append(*given, **settings)
+
+    monkeypatch.setattr(Transaction, "append", appending)
+    guard = ours.open_ladder.guard()
+    with pytest.raises(LedgerBusy):
+        guard.submit_rounds(guesses(1, 2), [Origin(batch="a")] * 2)
+    theirs.open_ladder.guard().submit(guesses(2, 1)[0], Origin(batch="b"))
+    for at, batch in enumerate("ab"):
+        guard.submit(guesses((3, at), 1)[0], Origin(batch=batch))
+    kept = ours.open_ladder.read(lambda tx, ladder: tx.batches.kept(ladder.id))
+    assert [*kept] == [1, 3]
+
+
 def test_a_key_that_is_known_gets_its_first_answer(database: str) -> None:
     holdout = alone(database)
     guard, key = holdout.open_ladder.guard(), Origin(key="trial 1")
@@ -141,6 +297,10 @@ def test_a_key_that_is_known_gets_its_first_answer(database: str) -> None:
     again = guard.submit(guesses(3, 1)[0], key)
     assert entries_of(holdout)[again.submission - 1].repeat_of == first.submission
     assert again.score == first.score == 1.0
+    # These predictions themselves are no repeat.
+    for guess in guesses(4, 2):
+        guard.submit(guess, Origin())
+    assert not is_repeat(holdout, guard.submit(guesses(3, 1)[0], Origin()))
     assert_whole(holdout)
 
 

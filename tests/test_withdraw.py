@@ -27,7 +27,7 @@ from ladderholdout.mechanisms import (
     OneBitLadder,
     SimplifiedLadder,
 )
-from tests.support_holdouts import assert_replays, coins, guesses
+from tests.support_holdouts import assert_replays, coins, guesses, repeats_first
 from tests.support_schema import downgrade
 
 WHY = "trained on the holdout's rows"
@@ -65,6 +65,7 @@ def test_the_ladder_goes_back_and_nothing_is_removed(tmp_path: Path) -> None:
     # What was compared with it is a query again, and its own predictions never improve again.
     again = holdout.submit(right(y, 45))
     assert (again.improved, again.submission) == (True, 4)
+    assert repeats_first(holdout, holdout.submit(right(y, 45)), again)
     taken = holdout.submit(y)
     assert (taken.improved, taken.score) == (False, again.score)
     assert holdout.status().incumbent == 4

@@ -10,7 +10,7 @@ from __future__ import annotations
 import hmac
 import os
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -20,6 +20,7 @@ from typing import TypeVar
 from ladderholdout.errors import HoldoutConflict, RestoredWarning, warn
 from ladderholdout.ledger import (
     Access,
+    Asked,
     Head,
     HoldoutRecord,
     LadderRecord,
@@ -163,17 +164,16 @@ def watched(
     since: datetime,
     body: Callable[[Transaction, LadderRecord], T],
     *,
-    digest: str | None = None,
-    key: str | None = None,
+    asked: Sequence[Asked] = (),
     left: Left | None = None,
 ) -> T:
     """Write to a ladder, and find out whether the ledger is an older copy.
 
-    The digest and the key of a submission are asked for on the way; `left` as in `locked_ladder`.
+    `asked` and `left` as in `Transaction.locked_ladder`.
     """
 
     def write(tx: Transaction) -> tuple[T, Head, Head | None]:
-        ladder = tx.locked_ladder(ladder_id, digest=digest, key=key, left=left)
+        ladder = tx.locked_ladder(ladder_id, asked=asked, left=left)
         same_ladder(ladder, since)
         gone = mark.note(tx, ladder.holdout_id)
         return body(tx, ladder), tx.chains.end(ladder.holdout_id).head, gone

@@ -255,7 +255,7 @@ class SeveralLadders:
                     lead.ladder_id,
                     lead.since,
                     partial(_judged, guards=guards, measured=measured),
-                    key=origin.key,
+                    asked=[measured[next(iter(guards))].asked],
                 )
                 if answers is not None:
                     break
@@ -492,10 +492,12 @@ def _judged(
     """
     if any(guards[name].is_amended(tx, one) for name, one in measured.items()):
         return None
-    records = {}
-    for name, guard in guards.items():
-        own = lead if guard.ladder_id == lead.id else tx.locked_ladder(guard.ladder_id)
-        records[name] = same_ladder(own, guard.since)
+    names = {guard.ladder_id: name for name, guard in guards.items()}
+    others = {one: [measured[name].asked] for one, name in names.items() if one != lead.id}
+    records = {
+        names[one.id]: same_ladder(one, guards[names[one.id]].since)
+        for one in (lead, *tx.locked_ladders(others))
+    }
     numbers = {name: one.submissions + 1 for name, one in records.items()}
     found = {}
     for name, one in measured.items():

@@ -25,7 +25,8 @@ from ladderholdout.guard.views import Release
 from ladderholdout.guard.withdrawal import is_withdrawn
 from ladderholdout.ledger import (
     Access,
-    Entry,
+    Asked,
+    First,
     Head,
     HoldoutRecord,
     LadderRecord,
@@ -103,9 +104,9 @@ class Measured:
     version: int
 
     @property
-    def asked_ahead(self) -> str | None:
-        """The digest by which a repeat is looked for before anything else is."""
-        return self.digests[0] if self.digests[1] is None else None
+    def asked(self) -> Asked:
+        """What it is searched by."""
+        return Asked(*self.digests, self.origin.key)
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -113,13 +114,16 @@ class Answer:
     """The answer to a submission inside its transaction, and the ladder after it.
 
     `spent` is true where it used up the budget; `incumbent` is there where this transaction has
-    changed it.
+    changed it. `first` is what repeats of the predictions are answered from, unless a key was;
+    `began` has the batch of the ladder's first submission, where it was asked for.
     """
 
     release: Release
     ladder: LadderRecord
     spent: bool
     incumbent: _Known | None
+    first: First | None
+    began: tuple[str | None] | None
 
 
 class _Judged(NamedTuple):
@@ -130,7 +134,7 @@ class _Judged(NamedTuple):
     left: Left
 
 
-# How many digests a process remembers of its own submissions to a ladder.
+# How many answers a process remembers of its own submissions to a ladder.
 _REMEMBERED = 1000
 
 
@@ -143,24 +147,35 @@ class _Course:
     """
 
     _left: Left | None = None
-    # Whether nobody wrote to the holdout between the last two submissions from here.
+    # Whether the last submission could have rested on the one before it.
     _alone: bool = True
-    _submitted: set[str] = field(default_factory=set)
+    # By their digests. What repeats are answered changes with a withdrawal alone, and after one it
+    # is read (`Transaction.first`).
+    _firsts: dict[str, First] = field(default_factory=dict)
 
-    def left_for(self, measured: Sequence[Measured]) -> Left | None:
-        """Return the ladder as it was left, for a submission that may rest on it."""
-        digest = measured[0].asked_ahead
-        # What is known is refused as well, and then asked for.
-        known = digest is None or digest in self._submitted
-        return None if known or len(measured) > 1 or not self._alone else self._left
+    def left_for(self, asked: Sequence[Asked]) -> Left | None:
+        """Return the ladder as it was left, for submissions that may rest on it."""
+        # Where there is a reserve all is read: how long it takes must not show which predictions
+        # differ on its rows alone.
+        return self._left if self._alone and not asked[0].reserve_digest else None
 
-    def note(self, judged: _Judged, measured: Sequence[Measured]) -> None:
+    def remembered(self, asked: Asked) -> Asked:
+        """Return what is asked for with what is known of it here."""
+        return asked._replace(first=self._firsts.get(asked.digest))
+
+    def note(self, judged: _Judged, asked: Sequence[Asked]) -> None:
         """Take note of what was committed."""
         self._alone = self._left is None or self._left.end.head == judged.before
         self._left = judged.left
-        if len(self._submitted) >= _REMEMBERED:
-            self._submitted.clear()
-        self._submitted.update(one.digests[0] for one in measured)
+        if len(self._firsts) >= _REMEMBERED:
+            self._firsts.clear()
+        for one, answer in zip(asked, judged.answers, strict=True):
+            first, number = answer.first, answer.release.submission
+            # What the ledger alone knows is refused, and there may be more of it.
+            if first is None or not (first.number == number or one.digest in self._firsts):
+                self._alone = False
+            if first is not None:
+                self._firsts[one.digest] = first
 
 
 @dataclass(slots=True, repr=False)
@@ -185,6 +200,8 @@ class Guard:
     labelled: Labelled
     mark: Mark
     _incumbent: _Known | None = field(default=None, init=False)
+    # The batch of the ladder's first submission, which stays that one.
+    _began: tuple[str | None] | None = field(default=None, init=False)
     _course: _Course | None = field(init=False)
 
     def __post_init__(self) -> None:
@@ -254,18 +271,19 @@ class Guard:
             self.ladder_id,
             self.since,
             partial(self._judge_rounds, measured=measured),
-            digest=measured[0].asked_ahead,
-            key=measured[0].origin.key,
         )
-        judged, left = None, self._course and self._course.left_for(measured)
-        if left:
+        asked, course = [one.asked for one in measured], self._course
+        judged, left = None, course and course.left_for(asked)
+        if course and left:
             with suppress(Stale):
-                judged = answer(left=left)
-        judged = judged or answer()
+                judged = answer(asked=[*map(course.remembered, asked)], left=left)
+        # Where there is a reserve, rounds that agree on all other rows are asked for one by one.
+        ahead = asked if self.reserve is None or len(asked) == 1 else ()
+        judged = judged or answer(asked=ahead)
         if judged is None:
             return None
-        if self._course:
-            self._course.note(judged, measured)
+        if course:
+            course.note(judged, asked)
         return judged.answers
 
     def measure(
@@ -295,12 +313,12 @@ class Guard:
         if self.is_amended(tx, measured[0]):
             return None
         found: list[Answer] = []
-        incumbent, end = None, tx.chains.end(self.holdout.id)
+        answer, end = None, tx.chains.end(self.holdout.id)
         before = end.head
         for one in measured:
-            more = len(found) + 1 < len(measured)
-            answer = self.judge(tx, ladder, one, incumbent, more=more)
-            ladder, incumbent = answer.ladder, answer.incumbent
+            answer = self.judge(tx, ladder, one, answer, more=len(found) + 1 < len(measured))
+            ladder = answer.ladder
+            tx.remember(ladder, one.asked, answer.first)
             found.append(answer)
         return _Judged(found, before, Left(ladder, end))
 
@@ -309,7 +327,7 @@ class Guard:
         tx: Transaction,
         ladder: LadderRecord,
         measured: Measured,
-        incumbent: _Known | None = None,
+        before: Answer | None = None,
         *,
         more: bool = False,
     ) -> Answer:
@@ -321,8 +339,8 @@ class Guard:
         ladder : LadderRecord
             As read under lock, or as an earlier answer of this transaction left it.
         measured : Measured
-        incumbent : tuple or None
-            Where an earlier answer of this transaction changed it.
+        before : Answer or None
+            The answer before it in this transaction.
         more : bool, default=False
             As for `Transaction.append`.
         """
@@ -330,7 +348,7 @@ class Guard:
         # An attempt under the same key again: its first answer, whatever it predicts.
         if origin.key is not None:
             first = tx.first_by_key(ladder, origin.key)
-        same = first is not None
+        keyed = same = first is not None
         if first is None:
             if origin.per_day is not None:
                 _refuse_beyond(tx, ladder, origin.per_day)
@@ -340,13 +358,15 @@ class Guard:
             same = everywhere and first is not None and first.improved
         same = same and not is_withdrawn(first, ladder)
         if first is not None:
-            return self._repeat(tx, ladder, first, same, measured, incumbent, more)
-        return self._step(tx, ladder, measured, incumbent, more)
+            answer = self._repeat(tx, ladder, first, same, measured, before, more)
+            return replace(answer, first=None) if keyed else answer
+        return self._step(tx, ladder, measured, before, more)
 
     def settle(self, answer: Answer) -> Release:
         """Take note of an answer that was committed, and return the release."""
         # It is in the ledger by now: the next submission need not read it back.
         self._incumbent = answer.incumbent or self._incumbent
+        self._began = answer.began or self._began
         if answer.spent:
             warn(
                 f"The {self.rules.budget} releases of this ladder are used up: the released "
@@ -400,12 +420,16 @@ class Guard:
         tx: Transaction,
         ladder: LadderRecord,
         measured: Measured,
-        known: _Known | None,
+        before: Answer | None,
         more: bool,
     ) -> Answer:
         predictions, evaluation = measured.predictions, measured.evaluation
         origin = measured.origin
+        known = before.incumbent if before else None
         state, incumbent = self._state_of(tx, ladder, known)
+        began = before.began if before else None
+        began = began or self._began_with(tx, ladder, origin.batch)
+        of_first = origin.batch is not None and began == (origin.batch,)
         after, outcome = self._decided(ladder, state, evaluation)
         ladder = tx.append(
             ladder,
@@ -418,7 +442,7 @@ class Guard:
             evidence={name: getattr(outcome.evidence, name) for name in _EVIDENCE},
             state=state_to(after),
             incumbent=predictions if outcome.improved else None,
-            candidate=predictions if origin.batch is not None else None,
+            candidate=predictions if of_first else None,
             more=more,
         )
         left = releases_left(ladder, after.releases)
@@ -430,25 +454,30 @@ class Guard:
         if outcome.improved:
             known = (ladder.version, self.labelled.version), predictions, evaluation
         spent = left == 0 and after.releases > state.releases
-        return Answer(release, ladder, spent, known)
+        level = release.improvements
+        first = First(release.submission, outcome.risk, outcome.improved, level=level)
+        return Answer(release, ladder, spent, known, first, began)
 
     def _repeat(
         self,
         tx: Transaction,
         ladder: LadderRecord,
-        first: Entry,
+        first: First,
         same: bool,
         measured: Measured,
-        known: _Known | None,
+        before: Answer | None,
         more: bool,
     ) -> Answer:
+        known = before.incumbent if before else None
         state, incumbent = self._state_of(tx, ladder, known)
         if self.reserve is not None:
             # For nothing: how long it takes must not show which rows are the reserve's.
             self._decided(ladder, state, measured.evaluation)
-        assert first.risk is not None
         if same:
-            answer, level = (first.risk, first.improved), tx.improvements(ladder.id, first.number)
+            level = first.level
+            if level is None:
+                level = tx.improvements(ladder.id, first.number)
+            answer, first = (first.risk, first.improved), first._replace(level=level)
         else:  # without that count, whose time would reveal such a repeat
             answer = not_improved(self.rules, ladder.state["standing"], first.risk)
             level = ladder.version
@@ -467,7 +496,17 @@ class Guard:
         opened = ladder.opened is not None
         number = ladder.submissions
         release = Release(self._score_of(answer[0]), answer[1], number, left, opened, level)
-        return Answer(release, ladder, False, known)
+        return Answer(release, ladder, False, known, first, before.began if before else None)
+
+    def _began_with(
+        self, tx: Transaction, ladder: LadderRecord, batch: str | None
+    ) -> tuple[str | None] | None:
+        """Return the batch of a ladder's first submission; None where that is not of interest."""
+        if not ladder.submissions:
+            return (batch,)
+        if self._began is None and batch is not None:
+            return (tx.batches.first(ladder.id),)
+        return self._began
 
     def _columns(self, measured: Measured, incumbent: NDArray[Any] | None) -> dict[str, Any]:
         """Return what an entry records of a submission, whatever it is answered."""

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from ladderholdout.errors import HoldoutConflict, InvalidArgument, InvalidSubmission
 from ladderholdout.guard.views import score_line, score_of
-from ladderholdout.ledger import Entry, LadderRecord, Transaction
+from ladderholdout.ledger import First, LadderRecord, Transaction
 from ladderholdout.ledger.replay import rules_of
 from ladderholdout.metrics import Metric
 
@@ -85,7 +85,8 @@ def withdraw(
     first = entry.repeat_of or entry.number
     if entry.withdrawn is not None:
         raise HoldoutConflict(f"Submission {first} is withdrawn already: {entry.withdrawn}")
-    done = tx.withdraw(ladder, first, reason)
+    n = tx.holdout(ladder.holdout_id).n_ladder
+    done = tx.withdrawals.add(ladder, first, reason, n)
     after = tx.ladder(ladder.id)
     again: tuple[int, ...] = ()
     if done.replaced and done.again:
@@ -96,7 +97,7 @@ def withdraw(
     return Withdrawn(first, reason, after.incumbent, score, again)
 
 
-def is_withdrawn(first: Entry | None, ladder: LadderRecord) -> bool:
+def is_withdrawn(first: First | None, ladder: LadderRecord) -> bool:
     """Return whether predictions were withdrawn before; refuse them where there is no incumbent."""
     if first is None or first.withdrawn is None:
         return False

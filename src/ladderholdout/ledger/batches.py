@@ -123,12 +123,10 @@ class NewIncumbent(NamedTuple):
     fit: str | None
 
 
-_BATCH_OF = Prepared(
-    select(submissions.c.batch).where(
-        submissions.c.ladder_id == bindparam("ladder"), submissions.c.number == bindparam("number")
-    )
+_DROP_INCUMBENT = (
+    "DELETE FROM incumbents WHERE ladder_id = :ladder AND number = :number AND EXISTS (SELECT id "
+    "FROM submissions WHERE ladder_id = :ladder AND number = :number AND batch = :fit)"
 )
-_DROP_INCUMBENT = "DELETE FROM incumbents WHERE ladder_id = :ladder AND number = :number"
 _KEEP_INCUMBENT = (
     "INSERT INTO incumbents (ladder_id, number, predictions, state) "
     "VALUES (:ladder, :number, :predictions, :state)"
@@ -141,11 +139,13 @@ def keep_incumbent(conn: Connection, new: NewIncumbent) -> None:
     The rounds of one training run may improve hundreds of times: for the batch of a `fit`,
     what came before it is kept, and not what its own rounds replaced.
     """
-    ladder, place = new.ladder, {"ladder": new.ladder.id, "number": new.ladder.incumbent}
+    ladder = new.ladder
     if new.fit is not None and ladder.incumbent is not None:
-        replaced = _BATCH_OF.one(conn, place)
-        if replaced is not None and replaced.batch == new.fit:
-            run(conn, _DROP_INCUMBENT, place)
+        run(
+            conn,
+            _DROP_INCUMBENT,
+            {"ladder": ladder.id, "number": ladder.incumbent, "fit": new.fit},
+        )
     predictions = b"" if new.predictions is None else packed(new.predictions)
     values = {"ladder": ladder.id, "number": new.number, "state": new.state}
     run(conn, _KEEP_INCUMBENT, {**values, "predictions": predictions})
@@ -198,14 +198,13 @@ class Batches:
 
     # -- predictions ------------------------------------------------------------------
 
-    def keep(
-        self, ladder: LadderRecord, number: int, batch: str, predictions: NDArray[Any]
-    ) -> bool:
-        """Keep predictions of the ladder's first batch; return whether they are of it."""
-        if number > 1:
-            first = _FIRST_BATCH.one(self._conn, {"ladder": ladder.id})
-            if first is None or first.batch != batch:
-                return False
+    def first(self, ladder_id: int) -> str | None:
+        """Return the batch of a ladder's first submission."""
+        found = _FIRST_BATCH.one(self._conn, {"ladder": ladder_id})
+        return None if found is None else found.batch
+
+    def keep(self, ladder: LadderRecord, number: int, predictions: NDArray[Any]) -> bool:
+        """Keep predictions of the ladder's first batch, if there is room; return whether."""
         stored = compressed(predictions)
         if number * len(stored) > _MOST_KEPT:
             return False

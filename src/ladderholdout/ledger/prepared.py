@@ -98,6 +98,11 @@ def driver_of(conn: Connection) -> Any:
     return conn.connection.driver_connection
 
 
+def in_file(conn: Connection) -> bool:
+    """Return whether a statement is answered at once: there is no server to wait for."""
+    return conn.dialect.name == "sqlite"
+
+
 def run(conn: Connection, statement: str, values: Mapping[str, Any]) -> None:
     """Send a literal statement that returns nothing, with its values as ``:name``.
 
@@ -108,7 +113,7 @@ def run(conn: Connection, statement: str, values: Mapping[str, Any]) -> None:
     values : Mapping
         Times as `stored_time` returns them.
     """
-    if conn.dialect.name != "sqlite":
+    if not in_file(conn):
         statement = _by_percent(statement)
     driver_of(conn).execute(statement, values)
 
@@ -120,6 +125,6 @@ def _by_percent(statement: str) -> str:
 
 def stored_time(conn: Connection, time: datetime.datetime) -> Any:
     """Return a time in UTC as `run` takes it: in a file SQLAlchemy keeps it as a text."""
-    if conn.dialect.name != "sqlite":
+    if not in_file(conn):
         return time
     return time.replace(tzinfo=None).isoformat(" ", "microseconds")

@@ -221,6 +221,32 @@ class Entry:
     place: int | None = None
 
 
+class First(NamedTuple):
+    """What repeats of a submission are answered from: the first one of its predictions or key.
+
+    `level` is how many submissions had improved the ladder by then, where that is known.
+    """
+
+    number: int
+    risk: float
+    improved: bool
+    repeat_of: int | None = None
+    withdrawn: str | None = None
+    level: int | None = None
+
+
+class Asked(NamedTuple):
+    """A submission that is about to be searched, by its digests and its key.
+
+    `first` is the first submission of these predictions where a process remembers it.
+    """
+
+    digest: str
+    reserve_digest: str | None
+    key: str | None
+    first: First | None = None
+
+
 class Recorded(NamedTuple):
     """What a replay needs of one submission, and what its predictions hash to; raw."""
 

@@ -72,11 +72,12 @@ _ENTRIES = (
 )
 ENTRIES = Prepared(_ENTRIES)
 OF_SEARCH = Prepared(_ENTRIES.where(submissions.c.search == bindparam("search")))
+_OF_LADDER = submissions.c.ladder_id == bindparam("ladder")
 IMPROVEMENTS = Prepared(
     select(func.count().label("count"))
     .select_from(submissions)
     .where(
-        submissions.c.ladder_id == bindparam("ladder"),
+        _OF_LADDER,
         submissions.c.number <= bindparam("number"),
         is_marked,
         submissions.c.improved,
@@ -91,10 +92,10 @@ _BY_KEY = submissions.c.key == bindparam("key")
 
 def _asked(*where: ColumnElement[bool], repeats: bool) -> tuple[Prepared, Prepared]:
     """Return the query of the submissions that fit, oldest first, and that of the first alone."""
-    entries = select_entries(bindparam("ladder"))
+    columns = (submissions.c[name] for name in ("number", "released_risk", "improved", "repeat_of"))
+    found = select(*columns).where(_OF_LADDER, *where).order_by(_IN_ORDER)
     if not repeats:
-        entries = entries.where(submissions.c.repeat_of.is_(None))
-    found = entries.where(*where).order_by(_IN_ORDER)
+        found = found.where(submissions.c.repeat_of.is_(None))
     return Prepared(found), Prepared(found.limit(1))
 
 
@@ -108,10 +109,7 @@ OF_ALL_ROWS = _asked(
 OPTIONAL = dict.fromkeys(
     ("batch", "search", "key", "repeat_of", "place", "disagreement", "reserve_digest")
 )
-# Whether there is any: asked before the rest of it is read.
-_ANY = select(submissions.c.id).where(submissions.c.ladder_id == bindparam("ladder")).limit(1)
-_KNOWN, _KNOWN_KEY = _ANY.where(_BY_DIGEST), _ANY.where(_BY_KEY)
-KNOWN, KNOWN_KEY = Prepared(_KNOWN), Prepared(_KNOWN_KEY)
+_ANY = select(submissions.c.id).where(_OF_LADDER)
 _UNCHANGED = (
     select(ladders.c.id)
     .select_from(ladders.join(holdouts).join(chains))
@@ -120,8 +118,8 @@ _UNCHANGED = (
         chains.c.length == bindparam("length"),
         chains.c.head == bindparam("head"),
         bindparam("schema") == VERSION,
-        ~_KNOWN.exists(),
-        ~_KNOWN_KEY.exists(),
+        ~_ANY.where(_BY_DIGEST).exists(),
+        ~_ANY.where(_BY_KEY).exists(),
     )
     .with_for_update(of=[holdouts, chains, ladders])
     .subquery()

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import wraps
+from functools import partial, wraps
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 import numpy as np
@@ -14,7 +14,6 @@ from sqlalchemy import (
     ColumnElement,
     Connection,
     CursorResult,
-    delete,
     func,
     insert,
     select,
@@ -54,10 +53,12 @@ from ladderholdout.ledger.history import (
     read_withdrawal,
 )
 from ladderholdout.ledger.known_rows import HoldoutRows, Sharing, as_bytes
-from ladderholdout.ledger.prepared import Pending, Prepared, run, stored_time
+from ladderholdout.ledger.prepared import Prepared, in_file, run, stored_time
 from ladderholdout.ledger.records import (
+    Asked,
     AuditEntry,
     Entry,
+    First,
     HoldoutRecord,
     LadderRecord,
     LadderSettings,
@@ -89,6 +90,7 @@ from ladderholdout.ledger.tables import (
     ladders,
     submissions,
 )
+from ladderholdout.ledger.withdrawals import Withdrawals
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -139,7 +141,7 @@ class Transaction:
         # The incumbent that a later round of its fit may replace before it is written.
         self._unkept: NewIncumbent | None = None
         # What was asked for before it is needed.
-        self._ahead: dict[tuple[Prepared, int, str], Pending] = {}
+        self._ahead: dict[tuple[Any, ...], Callable[[], list[First]]] = {}
 
     @property
     def rows(self) -> HoldoutRows:
@@ -160,6 +162,11 @@ class Transaction:
     def batches(self) -> Batches:
         """The announced sizes of batches, their kept predictions, and corrected scores."""
         return Batches(self.conn, self.chains, self.events)
+
+    @property
+    def withdrawals(self) -> Withdrawals:
+        """What was withdrawn of ladders."""
+        return Withdrawals(self.conn, self.chains)
 
     @property
     def accounts(self) -> Accounts:
@@ -249,8 +256,7 @@ class Transaction:
         self,
         ladder_id: int,
         *,
-        digest: str | None = None,
-        key: str | None = None,
+        asked: Sequence[Asked] = (),
         left: Left | None = None,
     ) -> LadderRecord:
         """Return a ladder, and hold it and its holdout until the transaction ends.
@@ -258,33 +264,49 @@ class Transaction:
         Parameters
         ----------
         ladder_id : int
-        digest, key : str, optional
-            Of a submission that is about to be searched: on a server it is asked for at once.
+        asked : sequence of Asked
+            What is about to be searched: a server is asked for all of it at once.
         left : Left, optional
             The ladder as this process left it, which is not waited for: the server commits nothing
-            where that has changed, or where the digest or the key is known (`postgres.Stale`).
+            where that has changed, or where what is asked for is known and not remembered
+            (`postgres.Stale`).
         """
         if left is not None:
-            return self._taken_up(left, digest, key)
+            return self._taken_up(left, asked)
+        return self._locking(ladder_id, asked)()
+
+    def locked_ladders(self, asked: Mapping[int, Sequence[Asked]]) -> tuple[LadderRecord, ...]:
+        """Return several ladders of a holdout, by their ids, as `locked_ladder` returns one."""
+        waiting = [self._locking(ladder_id, each) for ladder_id, each in asked.items()]
+        return tuple(found() for found in waiting)
+
+    def _locking(self, ladder_id: int, asked: Sequence[Asked]) -> Callable[[], LadderRecord]:
+        """Ask for a ladder and its lock; return what waits for it."""
         found = statements.LOCKED_LADDER.send(self.conn, {"ladder": ladder_id})
         # Statements of their own, for each sees what was committed when it begins: the first
         # waits for others to commit.
-        for query, value in ((statements.KNOWN, digest), (statements.KNOWN_KEY, key)):
-            if value is not None:
-                self._ahead[query, ladder_id, value] = self._asked_for(query, ladder_id, value)
-        row = self._checked_row(found(), ladder_id)
-        (record,) = read_all([row], ladder_record)
-        self.chains.hold(record.holdout_id, end_of(row))
-        return record
+        for one in () if in_file(self.conn) else asked:
+            for query, given in _questions(ladder_id, one):
+                self._ahead[query, *given.values()] = self._firsts(query, given)
 
-    def _taken_up(self, left: Left, digest: str | None, key: str | None) -> LadderRecord:
+        def read() -> LadderRecord:
+            row = self._checked_row(found(), ladder_id)
+            (record,) = read_all([row], ladder_record)
+            self.chains.hold(record.holdout_id, end_of(row))
+            return record
+
+        return read
+
+    def _taken_up(self, left: Left, asked: Sequence[Asked]) -> LadderRecord:
         """Return a ladder as it was left, if all that is written rests on nothing else."""
         ladder, end = left.ladder, left.end
-        asked = {"ladder": ladder.id, "length": end.head.length, "head": end.head.hash}
-        asked |= {"digest": digest, "key": key, "schema": SCHEMA}
-        statements.UNCHANGED.send(self.conn, asked)
-        for query, value in ((statements.KNOWN, digest), (statements.KNOWN_KEY, key)):
-            self._ahead[query, ladder.id, value or ""] = list
+        rests = {"ladder": ladder.id, "length": end.head.length, "head": end.head.hash}
+        for one in asked:
+            unknown = {"digest": None if one.first else one.digest, "key": one.key}
+            statements.UNCHANGED.send(self.conn, {**rests, **unknown, "schema": SCHEMA})
+            for query, given in _questions(ladder.id, one):
+                self._ahead[query, *given.values()] = list
+            self.remember(ladder, one, one.first)
         self.chains.hold(ladder.holdout_id, replace(end))
         return ladder
 
@@ -363,38 +385,30 @@ class Transaction:
 
     # -- submissions ------------------------------------------------------------------
 
-    def first_by_key(self, ladder: LadderRecord, key: str) -> Entry | None:
+    def remember(self, ladder: LadderRecord, asked: Asked, first: First | None) -> None:
+        """Take note of the first submission of some predictions, which need not be asked for."""
+        if first is not None and asked.reserve_digest is None:
+            by_digest = statements.FIRST_BY_DIGEST[1]
+            self._ahead[by_digest, ladder.id, asked.digest] = partial(list, (first,))
+
+    def first_by_key(self, ladder: LadderRecord, key: str) -> First | None:
         """Return the submission under a key, if there was one.
 
         For the guard, which hides what the ladder does not release.
         """
-        if not self._is_known(statements.KNOWN_KEY, ladder.id, key):
-            return None
         return self._in_force(ladder, statements.FIRST_BY_KEY, {"key": key}, ())
-
-    def _is_known(self, query: Prepared, ladder_id: int, value: str) -> bool:
-        """Return whether there is a submission with this digest or key."""
-        found = self._ahead.pop((query, ladder_id, value), None)
-        found = found or self._asked_for(query, ladder_id, value)
-        return bool(found())
-
-    def _asked_for(self, query: Prepared, ladder_id: int, value: str) -> Pending:
-        return query.send(self.conn, {"ladder": ladder_id, "digest": value, "key": value})
 
     def first(
         self, ladder: LadderRecord, digest: str, reserve_digest: str | None
-    ) -> tuple[Entry | None, bool]:
+    ) -> tuple[First | None, bool]:
         """Return the first submission of these predictions, and whether on all rows.
 
         None where there was none, and where a withdrawal has set its answer aside. Where
         predictions differ on rows of the reserve alone, it is the first one that was the same on
         those that the ladder measures, and False. For the guard.
         """
-        gone = self.withdrawals(ladder)
-        if reserve_digest is None:
-            if not self._is_known(statements.KNOWN, ladder.id, digest):
-                return None, True
-        else:
+        gone = self.withdrawals.of(ladder)
+        if reserve_digest is not None:
             # As long with known predictions as with others, for it must not show which they are.
             both = {"digest": digest, "reserve_digest": reserve_digest}
             found = self._in_force(ladder, statements.OF_ALL_ROWS, both, gone)
@@ -409,84 +423,20 @@ class Transaction:
         queries: tuple[Prepared, Prepared],
         asked: Mapping[str, Any],
         gone: Sequence[Withdrawal],
-    ) -> Entry | None:
+    ) -> First | None:
         """Return the first submission found whose answer no withdrawal has set aside."""
-        every, first = queries
-        rows = (every if gone else first).rows(self.conn, {"ladder": ladder.id, **asked})
-        found = (one for one in map(entry_record, rows) if not _set_aside(one.number, gone))
-        return next(iter(self._with_reasons(ladder, tuple(found))), None)
+        query, given = queries[0 if gone else 1], {"ladder": ladder.id, **asked}
+        ahead = self._ahead.pop((query, *given.values()), None)
+        for found in (ahead or self._firsts(query, given))():
+            if not any(one.sets_aside(found.number) for one in gone):
+                reasons = self.withdrawals.reasons(ladder)
+                return found._replace(withdrawn=reasons.get(found.repeat_of or found.number))
+        return None
 
-    def withdrawals(self, ladder: LadderRecord) -> tuple[Withdrawal, ...]:
-        """Return what was withdrawn of a ladder, oldest first."""
-        return self.all_withdrawals(ladder.id) if ladder.withdrawals else ()
-
-    def all_withdrawals(self, ladder_id: int) -> tuple[Withdrawal, ...]:
-        """Return the same from the events alone, whatever the ladder counts: for `verify`."""
-        query = (
-            select(events.c.detail, events.c.position)
-            .where(events.c.ladder_id == ladder_id, events.c.kind == WITHDRAWN)
-            .order_by(events.c.position)
-        )
-        return tuple(read_withdrawal(row) for row in self.conn.execute(query))
-
-    def withdraw(self, ladder: LadderRecord, number: int, reason: str) -> Withdrawal:
-        """Withdraw a submission that is no repeat; where it is the incumbent, the ladder goes back.
-
-        Nothing is removed: the submission and its release stay in the ledger, and count in every
-        certificate. What changes is the incumbent.
-
-        Parameters
-        ----------
-        ladder : LadderRecord
-            As read under lock in this transaction.
-        number : int
-            Of a submission that was not withdrawn.
-        reason : str
-
-        Raises
-        ------
-        HoldoutConflict
-            The holdout was retired.
-        """
-        refuse_retired(self.chains.end(ladder.holdout_id))
-        rules = rules_of(ladder.settings)
-        of_ladder = incumbents.c.ladder_id == ladder.id
-        self.conn.execute(delete(incumbents).where(of_ladder, incumbents.c.number == number))
-        changes: dict[str, Any] = {"withdrawals": ladder.withdrawals + 1}
-        replaced, back = ladder.incumbent == number, None
-        if replaced:
-            # What was spent stays spent, and a threshold keeps its noise.
-            risk = rules.start(self.holdout(ladder.holdout_id).n_ladder).standing
-            columns = (incumbents.c.number, incumbents.c.state)
-            last = select(*columns).where(of_ladder).order_by(incumbents.c.number.desc())
-            found = self.conn.execute(last.limit(1)).one_or_none()
-            if found is not None:
-                back, risk = found.number, json.loads(found.state)["standing"]
-            changes["incumbent"] = back
-            changes["state"] = json.dumps({**ladder.state, "standing": risk})
-            changes["version"] = ladder.version + 1
-        self.conn.execute(update(ladders).where(ladders.c.id == ladder.id).values(changes))
-        detail = {
-            "number": number,
-            "reason": reason,
-            "time": now().isoformat(),
-            "until": ladder.submissions,
-            "replaced": replaced,
-            "incumbent": back,
-            # Noise that is drawn anew for the same predictions could be averaged away.
-            "again": not (rules.mechanism.noisy or rules.mechanism.redraws),
-        }
-        self.chains.note(ladder.holdout_id, WITHDRAWN, ladder.id, detail)
-        return self.all_withdrawals(ladder.id)[-1]
-
-    def _with_reasons(self, ladder: LadderRecord, entries: Sequence[Entry]) -> tuple[Entry, ...]:
-        """Add to withdrawn submissions, and to repeats of them, why they were."""
-        reasons = {one.number: one.reason for one in self.withdrawals(ladder)}
-        if not reasons:
-            return tuple(entries)
-        return tuple(
-            replace(one, withdrawn=reasons.get(one.repeat_of or one.number)) for one in entries
-        )
+    def _firsts(self, query: Prepared, given: Mapping[str, Any]) -> Callable[[], list[First]]:
+        """Ask for submissions; return what waits for them."""
+        found = query.send(self.conn, given)
+        return lambda: [First(*row) for row in found()]
 
     def append(
         self,
@@ -516,7 +466,7 @@ class Transaction:
         incumbent : ndarray or None
             The predictions of the new incumbent; None where it stays.
         candidate : ndarray or None
-            The predictions of a submission in a batch, kept where it is the ladder's first.
+            The predictions of a submission of the ladder's first batch, which are kept.
         more : bool, default=False
             Whether another round of the same training run follows in this transaction: of those
             that become the incumbent, the last one's predictions are written.
@@ -545,9 +495,7 @@ class Transaction:
         values |= self.chains.add_submission(ladder.holdout_id, values)
         values["time"] = stored_time(self.conn, time)
         run(self.conn, statements.ADD_SUBMISSION, values)
-        kept = candidate is not None and self.batches.keep(
-            ladder, number, entry["batch"], candidate
-        )
+        kept = candidate is not None and self.batches.keep(ladder, number, candidate)
         changes: dict[str, Any] = {"ladder": ladder.id, "number": number}
         new: dict[str, Any] = {"submissions": number}
         if state is None:
@@ -589,7 +537,12 @@ class Transaction:
             # A risk that two incumbents had, as is possible after a withdrawal, is shown once
             # both were asked for.
             found = tuple(one if one.risk in shown else replace(one, risk=None) for one in found)
-        return self._with_reasons(ladder, found)
+        reasons = self.withdrawals.reasons(ladder)
+        if not reasons:
+            return found
+        return tuple(
+            replace(one, withdrawn=reasons.get(one.repeat_of or one.number)) for one in found
+        )
 
     def audit_entries(
         self, ladder_id: int, *, after: int = 0, limit: int | None = None
@@ -785,9 +738,14 @@ class Transaction:
         return next((head for head in found if head.length == length), None)
 
 
-def _set_aside(number: int, gone: Iterable[Withdrawal]) -> bool:
-    """Return whether a withdrawal made the answer to a submission one that counts no longer."""
-    return any(one.sets_aside(number) for one in gone)
+def _questions(ladder_id: int, one: Asked) -> Iterator[tuple[Prepared, dict[str, Any]]]:
+    """Yield what a submission is searched by: the query, and what it is given."""
+    by_digest = {"ladder": ladder_id, "digest": one.digest}
+    if one.key is not None:
+        yield statements.FIRST_BY_KEY[1], {"ladder": ladder_id, "key": one.key}
+    if one.reserve_digest is not None:
+        yield statements.OF_ALL_ROWS[1], {**by_digest, "reserve_digest": one.reserve_digest}
+    yield statements.FIRST_BY_DIGEST[1], by_digest
 
 
 def _releases_values(ladder: LadderRecord) -> bool:

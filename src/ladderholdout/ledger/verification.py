@@ -342,7 +342,7 @@ def _check_firsts(
 ) -> Iterator[Finding]:
     """Find repeats that were taken for queries, from the entries and not by an index."""
     place = place_of(ladder)
-    withdrawn = tx.all_withdrawals(ladder.id)
+    withdrawn = tx.withdrawals.noted(ladder.id)
     named = {(one.ladder, one.number) for one in findings}
     for number, first in repeated_queries(tx.conn, ladder.id):
         # What is submitted again after it was withdrawn is meant to be new.
@@ -359,7 +359,7 @@ def _replayed(
         incumbent = tx.incumbent_predictions(ladder.id)
     except LedgerError:  # it has none, or none that reads: that is found below
         incumbent = None
-    withdrawals, kept = tx.all_withdrawals(ladder.id), tuple(kept_incumbents(tx.conn, ladder.id))
+    withdrawals, kept = tx.withdrawals.noted(ladder.id), tuple(kept_incumbents(tx.conn, ladder.id))
     found = LadderRecords(ladder, entries, incumbent, withdrawals, kept)
     return check_ladder(holdout, found)
 
