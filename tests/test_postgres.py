@@ -10,7 +10,7 @@ import pickle
 import re
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
@@ -757,30 +757,55 @@ def test_a_connection_is_given_up_after_an_interrupt(database: str) -> None:
     assert used(database, KeyboardInterrupt()) != used(database)
 
 
-@aside
-def test_an_interrupt_at_any_line_of_a_transaction_leaves_none_open(
-    database: str, postgres: Server
-) -> None:
-    holdout, y = opened(database), coins()[1]
+def assert_none_is_left_open(
+    server: Server, holdout: LadderHoldout, prepare: Callable[[], None]
+) -> int:
+    """Interrupt a submission at each line, prepared each time; return how many lines there are."""
+    y = coins()[1]
     left = (
         "SELECT count(*) FROM pg_stat_activity WHERE state LIKE 'idle in transaction%' "
-        f"AND datname = '{name_of(database)}'"
+        f"AND datname = '{name_of(holdout.ledger)}'"
     )
+    prepare()
     places = lines_of(lambda: holdout.submit(y), in_transactions)
     hits = 0
     gc.disable()
     try:
         for place in places:
+            prepare()
             fault = interrupted(lambda: holdout.submit(y), place, in_transactions)
             hits += isinstance(fault, KeyboardInterrupt)
             end = time.monotonic() + PATIENCE
-            while postgres.sql(left) != [(0,)]:  # the server takes a moment to end it
+            while server.sql(left) != [(0,)]:  # the server takes a moment to end it
                 assert time.monotonic() < end, place
                 time.sleep(0.01)
     finally:
         gc.enable()
     assert hits > 30
-    assert holdout.submit(y).submission <= len(places) + 3
+    return len(places)
+
+
+@aside
+def test_an_interrupt_at_any_line_of_a_transaction_leaves_none_open(
+    database: str, postgres: Server
+) -> None:
+    holdout = opened(database)
+    places = assert_none_is_left_open(postgres, holdout, lambda: None)
+    assert holdout.submit(coins()[1]).submission <= places + 3
+
+
+@aside
+def test_an_interrupt_at_any_line_after_the_server_refused_leaves_none_open(
+    database: str, postgres: Server
+) -> None:
+    """What rests on a ladder that has gone on is taken back, and done again."""
+    holdout, other = opened(database), opened(f"{database}&timeout=77")
+
+    def prepare() -> None:
+        for one in (holdout, holdout, other):
+            one.submit(coins()[1])
+
+    assert_none_is_left_open(postgres, holdout, prepare)
 
 
 def test_a_process_keeps_a_few_connections(database: str, postgres: Server) -> None:

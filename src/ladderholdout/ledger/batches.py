@@ -204,7 +204,7 @@ class Batches:
         return None if found is None else found.batch
 
     def keep(self, ladder: LadderRecord, number: int, predictions: NDArray[Any]) -> bool:
-        """Keep predictions of the ladder's first batch, if there is room; return whether."""
+        """Keep predictions of the first batch, unless that grew too large; return whether."""
         stored = compressed(predictions)
         if number * len(stored) > _MOST_KEPT:
             return False

@@ -103,13 +103,17 @@ def connection(source: Source, access: Access) -> Iterator[Connection]:
             # What is in it is undone: an interrupt may come between any two steps.
             taken: list[Connection] = []
             try:
-                _begin(source, access, taken)
-                yield taken[0]
-                source.commit(taken[0])
-            except BaseException as fault:
-                for conn in taken:
-                    # Ctrl-C may leave a statement open, and bar later writes by it.
-                    source.undo(conn, interrupted=not isinstance(fault, Exception))
+                try:
+                    _begin(source, access, taken)
+                    yield taken[0]
+                    source.commit(taken[0])
+                except Exception:
+                    _undo(source, taken)
+                    raise
+            except BaseException:
+                # Ctrl-C, perhaps in the midst of undoing, may leave a statement open, and bar later
+                # writes by it.
+                _undo(source, taken, interrupted=True)
                 raise
     except (UnicodeEncodeError, OverflowError):
         raise LedgerError(
@@ -140,6 +144,12 @@ def _begin(source: Source, access: Access, taken: list[Connection]) -> None:
             pause = next(pauses, None)
             if pause is None or not isinstance(source.translated(fault), PASSING):
                 raise
-        while taken:
-            source.undo(taken.pop())
+        _undo(source, taken)
         time.sleep(pause)
+
+
+def _undo(source: Source, taken: list[Connection], *, interrupted: bool = False) -> None:
+    """Take back what was not committed on connections, which are not undone again."""
+    while taken:
+        source.undo(taken[-1], interrupted=interrupted)
+        taken.pop()
