@@ -30,7 +30,7 @@ from ladderholdout.metrics.evaluation import Array
 
 pytestmark = pytest.mark.slow
 
-DRAWS, ROWS, LEVEL = 2000, 80, 0.05
+DRAWS, ROWS, LEVEL = 1000, 80, 0.05
 MOST = int(binom.isf(1e-6, DRAWS, LEVEL))
 NAMES = [
     name
@@ -170,7 +170,7 @@ def test_scores_of_ones_own_miss_at_most_as_often_as_they_may(name: str) -> None
 
 # -- adaptive searches -----------------------------------------------------------------
 
-SEARCHES, QUERIES, CONFIDENCE = 2000, 30, 0.9
+SEARCHES, QUERIES, CONFIDENCE = 1000, 30, 0.9
 # Labels are coins that no model knows anything of: the true scores are known.
 TRUTHS = {
     "roc_auc": 0.5,
