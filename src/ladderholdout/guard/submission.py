@@ -135,7 +135,7 @@ class _Judged(NamedTuple):
 
 
 # How many answers a process remembers of its own submissions to a ladder.
-_REMEMBERED = 1000
+_REMEMBERED = 250
 
 
 @dataclass(slots=True, repr=False)
@@ -167,8 +167,6 @@ class _Course:
         """Take note of what was committed."""
         self._alone = self._left is None or self._left.end.head == judged.before
         self._left = judged.left
-        if len(self._firsts) >= _REMEMBERED:
-            self._firsts.clear()
         for one, answer in zip(asked, judged.answers, strict=True):
             first, number = answer.first, answer.release.submission
             # What the ledger alone knows is refused, and there may be more of it.
@@ -176,6 +174,8 @@ class _Course:
                 self._alone = False
             if first is not None:
                 self._firsts[one.digest] = first
+        if len(self._firsts) > _REMEMBERED:
+            self._firsts.clear()
 
 
 @dataclass(slots=True, repr=False)
