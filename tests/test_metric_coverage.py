@@ -2,7 +2,8 @@
 
 A population is a list of rows with known predictions, so that the true score of a model is known
 without any error. Draws have fixed seeds. With other seeds a bound that keeps its level would fail
-with a probability of at most 1e-6 for each side of each metric; nothing below comes near to that.
+with a probability of at most 1e-6 for each side of each metric. What passes are misses of up to
+8.6 % where 5 % are allowed, and of 14.8 % where 10 % are.
 """
 
 from __future__ import annotations
