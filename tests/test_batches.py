@@ -87,13 +87,19 @@ def test_a_block_that_fails_submits_nothing() -> None:
     assert batch.releases == () and holdout.status().submissions == 0
 
 
-def test_a_refused_submission_keeps_the_answers_before_it() -> None:
+def test_what_is_refused_is_refused_in_its_line_before_anything_is_answered() -> None:
     holdout = opened()
     with pytest.raises(InvalidSubmission), holdout.batch() as batch:
         batch.submit(right(30))
         batch.submit(right(30)[:7])
         batch.submit(right(40))
-    assert len(batch.releases) == holdout.status().submissions == 1
+    assert len(batch.releases) == holdout.status().submissions == 0
+    with holdout.batch() as batch:
+        batch.submit(right(30))
+        with pytest.raises(InvalidSubmission):
+            batch.submit(right(30)[:7])
+        batch.submit(right(40))
+    assert len(batch.releases) == holdout.status().submissions == 2
 
 
 def test_a_batch_is_used_once_and_inside_of_its_block() -> None:

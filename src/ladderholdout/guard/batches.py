@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self
@@ -36,7 +35,10 @@ class Batch:
         self.releases: tuple[Release, ...] = ()
 
     def submit(self, predictions: Any, *, context: Mapping[str, Any] | None = None) -> None:
-        """Take predictions, as `LadderHoldout.submit` does; answered when the block ends."""
+        """Take predictions, as `LadderHoldout.submit` does; answered when the block ends.
+
+        They are read now: what is changed later, or refused, is not in the batch.
+        """
         self._take(predictions, context, ordered=False)
 
     def evaluate(self, estimator: Any, *, context: Mapping[str, Any] | None = None) -> None:
@@ -54,9 +56,11 @@ class Batch:
         return held_by(self._ladder, self.releases)
 
     def _take(self, predictions: Any, context: Mapping[str, Any] | None, *, ordered: bool) -> None:
-        taken = Waiting(copy.deepcopy(predictions), jsonable(context), ordered)
+        described = jsonable(context)
         self._check_open()
-        self._waiting.append(taken)
+        # Whatever makes them when they are read must not know an answer to the batch.
+        fixed = self._ladder.fixed(predictions, ordered=ordered)
+        self._waiting.append(Waiting(fixed, described, ordered))
 
     def _check_open(self) -> None:
         if not self._open:

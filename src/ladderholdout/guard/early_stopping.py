@@ -12,6 +12,7 @@ from uuid import uuid4
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from ladderholdout import identity as fp
 from ladderholdout.errors import (
     BudgetWarning,
     InvalidArgument,
@@ -29,7 +30,8 @@ from ladderholdout.guard.submission import Guard, Origin
 from ladderholdout.guard.views import Release
 from ladderholdout.mechanisms.arithmetic import whole
 from ladderholdout.metrics import Metric
-from ladderholdout.metrics.arrays import described, is_text, label_vector, readable
+from ladderholdout.metrics.arrays import described, is_text, label_vector, readable, refuse_masked
+from ladderholdout.metrics.indexes import by_index
 from ladderholdout.thirdparty import is_searching
 
 Link: TypeAlias = Callable[[Any], Any]
@@ -343,6 +345,9 @@ class LadderStopping:
         """
         fit = self._fit
         self._settle(fit)
+        with Loud():
+            refuse_masked("predictions", predictions)
+            predictions = by_index(predictions, fit.X)
         self._submit(fit, lambda: [predictions], 1)
         return fit.stopped
 
@@ -417,8 +422,10 @@ class LadderStopping:
         False
         """
         with Loud():
-            guard, X = self._fit.guard, self.X
-            predictions = guard.metric.respond(estimator, X, guard.holdout.classes)
+            fit = self._fit
+            fit.rows_read = True
+            guard = fit.guard
+            predictions = guard.metric.respond(estimator, fit.X, guard.holdout.classes)
         return self.update(predictions)
 
     def answer(
@@ -457,19 +464,20 @@ class LadderStopping:
         """
         with Loud():
             guard = self._fit.guard
+            output = by_index(output, self._fit.X)
             return _as_asked(guard.metric, guard.holdout.classes, output, classes, link)
 
     # -- what is known of the fit ---------------------------------------------------------
 
     @property
     def X(self) -> Any:
-        """The holdout's rows, for the library to predict on.
+        """The holdout's rows, for the library to predict on: a copy at each call.
 
         They are kept as they were given. For a model inside a pipeline of scikit-learn they come
         as the steps before it leave them.
         """
         self._fit.rows_read = True
-        return self._fit.X
+        return fp.copy_of(self._fit.X)
 
     @property
     def rounds(self) -> int:
@@ -541,6 +549,7 @@ class LadderStopping:
 
     def _guard(self) -> Guard:
         guard, order = self._ladder.guard(), self._ladder.order
+        guard.check_rows()
         if order is not None and not np.array_equal(order, guard.order):
             raise InvalidArgument(
                 "holdout",

@@ -29,7 +29,6 @@ from ladderholdout.guard.rollback import mark_of, same_ladder, watched
 from ladderholdout.guard.score_intervals import certificate
 from ladderholdout.guard.settings import (
     asked_for,
-    by_index,
     choice,
     going_on,
     ids_of,
@@ -55,6 +54,7 @@ from ladderholdout.ledger.replay import rules_of
 from ladderholdout.mechanisms import LadderRules
 from ladderholdout.mechanisms.arithmetic import whole
 from ladderholdout.metrics import Metric
+from ladderholdout.metrics.indexes import by_index
 from ladderholdout.thirdparty import after_fork
 from ladderholdout.vault import Rows
 
@@ -170,6 +170,7 @@ class LocalLadder:
         """Return what an estimator predicts on the rows, as these fitted pipelines leave them."""
         with without_frames:
             guard = self.guard()
+            guard.check_rows()
             with without_autologging():
                 X = transformed(guard.rows.X, steps)
                 return self.metric.respond(estimator, X, guard.holdout.classes)
@@ -183,6 +184,16 @@ class LocalLadder:
     def evaluate(self, estimator: Any, origin: Origin, steps: tuple[Any, ...] = ()) -> Release:
         """Submit what an estimator predicts on the rows, as these fitted pipelines leave them."""
         return self.answer(self.predictions(estimator, steps), origin)
+
+    def fixed(self, predictions: Any, *, ordered: bool) -> Any:
+        """Read predictions once, and return them as nobody can change them; or refuse them."""
+        with without_frames:
+            if not ordered:
+                predictions, _ = self.placed(predictions, None)
+            holdout = self.guard().holdout
+            with without_autologging():
+                aligned = self.metric.canonical(predictions, holdout.n, holdout.classes)
+            return self.metric.as_submitted(aligned, holdout.classes)
 
     def announce(self, batch: str, size: int) -> None:
         """Put on record how many submissions a batch will have, so that each costs ln(size)."""

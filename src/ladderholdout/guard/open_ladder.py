@@ -85,6 +85,12 @@ class OpenLadder(Protocol):
     def answer(self, predictions: Any, origin: Origin) -> Release:
         """Submit what `predictions` returned."""
 
+    def fixed(self, predictions: Any, *, ordered: bool) -> Any:
+        """Read predictions once, and return them as nobody can change them; or refuse them.
+
+        Those that are `ordered` are what `predictions` returned; others are the caller's.
+        """
+
     def announce(self, batch: str, size: int) -> None:
         """Put on record how many submissions a batch will have."""
 

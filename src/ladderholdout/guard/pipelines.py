@@ -72,7 +72,12 @@ def as_the_model_sees(X: Any) -> Any:
 
 
 def transformed(X: Any, steps: Any) -> Any:
-    """Return rows as these fitted pipelines leave them, one after the other."""
+    """Return rows as these fitted pipelines leave them, one after the other.
+
+    A step may write into what it is given: it is given a copy.
+    """
+    if steps:
+        X = fp.copy_of(X)
     for step in steps:
         X = step.transform(X)
     return X

@@ -19,7 +19,7 @@ from ladderholdout.errors import (
     as_number,
     warn,
 )
-from ladderholdout.identity import copied_rows
+from ladderholdout.identity import copied_rows, unwritable
 from ladderholdout.ledger import HoldoutRecord, Transaction
 from ladderholdout.mechanisms.rules import fresh_rng
 from ladderholdout.metrics import Evaluation, Metric
@@ -64,11 +64,16 @@ def parts_of(
         Of all rows, in the order of their content.
     reserve : ndarray of bool, shape (n,), or None
     """
+    # Nobody's function may write into them.
+    for array in (targets, weights):
+        if array is not None:
+            unwritable(array)
     if reserve is None:
         return Part(None, targets, weights), None
 
     def part(chosen: NDArray[np.bool_]) -> Part:
-        return Part(chosen, targets[chosen], None if weights is None else weights[chosen])
+        own = None if weights is None else unwritable(weights[chosen])
+        return Part(chosen, unwritable(targets[chosen]), own)
 
     return part(~reserve), part(reserve)
 

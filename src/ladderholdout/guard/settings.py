@@ -15,7 +15,8 @@ from ladderholdout.errors import InvalidArgument, PredictionWarning, as_given, w
 from ladderholdout.ledger import LadderSettings
 from ladderholdout.mechanisms import LadderRules, Mechanism
 from ladderholdout.metrics import Metric, get_metric
-from ladderholdout.metrics.arrays import LARGEST, refusal
+from ladderholdout.metrics.arrays import LARGEST, has_mask, refuse_masked
+from ladderholdout.metrics.indexes import check_index
 from ladderholdout.metrics.table import METRICS, is_named
 from ladderholdout.vault import Rows
 
@@ -129,16 +130,26 @@ def metric_for(
 
 
 def rows_of(X: Any, y: ArrayLike, sample_weight: ArrayLike | None) -> Rows:
-    """Bring rows, labels and weights together, validated as a whole."""
+    """Bring rows, labels and weights together, validated as a whole.
+
+    They are copies: whatever the caller does to what was given changes no holdout.
+    """
+    for argument, given in (("X", X), ("y", y), ("sample_weight", sample_weight)):
+        refuse_masked(argument, given)
     labels = _labels_of(y)
     n = count_rows(X)
     for argument, values in (("y", y), ("sample_weight", sample_weight)):
         check_index(argument, values, X)
+    check_index("sample_weight", sample_weight, y)  # where X has no index
     if n != len(labels):
         raise InvalidArgument(
             "y", f"as long as X ({n} rows)", f"of length {len(labels)}", "Give one value a row."
         )
-    return Rows(X, labels, None if sample_weight is None else weights_of(sample_weight, n))
+    weights = None if sample_weight is None else fp.unwritable(weights_of(sample_weight, n))
+    own = fp.copy_of(X)
+    if isinstance(own, np.ndarray):
+        fp.unwritable(own)
+    return Rows(own, fp.unwritable(labels), weights)
 
 
 def ids_of(X: Any, ids: Any, argument: str = "X") -> tuple[Any, NDArray[np.uint64] | None]:
@@ -157,6 +168,8 @@ def ids_of(X: Any, ids: Any, argument: str = "X") -> tuple[Any, NDArray[np.uint6
                 f"Give {argument} as a DataFrame with that column, or the ids themselves.",
             )
         X, ids = X.drop(columns=[ids]) if hasattr(X, "iloc") else X.drop(ids), X[ids]
+    refuse_masked("ids", ids)
+    check_index("ids", ids, X)
     hashes, n = fp.id_hashes(ids), count_rows(X)
     if len(hashes) != n:
         raise InvalidArgument(
@@ -181,66 +194,9 @@ def predictions_of(predictions: Any, ids: Any) -> tuple[Any, NDArray[np.uint64] 
     left, hashes = ids_of(predictions, ids, "predictions")
     if hashes is None:
         return predictions, None
+    refuse_masked("predictions", left)
     values = np.asarray(left)
     return values[:, 0] if values.ndim == 2 and values.shape[1] == 1 else values, hashes
-
-
-def by_index(predictions: Any, X: Any) -> Any:
-    """Return predictions in the order of the rows, where both have the same index of their own.
-
-    Raises
-    ------
-    InvalidSubmission
-        The two contradict each other, and nobody can know what is meant.
-    """
-    theirs, own = _index_of(predictions), _index_of(X)
-    if theirs is not None and own is not None and _is_reordered(theirs, own):
-        return predictions.iloc[theirs.get_indexer(own)]
-    check_index("predictions", predictions, X)
-    return predictions
-
-
-def _is_reordered(theirs: Any, own: Any) -> bool:
-    """Return whether an index has the entries of another one, each once, in another order."""
-    if len(theirs) != len(own) or own.equals(theirs):
-        return False
-    if not (theirs.is_unique and own.is_unique) or (theirs.get_indexer(own) < 0).any():
-        return False
-    # Positions that somebody counted name no rows.
-    return not any(list(index) == list(range(len(own))) for index in (own, theirs))
-
-
-def check_index(argument: str, values: Any, X: Any) -> None:
-    """Refuse a pandas index that contradicts that of the rows.
-
-    Values are taken by position, as scikit-learn takes them. Where the index has the rows in
-    another order, or other rows, that is not what is meant, or nobody can know.
-    """
-    theirs, own = _index_of(values), _index_of(X)
-    if theirs is None or own is None or len(own) != len(theirs):
-        return
-    if own.equals(theirs):
-        return
-    same = own.sort_values().equals(theirs.sort_values()) if _sortable(own, theirs) else False
-    counted = range(len(own))
-    if not same and any(list(index) == list(counted) for index in (own, theirs)):
-        return  # one of the two was never given an index, and holds its rows by position
-    raise refusal(
-        argument,
-        "in the order of the rows by its index too",
-        "indexed like the rows, in another order" if same else "indexed by other rows",
-        f"Bring it to their order, {argument}.loc[X.index], or give {argument}.to_numpy() to take "
-        "it by position.",
-    )
-
-
-def _index_of(values: Any) -> Any:
-    """Return the index of a pandas object; None of all else."""
-    try:
-        index = getattr(values, "index", None)
-        return index if hasattr(index, "equals") and hasattr(index, "sort_values") else None
-    except Exception:  # of an object of any kind
-        return None
 
 
 def are_hard_labels(predictions: Any) -> bool:
@@ -255,19 +211,14 @@ def are_hard_labels(predictions: Any) -> bool:
     return len(values) == 2 and bool((values == np.round(values)).all())
 
 
-def _sortable(*indexes: Any) -> bool:
-    try:
-        return all(index.sort_values() is not None for index in indexes)
-    except TypeError:  # entries of several types
-        return False
-
-
 def _labels_of(y: ArrayLike) -> NDArray[Any]:
     allowed = "an array with a value for each row"
     try:
-        labels = np.asarray(y)
+        made = np.asanyarray(y)
+        labels = fp.copy_of(np.asarray(made))
     except Exception:  # its text may show labels
         raise InvalidArgument("y", allowed, f"a {type(y).__name__} that is none") from None
+    refuse_masked("y", made)
     if labels.ndim == 0 or len(labels) == 0:
         raise InvalidArgument("y", allowed, f"of shape {labels.shape}")
     return labels
@@ -283,8 +234,12 @@ def count_rows(X: Any) -> int:
 
 def weights_of(sample_weight: ArrayLike, n: int) -> NDArray[np.float64]:
     """Validate the weights of a holdout's rows."""
+    refuse_masked("sample_weight", sample_weight)
     try:
-        weights = np.asarray(sample_weight, dtype=np.float64)
+        made = np.asanyarray(sample_weight)
+        weights = np.array(made, dtype=np.float64)
+        if has_mask(made):
+            weights = np.empty(0)
     except Exception:  # whatever an entry raises
         weights = np.empty(0)
     # So small that no sum of them overflows.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Self, TypeAlias, TypeVar, cast
@@ -59,6 +60,7 @@ from ladderholdout.ledger import (
 )
 from ladderholdout.mechanisms import LadderRules, Mechanism
 from ladderholdout.metrics import Metric, get_metric
+from ladderholdout.metrics.arrays import read_once
 
 A = TypeVar("A")
 Scoring: TypeAlias = str | Metric | Sequence[str | Metric] | Mapping[str, str | Metric]
@@ -189,23 +191,51 @@ class SeveralLadders:
         One array where all metrics take it, else a mapping by metric or by response.
         """
         with without_frames:
-            sources, order = self._sources(predictions), self.order
-            placed: dict[int, Any] = {}
-            for source, _ in sources.values():
-                if id(source) not in placed:
-                    placed[id(source)], order = self.first.placed(source, ids)
-            given = {name: placed[id(source)] for name, (source, _) in sources.items()}
             guards = self._guards()
-            for name, (_, as_scores) in sources.items():
-                if as_scores:
-                    given[name] = _second_column(given[name], guards[name])
+            given, order = self._placed(predictions, guards, ids)
             return self._query(given, guards, origin, order)
+
+    def _placed(
+        self, predictions: Any, guards: Mapping[str, Guard], ids: NDArray[np.uint64] | None
+    ) -> tuple[dict[str, Any], NDArray[Any] | None]:
+        """Return the predictions for each metric in the order of the rows, and that order."""
+        sources, order = self._sources(predictions), self.order
+        placed: dict[int, Any] = {}
+        for source, _ in sources.values():
+            if id(source) not in placed:
+                # What makes its values when it is read is read once for all metrics.
+                placed[id(source)], order = self.first.placed(read_once(source), ids)
+        given = {name: placed[id(source)] for name, (source, _) in sources.items()}
+        for name, (_, as_scores) in sources.items():
+            if as_scores:
+                given[name] = _second_column(given[name], guards[name])
+        return given, order
+
+    def fixed(self, predictions: Any, *, ordered: bool) -> dict[str, Any]:
+        """Read predictions once, and return them as nobody can change them; or refuse them."""
+        with without_frames:
+            guards = self._guards()
+            if not ordered:
+                predictions, _ = self._placed(predictions, guards, None)
+            return {
+                name: self._fixed(name, guard, predictions[name]) for name, guard in guards.items()
+            }
+
+    @staticmethod
+    def _fixed(name: str, guard: Guard, predictions: Any) -> Any:
+        """Return predictions for one metric in its own form."""
+        holdout, metric = guard.holdout, guard.metric
+        with _named(name), without_autologging():
+            return metric.as_submitted(
+                metric.canonical(predictions, holdout.n, holdout.classes), holdout.classes
+            )
 
     def predictions(self, estimator: Any, steps: tuple[Any, ...] = ()) -> dict[str, Any]:
         """Return what an estimator predicts on the rows, by metric; it is asked once for each."""
         with without_frames:
-            guards = self._guards()
-            rows, classes = self.first.guard().rows, self.first.guard().holdout.classes
+            lead, guards = self.first.guard(), self._guards()
+            lead.check_rows()
+            rows, classes = lead.rows, lead.holdout.classes
             with without_autologging():
                 X = transformed(rows.X, steps)
                 answers: dict[Any, Any] = {}
@@ -471,11 +501,19 @@ def numbers_of(entry: Entry) -> Mapping[str, int]:
 def _measured(
     name: str, guard: Guard, predictions: Any, origin: Origin, order: NDArray[Any] | None
 ) -> Measured:
-    try:
+    with _named(name):
         return guard.measure(predictions, origin, order)
+
+
+@contextmanager
+def _named(metric: str) -> Iterator[None]:
+    """Name the metric in a refusal of predictions."""
+    try:
+        yield
+        return
     except InvalidSubmission as refused:
         argument, *rest = refused.args
-        error = InvalidSubmission(f"{argument} for {name!r}", *rest)
+        error = InvalidSubmission(f"{argument} for {metric!r}", *rest)
     raise error
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import sys
+import zlib
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, fields, replace
@@ -23,6 +24,7 @@ from ladderholdout.guard.rollback import Mark, mark_of, watched
 from ladderholdout.guard.stored_rows import read_kept, with_labels
 from ladderholdout.guard.views import Release
 from ladderholdout.guard.withdrawal import is_withdrawn
+from ladderholdout.identity import held_digest
 from ladderholdout.ledger import (
     Access,
     Asked,
@@ -68,7 +70,8 @@ class Origin:
 class Waiting:
     """A submission of a batch that is not answered yet.
 
-    `ordered` are predictions in the order of `OpenLadder.predictions`, and not in the caller's.
+    The predictions are what `OpenLadder.fixed` returned; those that are `ordered` are in the order
+    of `OpenLadder.predictions`, and not in the caller's.
     """
 
     predictions: Any
@@ -84,6 +87,29 @@ class Labelled:
     rows: Rows
     part: Part
     reserve: Part | None
+    digest: int
+
+    def check(self, name: str) -> None:
+        """Refuse labels or weights that something wrote into since they were read."""
+        if _digest_of(self.part, self.reserve) != self.digest:
+            raise _written_into(name, "labels or weights")
+
+
+def _digest_of(*parts: Part | None) -> int:
+    """Return a quick digest of the targets and weights of parts."""
+    digest = 0
+    for part in parts:
+        for array in () if part is None else (part.targets, part.weights):
+            if array is not None:
+                digest = zlib.crc32(array.reshape(-1).view(np.uint8), digest)
+    return digest
+
+
+def _written_into(name: str, what: str) -> HoldoutConflict:
+    return HoldoutConflict(
+        f"The {what} of {name!r} that this process holds were written into since it was opened. "
+        "Nothing was submitted. Open it again with its rows, LadderHoldout(X, y, ...)."
+    )
 
 
 _Known: TypeAlias = tuple[tuple[int, int], NDArray[Any], Evaluation]
@@ -199,6 +225,8 @@ class Guard:
     hashes: NDArray[np.uint64]
     labelled: Labelled
     mark: Mark
+    # Of the features as this process holds them, to find out whether something wrote into them.
+    digest: int
     _incumbent: _Known | None = field(default=None, init=False)
     # The batch of the ladder's first submission, which stays that one.
     _began: tuple[str | None] | None = field(default=None, init=False)
@@ -294,6 +322,7 @@ class Guard:
             # From within a fit, perhaps: what is scored next may depend on the answer.
             rounds.loosen()
         labelled = self.labelled
+        labelled.check(self.holdout.name)
         aligned = self.metric.canonical(predictions, self.holdout.n, self.holdout.classes)
         aligned = aligned.take(self.order if order is None else order, axis=0)
         digests = digests_of(self.holdout.secret, aligned, self.holdout.reserve)
@@ -380,6 +409,11 @@ class Guard:
                 OpenedWarning,
             )
         return answer.release
+
+    def check_rows(self) -> None:
+        """Refuse features that something wrote into since they were opened; HoldoutConflict."""
+        if held_digest(self.rows.X) != self.digest:
+            raise _written_into(self.holdout.name, "features")
 
     def of_ladder(self, ladder: LadderRecord, metric: Metric) -> Guard:
         """Return the guard of another ladder on the same rows, which are in memory once."""
@@ -599,6 +633,7 @@ def make_guard(
         hashes,
         _labelled(holdout, metric, rows, order),
         mark_of(ledger.url, holdout),
+        held_digest(rows.X),
     )
 
 
@@ -614,7 +649,8 @@ def _labelled(
             else metric.targets(rows.y, holdout.classes)[order]
         )
     part, reserve = parts_of(targets, weights, holdout.reserve)
-    return Labelled(holdout.labels_version, rows, part, reserve)
+    digest = _digest_of(part, reserve)
+    return Labelled(holdout.labels_version, rows, part, reserve, digest)
 
 
 def disagreement(predictions: NDArray[Any], incumbent: NDArray[Any] | None) -> float | None:

@@ -11,6 +11,7 @@ what rows are known by where their features changed.
 
 from __future__ import annotations
 
+from ladderholdout.identity.copies import copy_of, held_digest, unwritable
 from ladderholdout.identity.labels import (
     ENOUGH_BITS,
     id_hashes,
@@ -36,8 +37,10 @@ __all__ = [
     "content_digest",
     "content_hashes",
     "copied_rows",
+    "copy_of",
     "counterparts",
     "fingerprint",
+    "held_digest",
     "id_hashes",
     "inverse",
     "label_digests",
@@ -47,4 +50,5 @@ __all__ = [
     "sequence_bits",
     "sequence_digest",
     "taken",
+    "unwritable",
 ]

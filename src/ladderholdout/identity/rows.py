@@ -71,7 +71,7 @@ def row_hashes(X: Any, argument: str = "X") -> UInt64Array:
     (3, 2)
     """
     try:
-        totals = _sparse_totals(X) if scipy.sparse.issparse(X) else _dense_totals(*_table(X))
+        totals = _sparse_totals(X) if scipy.sparse.issparse(X) else _dense_totals(*table_of(X))
     except Refused as refusal:
         raise InvalidArgument(
             argument,
@@ -129,7 +129,15 @@ def _sparse_totals(X: Any) -> UInt64Array:
     return totals
 
 
-def _table(X: Any) -> tuple[int, Iterable[_Block]]:
+def table_of(X: Any) -> tuple[int, Iterable[_Block]]:
+    """Return the number of rows, and how to read the columns in groups of one type.
+
+    Examples
+    --------
+    >>> n, blocks = table_of([[1, "a"], [2, "b"]])
+    >>> n, [columns.tolist() for columns, _ in blocks]
+    (2, [[0, 1]])
+    """
     if hasattr(X, "to_frame"):
         X = X.to_frame()
     if hasattr(X, "iloc") and hasattr(X, "dtypes"):

@@ -42,6 +42,7 @@ from ladderholdout.guard.finalists import Finalist, check_finalists, ranked, win
 from ladderholdout.guard.metric_views import Releases, ScoreCertificates
 from ladderholdout.guard.open_ladder import OpenLadder, ladder_of
 from ladderholdout.guard.views import Release, ScoreCertificate, incumbent_named
+from ladderholdout.identity import copy_of
 from ladderholdout.integrations.refit import IS_INCUMBENT
 from ladderholdout.integrations.sklearn import GuardedSplit, look_for_overlap, score
 
@@ -505,6 +506,8 @@ def _kept(model: Any, params: Mapping[str, Any], path: tuple[str, ...]) -> dict[
 
 def _fit(model: Any, X: Any, y: Any, params: Mapping[str, Any]) -> tuple[Any, Exception | None]:
     try:
+        # A copy for each: what one writes into its rows, the next must not be fitted on.
+        X, y = copy_of(X), copy_of(y)
         return (model.fit(X, **params) if y is None else model.fit(X, y, **params)), None
     except Exception as error:  # whatever it is, the other finalists are worth their hours
         return None, error

@@ -20,6 +20,46 @@ def refusal(argument: str, allowed: str, came: str, remedy: str = "") -> Invalid
     return kind(argument, allowed, came, remedy)
 
 
+def refuse_masked(argument: str, values: Any) -> None:
+    """Refuse a masked array with an entry that is masked, or a list that holds one.
+
+    NumPy would go on with whatever is below the mask.
+    """
+    if has_mask(values):
+        raise refusal(
+            argument,
+            "without masked entries",
+            "a masked array in which some are masked",
+            f"Leave those rows out, or give {argument}.filled(value) where a value is meant.",
+        )
+
+
+def has_mask(values: Any) -> bool:
+    """Return whether an array, a list or a cell of them is masked anywhere.
+
+    Examples
+    --------
+    >>> has_mask(np.ma.array([1, 2], mask=[0, 1])), has_mask([np.ma.array([1, 2])])
+    (True, False)
+    """
+    if isinstance(values, np.ma.MaskedArray):
+        return bool(np.ma.getmaskarray(values).any()) or _any_mask(values.data)
+    if type(values) in (list, tuple):
+        # Most are lists of one type that can hold no mask: found out without a call for each.
+        kinds = set(map(type, values))
+        return any(issubclass(one, _MAY_HOLD) for one in kinds) and any(map(has_mask, values))
+    return isinstance(values, np.ndarray) and _any_mask(values)
+
+
+_MAY_HOLD = (np.ndarray, list, tuple)
+
+
+def _any_mask(array: Array) -> bool:
+    return array.dtype == object and any(
+        isinstance(cell, _MAY_HOLD) and has_mask(cell) for cell in array.flat
+    )
+
+
 def described(array: Array) -> str:
     """Return shape and kind of an array in words, without its values."""
     kind = "text" if is_text(array) else array.dtype.name
@@ -46,20 +86,27 @@ def readable(values: Any, argument: str) -> Array:
             f"a {type(values).__name__}, which is a model",
             "Give the model to holdout.evaluate(model), or its predictions to submit.",
         )
-    array = _read(values)
+    refuse_masked(argument, values)
+    array = _read(values, argument)
     if array is None or array.dtype.kind not in _TEXT + _NUMBERS:
         came = f"a {type(values).__name__} that holds something else, or missing values, or a mix"
         raise refusal(argument, "an array of real numbers or an array of text", came)
     return array[:, 0] if array.ndim == 2 and array.shape[1] == 1 else array
 
 
-def _read(values: Any) -> Array | None:
+def _read(values: Any, argument: str) -> Array | None:
     try:
         # NumPy makes text of [1, "a"], so lists are read entry by entry.
         as_object = object if isinstance(values, list | tuple) else None
-        return _narrowed(np.asarray(values, dtype=as_object))
+        # What an object makes of itself may be masked, too.
+        array = np.asanyarray(values, dtype=as_object)
+        masked = has_mask(array)
+        if not masked:
+            return _narrowed(np.asarray(array))
     except Exception:  # its text may show entries; `readable` describes what came
         return None
+    refuse_masked(argument, array)
+    return None
 
 
 def _narrowed(array: Array) -> Array | None:
@@ -71,6 +118,29 @@ def _narrowed(array: Array) -> Array | None:
     if text == {True, False}:
         return None
     return array.astype(str) if text == {True} else np.array(array.tolist())
+
+
+def read_once(values: Any) -> Any:
+    """Return values of which each reading gives the same; others are read now.
+
+    Examples
+    --------
+    >>> class Lazy:
+    ...     def __array__(self, dtype=None, copy=None):
+    ...         return np.random.default_rng().random(3)
+    ...
+    >>> values = read_once(Lazy())
+    >>> bool((np.asarray(values) == np.asarray(values)).all())
+    True
+    """
+    if isinstance(values, np.ndarray | list | tuple) or hasattr(values, "dtype"):
+        return values
+    if hasattr(values, "columns"):  # a frame
+        return values
+    try:
+        return np.asanyarray(values)
+    except Exception:  # `readable` says what it is
+        return values
 
 
 def label_vector(values: Any, argument: str) -> Array:
@@ -249,10 +319,10 @@ def canonical_probabilities(predictions: Any, n: int, classes: Array) -> FloatAr
         return np.column_stack([1 - second, second])
     if table.shape != (n, width):
         raise InvalidSubmission("predictions", allowed, described(table), remedy)
-    return _normal_rows(_by_column_names(predictions, table, classes))
+    return _normal_rows(by_column_names(predictions, table, classes))
 
 
-def _by_column_names(predictions: Any, table: FloatArray, classes: Array) -> FloatArray:
+def by_column_names(predictions: Any, table: FloatArray, classes: Array) -> FloatArray:
     """Bring a frame's columns in the order of the classes they are named after."""
     names = getattr(predictions, "columns", None)
     if names is None or len(names) != len(classes):

@@ -19,7 +19,9 @@ Array = NDArray[Any]
 def _floats(values: ArrayLike, argument: str) -> FloatArray:
     """Return numbers in float64; whatever an entry raises names the argument alone."""
     try:
-        return np.asarray(values, dtype=np.float64)
+        if not np.ma.is_masked(values):
+            return np.asarray(values, dtype=np.float64)
+        came = "an array with masked entries"
     except Exception:  # its text may quote an entry
         came = as_given(values)
     raise InvalidArgument(argument, "an array of real numbers", came)

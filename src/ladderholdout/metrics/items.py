@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from ladderholdout.errors import InvalidArgument, InvalidSubmission, as_given
+from ladderholdout.identity import copy_of
 from ladderholdout.metrics import measuring, responses
 from ladderholdout.metrics.arrays import refusal
 from ladderholdout.metrics.evaluation import Array, Evaluation, FloatArray, checked_weights
@@ -60,7 +61,7 @@ class ItemMetric(Metric):
         self, estimator: Any, X: Any, classes: Array | None, answers: dict[str, Any] | None = None
     ) -> Any:
         """Return what ``estimator.predict(X)`` returns, as a list."""
-        return list(responses.answer_of(responses.method_of(estimator, "predict"), X))
+        return list(responses.answer_of(responses.method_of(estimator, "predict"), copy_of(X)))
 
     def canonical(self, predictions: Any, n: int, classes: Array | None) -> Array:
         """Return predictions in canonical form: equal predictions have equal bytes.
@@ -86,6 +87,10 @@ class ItemMetric(Metric):
         if len(found) != n:
             raise InvalidSubmission("predictions", f"of {n} items", f"of {len(found)}")
         return found
+
+    def as_submitted(self, canonical: Array, classes: Array | None) -> list[Any]:
+        """Return the texts and objects of predictions in canonical form."""
+        return list(map(_decoded, canonical))
 
     def evaluate(
         self, targets: Array, predictions: Array, weights: ArrayLike | None = None

@@ -72,8 +72,9 @@ def _losses(
 
     def as_floats() -> FloatArray:
         assert metric.loss is not None
+        given = (targets, predictions) if _is_own(metric) else (targets.copy(), predictions.copy())
         # A copy: the function may write to its array again.
-        return np.array(metric.loss(targets, predictions), dtype=np.float64)
+        return np.array(metric.loss(*given), dtype=np.float64)
 
     losses: FloatArray = called(metric, as_floats)
     if losses.shape != targets.shape[:1]:
@@ -124,7 +125,9 @@ def _scorer(
 
     def weighted(weights: FloatArray | None) -> float:
         if weights is None or weights.all():
-            return float(score(targets, predictions, sample_weight=weights))
+            # Copies: it is somebody else's function, and may write into what it is given.
+            given = None if weights is None else weights.copy()
+            return float(score(targets.copy(), predictions.copy(), sample_weight=given))
         # A row that does not count must not bring its class into an average.
         counts = weights > 0
         return float(score(targets[counts], predictions[counts], sample_weight=weights[counts]))
@@ -244,11 +247,14 @@ def _undefined(metric: MetricSettings, reason: str) -> InvalidSubmission:
 
 def _quiet(metric: MetricSettings) -> AbstractContextManager[object]:
     """Hold back the warnings of a user's function; ours know only those of NumPy."""
+    return np.errstate(all="ignore") if _is_own(metric) else _silence()
+
+
+def _is_own(metric: MetricSettings) -> bool:
+    """Return whether the function of a metric is one of this library's."""
     function = metric.loss or metric.score
     inner = getattr(function, "prepare", function)
-    if str(getattr(inner, "__module__", "")).startswith(__package__):
-        return np.errstate(all="ignore")
-    return _silence()
+    return str(getattr(inner, "__module__", "")).startswith(__package__)
 
 
 @contextmanager

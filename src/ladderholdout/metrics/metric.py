@@ -23,7 +23,7 @@ class Metric(MetricSettings):
     Exactly one of ``loss`` and ``score`` is given. Both see canonical targets (for
     classification the positions of the labels among the sorted classes, shape (n,)) and
     canonical predictions (likewise positions for "labels"; probabilities of shape (n, C);
-    scores of shape (n,); values of shape (n,) or (n, m)), and must not write to them. Both
+    scores of shape (n,); values of shape (n,) or (n, m)), of which they get copies. Both
     should be finite for all predictions: a refusal for some reveals something of the labels.
 
     Parameters
@@ -163,7 +163,7 @@ class Metric(MetricSettings):
         estimator : object
             Anything fitted with the method that `response` asks for.
         X : array-like of shape (n, ...)
-            Rows.
+            Rows. The estimator is given a copy of them.
         classes : ndarray of shape (C,) or None
             What `classes_of` returned. Columns of probabilities follow it; a class the
             estimator does not know gets a column of zeros.
@@ -229,6 +229,32 @@ class Metric(MetricSettings):
         if self.response == "probabilities":
             return forms.canonical_probabilities(predictions, n, classes)
         return forms.canonical_scores(predictions, n)
+
+    def as_submitted(self, canonical: Array, classes: Array | None) -> Any:
+        """Return predictions in a form of which `canonical` makes the same again.
+
+        Parameters
+        ----------
+        canonical : ndarray
+            What `canonical` returned.
+        classes : ndarray of shape (C,) or None
+            What `classes_of` returned.
+
+        Returns
+        -------
+        array-like
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from ladderholdout.metrics import get_metric
+        >>> codes, classes = np.array([1, 0], dtype=np.int32), np.array(["a", "b"])
+        >>> get_metric("accuracy").as_submitted(codes, classes).tolist()
+        ['b', 'a']
+        """
+        classes = self._relevant(classes)
+        of_labels = classes is not None and self.response == "labels"
+        return classes[canonical] if of_labels else canonical
 
     def evaluate(
         self, targets: Array, predictions: Array, weights: ArrayLike | None = None
@@ -323,7 +349,8 @@ class Metric(MetricSettings):
         if self.is_classification:
             classes = forms.union_of_classes(y, responses.known_classes(estimator))
         targets = self.targets(y, classes)
-        answer = self.respond(estimator, X, classes, answers)
+        known = self._relevant(classes)
+        answer = responses.respond(estimator, X, self.response, known, answers, copies=False)
         return self._scored(targets, answer, classes, sample_weight)
 
     def score_from(self, y: Any, predictions: Any, sample_weight: Any = None) -> float:

@@ -9,8 +9,18 @@ from typing import Any
 import numpy as np
 
 from ladderholdout.errors import InvalidArgument, InvalidSubmission
-from ladderholdout.metrics.arrays import codes_of, described, is_text, label_vector, readable
+from ladderholdout.identity import copy_of
+from ladderholdout.metrics.arrays import (
+    by_column_names,
+    codes_of,
+    described,
+    is_text,
+    label_vector,
+    readable,
+    refuse_masked,
+)
 from ladderholdout.metrics.evaluation import Array
+from ladderholdout.metrics.indexes import by_index
 
 _METHODS = ("predict", "predict_proba", "decision_function")
 
@@ -33,12 +43,18 @@ def respond(
     response: str,
     classes: Array | None,
     answers: dict[str, Any] | None = None,
+    *,
+    copies: bool = True,
 ) -> Array:
-    """Return the raw predictions of a fitted estimator; see `Metric.respond`."""
+    """Return the raw predictions of a fitted estimator; see `Metric.respond`.
+
+    Its methods are given a copy of the rows each, unless the rows are the caller's own: a pipeline
+    may write into what it is given.
+    """
     known = None if classes is None else known_classes(estimator)
     if classes is not None and known is not None:
         _refuse_unknown(known, classes)
-    asked = _Asked(estimator, X, {} if answers is None else answers)
+    asked = _Asked(estimator, X, {} if answers is None else answers, copies)
     if response == "probabilities":
         return _aligned(asked("predict_proba"), known, classes)
     if response == "scores":
@@ -53,12 +69,15 @@ class _Asked:
     estimator: Any
     X: Any
     answers: dict[str, Any]
+    copies: bool
 
     def __call__(self, name: str) -> Any:
-        """Return what this method predicts."""
+        """Return what this method predicts, in the order of the rows by their index."""
         method = method_of(self.estimator, name)
         if name not in self.answers:
-            self.answers[name] = answer_of(method, self.X)
+            answer = answer_of(method, copy_of(self.X) if self.copies else self.X)
+            refuse_masked("predictions", answer)
+            self.answers[name] = by_index(answer, self.X)
         return self.answers[name]
 
 
@@ -132,6 +151,8 @@ def method_of(estimator: Any, *names: str) -> Callable[[Any], Any]:
 def _aligned(answer: Any, known: Array | None, classes: Array | None) -> Array:
     """Put columns that follow ``known`` in the order of ``classes``; zeros for the missing."""
     table = readable(answer, "predictions")
+    if known is not None and table.ndim == 2 and np.array_equal(known, np.sort(known)):
+        table = by_column_names(answer, table, known)
     if known is None or classes is None or np.array_equal(known, classes):
         return table
     if len(known) == 1:

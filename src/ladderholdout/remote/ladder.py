@@ -28,7 +28,7 @@ from ladderholdout.guard.containment import without_autologging
 from ladderholdout.guard.open_ladder import OpenLadder
 from ladderholdout.guard.pipelines import transformed
 from ladderholdout.guard.points import Point, Unsent
-from ladderholdout.guard.settings import by_index, stored_metric
+from ladderholdout.guard.settings import stored_metric
 from ladderholdout.guard.submission import Origin, Waiting, step_at
 from ladderholdout.guard.views import Estimate, Release, ScoreCertificate, Status, Submission
 from ladderholdout.ledger import Entry, HoldoutRecord, LadderRecord, LadderSettings, refuse_retired
@@ -36,6 +36,8 @@ from ladderholdout.ledger.records import from_bytes, to_bytes
 from ladderholdout.ledger.replay import rules_of
 from ladderholdout.mechanisms import LadderRules
 from ladderholdout.metrics import Metric
+from ladderholdout.metrics.arrays import refuse_masked
+from ladderholdout.metrics.indexes import by_index
 from ladderholdout.remote.connection import Connection, Token, check_timeout, path_of, place_of
 from ladderholdout.remote.wire import (
     NPY,
@@ -174,18 +176,21 @@ class RemoteLadder:
         found = self._call("POST", "submissions", key=origin.key or uuid4().hex, json=body)
         return self._warned(release_from(found))
 
+    def fixed(self, predictions: Any, *, ordered: bool) -> Any:
+        """Read predictions once, and return them as nobody can change them; or refuse them."""
+        if not ordered and self.X is not None:
+            predictions = by_index(predictions, self.X)
+        aligned = self.metric.canonical(predictions, self.facts["n"], self.classes)
+        return self.metric.as_submitted(aligned, self.classes)
+
     def announce(self, batch: str, size: int) -> None:
         """Do nothing: the server believes in no batch that does not come in one request."""
 
     def together(self, batch: str, waiting: Sequence[Waiting]) -> Iterator[Release]:
         """Submit a batch in one request."""
-        by_position = [
-            one.predictions if one.ordered or self.X is None else by_index(one.predictions, self.X)
-            for one in waiting
-        ]
         listed = [
-            {"predictions": packed(self._sent(predictions)), "context": dict(one.context)}
-            for predictions, one in zip(by_position, waiting, strict=True)
+            {"predictions": packed(self._sent(one.predictions)), "context": dict(one.context)}
+            for one in waiting
         ]
         found = self._call("POST", "batches", key=batch, json={"submissions": listed})
         for release in found["releases"]:
@@ -194,12 +199,11 @@ class RemoteLadder:
     def _sent(self, predictions: Any) -> NDArray[Any]:
         """Return predictions as they are sent: checked, and in the server's order."""
         classes = self.classes
-        aligned = self.metric.canonical(predictions, self.facts["n"], classes)
-        if self.metric.is_classification and self.metric.response == "labels":
-            assert classes is not None
-            aligned = classes[aligned]
-            if aligned.dtype.kind in "iu":  # in as few bytes as hold them
-                aligned = aligned.astype(np.result_type(*map(np.min_scalar_type, classes)))
+        aligned = self.fixed(predictions, ordered=True)
+        of_labels = self.metric.is_classification and self.metric.response == "labels"
+        if of_labels and classes is not None and aligned.dtype.kind in "iu":
+            # In as few bytes as hold them.
+            aligned = aligned.astype(np.result_type(*map(np.min_scalar_type, classes)))
         return aligned if self.places is None else aligned.take(self.places, axis=0)
 
     def _warned(self, release: Release) -> Release:
@@ -462,6 +466,9 @@ class RemoteGuard:
             _hashes[place] = np.sort(fp.row_hashes(self.rows.X))
         return _hashes[place]
 
+    def check_rows(self) -> None:
+        """Do nothing: the rows are this process's own copy, and the record is on the server."""
+
     def step_at(self, score: float) -> float:
         """Return the score by which one grid step of risk is below a released one."""
         return step_at(self.metric, self.rules, self.holdout.n_ladder, score)
@@ -607,6 +614,8 @@ def connect(
     check_policy(feedback, shows_values=rules_of(settings).mechanism.shows_values)
     places = None
     if X is not None:
+        refuse_masked("X", X)
+        X = fp.copy_of(X)
         answer = connection.call(
             "POST",
             path_of(name, "rows", "order"),

@@ -23,6 +23,8 @@ from ladderholdout.guard.views import Release
 from ladderholdout.integrations.mlflow import service as names
 from ladderholdout.integrations.mlflow.page import input_of
 from ladderholdout.integrations.mlflow.service import faults_named, raw_model
+from ladderholdout.metrics.arrays import refuse_masked
+from ladderholdout.metrics.indexes import by_index
 
 MODEL_TYPE = "ladderholdout"
 """The type of model for which no evaluator of MLflow's own computes anything."""
@@ -118,13 +120,14 @@ class LadderEvaluator(ModelEvaluator):
                 "there; evaluators of its own would log raw scores.",
             )
         holdout = _holdout_of(evaluator_config)
-        places = _places(holdout, dataset.features_data)
+        hashes = _hashes(dataset.features_data)
+        places = _places(holdout, hashes)
         answers, described = _answers(holdout, model, dataset, predictions)
         if len(answers) != len(places):
             raise InvalidArgument(
                 "predictions", f"{len(places)}, one for each row", f"{len(answers)}"
             )
-        ordered = _ordered(answers, places, _hashes(dataset.features_data))
+        ordered = _ordered(answers, places, hashes)
         context = {"mlflow_run": run_id, **described, **(evaluator_config.get("context") or {})}
         release = holdout.answer(ordered, Origin(context=context))
         return _logged(holdout, release, run_id)
@@ -164,9 +167,9 @@ def _hashes(X: Any) -> NDArray[np.uint64]:
     return fp.row_hashes(X, "data")
 
 
-def _places(holdout: OpenLadder, X: Any) -> NDArray[np.intp]:
+def _places(holdout: OpenLadder, given: NDArray[np.uint64]) -> NDArray[np.intp]:
     """Return where in the data each row of the holdout is; refuse other rows."""
-    given, own = _hashes(X), fp.row_hashes(holdout.guard().rows.X)
+    own = fp.row_hashes(holdout.guard().rows.X)
     if not np.array_equal(np.sort(given), np.sort(own)):
         raise InvalidArgument(
             "data",
@@ -205,7 +208,7 @@ def _answers(
             raise InvalidArgument(
                 "model", "a model, or None with predictions= of a column of the data", None
             )
-        return np.asarray(dataset.predictions_data), {}
+        return _array(dataset.predictions_data), {}
     if column is not None:
         raise InvalidArgument("predictions", "left out where a model predicts", as_given(column))
     X, metric = dataset.features_data, holdout.metric
@@ -214,7 +217,8 @@ def _answers(
     if raw is not None and any(callable(getattr(raw, one, None)) for one in methods):
         answers = metric.respond(raw, X, holdout.guard().holdout.classes)
     else:
-        answers = np.asarray(model.predict(X))
+        # A copy, as the model may write into it, and by its index, if it has one.
+        answers = _array(by_index(model.predict(fp.copy_of(X)), X))
         if methods and answers.dtype.kind != "f":
             raise InvalidArgument(
                 "model",
@@ -227,6 +231,12 @@ def _answers(
             answers = answers[:, 0]
     described = {} if raw is None else describe_estimator(raw)
     return np.asarray(answers), described
+
+
+def _array(predictions: Any) -> NDArray[Any]:
+    """Return predictions as an array; refuse what is masked."""
+    refuse_masked("predictions", predictions)
+    return np.asarray(predictions)
 
 
 def _logged(holdout: OpenLadder, release: Release, run_id: str) -> EvaluationResult:

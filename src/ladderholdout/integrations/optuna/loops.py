@@ -19,6 +19,7 @@ from ladderholdout.errors import InvalidArgument, LadderHoldoutWarning, as_given
 from ladderholdout.feedback import feedback_of
 from ladderholdout.guard.settings import count_rows
 from ladderholdout.guard.views import Release
+from ladderholdout.identity import copy_of
 from ladderholdout.integrations.optuna.trials import (
     INNER_SCORES,
     Call,
@@ -245,7 +246,8 @@ class Objective:
             return candidate
         inner = score and self._inner is not None
         guide = self._score(candidate, trial) if inner else candidate.guide
-        X, y = self._train
+        # Copies for each trial: what one writes into its rows, the next must not be fitted on.
+        X, y = map(copy_of, self._train)
         return replace(candidate, model=candidate.model.fit(X, y), guide=guide)
 
     def _score(self, candidate: Candidate, trial: Trial | FrozenTrial) -> float | dict[str, float]:
