@@ -45,7 +45,7 @@ def id_hashes(ids: Any) -> UInt64Array:
     Raises
     ------
     InvalidArgument
-        An id is of another type, or one comes twice.
+        An id is missing or of another type, or one comes twice.
 
     Examples
     --------
@@ -60,6 +60,10 @@ def id_hashes(ids: Any) -> UInt64Array:
             raise InvalidArgument("ids", allowed, f"a {type(ids).__name__}", remedy)
         values = [str(one) if isinstance(one, UUID) else one for one in ids]
     hashes = row_hashes(values, "ids")
+    missing = int(np.count_nonzero(hashes == row_hashes([None])))
+    if missing:
+        came = f"a list in which {missing} {'is' if missing == 1 else 'are'} missing"
+        raise InvalidArgument("ids", "there for each row", came, remedy)
     if len(np.unique(hashes)) < len(hashes):
         twice = len(hashes) - len(np.unique(hashes))
         raise InvalidArgument("ids", "distinct", f"a list that repeats {twice} of them", remedy)

@@ -33,6 +33,7 @@ from ladderholdout.errors import (
 from ladderholdout.feedback import feedback_of, feedback_of_one_bit
 from ladderholdout.guard import pipelines, rounds
 from ladderholdout.guard.containment import without_frames
+from ladderholdout.guard.early_stopping import Loud
 from ladderholdout.guard.context import describe_estimator, describe_parameters
 from ladderholdout.guard.open_ladder import HasLadder, OpenLadder, of_one_metric
 from ladderholdout.guard.registration import judge_overlap
@@ -43,6 +44,7 @@ from ladderholdout.guard.views import Release
 from ladderholdout.integrations.refit import check_refit
 from ladderholdout.ledger import is_memory
 from ladderholdout.metrics import Metric
+from ladderholdout.metrics.arrays import refuse_masked
 from ladderholdout.thirdparty import Frame
 
 _SAMPLE = 64
@@ -315,6 +317,9 @@ def score(
     holdout: OpenLadder, estimator: Any, X: Any, y: Any, sample_weight: Any = None
 ) -> float | dict[str, float]:
     """Score an estimator by the scorer rule; see `LadderHoldout.__call__`."""
+    with Loud():
+        for argument, values in (("X", X), ("y", y), ("sample_weight", sample_weight)):
+            refuse_masked(argument, values)
     try:
         _refuse_in_mid_fit(estimator)
         _refuse_several_inside(holdout)

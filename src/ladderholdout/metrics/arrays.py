@@ -26,12 +26,12 @@ def refuse_masked(argument: str, values: Any) -> None:
     NumPy would go on with whatever is below the mask.
     """
     if has_mask(values):
-        raise refusal(
-            argument,
-            "without masked entries",
-            "a masked array in which some are masked",
-            f"Leave those rows out, or give {argument}.filled(value) where a value is meant.",
-        )
+        fill = f"np.ma.filled({argument}, value)"
+        remedy = f"Leave those rows out, or give {fill} where a value is meant."
+        if argument == "predictions":
+            remedy = f"Each row needs a prediction: give {fill}."
+        came = "a masked array in which some are masked"
+        raise refusal(argument, "without masked entries", came, remedy)
 
 
 def has_mask(values: Any) -> bool:
