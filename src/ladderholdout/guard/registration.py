@@ -46,6 +46,7 @@ from ladderholdout.guard.settings import (
     settings_for,
     text,
 )
+from ladderholdout.guard.shared_rows import dated, in_other_columns, listed, shared_with
 from ladderholdout.guard.stored_rows import (
     Copies,
     content_order,
@@ -145,7 +146,7 @@ def recognise(tx: Transaction, given: Given) -> Match | None:
     HoldoutConflict
         It does, under other weights or ids.
     """
-    ways = (_by_ids, _by_content, _by_labels)
+    ways = (_by_ids, _by_content, _by_labels, _by_columns)
     return next((found for way in ways for found in way(tx, given)), None)
 
 
@@ -189,6 +190,15 @@ def _by_labels(tx: Transaction, given: Given) -> Iterator[Match]:
         if fp.sequence_digest(record.secret, labels) == known.labels_digest:
             how = "by their labels, which are the same in the same order"
             yield from _matched(tx, given, record, known, np.arange(len(given)), how)
+
+
+def _by_columns(tx: Transaction, given: Given) -> Iterator[Match]:
+    for record, known, to, all_columns in in_other_columns(tx, given):
+        how = f"by {'all' if all_columns else 'most'} of their columns, in another place"
+        for match in _matched(tx, given, record, known, to, how):
+            # Some of the columns may be those of other rows: then all labels have to be equal.
+            if all_columns or match.amended is None:
+                yield match
 
 
 def _matched(
@@ -623,16 +633,16 @@ def _register(tx: Transaction, given: Given, wish: Wish) -> tuple[HoldoutRecord,
     """Register rows that the ledger does not know; return their order by content, too."""
     fingerprint = fp.fingerprint(given.hashes)
     name = wish.name or f"holdout-{fingerprint[:8]}"
-    shared = _shared(tx, given)
+    shared = shared_with(tx, given)
     if shared:
         most = max(shared, key=lambda one: one.share)
         judge_overlap(
             wish.overlap,
             *most.counts,
-            f"{_listed(shared)}: what was learned from {'that' if len(shared) == 1 else 'those'} "
+            f"{listed(shared)}: what was learned from {'that' if len(shared) == 1 else 'those'} "
             "is known about these rows too.",
-            "To go on with it give its rows as they were registered, all of them; ids= "
-            'identifies them where features changed. overlap="warn" registers these rows as '
+            "To go on with it give its rows with their labels as they were registered, all of them; "
+            'ids= identifies them where features changed. overlap="warn" registers these rows as '
             "another holdout, and the certificates of both count what was released of either.",
         )
     elif unclear := unknown_labels(tx, len(given)):
@@ -662,67 +672,6 @@ def _register(tx: Transaction, given: Given, wish: Wish) -> tuple[HoldoutRecord,
         tx.rows.note_overlap(one.known.id, f"the holdout {name}", one.covered)
     warn_of_copies(name, given.hashes, given.rows, contents)
     return tx.holdout(new), order
-
-
-@dataclass(frozen=True, slots=True)
-class _Shared:
-    """A holdout that has rows in common with n given ones.
-
-    `inside` of the given rows are its rows, and `covered` of its rows are among the given; of the
-    `of_weight` given rows that have weight it has `weighing`.
-    """
-
-    known: HoldoutRecord
-    n: int
-    inside: int
-    covered: int
-    of_weight: int
-    weighing: int
-
-    @property
-    def counts(self) -> tuple[int, int]:
-        """The rows shared and those there are, where that is more. Rows may come repeatedly."""
-        # Rows without weight decide nothing, and any number of them may be beside the others.
-        both = (self.weighing, self.of_weight), (self.covered, self.known.n)
-        return max(both, key=lambda it: it[0] / it[1])
-
-    @property
-    def share(self) -> float:
-        return self.counts[0] / self.counts[1]
-
-
-def _shared(tx: Transaction, given: Given) -> list[_Shared]:
-    """Return the holdouts that have rows of these, by the features of any view or by ids."""
-    found, weights = [], given.rows.sample_weight
-    heavy = slice(None) if weights is None else weights > 0
-    for known in tx.holdouts():
-        there = [(given.hashes, view.row_hashes) for view in tx.rows.views(known.id)]
-        ids = tx.rows.known(known.id).ids
-        if given.ids is not None and ids is not None:
-            there.append((given.ids, ids))
-        inside = max(fp.overlap(here, theirs) for here, theirs in there)
-        covered = max(fp.overlap(theirs, here) for here, theirs in there)
-        if inside:
-            weighing = max(fp.overlap(here[heavy], theirs) for here, theirs in there)
-            of_weight = len(given.hashes[heavy])
-            found.append(_Shared(known, len(given), inside, covered, of_weight, weighing))
-    return found
-
-
-def _listed(shared: list[_Shared]) -> str:
-    """List the holdouts that have some of the rows, those with most of them by name."""
-    first, *others = sorted(shared, key=lambda one: -one.inside)
-    rows = f"{first.inside} of these {first.n} rows"
-    if first.of_weight < first.n:
-        rows += f" ({first.weighing} of the {first.of_weight} that have weight)"
-    rows += f" are in the holdout {_dated(first.known)}"
-    named = "".join(f", {one.inside} in {_dated(one.known)}" for one in others[:2])
-    more = f", and some in {len(others) - 2} more" if len(others) > 2 else ""
-    return rows + named + more
-
-
-def _dated(known: HoldoutRecord) -> str:
-    return f"{known.name!r} ({known.n} rows, registered {known.created:%Y-%m-%d})"
 
 
 def _go_on(

@@ -16,6 +16,7 @@ from ladderholdout.identity.labels import (
     ENOUGH_BITS,
     id_hashes,
     label_digests,
+    same_partition,
     sequence_bits,
     sequence_digest,
 )
@@ -29,6 +30,7 @@ from ladderholdout.identity.rows import (
     overlap,
     placed,
     row_hashes,
+    rows_in_other_columns,
     taken,
 )
 
@@ -47,6 +49,8 @@ __all__ = [
     "overlap",
     "placed",
     "row_hashes",
+    "rows_in_other_columns",
+    "same_partition",
     "sequence_bits",
     "sequence_digest",
     "taken",

@@ -108,6 +108,43 @@ def sequence_digest(secret: bytes, digests: UInt64Array) -> bytes:
     return hmac.digest(secret, plain.data, "sha256")
 
 
+def same_partition(here: UInt64Array, there: UInt64Array) -> bool:
+    """Return whether two sequences divide the rows alike, and could hardly do so by chance.
+
+    Labels that got other names, or other numbers, do.
+
+    Parameters
+    ----------
+    here, there : ndarray of uint64
+        Hashes or digests of the labels, one for each row.
+
+    Examples
+    --------
+    >>> labels = np.random.default_rng(0).integers(0, 2, 100).astype(np.uint64)
+    >>> same_partition(labels, 7 - labels), same_partition(labels, labels[::-1])
+    (True, False)
+    >>> same_partition(labels[:9], 7 - labels[:9])  # too few to tell
+    False
+    """
+    if len(here) != len(there):
+        return False
+    ranks, theirs = _by_first(here), _by_first(there)
+    if not np.array_equal(ranks, theirs):
+        return False
+    # So many names for the same division there are that each of them would have been equal.
+    names = float(_log_factorial(int(ranks.max()) + 1))
+    return sequence_bits(ranks) - names >= ENOUGH_BITS
+
+
+def _by_first(labels: UInt64Array) -> Codes:
+    """Return the labels by the order in which they come first."""
+    _, first, codes = np.unique(labels, return_index=True, return_inverse=True)
+    ranks = np.empty(len(first), dtype=np.int64)
+    ranks[np.argsort(first)] = np.arange(len(first))
+    found: Codes = ranks[codes.reshape(-1)]
+    return found
+
+
 def siphash(key: bytes, messages: UInt64Array) -> UInt64Array:
     """Compute SipHash-2-4 of messages of eight bytes (Aumasson and Bernstein 2012).
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import hmac
 import math
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import Any, TypeAlias
@@ -201,6 +202,76 @@ def _read_series(series: Any, position: int, rows: slice) -> NDArray[Any]:
     cells: NDArray[Any] = part.to_numpy()
     if cells.ndim > 1:
         raise Refused(f"one with cells of type {type(part.dtype).__name__} in column {position}")
+    return cells
+
+
+# The cells of a table of which columns are compared, and the share of distinct rows that it needs.
+_MOST_CELLS, _DISTINCT = 20_000_000, 0.9
+
+
+def rows_in_other_columns(
+    here: Any, there: Any
+) -> tuple[tuple[UInt64Array, UInt64Array], bool] | None:
+    """Find rows again whose columns were put in another order, added or dropped.
+
+    Parameters
+    ----------
+    here, there : array-like or DataFrame of n rows
+        Columns are taken for the same where they have the same values in whatever order.
+
+    Returns
+    -------
+    hashes : tuple of two ndarrays of uint64, shape (n,)
+        Of each row by its cells in the columns that both have, whatever order those are in.
+    all_columns : bool
+        Whether both have the same columns.
+
+        None in place of both where these are not the same rows, or where it is not clear: where
+        fewer than half of the columns are in common, or where many rows are alike.
+
+    Examples
+    --------
+    >>> rows = np.random.default_rng(0).normal(size=(20, 4))
+    >>> found = rows_in_other_columns(rows[::-1, [2, 0, 1, 3]], rows)
+    >>> bool((found[0][0] == found[0][1][::-1]).all()), found[1]
+    (True, True)
+    >>> rows_in_other_columns(rows, rows + 1) is None
+    True
+    """
+    tables = [_canonical_cells(X) for X in (here, there)]
+    mine, theirs = tables
+    if mine is None or theirs is None or len(mine) != len(theirs):
+        return None
+    digests = [[hash(np.sort(column).tobytes()) for column in table.T] for table in (mine, theirs)]
+    # Of columns with the same values there have to be as many: else it is not known which is which.
+    counts = [Counter(one) for one in digests]
+    common = {one for one, count in counts[0].items() if counts[1][one] == count}
+    chosen = [[at for at, one in enumerate(own) if one in common] for own in digests]
+    if len(chosen[0]) < max(2, max(map(len, digests)) / 2):
+        return None
+    first, second = (
+        mix(table[:, columns] + GOLDEN).sum(axis=1, dtype=np.uint64)
+        for table, columns in ((mine, chosen[0]), (theirs, chosen[1]))
+    )
+    if len(np.unique(first)) < _DISTINCT * len(first):
+        return None
+    if not np.array_equal(np.sort(first), np.sort(second)):
+        return None
+    return (first, second), len(chosen[0]) == max(map(len, digests))
+
+
+def _canonical_cells(X: Any) -> UInt64Array | None:
+    """Return the canonical value of each cell of a table; None of what is sparse or too large."""
+    if scipy.sparse.issparse(X):
+        return None
+    n, blocks = table_of(X)
+    found = list(blocks)
+    width = sum(len(columns) for columns, _ in found)
+    if n * width > _MOST_CELLS:
+        return None
+    cells = np.empty((n, width), dtype=np.uint64)
+    for columns, read in found:
+        cells[:, columns] = canonical(read(slice(0, n)).reshape(n, len(columns)), columns)
     return cells
 
 

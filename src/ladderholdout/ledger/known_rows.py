@@ -21,7 +21,7 @@ from sqlalchemy import (
 )
 
 from ladderholdout.errors import UnknownHoldout
-from ladderholdout.identity import overlap
+from ladderholdout.identity import overlap, same_partition
 from ladderholdout.ledger.chain import Chains
 from ladderholdout.ledger.long_values import Pieces, fill_holdout
 from ladderholdout.ledger.prepared import Prepared, run
@@ -57,10 +57,14 @@ class Sharing:
 
 @dataclass(frozen=True, slots=True)
 class _Keys:
-    """What rows are known by: a hash of the features for each view, and of the id if given."""
+    """What rows are known by: a hash of the features for each view, and of the id if given.
+
+    And by how the labels divide them, whatever the labels are called.
+    """
 
     views: tuple[NDArray[np.uint64], ...]
     ids: NDArray[np.uint64] | None
+    labels: NDArray[np.uint64] | None
 
     def rows_in(self, other: _Keys) -> int:
         """Count the rows that are known from another holdout, by what finds most of them."""
@@ -68,6 +72,8 @@ class _Keys:
         found = [overlap(view, known) for view in self.views]
         if self.ids is not None and other.ids is not None:
             found.append(overlap(self.ids, other.ids))
+        if self.labels is not None and other.labels is not None:
+            found.append(len(self.labels) * same_partition(self.labels, other.labels))
         return max(found)
 
 
@@ -87,12 +93,13 @@ def _shared(conn: Connection, holdout_id: int) -> dict[int, tuple[int, int]]:
 
 
 def _keys(conn: Connection, holdout_id: int) -> _Keys:
-    own = select(holdouts.c.row_hashes, holdouts.c.ids).where(holdouts.c.id == holdout_id)
-    row = conn.execute(own).one()
+    columns = holdouts.c.row_hashes, holdouts.c.ids, holdouts.c.label_digests
+    row = conn.execute(select(*columns).where(holdouts.c.id == holdout_id)).one()
     more = select(views.c.row_hashes).where(views.c.holdout_id == holdout_id)
     stored = (row.row_hashes, *conn.execute(more).scalars())
     ids = None if row.ids is None else _read_hashes(row.ids)
-    return _Keys(tuple(map(_read_hashes, stored)), ids)
+    labels = None if row.label_digests is None else _read_hashes(row.label_digests)
+    return _Keys(tuple(map(_read_hashes, stored)), ids, labels)
 
 
 def _read_hashes(stored: bytes) -> NDArray[np.uint64]:
