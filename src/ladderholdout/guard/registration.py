@@ -633,7 +633,8 @@ def _register(tx: Transaction, given: Given, wish: Wish) -> tuple[HoldoutRecord,
     """Register rows that the ledger does not know; return their order by content, too."""
     fingerprint = fp.fingerprint(given.hashes)
     name = wish.name or f"holdout-{fingerprint[:8]}"
-    shared = shared_with(tx, given)
+    shared, n = shared_with(tx, given), len(given)
+    seen = [(one.known, one.inside, one.covered) for one in shared]
     if shared:
         most = max(shared, key=lambda one: one.share)
         judge_overlap(
@@ -645,7 +646,18 @@ def _register(tx: Transaction, given: Given, wish: Wish) -> tuple[HoldoutRecord,
             'ids= identifies them where features changed. overlap="warn" registers these rows as '
             "another holdout, and the certificates of both count what was released of either.",
         )
-    elif unclear := unknown_labels(tx, len(given)):
+    elif moved := [one for one, *_, all_columns in in_other_columns(tx, given) if all_columns]:
+        seen = [(one, n, n) for one in moved]
+        judge_overlap(
+            wish.overlap,
+            *(n, n),
+            f"These rows are in the holdout {dated(moved[0])} with other labels, and their columns "
+            "in another place: what was learned from that is known about these rows too.",
+            "To go on with it give its rows with their labels as they were registered. "
+            'overlap="warn" registers these rows as another holdout, whose certificates do not '
+            "count what was released of that one.",
+        )
+    elif unclear := unknown_labels(tx, n):
         names = ", ".join(repr(one.name) for one in unclear)
         _say(
             f"Whether these are the rows of {names} with other features is not known, since an "
@@ -667,9 +679,9 @@ def _register(tx: Transaction, given: Given, wish: Wish) -> tuple[HoldoutRecord,
     # As `content_digest`, which would sort them.
     digest, confidence = fp.sequence_digest(secret, contents), wish.confidence or CONFIDENCE
     new = tx.start_holdout(name, fingerprint, digest, secret, given.hashes, confidence)
-    for one in shared:
-        tx.rows.note_overlap(new, f"the holdout {one.known.name}", one.inside)
-        tx.rows.note_overlap(one.known.id, f"the holdout {name}", one.covered)
+    for other, inside, covered in seen:
+        tx.rows.note_overlap(new, f"the holdout {other.name}", inside)
+        tx.rows.note_overlap(other.id, f"the holdout {name}", covered)
     warn_of_copies(name, given.hashes, given.rows, contents)
     return tx.holdout(new), order
 

@@ -19,7 +19,7 @@ from ladderholdout.errors import (
     as_number,
     warn,
 )
-from ladderholdout.identity import copied_rows, unwritable
+from ladderholdout.identity import copied_rows, near_copies, unwritable
 from ladderholdout.ledger import HoldoutRecord, Transaction
 from ladderholdout.mechanisms.rules import fresh_rng
 from ladderholdout.metrics import Evaluation, Metric
@@ -87,7 +87,7 @@ _FEW, _ROWS_FOR_EACH = 20, 5
 def warn_of_copies(
     name: str, hashes: NDArray[np.uint64], rows: Rows, contents: NDArray[np.uint64]
 ) -> None:
-    """Warn where rows are copies of each other: a certificate takes each for a draw of its own.
+    """Warn where rows are copies of each other, or nearly: each is taken for a draw of its own.
 
     `contents` are sorted hashes of rows, labels and weights.
     """
@@ -98,6 +98,14 @@ def warn_of_copies(
             f"{count} of the {len(hashes)} rows of {name!r} equal another one in features and "
             "label, and if they are copies of it, certificates are narrower than they may be: keep "
             "one of each, with the number of its copies as sample_weight.",
+            CopiedRowsWarning,
+        )
+    elif count := near_copies(rows.X, rows.y):
+        warn(
+            f"About {count} of the {len(hashes)} rows of {name!r} are near another one with the "
+            "same label, much nearer than any other row is, and if they are copies of it that were "
+            "moved a little, certificates are narrower than they may be: keep one of each, with "
+            "the number of its copies as sample_weight.",
             CopiedRowsWarning,
         )
 

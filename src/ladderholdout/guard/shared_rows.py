@@ -13,6 +13,7 @@ from ladderholdout import identity as fp
 from ladderholdout.errors import VaultError
 from ladderholdout.guard.stored_rows import digests_of, known_digests, read_kept
 from ladderholdout.ledger import HoldoutRecord, KnownRows, Transaction
+from ladderholdout.vault import is_url
 
 if TYPE_CHECKING:
     from ladderholdout.guard.registration import Given
@@ -104,7 +105,9 @@ def in_other_columns(
     for record in tx.rows.of_size(len(given))[-_LOOKED_INTO:]:
         kept = read_kept(tx, record.id, 1)
         recorded, places = known_digests(kept.known), kept.view.places
-        if kept.view.vault_path is None or recorded is None or places is None:
+        path = kept.view.vault_path
+        # What is not beside this process may take long to read, and others wait meanwhile.
+        if path is None or is_url(path) or recorded is None or places is None:
             continue
         try:
             there = kept.rows().X

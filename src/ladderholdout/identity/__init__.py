@@ -20,6 +20,7 @@ from ladderholdout.identity.labels import (
     sequence_bits,
     sequence_digest,
 )
+from ladderholdout.identity.near import near_copies
 from ladderholdout.identity.rows import (
     content_digest,
     content_hashes,
@@ -46,6 +47,7 @@ __all__ = [
     "id_hashes",
     "inverse",
     "label_digests",
+    "near_copies",
     "overlap",
     "placed",
     "row_hashes",

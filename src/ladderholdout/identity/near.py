@@ -1,0 +1,174 @@
+"""Rows that are nearly copies of each other: one row, moved a little."""
+
+from __future__ import annotations
+
+from typing import Any, TypeAlias
+
+import numpy as np
+import scipy
+from numpy.typing import ArrayLike, NDArray
+
+from ladderholdout.identity.cells import UInt64Array, canonical, mix
+from ladderholdout.identity.rows import row_hashes, table_of
+
+Floats: TypeAlias = NDArray[np.float64]
+
+# Of so many rows the others near them are counted, drawn with a fixed seed: of all rows where
+# they are few, and of the more the fewer rows there are in all.
+_SAMPLE, _FEWEST, _DISTANCES = 400, 20, 5_000_000
+# A copy is nearer than this share of the median distance between two rows; and between this
+# distance and so many times it, there are hardly any more rows.
+_NEAR, _EMPTY, _MORE = 0.02, 6.0, 1.1
+# So many neighbours there have to be: a few may be near by chance.
+_PAIRS = 12
+# As for copies: what the rows are worth less, and the share of pairs with equal labels.
+_EFFECTIVE, _ALIKE = 0.9, 0.95
+# A column that varies by a smaller share of the median one is noise upon a constant.
+_CONSTANT = 1e-4
+_LARGEST = 20_000_000
+_AT_A_TIME = 1 << 14
+_MISSING = frozenset({"NoneType", "NAType"})
+
+
+def near_copies(X: Any, y: ArrayLike) -> int:
+    """Estimate how many rows are another one with the same label, moved a little.
+
+    Rows of ordinary data have more neighbours the further one looks. Copies that were moved by
+    small noise have a few at once, and then none for a long way: that gap is looked for.
+
+    Parameters
+    ----------
+    X : array-like or DataFrame of n rows
+        Numbers are compared by their distance, in units of each column's spread; other cells,
+        and which are missing, have to be equal.
+    y : array-like of n labels or rows of targets
+
+    Returns
+    -------
+    int
+        0 where there is no such gap, where such copies, taken for one row each, would leave the
+        holdout worth more than nine tenths of its rows, where more than one in twenty of them
+        have another label, and for sparse rows, or more than 20 million cells.
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> rows, labels = rng.normal(size=(100, 5)), rng.integers(0, 2, 100)
+    >>> moved = np.vstack([rows, rows + 1e-4 * rng.normal(size=rows.shape)])
+    >>> near_copies(moved, np.tile(labels, 2)), near_copies(rows, labels)
+    (200, 0)
+    """
+    read = _numbers_of(X)
+    if read is None or len(read[0]) < 10:
+        return 0
+    numbers, others = read
+    n, rng = len(numbers), np.random.default_rng(0)
+    count = min(n, _SAMPLE, max(_FEWEST, _DISTANCES // n))
+    chosen = rng.permutation(n)[:count]
+    typical = _typical(numbers, rng)
+    pairs, distances = _neighbours(numbers, others, chosen, _EMPTY * _NEAR * typical)
+    radius = _gap(distances, _NEAR * typical)
+    if radius is None:
+        return 0
+    of, to = pairs[:, distances <= radius]
+    # Each row counts for one with those near it.
+    if len(of) < _PAIRS or _EFFECTIVE * (1 + len(of) / count) < 1:
+        return 0
+    labels = row_hashes(y, "y")
+    alike = labels[of] == labels[to]
+    if alike.mean() < _ALIKE:
+        return 0
+    return round(n * len(np.unique(of[alike])) / count)
+
+
+def _typical(numbers: Floats, rng: np.random.Generator) -> float:
+    """Return the median distance between two rows."""
+    one, other = rng.integers(0, len(numbers), (2, 2000))
+    apart = numbers[one[one != other]] - numbers[other[one != other]]
+    return float(np.median(np.sqrt((apart**2).sum(axis=1))))
+
+
+def _neighbours(
+    numbers: Floats, others: UInt64Array, chosen: NDArray[np.intp], most: float
+) -> tuple[NDArray[np.intp], Floats]:
+    """Return the pairs of a chosen row and another that are so near, and their distances."""
+    lengths = np.einsum("ij,ij->i", numbers, numbers)
+    own, found = lengths[chosen][:, None], []
+    for start in range(0, len(numbers), _AT_A_TIME):
+        part = slice(start, start + _AT_A_TIME)
+        squares = own + lengths[part] - 2 * (numbers[chosen] @ numbers[part].T)
+        # By this formula those of nearly equal rows are rounding: they are worked out below.
+        close = squares <= most**2 + 1e-9 * (own + lengths[part])
+        of, to = np.nonzero(close & (others[chosen][:, None] == others[part]))
+        found.append(np.stack([chosen[of], to + start]))
+    pairs = np.hstack(found)
+    pairs = pairs[:, pairs[0] != pairs[1]]
+    distances = np.empty(pairs.shape[1])
+    for start in range(0, len(distances), _AT_A_TIME):
+        one, other = pairs[:, start : start + _AT_A_TIME]
+        apart = numbers[one] - numbers[other]
+        distances[start : start + _AT_A_TIME] = np.sqrt((apart**2).sum(axis=1))
+    return pairs, distances
+
+
+def _gap(distances: Floats, most: float) -> float | None:
+    """Return a distance up to which there are rows, and beyond which hardly any for a while."""
+    ordered = np.sort(distances)
+    inner = np.unique(ordered[(ordered > 0) & (ordered <= most)])
+    within = np.searchsorted(ordered, inner, side="right")
+    beyond = np.searchsorted(ordered, _EMPTY * inner, side="right")
+    apart = np.flatnonzero(beyond <= _MORE * within)
+    return float(inner[apart[-1]]) if len(apart) else None
+
+
+def _numbers_of(X: Any) -> tuple[Floats, UInt64Array] | None:
+    """Return the columns of numbers in units of their spread, and a hash of all else of a row."""
+    if scipy.sparse.issparse(X):
+        return None
+    n, blocks = table_of(X)
+    found, others, cells = [], np.zeros(n, dtype=np.uint64), 0
+    for columns, read in blocks:
+        cells += n * len(columns)
+        if cells > _LARGEST:
+            return None
+        block = read(slice(0, n)).reshape(n, len(columns))
+        parts = [block] if block.dtype != object else np.split(block, len(columns), axis=1)
+        for at, part in enumerate(parts):
+            real = _as_numbers(part)
+            if real is not None:
+                found.append(real)
+                part = ~np.isfinite(real)  # noqa: PLW2901 - which of them are missing, is left
+            own = columns if len(parts) == 1 else columns[[at]]
+            seeds = mix((own + 1).astype(np.uint64))
+            others += mix(canonical(part, own) ^ seeds).sum(axis=1, dtype=np.uint64)
+    return None if not found else (_in_units(np.hstack(found)), others)
+
+
+def _in_units(numbers: Floats) -> Floats:
+    """Return columns that vary, in units of their spread and without their mean."""
+    there = np.isfinite(numbers)
+    count = np.maximum(there.sum(axis=0), 1)
+    centred = np.where(there, numbers, 0.0)
+    centred = np.where(there, numbers - centred.sum(axis=0) / count, 0.0)
+    with np.errstate(all="ignore"):  # beyond what can be squared nothing is near
+        spread = np.sqrt((centred**2).sum(axis=0) / count)
+    varying = np.isfinite(spread) & (spread > 0)
+    varying &= spread > _CONSTANT * (np.median(spread[varying]) if varying.any() else 0.0)
+    return np.asarray(centred[:, varying] / spread[varying])
+
+
+def _as_numbers(block: NDArray[Any]) -> Floats | None:
+    """Return cells as numbers, nan for what is missing; None where they are something else."""
+    if block.dtype.kind in "biuf":
+        return np.asarray(block, dtype=np.float64)
+    if block.dtype != object:
+        return None
+    kinds = set(map(type, block.flat))
+    if not all(_is_number(kind) or kind.__name__ in _MISSING for kind in kinds):
+        return None
+    missing = np.array([type(cell).__name__ in _MISSING for cell in block.flat])
+    return np.where(missing.reshape(block.shape), np.nan, block).astype(np.float64)
+
+
+def _is_number(kind: type) -> bool:
+    return issubclass(kind, int | float | np.number | np.bool_)
