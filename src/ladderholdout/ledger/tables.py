@@ -149,7 +149,7 @@ _DECODER = json.JSONDecoder(parse_constant=_constant)
 FORMAT = 1
 """The number of the format that this version of the library reads and writes.
 
-`docs/background/format.md` says what a change of the tables, of what is chained or of the vault's
+`docs/background/format.md` lists what a change of the tables, of what is chained or of the vault's
 files has to bring along.
 """
 
