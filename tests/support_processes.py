@@ -20,7 +20,7 @@ T = TypeVar("T")
 PATIENCE = 120.0
 
 _context = multiprocessing.get_context("forkserver")
-_context.set_forkserver_preload(["ladderholdout", "sklearn.dummy", "alembic.command"])
+_context.set_forkserver_preload(["ladderholdout", "sklearn.dummy"])
 
 
 class Call:

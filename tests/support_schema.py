@@ -1,53 +1,51 @@
-"""Ledgers as earlier versions of the library would have left them."""
+"""A chain that was made anew, as whoever owns the file and knows this library can."""
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
-from alembic import command
-from alembic.config import Config
-from sqlalchemy import Connection, text
+from sqlalchemy import Connection, select, text, update
 
-from ladderholdout import ledger as ledger_room
 from ladderholdout.ledger import Access, resolve_url
 from ladderholdout.ledger import connections as engine
+from ladderholdout.ledger.chain import EMPTY, Chains, extend, read_facts
+from ladderholdout.ledger.tables import chains, events, holdouts
 
-FOLDER = Path(ledger_room.__file__).parent / "migrations"
-
-
-def migrations(conn: Connection | None = None) -> Config:
-    config = Config()
-    config.set_main_option("script_location", str(FOLDER))
-    if conn is not None:
-        config.attributes["connection"] = conn
-    return config
-
-
-def back(conn: Connection, revision: str) -> None:
-    """Go back to the schema before the chain, which drops it, and from there to a later one."""
-    conn.execute(text("UPDATE events SET after = NULL, detail = NULL"))
-    command.downgrade(migrations(conn), min(revision, "0002"))
-    if revision > "0002":
-        command.upgrade(migrations(conn), revision)
-
-
-def migrate(path: Path) -> None:
-    """Make an empty ledger as one that was made by the first version and upgraded since."""
-    path.touch(0o600)
-    with engine.connection(engine.source(resolve_url(path)), Access.ALL) as conn:
-        command.upgrade(migrations(conn), "head")
-
-
-def downgrade(path: Path, revision: str) -> None:
-    with engine.connection(engine.source(resolve_url(path)), Access.ALL) as conn:
-        back(conn, revision)
-    # What knows of the chain as it was: it would find an older copy.
-    for mark in (path.parent / "vault").glob("*.mark"):
-        mark.unlink()
+TABLES = {"submission": "submissions", "look": "reserve_looks"}
 
 
 def rechain(path: Path) -> None:
-    """Chain a ledger anew, as whoever owns the file and knows this library can."""
+    """Chain each holdout of a ledger anew over what its tables hold now."""
     with engine.connection(engine.source(resolve_url(path)), Access.ALL) as conn:
-        back(conn, "0002")
-        command.upgrade(migrations(conn), "head")
+        for (holdout_id,) in conn.execute(select(holdouts.c.id)).all():
+            _note_what_is_there(conn, holdout_id)
+            _chain(conn, holdout_id)
+
+
+def _note_what_is_there(conn: Connection, holdout_id: int) -> None:
+    """Let the last note on the rows state what is stored of them now."""
+    of_rows = (events.c.holdout_id == holdout_id) & (events.c.kind == "rows")
+    last = select(events.c.position).where(of_rows).order_by(events.c.position.desc())
+    position = conn.execute(last).scalars().first()
+    detail = json.dumps(read_facts(conn, holdout_id))
+    conn.execute(update(events).where(of_rows, events.c.position == position).values(detail=detail))
+
+
+def _chain(conn: Connection, holdout_id: int) -> None:
+    own = select(holdouts.c.secret).where(holdouts.c.id == holdout_id)
+    secret, end = conn.execute(own).scalar_one(), EMPTY
+    for link in list(Chains(conn).links(holdout_id)):
+        assert link.content is not None
+        end = extend(secret, end, link.kind, link.content)
+        table = TABLES.get(link.kind, "events")
+        whose = (
+            "ladder_id IN (SELECT id FROM ladders WHERE holdout_id = :holdout)"
+            if table == "submissions"
+            else "holdout_id = :holdout"
+        )
+        values = {"to": end.length, "hash": end.hash, "at": link.position, "holdout": holdout_id}
+        moved = f"UPDATE {table} SET position = :to, hash = :hash WHERE position = :at AND {whose}"
+        conn.execute(text(moved), values)
+    ends = update(chains).where(chains.c.holdout_id == holdout_id)
+    conn.execute(ends.values(length=end.length, head=end.hash))

@@ -629,10 +629,10 @@ def test_the_shell_completes_names(registered: Path, default_ledger: Path) -> No
 
 @pytest.mark.processes
 def test_completing_makes_no_ledger_and_mends_none(registered: Path, default_ledger: Path) -> None:
-    edit(default_ledger, "UPDATE alembic_version SET version_num = '0002'")
+    edit(default_ledger, "UPDATE ledger_format SET number = 2")
     assert completions("status") == ["churn"]
     with closing(sqlite3.connect(default_ledger)) as connection:
-        assert connection.execute("SELECT * FROM alembic_version").fetchall() == [("0002",)]
+        assert connection.execute("SELECT * FROM ledger_format").fetchall() == [(2,)]
     assert completions("status", "--ledger", "none.db") == []
     assert not Path("none.db").exists()
     default_ledger.write_text("no ledger")

@@ -20,14 +20,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from alembic.autogenerate import compare_metadata
-from alembic.config import Config
-from alembic.runtime.migration import MigrationContext
-from alembic.script import ScriptDirectory
 from hypothesis import given
 from hypothesis import strategies as st
 
-import ladderholdout.ledger as ledger_room
 from ladderholdout import InvalidArgument, LadderHoldout
 from ladderholdout.errors import HoldoutConflict, LedgerBusy, LedgerError, UnknownHoldout
 from ladderholdout.ledger import (
@@ -39,14 +34,12 @@ from ladderholdout.ledger import (
     is_memory,
     resolve_url,
     shown,
-    verify,
 )
 from ladderholdout.ledger.known_rows import as_bytes
 from ladderholdout.ledger.records import from_bytes, to_bytes
-from ladderholdout.ledger.tables import SCHEMA, metadata
+from ladderholdout.ledger.tables import FORMAT, metadata
 from tests.support_holdouts import TABLES, coins, counts, guesses, is_repeat
 from tests.support_processes import PATIENCE, at_once, elsewhere
-from tests.support_schema import downgrade, migrate
 
 posix = pytest.mark.skipif(os.name == "nt", reason="Windows has no mode bits and no fork")
 CANARY = "canary-7f3a"
@@ -296,92 +289,19 @@ def test_a_refused_row_is_not_quoted(tmp_path: Path) -> None:
 # The schema
 
 
-def test_the_migrations_make_exactly_the_tables(tmp_path: Path) -> None:
-    # A new ledger gets its tables at once; an older one by the migrations.
-    new, migrated = tmp_path / "ledger.db", tmp_path / "migrated.db"
-    ledger = Ledger(resolve_url(new), create=True)
-    migrate(migrated)
-    assert shape(new) == shape(migrated)
-    for path in (new, migrated):
-        assert differences(path) == []
-    folder = Path(ledger_room.__file__).parent / "migrations"
-    config = Config()
-    config.set_main_option("script_location", str(folder))
-    assert ScriptDirectory.from_config(config).get_heads() == [SCHEMA]
-    with ledger.read() as tx:
-        assert MigrationContext.configure(tx.conn).get_current_revision() == SCHEMA
-
-
-def differences(path: Path) -> list[object]:
-    """Return how a ledger's tables differ from those that the code knows."""
-    with Ledger(resolve_url(path)).read() as tx:
-        options = {"compare_type": True, "compare_server_default": True}
-        context = MigrationContext.configure(tx.conn, opts=options)
-        return list(compare_metadata(context, metadata))
-
-
-def shape(path: Path) -> dict[str, object]:
-    """Return columns, keys and indexes of each table, as SQLite has them."""
-    found: dict[str, object] = {}
-    with closing(sqlite3.connect(path)) as connection:
-
-        def rows(name: str, of: str) -> list[tuple[object, ...]]:
-            return connection.execute(f"PRAGMA {name}('{of}')").fetchall()
-
-        for (table,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'"):
-            indexes = rows("index_list", table)
-            found[table] = (
-                rows("table_info", table),
-                sorted(key[2:] for key in rows("foreign_key_list", table)),
-                sorted(
-                    (one[2:], [column[2] for column in rows("index_info", str(one[1]))])
-                    for one in indexes
-                ),
-            )
-    return found
-
-
-@pytest.mark.processes
-@pytest.mark.parametrize("revision", ["0001", "0002", "0003", "0004"])
-def test_a_ledger_of_an_earlier_schema_goes_on(tmp_path: Path, revision: str) -> None:
-    X, y = coins()
-    path = tmp_path / "ledger.db"
-    holdout = LadderHoldout(X, y, scoring="accuracy", name="coins", ledger=path)
-    told = holdout.submit(y)
-    downgrade(path, revision)
-    assert ("reserve_looks" in tables(path)) == (revision >= "0004")
-    assert ({"chains", "events"} <= tables(path)) == (revision >= "0003")
-    assert elsewhere(submit_again, path) == (2, told.score, True)
-    with Ledger(resolve_url(path)).read() as tx:
-        assert compare_metadata(MigrationContext.configure(tx.conn), metadata) == []
-        assert verify(tx, 1).findings == ()
-
-
-def tables(path: Path) -> set[str]:
-    with closing(sqlite3.connect(path)) as connection:
-        return {row[0] for row in connection.execute("SELECT name FROM sqlite_master")}
-
-
-def submit_again(path: Path) -> tuple[int, float, bool]:
-    X, y = coins()
-    holdout = LadderHoldout(X, y, ledger=path)
-    again = holdout.submit(y)
-    return again.submission, again.score, is_repeat(holdout, again)
-
-
-def create_at(ledger: str, moment: float) -> str | None:
+def create_at(ledger: str, moment: float) -> int | None:
     while time.time() < moment:
         pass
     Ledger(resolve_url(ledger), create=True)
     with closing(sqlite3.connect(ledger)) as connection:
-        return connection.execute("SELECT version_num FROM alembic_version").fetchone()[0]
+        return connection.execute("SELECT number FROM ledger_format").fetchone()[0]
 
 
 @pytest.mark.processes
 def test_processes_that_make_one_ledger_at_once_make_one(tmp_path: Path) -> None:
     for turn in range(4):
         place, moment = str(tmp_path / str(turn) / "ledger.db"), time.time() + 0.3
-        assert at_once([(create_at, place, moment)] * 3) == [SCHEMA] * 3
+        assert at_once([(create_at, place, moment)] * 3) == [FORMAT] * 3
 
 
 def dump(path: Path) -> list[str]:
@@ -397,17 +317,30 @@ def ways_in(path: Path) -> list[Callable[[], Any]]:
     ]
 
 
-def test_a_newer_schema_is_refused(tmp_path: Path) -> None:
+def test_another_format_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "ledger.db"
     holdout = opened(path)
-    change(path, "UPDATE alembic_version SET version_num = '9999'")
+    change(path, "UPDATE ledger_format SET number = 9999")
     before = dump(path)
     for way_in in ways_in(path):
-        with pytest.raises(LedgerError, match=r"newer version.*9999.*Upgrade the package"):
+        with pytest.raises(LedgerError, match=r"format 9999.*reads format 1.*Upgrade the package"):
             way_in()
-    with pytest.raises(LedgerError, match="newer version"):
+    with pytest.raises(LedgerError, match="format 9999"):
         holdout.status()
     assert dump(path) == before
+
+
+def test_a_ledger_of_before_the_first_release_is_refused_and_left_alone(tmp_path: Path) -> None:
+    path = tmp_path / "ledger.db"
+    for table in ("holdouts", "ladders", "submissions"):
+        change(path, f"CREATE TABLE {table} (id INTEGER)")
+    change(path, "CREATE TABLE alembic_version (version_num VARCHAR(32))")
+    change(path, "INSERT INTO alembic_version VALUES ('0008')")
+    before = dump(path)
+    for way_in in ways_in(path):
+        with pytest.raises(LedgerError, match=r"before ladderholdout 0\.1\.0.*export"):
+            way_in()
+        assert dump(path) == before
 
 
 def change(path: Path, statement: str) -> None:
@@ -443,7 +376,7 @@ def test_the_database_of_another_program_is_refused_and_left_alone(
     change(path, "CREATE TABLE trials (id INTEGER)")
     if with_alembic:
         change(path, "CREATE TABLE alembic_version (version_num VARCHAR(32))")
-        change(path, f"INSERT INTO alembic_version VALUES ('{SCHEMA}')")
+        change(path, "INSERT INTO alembic_version VALUES ('0008')")
     before = dump(path)
     for way_in in ways_in(path):
         with pytest.raises(LedgerError, match="belongs to another program"):
@@ -800,4 +733,5 @@ def test_arrays_are_kept_without_pickling(array: Any) -> None:
 
 
 def test_all_tables_are_counted_in_these_tests() -> None:
-    assert {*TABLES, "accounts", "candidates", "chains", "events", "shared"} == set(metadata.tables)
+    others = {"accounts", "candidates", "chains", "events", "ledger_format", "shared"}
+    assert {*TABLES, *others} == set(metadata.tables)

@@ -22,7 +22,7 @@ from ladderholdout.errors import OverlapError, OverlapWarning
 from ladderholdout.guard.health import verify_holdout
 from ladderholdout.guard.submission import Origin
 from ladderholdout.leaderboard import Leaderboard
-from ladderholdout.ledger import Ledger, resolve_url
+from ladderholdout.ledger import Ledger
 from ladderholdout.mechanisms import (
     Evidence,
     FullDisclosure,
@@ -34,7 +34,6 @@ from ladderholdout.mechanisms import (
     RankLadder,
     SimplifiedLadder,
 )
-from tests.support_schema import downgrade
 
 N = 200
 ROWS = np.random.default_rng(0).random((4 * N, 2))
@@ -352,35 +351,6 @@ def test_any_view_and_ids_count(ledger: Path) -> None:
         )
         tx.rows.count_shared(c.open_ladder.holdout_id)
     assert (shared(a), shared(c)) == ({"C": 40}, {"A": 40})
-
-
-def test_what_is_shared_is_known_of_old_ledgers(ledger: Path) -> None:
-    a, b, c = (opened(ledger, name) for name in "ABC")
-    for errors in (90, 60):
-        b.submit(wrong("B", errors))
-    a.submit(wrong("A", 80))
-    before = price(a), shared(a), shared(b), shared(c)
-    downgrade(ledger, "0004")
-    a, b, c = (LadderHoldout.open(name, ledger=ledger) for name in "ABC")
-    assert (price(a), shared(a), shared(b), shared(c)) == before
-    assert all(verify_holdout(resolve_url(ledger), name).findings == () for name in "ABC")
-
-
-def test_events_of_old_ledgers_count_from_when_they_may_have_been(ledger: Path) -> None:
-    a, b = opened(ledger, "A"), opened(ledger, "B")
-    a.submit(wrong("A", 80))
-    b.submit(wrong("B", 90))
-    a.submit(wrong("A", 60))
-    b.audit()
-    a.submit(wrong("A", 40))
-    assert a.certificate().missing is not None
-    # Known is that the audit came after the first submission to B, and before no other one.
-    with closing(sqlite3.connect(ledger)) as connection, connection:
-        connection.execute("UPDATE events SET after = NULL")
-    with Ledger(a.ledger).read() as tx:
-        (audit,) = tx.events(b.open_ladder.holdout_id, "opened")
-    assert audit.after == 2
-    assert "audit" in str(a.certificate().missing)
 
 
 def test_a_changed_count_of_shared_rows_is_found(ledger: Path) -> None:

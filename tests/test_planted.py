@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 import fsspec
-import numpy as np
 import pytest
 from sklearn.dummy import DummyClassifier
 from typer.testing import CliRunner
@@ -24,7 +23,7 @@ from ladderholdout import LadderHoldout, vault
 from ladderholdout.cli import app
 from ladderholdout.errors import LadderHoldoutError, VaultError
 from ladderholdout.guard.health import ledger_findings, verify_holdout
-from ladderholdout.ledger import Ledger, resolve_url
+from ladderholdout.ledger import resolve_url
 from ladderholdout.vault import PLACE
 from tests.support_holdouts import coins, guesses
 from tests.support_processes import elsewhere
@@ -132,8 +131,6 @@ def name_vault(path: Path, place: str, content: bytes) -> None:
     change(path, ("UPDATE holdouts SET vault_path = ?, vault_digest = ?", (place, digest)))
     rechain(path)
     shutil.rmtree(path.parent / "vault", ignore_errors=True)
-    for copy in path.parent.glob("*.bak"):
-        copy.unlink()
 
 
 @pytest.fixture
@@ -221,7 +218,7 @@ def test_a_planted_vault_runs_nothing(
     assert use(path) == ["verify", "doctor"]
     if place != "memory":
         known = str(planted.parent) if place == "the environment" else None
-        assert "is a pickle" in elsewhere(submitted, resolve_url(path), known)
+        assert "is no vault" in elsewhere(submitted, resolve_url(path), known)
 
 
 @pytest.mark.parametrize(
@@ -274,55 +271,3 @@ def test_no_name_in_a_ledger_is_imported(tmp_path: Path, column: str, name: str)
     change(path, (f"UPDATE ladders SET {column} = ?", (name,)))
     with pytest.raises(LadderHoldoutError):
         LadderHoldout.open("gift", ledger=path).status()
-
-
-def test_the_migrations_are_those_of_the_package(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A folder of that name beside the ledger, or where the program runs, is none of it."""
-    path = ledger_with(tmp_path / "ledger.db")
-    planted = tmp_path / "migrations" / "versions"
-    planted.mkdir(parents=True)
-    for place in (planted / "0001_first.py", planted.parent / "env.py", tmp_path / "alembic.ini"):
-        place.write_text("raise SystemExit('it ran')")
-    monkeypatch.chdir(tmp_path)
-    rechain(path)
-    with Ledger(resolve_url(path)).read() as tx:
-        assert len(tx.holdouts()) == 1
-
-
-# Vaults of version 0.1, which were pickles
-
-
-def as_version_01(path: Path) -> Path:
-    """Put the vault in place that version 0.1 wrote: X, y and weights in a pickle."""
-    X, y = coins()
-    (place,) = (path.parent / "vault").glob("*.vault")
-    place.write_bytes(pickle.dumps((X, y, None), protocol=5))
-    place.chmod(0o600)
-    digest = hashlib.sha256(place.read_bytes()).hexdigest()
-    change(path, ("UPDATE holdouts SET vault_digest = ?", (digest,)))
-    rechain(path)
-    for mark in place.parent.glob("*.mark"):
-        mark.unlink()
-    return place
-
-
-@pytest.mark.processes
-def test_a_pickle_of_one_s_own_is_written_anew_from_the_rows(tmp_path: Path) -> None:
-    path = ledger_with(tmp_path / "ledger.db")
-    former = as_version_01(path)
-    by_name = LadderHoldout.open("gift", ledger=path)
-    assert by_name.status().submissions == 3  # what needs no rows works
-    refused = elsewhere(submitted, resolve_url(path))
-    assert "is a pickle" in refused
-    assert "with its rows, LadderHoldout(X, y" in refused
-    (finding,) = verify_holdout(resolve_url(path), "gift").findings
-    assert "with its rows" in str(finding)
-    again = LadderHoldout(*coins(), ledger=path)
-    assert not former.exists()
-    (written,) = former.parent.glob("*.vault")
-    assert written.read_bytes().startswith(b"ladderholdout rows 1\n")
-    assert verify_holdout(resolve_url(path), "gift").findings == ()
-    assert elsewhere(submitted, again.ledger) == "nothing"
-    assert np.array_equal(again.history()[0].number, 1)

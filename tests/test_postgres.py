@@ -18,9 +18,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from alembic import command
-from alembic.autogenerate import compare_metadata
-from alembic.runtime.migration import MigrationContext
 from sklearn.dummy import DummyClassifier
 from sklearn.model_selection import GridSearchCV
 from sqlalchemy import text
@@ -41,7 +38,7 @@ from ladderholdout.ledger import (
     shown,
 )
 from ladderholdout.ledger import connections as engine
-from ladderholdout.ledger.tables import SCHEMA, metadata
+from ladderholdout.ledger.tables import metadata
 from ladderholdout.mechanisms import FullDisclosure, OneBitLadder
 from tests.support_holdouts import (
     assert_replays,
@@ -55,7 +52,6 @@ from tests.support_interrupts import aside, in_transactions, interrupted, lines_
 from tests.support_mlflow import new_store
 from tests.support_postgres import Server, name_of, proxied, server
 from tests.support_processes import PATIENCE, at_once, elsewhere
-from tests.support_schema import back, migrations
 
 pytestmark = pytest.mark.processes
 
@@ -141,7 +137,7 @@ def test_two_programs_may_share_a_database(database: str, postgres: Server) -> N
     tables = postgres.sql(
         "SELECT tablename FROM pg_tables WHERE schemaname = 'ladderholdout'", name
     )
-    assert {one for (one,) in tables} == {*metadata.tables, "alembic_version"}
+    assert {one for (one,) in tables} == {*metadata.tables}
 
 
 def test_an_empty_database_is_no_ledger_until_it_is_given_rows(database: str) -> None:
@@ -197,13 +193,6 @@ def test_a_commit_is_durable_whatever_the_server_defaults_to(
     assert settings_of(database + "&application_name=later", "synchronous_commit") == [
         "remote_apply"
     ]
-
-
-def test_the_migrations_make_exactly_the_tables(database: str) -> None:
-    opened(database)
-    with engine.connection(engine.source(resolve_url(database)), Access.READ) as conn:
-        context = MigrationContext.configure(conn)
-        assert compare_metadata(context, metadata) == []
 
 
 def connections(postgres: Server, url: str) -> int:
@@ -600,33 +589,6 @@ def test_a_read_only_server_is_refused(database: str, postgres: Server) -> None:
 # The schema
 
 
-@pytest.mark.parametrize(
-    "revision", [pytest.param(one, marks=pytest.mark.slow) for one in ("0002", "0003")] + ["0001"]
-)
-def test_a_ledger_of_an_earlier_schema_goes_on_and_is_copied_first(
-    database: str, postgres: Server, tmp_path: Path, revision: str
-) -> None:
-    holdout, name = opened(database), name_of(database)
-    told = [holdout.submit(one) for one in guesses(0, 5)]
-    with engine.connection(engine.source(holdout.ledger), Access.ALL) as conn:
-        back(conn, revision)
-    # What knows of the chain as it was: it would find an older copy.
-    for mark in (tmp_path / "data").rglob("*.mark"):
-        mark.unlink()
-    # Of those who come at once, one upgrades.
-    answers = at_once([(submit_all, holdout.ledger, 0, 5)] * 3)
-    for each in answers:
-        assert [one[1:] for one in each] == [(one.score, one.improved) for one in told]
-    assert repeats(holdout) == 15
-    assert verify_holdout(holdout.ledger, "coins").findings == ()
-    ((copy,),) = postgres.sql(
-        "SELECT nspname FROM pg_namespace WHERE nspname LIKE 'ladderholdout_%_bak'", name
-    )
-    assert str(copy).startswith(f"ladderholdout_{revision}_")
-    assert postgres.sql(f"SELECT count(*) FROM {copy}.submissions", name) == [(5,)]
-    assert postgres.sql(f"SELECT version_num FROM {copy}.alembic_version", name) == [(revision,)]
-
-
 def test_holdouts_that_share_rows_are_counted_on_a_server_too(database: str) -> None:
     rng = np.random.default_rng(0)
     X, y = rng.random((60, 1)), rng.integers(0, 2, 60)
@@ -645,23 +607,14 @@ def test_holdouts_that_share_rows_are_counted_on_a_server_too(database: str) -> 
     b.audit()
     assert (a.certificate(), a.certify()) == (found, looked)
     assert dict(a.status().lines())["counted with it"] == "queries of B (20 rows): 2"
-    with engine.connection(engine.source(a.ledger), Access.ALL) as conn:
-        conn.execute(text("UPDATE events SET after = NULL, detail = NULL"))
-        command.downgrade(migrations(conn), "0004")
-    with Ledger(a.ledger).read() as tx:
-        shared = [one.rows for number in (1, 2) for one in tx.sharing(number)]
-    assert shared == [20, 20], "a ledger of before is counted when it is upgraded"
-    # An audit of before may have been any time after the holdout's last submission.
-    assert "audit" in str(a.certificate().missing)
 
 
-def test_a_newer_schema_is_refused(database: str, postgres: Server) -> None:
+def test_another_format_is_refused(database: str, postgres: Server) -> None:
     holdout = opened(database)
-    postgres.sql("UPDATE ladderholdout.alembic_version SET version_num = '9999'", name_of(database))
+    postgres.sql("UPDATE ladderholdout.ledger_format SET number = 9999", name_of(database))
     for use in (holdout.status, lambda: opened(database), lambda: Ledger(holdout.ledger)):
-        with pytest.raises(LedgerError, match=r"newer version.*9999.*Upgrade the package"):
+        with pytest.raises(LedgerError, match=r"format 9999.*Upgrade the package"):
             use()
-    assert SCHEMA != "9999"
 
 
 # Looking after it

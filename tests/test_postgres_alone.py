@@ -367,12 +367,14 @@ def test_a_holdout_that_was_retired_elsewhere_takes_no_more(database: str) -> No
     assert len(entries_of(holdout)) == 2
 
 
-def test_a_ledger_that_was_upgraded_meanwhile_is_refused(database: str, postgres: Server) -> None:
+def test_a_ledger_that_got_another_format_meanwhile_is_refused(
+    database: str, postgres: Server
+) -> None:
     holdout = alone(database)
     Ledger(resolve_url(database)).transact(
-        lambda tx: tx.conn.execute(text("UPDATE alembic_version SET version_num = '9999'"))
+        lambda tx: tx.conn.execute(text("UPDATE ledger_format SET number = 9999"))
     )
-    with pytest.raises(LedgerError, match="newer version"):
+    with pytest.raises(LedgerError, match="format 9999"):
         holdout.submit(guesses(2, 1)[0])
 
 

@@ -50,7 +50,7 @@ ROOMS = (
 OPENED_ON_CALL = {"holdout": {"audit"}}
 
 LAB_ROOMS = {"cli", "lab"}
-SQL = {"alembic", "sqlalchemy"}
+SQL = {"sqlalchemy"}
 SQL_ROOMS = {"ledger"}
 RAW_SCORES = "raw_risk"
 # The guard computes it, the ledger keeps it, and the contract writes and reads made-up ones.
@@ -400,7 +400,7 @@ def test_public_names_are_pinned() -> None:
         (lab_outside_the_cli, "audit.report", "def f():\n    from ..lab import bounds"),
         (sql_outside_the_ledger, "holdout", "import sqlalchemy as sa"),
         (sql_outside_the_ledger, "vault", "from sqlalchemy.engine import Engine"),
-        (sql_outside_the_ledger, "cli", "def upgrade():\n    from alembic import command"),
+        (sql_outside_the_ledger, "cli", "def made():\n    from sqlalchemy import select"),
         (sql_outside_the_ledger, "cli", "if TYPE_CHECKING:\n    import sqlalchemy.engine"),
         (raw_scores_in_the_open, "feedback", "def shown(row):\n    return row.raw_risk"),
         (raw_scores_in_the_open, "feedback", "def shown(raw_risk): ..."),
@@ -448,7 +448,6 @@ def test_a_rule_bites(rule: Callable[[Module], list[str]], name: str, text: str)
         ("holdout", "if TYPE_CHECKING:\n    from .integrations.optuna import Objective"),
         ("cli.planning", "from ladderholdout.lab import ANALYSTS"),
         ("ledger.store", "import sqlalchemy as sa\nfrom .tables import holdouts"),
-        ("ledger.schema", "def upgrade():\n    from alembic import command"),
         ("integrations.optuna", "import optuna\nfrom ..guard.open_ladder import OpenLadder"),
         ("integrations.mlflow.client", "import mlflow\nfrom . import names"),
         ("integrations.skorch", "import skorch\nimport torch"),

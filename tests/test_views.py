@@ -31,7 +31,6 @@ from ladderholdout.ledger import Ledger, resolve_url
 from ladderholdout.mechanisms import FullDisclosure
 from tests.support_holdouts import assert_replays, coins, counts, entries_of, guesses
 from tests.support_processes import elsewhere
-from tests.support_schema import downgrade
 
 N = 60
 IDS = [f"row {i}" for i in range(N)]
@@ -506,37 +505,6 @@ def test_the_reserve_allows_for_amended_labels(ledger: Path) -> None:
     assert found.low == pytest.approx(1 - most)
     # The look of before is answered as it was.
     assert holdout.certify().low > 0.97
-
-
-# Ledgers of before
-
-
-def test_a_ledger_of_before_learns_what_its_rows_are_known_by(ledger: Path) -> None:
-    X, y = coins(N)
-    first = opened(ledger)
-    told = first.submit(y)
-    downgrade(ledger, "0004")
-    with said("Whether these are the rows of 'first' with other features is not known"):
-        opened(ledger, X[:, :2], name="second")
-    again = opened(ledger)
-    assert again.submit(y).score == told.score
-    with said("view 2"):
-        assert opened(ledger, X[:, [0, 2]]).status().submissions == 2
-    assert verify_holdout(resolve_url(ledger), "first").findings == ()
-
-
-def test_a_ledger_of_before_is_known_in_another_order_too(ledger: Path) -> None:
-    X, y = coins(N)
-    order = np.random.default_rng(1).permutation(N)
-    first = opened(ledger)
-    guess = guesses(0, 1)[0]
-    told = first.submit(guess)
-    downgrade(ledger, "0004")
-    with said("another order"):
-        shuffled = opened(ledger, X[order], y[order])
-    assert shuffled.submit(guess[order]).score == told.score
-    assert LadderHoldout.open("first", ledger=ledger).submit(guess).score == told.score
-    assert [one.repeat_of for one in entries_of(shuffled)] == [None, 1, 1]
 
 
 # Tampering

@@ -28,7 +28,6 @@ from ladderholdout.mechanisms import (
     SimplifiedLadder,
 )
 from tests.support_holdouts import assert_replays, coins, guesses, repeats_first
-from tests.support_schema import downgrade
 
 WHY = "trained on the holdout's rows"
 
@@ -224,17 +223,6 @@ def test_a_ladder_without_values_reveals_nothing_by_it(tmp_path: Path) -> None:
     assert holdout.submit(right(y, 58)).improved
     assert [one.score for one in holdout.history()] == [None, shown, None]
     assert intact(holdout)
-
-
-def test_a_ledger_of_before_goes_back_to_no_incumbent(tmp_path: Path) -> None:
-    holdout, y = opened(tmp_path)
-    holdout.submit(right(y, 30))
-    holdout.submit(right(y, 50))
-    downgrade(tmp_path / "ledger.db", "0004")
-    again = LadderHoldout.open("coins", ledger=tmp_path / "ledger.db")
-    assert again.withdraw(2, reason=WHY).incumbent is None
-    assert again.submit(right(y, 20)).improved
-    assert intact(again)
 
 
 @pytest.mark.parametrize(

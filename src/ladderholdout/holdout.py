@@ -692,8 +692,8 @@ class LadderHoldout:
         Withdrawn
             The incumbent and the released score after it. Of several submissions in one batch
             that improved one after the other, as in a training run, only what preceded the
-            batch was kept to go back to; where nothing was (or the ledger is of version 0.1),
-            the ladder has no incumbent and the next submission improves.
+            batch was kept to go back to; where nothing was, the ladder has no incumbent and the
+            next submission improves.
 
         Raises
         ------

@@ -67,7 +67,7 @@ class AuditedSubmission:
         differ (class labels), else the mean absolute difference. None without an incumbent.
     clipped : int or None
         How many of its losses were outside of the stated range and were clipped to it. None
-        where none can be, for repeats, and for submissions to version 0.1.
+        where none can be, and for repeats.
 
     Examples
     --------

@@ -103,8 +103,7 @@ def _asking(tx: Transaction, guard: Guard) -> _Question:
     if predictions is None:
         return _Question(
             ladder,
-            "not all predictions of this batch were kept (they were too many, or submitted with an "
-            f"earlier version of this library): {_OTHERWISE}",
+            f"not all predictions of this batch were kept (they were too many): {_OTHERWISE}",
             batch,
             entries,
         )

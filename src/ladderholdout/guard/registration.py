@@ -49,7 +49,6 @@ from ladderholdout.guard.settings import (
 from ladderholdout.guard.shared_rows import dated, in_other_columns, listed, shared_with
 from ladderholdout.guard.stored_rows import (
     Copies,
-    content_order,
     digests_of,
     first_view,
     folder_of,
@@ -91,17 +90,6 @@ class Given:
     def __len__(self) -> int:
         return len(self.hashes)
 
-    def known_as(self, secret: bytes, places: IntArray) -> KnownRows:
-        """Return what a holdout that is registered with these rows is known by."""
-        found = digests_of(secret, self.rows)
-        return KnownRows(
-            ids=self.ids,
-            labels_digest=_sequence_digest(secret, found.labels, self.rows.y),
-            label_digests=found.labels,
-            weight_digests=found.weights,
-            places=places,
-        )
-
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Match:
@@ -132,11 +120,6 @@ class Match:
     amended: NDArray[np.bool_] | None = None
     fills: bool = False
 
-    @property
-    def first_known(self) -> bool:
-        """Whether a ledger of version 0.1 knew nothing of these rows but their content."""
-        return self.fills and self.view is not None and self.view.places is None
-
 
 def recognise(tx: Transaction, given: Given) -> Match | None:
     """Return the holdout that these rows are, if the ledger knows it.
@@ -165,14 +148,10 @@ def _by_content(tx: Transaction, given: Given) -> Iterator[Match]:
     for record in tx.rows.with_features(fingerprint):
         known = tx.rows.known(record.id)
         recorded = known_digests(known)
-        if known.places is None or recorded is None:
-            yield from _of_before(tx, given, record)
-            continue
         registered, here = fp.inverse(known.places), digests_of(record.secret, given.rows)
         for view in tx.rows.views(record.id):
             if view.fingerprint != fingerprint:
                 continue
-            assert view.places is not None
             of_view = registered[view.places]
             there = recorded.take(of_view)
             to = fp.counterparts(
@@ -209,8 +188,6 @@ def _matched(
     `to` has for each given row its place in the order of registration.
     """
     recorded = known_digests(known)
-    assert known.places is not None
-    assert recorded is not None
     back, places = fp.inverse(to), known.places[to]
     here = digests_of(record.secret, given.rows).take(back)
     differing = np.empty(len(given), dtype=bool)
@@ -257,27 +234,9 @@ def _sequence_digest(secret: bytes, labels: NDArray[np.uint64], y: NDArray[Any])
 def _view_of(views: tuple[ViewRecord, ...], given: Given, places: IntArray) -> ViewRecord | None:
     here = given.hashes[fp.inverse(places)]
     for view in views:
-        assert view.places is not None
         if np.array_equal(view.row_hashes[fp.inverse(view.places)], here):
             return view
     return None
-
-
-def _of_before(tx: Transaction, given: Given, record: HoldoutRecord) -> Iterator[Match]:
-    """Find a holdout of version 0.1, of which only the whole content can be compared."""
-    contents = fp.content_hashes(given.hashes, given.rows.y, given.rows.sample_weight)
-    if fp.content_digest(record.secret, contents) != record.content_digest:
-        return
-    places, view = fp.inverse(content_order(given.hashes, given.rows)), tx.rows.view(record.id, 1)
-    # In another order than the registered one, equal features would leave it open which is which.
-    fills = np.array_equal(given.hashes, view.row_hashes)
-    known = given.known_as(record.secret, places) if fills else tx.rows.known(record.id)
-    yield Match(record, known, places, view, "by their content", fills=fills)
-
-
-def unknown_labels(tx: Transaction, n: int) -> tuple[HoldoutRecord, ...]:
-    """Return holdouts of n rows of which it is not known whether some rows are theirs."""
-    return tuple(one for one in tx.rows.of_size(n) if tx.rows.known(one.id).label_digests is None)
 
 
 CONFIDENCE = 0.95
@@ -365,7 +324,7 @@ def open_rows(
             known, order = _register(tx, given, wish)
             if n_reserve:
                 known = set_reserve(tx, known, order, n_reserve)
-            view, foreign = first_view(known, given.hashes), False
+            view, foreign = first_view(known, given.hashes, order), False
         else:
             gone = mark_of(ledger.url, match.record).note(tx, match.record.id)
             order = fp.inverse(match.places)
@@ -391,7 +350,7 @@ def open_rows(
         # Last, for a file is not undone with the transaction.
         anew = False
         if match is not None:
-            view, anew = tx.rows.view(known.id, view.number), match.first_known
+            view = tx.rows.view(known.id, view.number)
             if match.amended is not None:
                 copies.amend(tx, known, rows.y[order], but=None if foreign else view.number)
                 view, anew = tx.rows.view(known.id, view.number), not foreign
@@ -657,13 +616,6 @@ def _register(tx: Transaction, given: Given, wish: Wish) -> tuple[HoldoutRecord,
             'overlap="warn" registers these rows as another holdout, whose certificates do not '
             "count what was released of that one.",
         )
-    elif unclear := unknown_labels(tx, n):
-        names = ", ".join(repr(one.name) for one in unclear)
-        _say(
-            f"Whether these are the rows of {names} with other features is not known, since an "
-            "older version of this library registered it: open it once with the rows as they "
-            "were then."
-        )
     if tx.holdouts(name=name):
         raise HoldoutConflict(
             f"The name {name!r} is in the ledger for other rows. Take another name, or "
@@ -707,8 +659,8 @@ def _go_on(
             f"These are the rows of {known.name!r} with other features, known {match.how}: they "
             f"are recorded as view {view.number} of it, and its ladders go on."
         )
-    elif view.places is None or not np.array_equal(match.places, view.places):
-        foreign = not np.array_equal(given.hashes, view.row_hashes) or view.places is not None
+    else:
+        foreign = not np.array_equal(match.places, view.places)
     if foreign:
         _say(
             f"These are the rows of {known.name!r} in another order. `submit` takes "

@@ -123,7 +123,7 @@ def _ask(tx: Transaction, ladder: LadderRecord) -> _Asked | None:
     answer = next((query for query in queries if query.about == about), None)
     if answer is None and tx.restorings(ladder.holdout_id):
         return _Asked(ladder, about, queries, None, 0.0, AN_OLDER_COPY)
-    last = tx.chains.latest() if answer is None else tx.reserve.latest_by(ladder.holdout_id, answer)
+    last = tx.chains.latest() if answer is None else answer.after
     moment = Moment(last + 1, {} if answer is None else dict(answer.others))
     price, missing = price_of_others(tx, ladder.holdout_id, moment)
     return _Asked(ladder, about, queries, answer, price, missing)

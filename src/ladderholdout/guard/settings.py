@@ -299,8 +299,7 @@ def settings_for(wish: Wish, metric: Metric, n: int, n_reserve: int) -> LadderSe
 def metric_settings(metric: Metric) -> dict[str, Any]:
     """Return what makes a metric of this name this one, as JSON can hold it.
 
-    The range is that of a single loss, squared where the score is a root, as it always was: so
-    a ladder of version 0.1, where it was stated like this, keeps its meaning.
+    The range is that of a single loss, squared where the score is a root.
     """
     settings: dict[str, Any] = {}
     custom = not is_named(metric)

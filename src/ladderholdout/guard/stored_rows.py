@@ -100,11 +100,6 @@ class Kept:
     def _order(self, rows: Rows) -> IntArray | None:
         known, hashes = self.known, fp.row_hashes(rows.X)
         recorded = known_digests(known)
-        if known.places is None or recorded is None or self.view.places is None:
-            # A ledger of version 0.1, whose labels never changed.
-            contents = fp.content_hashes(hashes, rows.y, rows.sample_weight)
-            same = fp.content_digest(self.record.secret, contents) == self.record.content_digest
-            return content_order(hashes, rows) if same else None
         if fp.fingerprint(hashes) != self.view.fingerprint:
             return None
         given, places = digests_of(self.record.secret, rows), self.view.places
@@ -201,9 +196,12 @@ class Digests:
         return np.array_equal(self.weights, other.weights)
 
 
-def first_view(record: HoldoutRecord, hashes: NDArray[np.uint64]) -> ViewRecord:
+def first_view(
+    record: HoldoutRecord, hashes: NDArray[np.uint64], order: NDArray[Any]
+) -> ViewRecord:
     """Return the view that rows are registered as, before they are in the ledger."""
-    return ViewRecord(1, record.fingerprint, hashes, None, None, None, record.created)
+    places = fp.inverse(order)
+    return ViewRecord(1, record.fingerprint, hashes, places, None, None, record.created)
 
 
 # Of rows that are digested for the ledger.
@@ -266,17 +264,9 @@ def digests_of(secret: bytes, rows: Rows) -> Digests:
     )
 
 
-def known_digests(known: KnownRows) -> Digests | None:
-    """Return the digests on record, in the order of registration; None where there are none."""
-    if known.label_digests is None:
-        return None
+def known_digests(known: KnownRows) -> Digests:
+    """Return the digests on record, in the order of registration."""
     return Digests(known.label_digests, known.weight_digests)
-
-
-def content_order(hashes: NDArray[np.uint64], rows: Rows) -> IntArray:
-    """Return the order that sorts rows by content, whatever order they came in."""
-    contents = fp.content_hashes(hashes, rows.y, rows.sample_weight)
-    return np.argsort(contents, kind="stable")
 
 
 def with_labels(rows: Rows, order: IntArray, labels: NDArray[Any]) -> Rows:
@@ -346,7 +336,6 @@ class Copies:
         for view in tx.rows.views(record.id):
             folder = folder_of(view.vault_path)
             if folder is not None and view.number != but:
-                assert view.places is not None
                 rows = read_kept(tx, record.id, view.number).rows()
                 amended = with_labels(rows, fp.inverse(view.places), labels)
                 self._write(tx, record, view, amended, folder)
@@ -401,7 +390,7 @@ def order_by_ids(known: KnownRows, ids: NDArray[np.uint64]) -> IntArray:
     InvalidArgument
         The holdout was registered without ids, or has others.
     """
-    if known.ids is None or known.places is None:
+    if known.ids is None:
         raise InvalidArgument(
             "ids",
             "left out for a holdout that was registered without ids",

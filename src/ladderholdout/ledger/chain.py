@@ -615,10 +615,10 @@ def read_views(conn: Connection, holdout_id: int) -> dict[int, dict[str, Any]]:
     return {row.number: facts_of_rows(row._asdict()) for row in conn.execute(query)}
 
 
-def read_noted_facts(conn: Connection, holdout_id: int) -> dict[str, Any] | None:
-    """Read the last note on a holdout's rows; None without one, as in ledgers of version 0.1."""
-    found = list(_details(conn, holdout_id, "rows"))
-    return found[-1] if found else None
+def read_noted_facts(conn: Connection, holdout_id: int) -> dict[str, Any]:
+    """Read the last note on a holdout's rows; empty where whoever owns the file removed it."""
+    noted = list(_details(conn, holdout_id, "rows"))
+    return noted[-1] if noted else {}
 
 
 def read_noted_views(conn: Connection, holdout_id: int) -> dict[int, dict[str, Any]]:

@@ -25,7 +25,6 @@ from sqlalchemy import (
     ColumnElement,
     Connection,
     Select,
-    Table,
     and_,
     bindparam,
     case,
@@ -438,8 +437,7 @@ class EventRecord:
     position : int
         Of its link in the holdout's chain.
     after : int
-        The id of the last submission to any holdout before it. Where an older version left
-        that out, of the last one to its own holdout: it was not before that.
+        The id of the last submission to any holdout before it.
     kind : str
     detail : str or None
         What else is known of it, as JSON: of an asking, which submission was the incumbent.
@@ -469,7 +467,7 @@ def _noted(kinds: tuple[str, ...]) -> Prepared:
         select(
             events.c.ladder_id,
             events.c.position,
-            _after(events).label("after"),
+            events.c.after,
             events.c.kind,
             events.c.detail,
         )
@@ -482,57 +480,30 @@ def _noted(kinds: tuple[str, ...]) -> Prepared:
 def read_shown(conn: Connection, holdout_id: int) -> tuple[tuple[int, int, float], ...]:
     """Read position, `EventRecord.after` and logarithm of the values of queries of a reserve."""
     shown = reserve_looks.c
-    query = select(shown.position, _after(reserve_looks), shown.log_values).where(
+    query = select(shown.position, shown.after, shown.log_values).where(
         shown.holdout_id == holdout_id
     )
     return tuple((row[0], row[1], row[2]) for row in conn.execute(query))
 
 
-def _after(table: Table) -> ColumnElement[Any]:
-    own = ladders.alias("own")
-    before = (
-        select(func.max(submissions.c.id))
-        .select_from(submissions.join(own, own.c.id == submissions.c.ladder_id))
-        .where(own.c.holdout_id == table.c.holdout_id, submissions.c.position < table.c.position)
-        .correlate(table)
-        .scalar_subquery()
-    )
-    return func.coalesce(table.c.after, before, 0)
-
-
-def asked_values(
-    improved: Iterable[ImprovementRecord], askings: Iterable[EventRecord]
-) -> dict[tuple[int, int], EventRecord]:
+def asked_values(askings: Iterable[EventRecord]) -> dict[tuple[int, int], EventRecord]:
     """Return when the value of each improvement was first asked for, if it was.
 
     Parameters
     ----------
-    improved : iterable of ImprovementRecord
-        Oldest first.
     askings : iterable of EventRecord
+        Oldest first. Each is about the submission that was the incumbent then.
 
     Returns
     -------
     dict of (ladder id, number) to EventRecord
-        What is asked for is the incumbent: the last submission that improved the ladder.
     """
-    improvers = list(improved)
-    found: dict[tuple[int, int], EventRecord] = {}
-    for one in askings:
-        if one.ladder_id is None:
-            continue
-        if one.detail is not None:
-            number = int(json.loads(one.detail)["submission"])
-            found.setdefault((one.ladder_id, number), one)
-            continue
-        before = [
-            better.number
-            for better in improvers
-            if better.ladder_id == one.ladder_id and better.position < one.position
-        ]
-        if before:
-            found.setdefault((one.ladder_id, max(before)), one)
-    return found
+    first: dict[tuple[int, int], EventRecord] = {}
+    for asking in askings:
+        if asking.ladder_id is not None:
+            number = int(json.loads(asking.detail or "")["submission"])
+            first.setdefault((asking.ladder_id, number), asking)
+    return first
 
 
 def read_withdrawal(event: Any) -> Withdrawal:

@@ -301,18 +301,16 @@ class HoldoutRows:
 
 def _known_rows(row: Row[Any]) -> KnownRows:
     return KnownRows(
-        ids=_hashes(row.ids, row.n),
-        labels_digest=row.labels_digest,
         label_digests=_hashes(row.label_digests, row.n),
-        weight_digests=_hashes(row.weight_digests, row.n),
         places=_places(row.places, row.n),
+        ids=None if row.ids is None else _hashes(row.ids, row.n),
+        weight_digests=None if row.weight_digests is None else _hashes(row.weight_digests, row.n),
+        labels_digest=row.labels_digest,
     )
 
 
 def _view(number: int, row: Row[Any]) -> ViewRecord:
     hashes = _hashes(row.row_hashes, row.n)
-    if hashes is None:
-        raise ValueError
     return ViewRecord(
         number=number,
         fingerprint=row.fingerprint,
@@ -345,19 +343,15 @@ def _as_bytes(values: NDArray[Any] | None) -> memoryview | None:
     return None if values is None else as_bytes(values)
 
 
-def _hashes(stored: bytes | None, n: int) -> NDArray[np.uint64] | None:
-    if stored is None:
-        return None
+def _hashes(stored: bytes, n: int) -> NDArray[np.uint64]:
     hashes = np.frombuffer(stored, dtype="<u8")
     if len(hashes) != n:
         raise ValueError
     return hashes
 
 
-def _places(stored: bytes | None, n: int) -> NDArray[np.intp] | None:
+def _places(stored: bytes, n: int) -> NDArray[np.intp]:
     places = _hashes(stored, n)
-    if places is None:
-        return None
     seen = np.zeros(n, dtype=bool)
     seen[places] = True  # IndexError beyond them
     if not seen.all():

@@ -302,12 +302,3 @@ def make_schema(conn: Connection) -> None:
     """Make the schema of the ledger's tables, unless an administrator did."""
     if conn.execute(text("SELECT to_regnamespace(:name)"), {"name": SCHEMA}).scalar() is None:
         conn.execute(text(f"CREATE SCHEMA {SCHEMA}"))
-
-
-def keep(conn: Connection, tables: list[str], version: str) -> str:
-    """Copy all tables into a schema of their own, as they are before an upgrade."""
-    copies = f"{SCHEMA}_{version}_{time.strftime('%Y%m%d%H%M%S', time.gmtime())}_bak"
-    conn.execute(text(f"CREATE SCHEMA {copies}"))
-    for table in tables:
-        conn.execute(text(f"CREATE TABLE {copies}.{table} AS TABLE {SCHEMA}.{table}"))
-    return copies

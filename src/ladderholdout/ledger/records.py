@@ -86,25 +86,27 @@ class HoldoutRecord:
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class KnownRows:
-    """What the rows of a holdout are known by beside their features; None where unknown.
+    """What the rows of a holdout are known by beside their features.
 
     Attributes
     ----------
-    ids, label_digests : ndarray of uint64, shape (n,), or None
-        One hash or keyed digest for each row, in the order of registration.
-    weight_digests : ndarray of uint64, shape (n,), or None
-        Likewise; None too where all weights are one.
-    labels_digest : bytes or None
-        Of all labels in that order; None too where another sequence may well be the same.
-    places : ndarray of int, shape (n,), or None
+    label_digests : ndarray of uint64, shape (n,)
+        A keyed digest of each label, in the order of registration.
+    places : ndarray of int, shape (n,)
         Of the rows in the order of the content, in which predictions are kept.
+    ids : ndarray of uint64, shape (n,), or None
+        A hash of each id; None where the user gave none.
+    weight_digests : ndarray of uint64, shape (n,), or None
+        Like those of the labels; None where all weights are one.
+    labels_digest : bytes or None
+        Of all labels in that order; None where another sequence may well be the same.
     """
 
+    label_digests: NDArray[np.uint64]
+    places: NDArray[np.intp]
     ids: NDArray[np.uint64] | None = None
-    labels_digest: bytes | None = None
-    label_digests: NDArray[np.uint64] | None = None
     weight_digests: NDArray[np.uint64] | None = None
-    places: NDArray[np.intp] | None = None
+    labels_digest: bytes | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -118,8 +120,8 @@ class ViewRecord:
     fingerprint : str
     row_hashes : ndarray of uint64, shape (n,)
         In the order in which the view was given first.
-    places : ndarray of int, shape (n,), or None
-        Of those rows in the order of the content; None in a ledger of version 0.1.
+    places : ndarray of int, shape (n,)
+        Of those rows in the order of the content.
     vault_path, vault_digest : str or None
     created : datetime
     """
@@ -127,7 +129,7 @@ class ViewRecord:
     number: int
     fingerprint: str
     row_hashes: NDArray[np.uint64]
-    places: NDArray[np.intp] | None
+    places: NDArray[np.intp]
     vault_path: str | None
     vault_digest: str | None
     created: datetime

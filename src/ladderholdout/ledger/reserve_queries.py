@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sqlalchemy import Connection, Row, Select, func, insert, select, update
+from sqlalchemy import Connection, Row, Select, insert, select, update
 
 from ladderholdout.certificates import ReserveGrid
 from ladderholdout.errors import HoldoutConflict
@@ -77,8 +77,8 @@ class ReserveQuery:
         What it was about: the metric, its settings, and the digests of the predictions.
     position : int
         Of its link in the holdout's chain.
-    after : int or None
-        The id of the last submission to any holdout before it; None in one of an older version.
+    after : int
+        The id of the last submission to any holdout before it.
     others : tuple of (int, int)
         Ids of the holdouts that share rows with this one, and how long their chains were.
     """
@@ -93,7 +93,7 @@ class ReserveQuery:
     log_values: float
     about: tuple[str | None, ...]
     position: int
-    after: int | None
+    after: int
     others: tuple[tuple[int, int], ...]
 
 
@@ -176,21 +176,6 @@ class ReserveQueries:
             .order_by(chains.c.holdout_id)
         )
         return {row.holdout_id: row.length for row in self._conn.execute(query)}
-
-    def latest_by(self, holdout_id: int, query: ReserveQuery) -> int:
-        """Return the id of the last submission that a query of the reserve may have known of.
-
-        Of a query that does not state it, that is the one before the holdout's own next one.
-        """
-        if query.after is not None:
-            return query.after
-        following = (
-            select(func.min(submissions.c.id))
-            .select_from(submissions.join(ladders))
-            .where(ladders.c.holdout_id == holdout_id, submissions.c.position > query.position)
-        )
-        found = self._conn.execute(following).scalar()
-        return self._chains.latest() if found is None else int(found) - 1
 
     def replays(self, holdout_id: int) -> Iterator[tuple[int, bool]]:
         """Replay the queries of a reserve: for each its number, and whether it shows the same."""

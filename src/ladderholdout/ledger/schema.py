@@ -1,12 +1,10 @@
-"""The schema's version: made, upgraded with a copy made first, or refused when it is newer."""
+"""The format of a ledger: its tables are made, and every other format is refused."""
 
 from __future__ import annotations
 
-import itertools
 import os
 import sqlite3
 import tempfile
-import threading
 from contextlib import closing
 from pathlib import Path
 
@@ -15,91 +13,58 @@ from sqlalchemy import Connection, inspect, select
 from ladderholdout.errors import InvalidArgument, LedgerError
 from ladderholdout.ledger import postgres as servers
 from ladderholdout.ledger import tables
-from ladderholdout.thirdparty import after_fork
-
-# Alembic keeps the running migration in globals of its modules.
-_migrating = threading.Lock()
 
 
-def _after_fork() -> None:
-    global _migrating
-    _migrating = threading.Lock()
-
-
-after_fork(_after_fork)
-
-
-def version_of(conn: Connection) -> str | None:
-    """Return the revision of a ledger, None for an empty one.
+def format_of(conn: Connection) -> int | None:
+    """Return the number of a ledger's format, None for an empty database.
 
     Raises
     ------
     LedgerError
-        It is a database, and no ledger.
+        It is a database, and no ledger, or one that was written before 0.1.0.
     """
-    found = set(inspect(conn).get_table_names())
-    if not found:
+    names = set(inspect(conn).get_table_names())
+    if not names:
         return None
-    if not {"alembic_version", "holdouts", "ladders"} <= found:
+    if {"alembic_version", "holdouts", "ladders"} <= names:
+        raise LedgerError(
+            "This ledger was written before ladderholdout 0.1.0, which does not read it. The last "
+            "commit whose changelog has no version reads it: `ladder-holdout export` of that "
+            "commit takes its record to MLflow. Name another place for a new ledger with ledger= "
+            "or LADDERHOLDOUT_LEDGER."
+        )
+    if not {"ledger_format", "holdouts", "ladders"} <= names:
         raise LedgerError(
             "This database belongs to another program: it holds tables, and none of a ledger. "
             "Name another place with ledger= or LADDERHOLDOUT_LEDGER."
         )
-    return conn.execute(select(tables.VERSION)).scalar()
+    return conn.execute(select(tables.NUMBER)).scalar()
 
 
-def check_version(version: str) -> None:
-    """Refuse to go on with a ledger that another version of the library has upgraded since."""
-    if version != tables.SCHEMA:
-        raise _newer(version)
+def check_format(number: object) -> None:
+    """Refuse a ledger of another format, or one that got another format since it was opened."""
+    if number != tables.FORMAT:
+        raise LedgerError(
+            f"This ledger has format {number}, and this version of ladderholdout reads format "
+            f"{tables.FORMAT}. Upgrade the package where the ledger is newer."
+        )
 
 
-def _newer(version: str) -> LedgerError:
-    return LedgerError(
-        "This ledger was written by a newer version of ladderholdout (schema "
-        f"{version}, this one knows {tables.SCHEMA}). Upgrade the package."
-    )
-
-
-def ensure(conn: Connection, path: Path | None) -> None:
-    """Bring a ledger to this library's schema, inside the caller's transaction.
-
-    A new one gets all tables at once. A ledger that holds something is copied first, beside
-    itself: ``ledger.db.0002.bak``, or on a server a schema
-    ``ladderholdout_0002_20260314150926_bak``.
+def ensure(conn: Connection) -> None:
+    """Make the tables in an empty database, inside the caller's transaction.
 
     Raises
     ------
     LedgerError
-        A newer version of the library has written this ledger.
+        The ledger has another format.
     """
-    version = version_of(conn)
-    if version == tables.SCHEMA:
+    number = format_of(conn)
+    if number is not None:
+        check_format(number)
         return
-    on_server = conn.dialect.name == "postgresql"
-    if version is None:
-        if on_server:
-            servers.make_schema(conn)
-        # The migrations would make the same, at ten times the cost.
-        tables.create(conn)
-        return
-    # Imported here: it takes longer than all else, and only an older ledger needs it.
-    from alembic import command
-    from alembic.config import Config
-    from alembic.script import ScriptDirectory
-
-    config = Config()
-    config.set_main_option("script_location", str(Path(__file__).parent / "migrations"))
-    config.attributes["connection"] = conn
-    known = {one.revision for one in ScriptDirectory.from_config(config).walk_revisions()}
-    if version not in known:
-        raise _newer(version)
-    if path is not None:
-        copy(path, free_name(path, version))
-    if on_server:
-        servers.keep(conn, inspect(conn).get_table_names(), version)
-    with _migrating:
-        command.upgrade(config, "head")
+    if conn.dialect.name == "postgresql":
+        servers.make_schema(conn)
+    tables.create(conn)
 
 
 def copy(path: Path, target: Path) -> None:
@@ -135,13 +100,6 @@ def copy(path: Path, target: Path) -> None:
             why = fault.strerror if isinstance(fault, OSError) else type(fault).__name__
             raise _failed(target, str(why)) from None
         raise
-
-
-def free_name(path: Path, version: str) -> Path:
-    """Return a name for the copy of a ledger before its schema is changed."""
-    names = (f".{turn}" if turn > 1 else "" for turn in itertools.count(1))
-    found = (path.with_name(f"{path.name}.{version}{name}.bak") for name in names)
-    return next(name for name in found if not name.exists())
 
 
 def _replace(path: Path, target: Path) -> None:

@@ -12,7 +12,7 @@ from ladderholdout.ledger.history import is_marked, is_of
 from ladderholdout.ledger.prepared import Prepared
 from ladderholdout.ledger.records import select_entries, select_holdouts
 from ladderholdout.ledger.tables import (
-    VERSION,
+    NUMBER,
     chains,
     events,
     holdouts,
@@ -23,7 +23,7 @@ from ladderholdout.ledger.tables import (
 )
 
 _LADDER = (
-    select(ladders).add_columns(VERSION.label("schema")).where(ladders.c.id == bindparam("ladder"))
+    select(ladders).add_columns(NUMBER.label("format")).where(ladders.c.id == bindparam("ladder"))
 )
 OF_HOLDOUT = "its_holdout_"
 # The kinds of events that are read together, for they are few; others describe all of the rows.
@@ -117,7 +117,7 @@ _UNCHANGED = (
         ladders.c.id == bindparam("ladder"),
         chains.c.length == bindparam("length"),
         chains.c.head == bindparam("head"),
-        bindparam("schema") == VERSION,
+        bindparam("format") == NUMBER,
         ~_ANY.where(_BY_DIGEST).exists(),
         ~_ANY.where(_BY_KEY).exists(),
     )

@@ -17,7 +17,7 @@ from ladderholdout.ledger import schema
 from ladderholdout.ledger.chain import Head
 from ladderholdout.ledger.place import Access, file_of, is_server, shown
 from ladderholdout.ledger.schema import copy
-from ladderholdout.ledger.tables import SCHEMA, holdouts
+from ladderholdout.ledger.tables import FORMAT, holdouts
 from ladderholdout.ledger.transaction import Transaction
 
 T = TypeVar("T")
@@ -70,8 +70,8 @@ class Ledger:
     rebuild all of it, which only a head that was anchored elsewhere shows. Each value that is
     read is checked for its type, so that a damaged one ends in an error and in no number.
 
-    *Versions.* A ledger of an older version is upgraded when it is opened, after a copy was
-    made. A ladder that is read from one that a newer version has upgraded since is refused.
+    *Formats.* A ledger has the number of its format, which is checked when it is opened and with
+    each ladder that is read. Another number is refused, and nothing is changed.
 
     Parameters
     ----------
@@ -84,7 +84,7 @@ class Ledger:
     Raises
     ------
     LedgerError
-        The ledger is missing, unreadable or of a newer schema.
+        The ledger is missing, unreadable or of another format.
 
     Examples
     --------
@@ -97,14 +97,14 @@ class Ledger:
     def __init__(self, url: str, *, create: bool = False) -> None:
         self.url = url
         source = engine.create(url) if create else engine.source(url)
-        version = _again_while_it_may_pass(source, lambda: _version_of(source))
-        if version is None and not create:
+        number = _again_while_it_may_pass(source, lambda: _format_of(source))
+        if number is None and not create:
             raise LedgerError(
                 f"The ledger {shown(url)} is empty. Restore the file, or open the holdout "
                 "with its rows, LadderHoldout(X, y, ...), to start a new one."
             )
-        if version != SCHEMA:
-            _again_while_it_may_pass(source, lambda: _upgrade(source, file_of(url)))
+        if number != FORMAT:
+            _again_while_it_may_pass(source, lambda: _ensure(source))
         source.ready = True
 
     @classmethod
@@ -238,18 +238,18 @@ def _again_while_it_may_pass(source: engine.Source, attempt: Callable[[], T]) ->
         time.sleep(pause)
 
 
-def _version_of(source: engine.Source) -> str | None:
+def _format_of(source: engine.Source) -> int | None:
     with engine.connection(source, Access.READ) as conn:
-        return schema.version_of(conn)
+        return schema.format_of(conn)
 
 
-def _upgrade(source: engine.Source, path: Path | None) -> None:
+def _ensure(source: engine.Source) -> None:
     with engine.connection(source, Access.ALL) as conn:
-        schema.ensure(conn, path)
+        schema.ensure(conn)
 
 
 def holdout_names(url: str) -> tuple[str, ...]:
-    """Return the names of the holdouts, oldest first; the ledger is not even upgraded.
+    """Return the names of the holdouts, oldest first; the ledger is not changed.
 
     Examples
     --------
@@ -264,7 +264,7 @@ def holdout_names(url: str) -> tuple[str, ...]:
     >>> folder.cleanup()
     """
     with engine.connection(engine.source(url), Access.READ) as conn:
-        if schema.version_of(conn) is None:
+        if schema.format_of(conn) is None:
             return ()
         return tuple(conn.execute(select(holdouts.c.name).order_by(holdouts.c.id)).scalars())
 

@@ -16,7 +16,6 @@ from sqlalchemy import (
     ForeignKey,
     Index,
     MetaData,
-    PrimaryKeyConstraint,
     Table,
     UniqueConstraint,
     insert,
@@ -147,11 +146,15 @@ def _constant(name: str) -> float:
 _DECODER = json.JSONDecoder(parse_constant=_constant)
 
 
-SCHEMA = "0008"
-"""The Alembic revision that this version of the library reads and writes."""
+FORMAT = 1
+"""The number of the format that this version of the library reads and writes.
 
-VERSION: ColumnElement[Any] = literal_column("(SELECT version_num FROM alembic_version)")
-"""The revision of a ledger, in any statement."""
+`docs/background/format.md` lists what a change of the tables, of what is chained or of the vault's
+files has to bring along.
+"""
+
+NUMBER: ColumnElement[Any] = literal_column("(SELECT number FROM ledger_format)")
+"""The number of a ledger's format, in any statement."""
 
 MARKED = "(improved OR (repeat_of IS NOT NULL AND evidence = '{}'))"
 """Which submissions a certificate names one by one: those that improved, and the repeats that
@@ -166,7 +169,6 @@ def _of_some(name: str, which: str, column: str, *, unique: bool = False) -> Ind
     )
 
 
-# Columns are in the order in which migrations leave them: new ledgers are as upgraded ones.
 metadata = MetaData()
 
 holdouts = Table(
@@ -269,8 +271,7 @@ submissions = Table(
     # What names a submission before its predictions are known (a trial of a study): asked
     # for twice, it is answered once. Kept by the first alone.
     Column("key", String(64)),
-    # Of its link in the holdout's chain. Not nullable, so that an older version of this
-    # library that still runs is stopped by it rather than leaving entries out of the chain.
+    # Of its link in the holdout's chain.
     Column("position", Integer, nullable=False),
     Column("hash", String(64), nullable=False),
     # Of those for the reserve.
@@ -355,8 +356,8 @@ events = Table(
     Column("ladder_id", ForeignKey("ladders.id")),
     Column("hash", String(64), nullable=False),
     # The id of the last submission to any holdout when this was noted: places in chains order
-    # what happened to one holdout only. Null in events of older versions.
-    Column("after", Integer),
+    # what happened to one holdout only.
+    Column("after", Integer, nullable=False),
     # What else is to be known of it, as JSON.
     Column("detail", Text),
 )
@@ -380,7 +381,7 @@ reserve_looks = Table(
     Column("position", Integer, nullable=False),
     Column("hash", String(64), nullable=False),
     # As in events.
-    Column("after", Integer),
+    Column("after", Integer, nullable=False),
     # How long the chains of the holdouts that share rows with this one were, as JSON, by their
     # ids: what happened there after the same submission came before this or not. Null without.
     Column("others", Text),
@@ -409,13 +410,14 @@ accounts = Table(
     Index("ix_accounts_token_key", "token_key", unique=True),
 )
 
-# Alembic's own table, as it makes it.
-_version = Table("alembic_version", MetaData(), Column("version_num", String(32), nullable=False))
-_version.append_constraint(PrimaryKeyConstraint("version_num", name="alembic_version_pkc"))
+_format = Table(
+    "ledger_format",
+    metadata,
+    Column("number", Integer, primary_key=True, autoincrement=False),
+)
 
 
 def create(conn: Connection) -> None:
-    """Make all tables in an empty database, at the version of this library."""
+    """Make all tables in an empty database, in the format of this version of the library."""
     metadata.create_all(conn)
-    _version.create(conn)
-    conn.execute(insert(_version).values(version_num=SCHEMA))
+    conn.execute(insert(_format).values(number=FORMAT))

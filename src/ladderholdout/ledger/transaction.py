@@ -78,10 +78,10 @@ from ladderholdout.ledger.records import (
 )
 from ladderholdout.ledger.replay import repeats_alike, rules_of
 from ladderholdout.ledger.reserve_queries import ReserveQueries, refuse_retired
-from ladderholdout.ledger.schema import check_version
+from ladderholdout.ledger.schema import check_format
 from ladderholdout.ledger.streams import Streams
 from ladderholdout.ledger.tables import (
-    SCHEMA,
+    FORMAT,
     chains,
     damaged,
     events,
@@ -303,7 +303,7 @@ class Transaction:
         rests = {"ladder": ladder.id, "length": end.head.length, "head": end.head.hash}
         for one in asked:
             unknown = {"digest": None if one.first else one.digest, "key": one.key}
-            statements.UNCHANGED.send(self.conn, {**rests, **unknown, "schema": SCHEMA})
+            statements.UNCHANGED.send(self.conn, {**rests, **unknown, "format": FORMAT})
             for query, given in _questions(ladder.id, one):
                 self._ahead[query, *given.values()] = list
             self.remember(ladder, one, one.first)
@@ -336,8 +336,8 @@ class Transaction:
         if not found:
             raise UnknownHoldout(f"The ledger holds no ladder number {ladder_id}.")
         row = found[0]
-        # With the row, for it costs no statement: another process may upgrade the ledger.
-        check_version(row.schema)
+        # With the row, for it costs no statement: another process may put another ledger in place.
+        check_format(row.format)
         return row
 
     def add_ladder(
@@ -669,8 +669,7 @@ class Transaction:
         -------
         dict of (ladder id, number of the submission) to EventRecord
         """
-        askings = self.events(holdout_id, "asked")
-        return asked_values(read_improved(self.conn, holdout_id), askings) if askings else {}
+        return asked_values(self.events(holdout_id, "asked"))
 
     def ask(self, ladder: LadderRecord) -> None:
         """Note that the released score of a ladder is shown; the first time counts.

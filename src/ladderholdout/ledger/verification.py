@@ -281,10 +281,6 @@ def _ladders(conn: Connection, holdout_id: int) -> tuple[int, ...]:
 def _changed_facts(conn: Connection, holdout_id: int) -> Iterator[str]:
     """Yield which columns on the rows and their views are not as they were noted last."""
     facts, noted = read_facts(conn, holdout_id), read_noted_facts(conn, holdout_id)
-    if noted is None:
-        # A ledger of version 0.1: it records where the rows are, in no link, and nothing else.
-        vault = {name: facts[name] for name in ("vault_path", "vault_digest")}
-        noted = vault | {"confidence": 0.95, "labels_version": 1}
     yield from (f"the rows ({name})" for name in facts if facts[name] != noted.get(name))
     views, noted_views = read_views(conn, holdout_id), read_noted_views(conn, holdout_id)
     for number in sorted(views.keys() | noted_views.keys()):

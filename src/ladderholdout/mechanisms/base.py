@@ -84,7 +84,7 @@ class Evidence:
         Who submits, for `RankLadder`.
     clipped : int or None, default=None
         How many losses were clipped to the stated range, for an audit: no rule goes by it.
-        None where none can be, and in entries of version 0.1. Raw, so not shown.
+        None where none can be. Raw, so not shown.
 
     Examples
     --------

@@ -26,7 +26,7 @@ PATIENCE = 120.0
 
 # A fork would inherit what this process has opened; these have imported the package alone.
 _context = multiprocessing.get_context("forkserver")
-_context.set_forkserver_preload([__name__, "sklearn.dummy", "alembic.command"])
+_context.set_forkserver_preload([__name__, "sklearn.dummy"])
 
 
 def rows() -> tuple[NDArray[np.float64], NDArray[np.int64]]:

@@ -39,8 +39,6 @@ Place: TypeAlias = Path | str
 
 _REMEDY = "Open the holdout once with its rows, LadderHoldout(X, y, ...): that writes it anew."
 _SUFFIX = ".vault"
-# What version 0.1 wrote began with a pickle's first two bytes.
-_PICKLE = b"\x80\x05"
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -371,9 +369,7 @@ def _checked(path: Place, digest: str) -> NDArray[np.uint8]:
         raise VaultError(f"The vault {shown(place)} is not the file that was written. {_REMEDY}")
     if container.is_container(data):
         return data
-    former = data[: len(_PICKLE)].tobytes() == _PICKLE
-    what = "is a pickle, as version 0.1 wrote them, and is not opened" if former else "is no vault"
-    raise VaultError(f"The vault {shown(place)} {what}: it could run code. {_REMEDY}")
+    raise VaultError(f"The vault {shown(place)} is no vault, and is not opened. {_REMEDY}")
 
 
 def _place(path: Place) -> Place:
