@@ -14,6 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 from ladderholdout.certificates.transcript import FEATURES, RANGE, ROWS, WEIGHTS, widened
 from ladderholdout.errors import InvalidArgument, as_given
 from ladderholdout.mechanisms.arithmetic import HALFWAY, whole
+from ladderholdout.metrics.scales import Scale
 
 RESERVE_LABELS = (
     "The search knew nothing of the labels of the reserve's rows but what queries of them showed."
@@ -44,6 +45,9 @@ class ReserveGrid:
         as they are. None without one: numbers of four significant digits.
     drawn : bool, default=False
         Whether a query shows the ends of an interval, too.
+    scale : Scale or None, default=None
+        The grid of the metric's released scores, for the risk; None takes the numbers above, which
+        are those of the ends of an interval.
 
     Examples
     --------
@@ -57,9 +61,13 @@ class ReserveGrid:
     n: int
     limits: tuple[float, float] | None
     drawn: bool = False
+    scale: Scale | None = None
 
     def nearest(self, risk: float) -> float:
         """Return the number nearest to a risk, halves towards the larger one."""
+        if self.scale is not None:
+            least, most = self.limits or (-math.inf, math.inf)
+            return self.scale.nearest(min(max(risk, least), most), self.n)
         return self._rounded(risk, ROUND_HALF_UP)
 
     def below(self, risk: float) -> float:
@@ -74,7 +82,21 @@ class ReserveGrid:
     def log_values(self) -> float:
         """Logarithm of the number of possible answers to a query: that there is no value, too."""
         one = self.n + 1 if self.limits else 2 * 9 * 10 ** (DIGITS - 1) * _EXPONENTS + 3
-        return math.log(one ** (3 if self.drawn else 1) + 1)
+        risks = one if self.scale is None else self.scale.values(self.n, self.limits)
+        return math.log(risks * one ** (2 if self.drawn else 0) + 1)
+
+    def rounding(self, risk: float) -> float:
+        """Return the distance between two numbers beside a risk.
+
+        Examples
+        --------
+        >>> ReserveGrid(300, (0.0, 1.0)).rounding(0.5) == 1 / 300
+        True
+        """
+        if self.scale is not None:
+            return self.scale.width(risk, self.n)
+        assert self.limits is not None
+        return (self.limits[1] - self.limits[0]) / self.n
 
     def _rounded(self, risk: float, way: str) -> float:
         if self.limits is None:
@@ -123,13 +145,14 @@ def reserve_interval(
     confidence: float = 0.95,
     binary: bool = True,
     weights: ArrayLike | None = None,
+    rounding: float | None = None,
 ) -> tuple[str, float, float]:
     """Return an interval from a query of rows that steered no search.
 
     Parameters
     ----------
     risk : float
-        As the query showed it, of a loss in [0, 1]: rounded to a multiple of 1/n.
+        As the query showed it, of a loss in [0, 1].
     n : int
         Rows of the reserve.
     log_count : float
@@ -141,6 +164,8 @@ def reserve_interval(
         Whether each loss is 0 or 1; if not, it lies in between.
     weights : array-like of shape (n,) or None, default=None
         Weights of the reserve's rows.
+    rounding : float or None, default=None
+        Distance between two risks that can be shown; None is 1/n.
 
     Returns
     -------
@@ -153,7 +178,7 @@ def reserve_interval(
     >>> bound, round(low, 3), round(high, 3)
     ('exact binomial', 0.151, 0.257)
     """
-    half = (0.5 + HALFWAY) / n
+    half = (0.5 + HALFWAY) * (1.0 / n if rounding is None else rounding)
     low, high = max(risk - half, 0.0), min(risk + half, 1.0)
     log_level = math.log1p(-confidence) - log_count - math.log(2.0)
     return widened(low, high, n, log_level, binary, weights)

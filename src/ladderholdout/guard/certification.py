@@ -26,7 +26,6 @@ from ladderholdout.certificates import (
 from ladderholdout.errors import InvalidArgument, VaultError
 from ladderholdout.guard import rounds
 from ladderholdout.guard.open_ladder import OpenLadder
-from ladderholdout.guard.settings import stored_metric
 from ladderholdout.guard.stored_rows import Amended, amended_before
 from ladderholdout.guard.views import AN_OLDER_COPY, ScoreCertificate, score_of
 from ladderholdout.ledger import (
@@ -40,12 +39,13 @@ from ladderholdout.ledger import (
     Transaction,
 )
 from ladderholdout.ledger.chain import RESTORED
-from ladderholdout.ledger.replay import rules_of
+from ladderholdout.ledger.replay import rules_of, stored_metric
 from ladderholdout.mechanisms import MECHANISMS, Evidence, Mechanism, RankLadder
 from ladderholdout.mechanisms.arithmetic import inside
 from ladderholdout.mechanisms.base import counting_of
 from ladderholdout.mechanisms.rules import LARGEST_EXPONENT, LEAST_EXPONENT
 from ladderholdout.metrics import Metric
+from ladderholdout.metrics.scales import Scale
 from ladderholdout.metrics.scores import zero_one
 
 
@@ -156,18 +156,20 @@ _NUMBERS = 2**64
 class CountedLadder:
     """A ladder as its releases are counted; without its rule where this process knows none.
 
-    `least` is the smallest risk of its metric, `asked` has the submissions whose value was asked
+    `least` is the smallest risk of its metric if there is one, `asked` has the submissions whose value was asked
     for, of a ladder that releases none, by the time that counts; `bars` has the risks
-    that releases of a `RankLadder` had to be below; `of` names its holdout where that is another.
+    that releases of a `RankLadder` had to be below; `scale` is the grid of its releases where that is
+    the metric's own; `of` names its holdout where that is another.
     """
 
     settings: LadderSettings
     rule: Mechanism | None
     n: int
-    least: float
+    least: float | None
     grid: Grid | None
     asked: Set[tuple[int, int]]
     bars: Mapping[int, float]
+    scale: Scale | None = None
     of: str = ""
 
     def transcript(self, queries: LadderQueries, chosen: int | None = None) -> LadderTranscript:
@@ -245,9 +247,21 @@ class CountedLadder:
 
     def _number(self, risk: float) -> int:
         """Return the number of a released risk on the ladder's grid."""
-        assert self.rule is not None
+        assert self.rule is not None and self.grid is not None
+        if self.scale is not None:
+            # Where there is no smallest risk, that of 0 is in the middle.
+            middle = -(self.grid.n_values // 2)
+            first = middle if self.least is None else self.scale.number(self.least, self.n)
+            return self.scale.number(risk, self.n) - first
         unit = self.settings.unit or 1.0
-        return round((risk - self.least) / unit / self.rule.resolution(self.n))
+        return round((risk - (self.least or 0.0)) / unit / self.rule.resolution(self.n))
+
+    def rounding(self, released: float) -> float:
+        """Return the distance between two values beside a released one, of a loss in [0, 1]."""
+        assert self.rule is not None
+        if self.scale is None:
+            return self.rule.resolution(self.n)
+        return self.scale.width(released, self.n) / (self.settings.unit or 1.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -424,15 +438,23 @@ def _counted_ladder(
     bars: Mapping[int, float],
 ) -> CountedLadder:
     if settings.mechanism not in MECHANISMS:
-        return CountedLadder(settings, None, n, 0.0, None, asked, bars)
-    metric, rule = stored_metric(settings), rules_of(settings).mechanism
-    least = metric.risk_range[0] if metric.risk_range else 0.0
+        return CountedLadder(settings, None, n, None, None, asked, bars)
+    metric, rules = stored_metric(settings), rules_of(settings)
+    rule, limits = rules.mechanism, metric.risk_range
     # Without weights a mean of losses of 0 and 1 is a count of errors.
     counts = metric.loss is zero_one and not weighted
     grid = grid_of(rule, n, binary=counts, budget=settings.budget)
-    if metric.risk_range is None:
+    if limits is None:
         grid = _unbounded(settings, rule, n)
-    return CountedLadder(settings, rule, n, least, grid, asked, bars)
+    scale = None if counts or grid is None else rules.grid(n)
+    if scale is not None:
+        assert grid is not None
+        # Of each submission's own risk the nearest number of either grid is shown.
+        values = scale.values(n, limits) + (grid.n_values if grid.discloses else 0)
+        grid = replace(grid, n_values=values, falling=counting_of(rule) == "falling")
+    least = None if limits is None else limits[0]
+    scale = None if rule.discloses else scale
+    return CountedLadder(settings, rule, n, least, grid, asked, bars, scale)
 
 
 def _unbounded(settings: LadderSettings, rule: Mechanism, n: int) -> Grid | None:
@@ -615,7 +637,7 @@ class Selection:
     def by_score(self) -> ScoreCertificate:
         """Certify a bounded mean by the released score alone."""
         own, released = self.counted[self.ladder.id], self.ladder.state["standing"]
-        assert own.rule is not None
+        assert own.rule is not None and own.least is not None
         metric, level, unit = self.metric, self.level, self.ladder.settings.unit or 1.0
         risks = self.amended.around((released - own.least) / unit)
         by_risk = {
@@ -624,7 +646,7 @@ class Selection:
                 own.n,
                 self.transcript,
                 confidence=level.confidence,
-                rounding=own.rule.resolution(own.n),
+                rounding=own.rounding(released),
                 noise=own.rule.allowance if own.rule.noisy else None,
                 binary=metric.loss is zero_one,
                 weights=self.weights,

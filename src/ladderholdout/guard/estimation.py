@@ -29,13 +29,13 @@ from ladderholdout.ledger import (
     Transaction,
 )
 from ladderholdout.ledger.replay import rules_of
+from ladderholdout.metrics import Metric
+from ladderholdout.metrics.scales import Scale, scale_of
 
 _OTHERWISE = (
     "a reserve gives a score without selection bias (LadderHoldout(X, y, reserve=0.3, ...), "
     "then certify()), and certificate() allows for all that was released"
 )
-# Of a score without a range, so many significant digits are shown, of any number of 64 bits.
-_DIGITS, _NUMBERS = 3, 2**64
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,7 +169,7 @@ def _worked_out(guard: Guard, asked: _Question) -> dict[str, Any] | None:
         )
     if found is None:
         return None
-    risk, values = on_grid(found.corrected, metric.risk_range, guard.holdout.n_ladder)
+    risk, values = on_grid(found.corrected, metric, guard.holdout.n_ladder)
     return {
         "submission": asked.ladder.incumbent,
         "submissions": len(asked.entries),
@@ -179,34 +179,36 @@ def _worked_out(guard: Guard, asked: _Question) -> dict[str, Any] | None:
     }
 
 
-def on_grid(risk: float, limits: tuple[float, float] | None, n: int) -> tuple[float, int]:
+def on_grid(risk: float, metric: Metric, n: int) -> tuple[float, int]:
     """Return a rounded risk, and how many values it could have been rounded to.
 
     Parameters
     ----------
     risk : float
-    limits : tuple of (float, float) or None
-        The range of the risk.
+    metric : Metric
     n : int
         Rows that ladders measure.
 
     Returns
     -------
     risk, values : float, int
-        In steps of .01 or 1/(4 sqrt(n)) of the range, whichever is less: finer than chance, and
-        not much finer. Without a range to three significant digits.
+        On the grid of released scores. A corrected share of rows is no whole number of them: it
+        is on that of other scores that are made of labels.
 
     Examples
     --------
-    >>> on_grid(0.23456, (0.0, 1.0), 100), on_grid(0.23456, (0.0, 1.0), 2500)
-    ((0.23, 101), (0.235, 201))
+    >>> from ladderholdout.metrics import get_metric
+    >>> rmse = get_metric("neg_root_mean_squared_error").with_range((0, 500))
+    >>> on_grid(0.23456, get_metric("accuracy"), 100), on_grid(55.4321**2, rmse, 100)[0] ** 0.5
+    ((0.235, 255), 55.4)
     """
-    if limits is None:
-        return float(f"{risk:.{_DIGITS}g}"), _NUMBERS
-    low, high = limits
-    steps = max(100, math.ceil(4 * math.sqrt(n)))
-    at = round((min(max(risk, low), high) - low) / (high - low) * steps)
-    return float(np.round(low + at * (high - low) / steps, 12)), steps + 1
+    scale, limits = scale_of(metric), metric.risk_range
+    scale = Scale("shares") if scale.kind == "counts" else scale
+    if limits is not None:
+        risk = min(max(risk, limits[0]), limits[1])
+    elif metric.root:
+        risk = max(risk, 0.0)
+    return scale.nearest(risk, n), scale.values(n, limits)
 
 
 def _record(

@@ -13,6 +13,7 @@ from ladderholdout.mechanisms.base import State
 from ladderholdout.mechanisms.noiseless import Ladder, PricedLadder, SimplifiedLadder
 from ladderholdout.mechanisms.rules import LadderRules, unit_of
 from ladderholdout.metrics import Metric
+from ladderholdout.metrics.scores import zero_one
 
 # Rules whose margin follows from the released score; those of all others depend on the submission.
 _FIXED = (Ladder, PricedLadder, SimplifiedLadder)
@@ -24,7 +25,9 @@ def smallest_step(rules: LadderRules, metric: Metric, state: State) -> float:
     Rules that compare in pairs need the variance of the differences of losses, which
     nobody outside the guard may see. It is bounded by what was released alone: losses in
     [0, 1] of mean r have a variance of at most r(1 - r), so that the difference of two of them
-    that are not negatively correlated has at most twice that.
+    that are not negatively correlated has at most twice that. Squared errors of a normal
+    distribution, and losses that vary less, have one of at most twice r squared, which is less
+    where the stated range is wide.
 
     Parameters
     ----------
@@ -52,9 +55,14 @@ def smallest_step(rules: LadderRules, metric: Metric, state: State) -> float:
     released = state.standing
     unit = rules.unit or unit_of(math.inf, released)
     share = min(max(released / unit, 0.0), 1.0)
-    variance = 2.0 * share * (1.0 - share)
+    variance = share * (1.0 - share)
+    if metric.is_mean and metric.loss is not zero_one:
+        variance = min(variance, 2.0 * share * share)
     within = replace(state, standing=released / unit)
-    step = rules.mechanism.margin(within, variance) * unit
+    margin = rules.mechanism.margin(within, 2.0 * variance) * unit
+    # A rule with noise, or that rounds nothing, has no grid.
+    rounds = rules.mechanism.resolution(state.n) > 0.0
+    step = max(margin, rules.spacing(released, state.n)) if rounds else margin
     better = max(released - step, 0.0) if metric.root else released - step
     return round(metric.to_score(better) - metric.to_score(released), 12)
 
@@ -108,7 +116,9 @@ in steps of 0.025
         above = f"depends on {why}: a score above about {score + gain:.4g}"
         if rule.needs_losses:
             above += ", or less where it resembles the incumbent"
-    step = rule.resolution(n)
-    if step <= 1 / n or not rules.unit or metric.root:
+    if rule.noisy:
+        return f"{above}; scores are released with noise"
+    step = rule.resolution(n) * (rules.unit or 1.0)
+    if rules.grid(n) is not None or not rules.unit or metric.root or step <= rules.unit / n:
         return above
-    return f"{above}; scores are released in steps of {step * rules.unit:.3g}"
+    return f"{above}; scores are released in steps of {step:.3g}"

@@ -31,6 +31,7 @@ from ladderholdout.guard.views import AN_OLDER_COPY, ScoreCertificate
 from ladderholdout.ledger import Access, LadderRecord, ReserveEvidence, ReserveQuery, Transaction
 from ladderholdout.mechanisms.rules import fresh_rng
 from ladderholdout.metrics import Metric
+from ladderholdout.metrics.scales import scale_of
 from ladderholdout.metrics.scores import zero_one
 
 
@@ -133,7 +134,7 @@ def _measured(
     guard: Guard, reserve: Part, predictions: NDArray[Any], number: int
 ) -> ReserveEvidence:
     metric, n = guard.metric, len(reserve.targets)
-    grid = ReserveGrid(n, metric.risk_range, drawn=not _is_exact(metric))
+    grid = _grid(metric, reserve)
     try:
         with without_autologging():
             evaluation = reserve.evaluate(metric, predictions)
@@ -146,6 +147,14 @@ def _measured(
         # things that a query can show, counted like the others.
         return ReserveEvidence(grid, None)
     return ReserveEvidence(grid, evaluation.risk, low, high)
+
+
+def _grid(metric: Metric, reserve: Part) -> ReserveGrid:
+    """Return what a query can show; of shares of rows without weights, all of them."""
+    counts = metric.loss is zero_one and reserve.weights is None
+    scale = None if counts else scale_of(metric)
+    drawn = not _is_exact(metric)
+    return ReserveGrid(len(reserve.targets), metric.risk_range, drawn=drawn, scale=scale)
 
 
 def _is_exact(metric: Metric) -> bool:
@@ -231,6 +240,7 @@ def _interval(
             confidence=confidence,
             binary=metric.loss is zero_one and weights is None,
             weights=weights,
+            rounding=_grid(metric, reserve).rounding(query.risk) / unit,
         )
         for risk in set(risks)
     }

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, NoReturn, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 from ladderholdout import identity as fp
 from ladderholdout.errors import InvalidArgument, PredictionWarning, as_given, warn
 from ladderholdout.ledger import LadderSettings
+from ladderholdout.ledger.replay import stored_metric
 from ladderholdout.mechanisms import LadderRules, Mechanism
 from ladderholdout.metrics import Metric, get_metric
 from ladderholdout.metrics.arrays import LARGEST, has_mask, refuse_masked
@@ -334,32 +335,6 @@ def _without_ranges(metric: Metric) -> Metric:
     known = METRICS.get(metric.name)
     limits = None if known is None or metric.target_range is None else known.loss_range
     return replace(metric, loss_range=limits, clip=False, target_range=None, largest_error=None)
-
-
-def stored_metric(settings: LadderSettings) -> Metric:
-    """Return the metric of a ladder from the ledger alone.
-
-    A metric of the user's own is known by its name and sign, not by its function: the one
-    that comes back can show scores, and refuses to compute any.
-    """
-    stated = settings.metric_settings.get("loss_range")
-    if custom := settings.metric_settings.get("custom"):
-        metric = Metric(name=settings.metric, score=_unavailable, **custom)
-    else:
-        metric = get_metric(settings.metric)
-    if (targets := settings.metric_settings.get("target_range")) is not None:
-        largest = float(settings.metric_settings["largest_error"])
-        return metric.with_target_range((targets[0], targets[1]), (0.0, largest))
-    return metric if stated is None else metric.with_risk_range((stated[0], stated[1]))
-
-
-def _unavailable(*_: Any, **__: Any) -> NoReturn:
-    raise InvalidArgument(
-        "scoring",
-        "given again for a metric of your own",
-        "missing",
-        "The ledger keeps its name, not its function: LadderHoldout.open(name, scoring=metric).",
-    )
 
 
 def warn_of_hard_labels(metric: Metric, predictions: Any) -> None:

@@ -602,7 +602,7 @@ def _refuse_beyond(tx: Transaction, ladder: LadderRecord, per_day: int) -> None:
 def step_at(metric: Metric, rules: LadderRules, n: int, score: float) -> float:
     """Return the score by which one grid step of risk is below a released one, on n rows."""
     risk = metric.to_risk(score)
-    step = (rules.mechanism.resolution(n) or 1 / n) * (rules.unit or unit_of(math.inf, risk))
+    step = rules.spacing(risk, n)
     # Beside a score of -1e20 (a diverged model) a step is nothing, but it must be one.
     return max(score - metric.to_score(risk + step), sys.float_info.min)
 

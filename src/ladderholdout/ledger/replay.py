@@ -10,8 +10,9 @@ import math
 from array import array
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, NoReturn
 
+from ladderholdout.errors import InvalidArgument
 from ladderholdout.ledger.records import (
     HoldoutRecord,
     LadderRecord,
@@ -22,7 +23,8 @@ from ladderholdout.ledger.records import (
 from ladderholdout.mechanisms import MECHANISMS, mechanism_from
 from ladderholdout.mechanisms.base import Evidence, State
 from ladderholdout.mechanisms.rules import FreshRngs, LadderRules
-from ladderholdout.metrics import Evaluation
+from ladderholdout.metrics import Evaluation, Metric, get_metric
+from ladderholdout.metrics.scales import scale_of
 
 NOT_IMPROVED: Mapping[str, Any] = {"answer": "not improved"}
 """The evidence of a repeat that is answered like a query that does not improve."""
@@ -69,7 +71,34 @@ class _Answers:
 def rules_of(settings: LadderSettings) -> LadderRules:
     """Return the rules a ladder follows."""
     mechanism = mechanism_from(settings.mechanism, settings.mechanism_settings)
-    return LadderRules(mechanism, settings.budget, settings.unit)
+    scale = scale_of(stored_metric(settings))
+    return LadderRules(mechanism, settings.budget, settings.unit, scale)
+
+
+def stored_metric(settings: LadderSettings) -> Metric:
+    """Return the metric of a ladder from the ledger alone.
+
+    A metric of the user's own is known by its name and sign, not by its function: the one
+    that comes back can show scores, and refuses to compute any.
+    """
+    stated = settings.metric_settings.get("loss_range")
+    if custom := settings.metric_settings.get("custom"):
+        metric = Metric(name=settings.metric, score=_unavailable, **custom)
+    else:
+        metric = get_metric(settings.metric)
+    if (targets := settings.metric_settings.get("target_range")) is not None:
+        largest = float(settings.metric_settings["largest_error"])
+        return metric.with_target_range((targets[0], targets[1]), (0.0, largest))
+    return metric if stated is None else metric.with_risk_range((stated[0], stated[1]))
+
+
+def _unavailable(*_: Any, **__: Any) -> NoReturn:
+    raise InvalidArgument(
+        "scoring",
+        "given again for a metric of your own",
+        "missing",
+        "The ledger keeps its name, not its function: LadderHoldout.open(name, scoring=metric).",
+    )
 
 
 def not_improved(rules: LadderRules, released: float, first: float) -> tuple[float, bool]:

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from sqlalchemy import Connection, Row, Select, insert, select, update
 
 from ladderholdout.certificates import ReserveGrid
+from ladderholdout.metrics.scales import Scale
 from ladderholdout.errors import HoldoutConflict
 from ladderholdout.ledger.chain import Chains, End, look_content
 from ladderholdout.ledger.records import HoldoutRecord, LadderRecord, now, read_all, utc
@@ -213,7 +214,11 @@ def _agrees(row: Row[Any]) -> bool:
     try:
         measured = json.loads(row.evidence)
         limits = measured["grid"]["limits"]
-        stated = {"limits": None if limits is None else tuple(limits)}
+        scale = measured["grid"].get("scale")  # none in the entries of earlier layouts
+        stated = {
+            "limits": None if limits is None else tuple(limits),
+            "scale": None if scale is None else Scale(**scale),
+        }
         grid = ReserveGrid(**{**measured.pop("grid"), **stated})
         shown = (*ReserveEvidence(grid, **measured).shown(), grid.log_values)
     except Exception:  # a changed entry can hold anything

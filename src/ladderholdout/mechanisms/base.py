@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 
 from ladderholdout.errors import InvalidArgument, as_given
-from ladderholdout.mechanisms.arithmetic import whole, within
+from ladderholdout.mechanisms.arithmetic import round_half_up, whole, within
 from ladderholdout.metrics import Evaluation
 
 
@@ -49,6 +49,24 @@ class State:
     noise: float | None = field(default=None, repr=False)
     releases: int = 0
     places: tuple[tuple[int, str], ...] = field(default=(), repr=False)
+    # What this submission would be released as, where the metric has a grid of its own.
+    shown: float | None = field(default=None, compare=False, repr=False)
+
+    def released_as(self, evidence: Evidence, step: float) -> float:
+        """Return the number that a submission is released as, if it is.
+
+        Parameters
+        ----------
+        evidence : Evidence
+        step : float
+            The mechanism's own grid, where the metric has none.
+
+        Returns
+        -------
+        float
+        """
+        own = round_half_up(evidence.risk, step)
+        return own if self.shown is None else self.shown
 
     def released_at(self, risk: float) -> State:
         """Return the same state with another released risk.
@@ -60,6 +78,18 @@ class State:
         """
         # Not by `replace`, which takes five times as long: every decision does this twice.
         return State(self.n, risk, self.incumbent, self.noise, self.releases, self.places)
+
+    def showing(self, risk: float | None) -> State:
+        """Return the same state with what the next submission would be released as.
+
+        Examples
+        --------
+        >>> State(n=100, standing=0.25).showing(0.2).released_as(Evidence(0.2001), step=0.1)
+        0.2
+        """
+        return State(
+            *(self.n, self.standing, self.incumbent, self.noise, self.releases, self.places), risk
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,6 +191,7 @@ __all__ = [
     "counting_of",
     "draws",
     "released",
+    "takes_scale",
     "unchanged",
 ]
 
@@ -197,6 +228,10 @@ class Mechanism(ABC):
         certificate. A subclass with a `measure` or `decide` of its own states it anew.
     noisy : bool
         Whether noise is added to the risk that is released; `allowance` is how much.
+    takes_scale : bool
+        Whether a release is `State.released_as`, and so on the grid of the metric
+        (`ladderholdout.metrics.scales.Scale`) where `LadderRules` has one; a mechanism that
+        releases numbers of its own does not. A subclass with a `decide` of its own states it anew.
     draws : bool
         Whether `measure` or `decide` uses ``rng``. A subclass with either of its own states it
         anew: by default it does.
@@ -224,6 +259,7 @@ class Mechanism(ABC):
     shows_values: ClassVar[bool] = True
     counted: ClassVar[Literal["falling", "any"] | None] = None
     noisy: ClassVar[bool] = False
+    takes_scale: ClassVar[bool] = False
     draws: ClassVar[bool] = True
 
     @property
@@ -381,7 +417,8 @@ class Mechanism(ABC):
         Returns
         -------
         float
-            Here one step of the grid, whatever the variance.
+            Here one step of the grid, whatever the variance. Where the rule's own margin is less
+            than the distance between two values that can be released, that is what counts.
 
         Examples
         --------
@@ -464,6 +501,19 @@ def draws(rule: type[Mechanism]) -> bool:
     (False, True)
     """
     return rule.draws or not _states(rule, "draws")
+
+
+@cache
+def takes_scale(rule: type[Mechanism]) -> bool:
+    """Return whether a class of mechanisms releases on the metric's grid, as it states itself.
+
+    Examples
+    --------
+    >>> from ladderholdout.mechanisms import FullDisclosure, Ladder
+    >>> takes_scale(Ladder), takes_scale(FullDisclosure)
+    (True, False)
+    """
+    return rule.takes_scale and _states(rule, "takes_scale")
 
 
 def _states(rule: type[Mechanism], name: str) -> bool:

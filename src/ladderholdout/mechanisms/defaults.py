@@ -51,8 +51,9 @@ def default_mechanism(metric: Metric, n: int, *, reserved: bool = False) -> Mech
     >>> default_mechanism(get_metric("roc_auc"), 400).step
     0.025
     """
-    if metric.is_mean and metric.bounded and reserved:
+    if metric.is_mean and metric.bounded and reserved and not metric.clip:
         return SimplifiedLadder(step=1 / n)
+    # A stated range may be much wider than the losses, so no share of it is a margin.
     if metric.is_mean:
         # Losses between 0 and 1 vary less than its price takes for granted.
         return PricedLadder() if metric.loss is zero_one else ParameterFreeLadder()

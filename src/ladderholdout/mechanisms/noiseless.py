@@ -73,12 +73,16 @@ class RoundedDisclosure(Stepped):
     discloses: ClassVar[bool] = True
     draws: ClassVar[bool] = False
     counted: ClassVar[Literal["falling", "any"] | None] = "any"
+    takes_scale: ClassVar[bool] = True
 
     def decide(
         self, state: State, evidence: Evidence, rng: np.random.Generator
     ) -> tuple[State, Outcome]:
         """Release the rounded risk; `Mechanism.decide` has the parameters."""
-        return _disclosed(state, evidence, round_half_up(evidence.risk, self.step))
+        risk, own = evidence.risk, round_half_up(evidence.risk, self.step)
+        # A step of a range that is much wider than the risk would show nothing of it.
+        nearest = min((own, state.released_as(evidence, self.step)), key=lambda at: abs(at - risk))
+        return _disclosed(state, evidence, nearest)
 
 
 def _disclosed(state: State, evidence: Evidence, risk: float) -> tuple[State, Outcome]:
@@ -116,6 +120,7 @@ class Ladder(Stepped):
 
     draws: ClassVar[bool] = False
     counted: ClassVar[Literal["falling", "any"] | None] = "falling"
+    takes_scale: ClassVar[bool] = True
 
     def decide(
         self, state: State, evidence: Evidence, rng: np.random.Generator
@@ -151,12 +156,15 @@ class SimplifiedLadder(Stepped):
 
     draws: ClassVar[bool] = False
     counted: ClassVar[Literal["falling", "any"] | None] = "falling"
+    takes_scale: ClassVar[bool] = True
 
     def decide(
         self, state: State, evidence: Evidence, rng: np.random.Generator
     ) -> tuple[State, Outcome]:
         """Release any rounded improvement; `Mechanism.decide` has the parameters."""
-        return _climbed(state, evidence, math.inf, self.step)
+        own = round_half_up(evidence.risk, self.step)
+        lower = below(own, round_half_up(state.standing, self.step))
+        return _climbed(state, evidence, math.inf if lower else -math.inf, self.step)
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,6 +189,7 @@ class ParameterFreeLadder(Mechanism):
     needs_losses: ClassVar[bool] = True
     draws: ClassVar[bool] = False
     counted: ClassVar[Literal["falling", "any"] | None] = "falling"
+    takes_scale: ClassVar[bool] = True
 
     def measure(self, state: State, evaluation: Evaluation, rng: np.random.Generator) -> Evidence:
         """Measure the risk, and the standard error of its difference from the incumbent's."""
@@ -197,8 +206,8 @@ class ParameterFreeLadder(Mechanism):
         return 1.0 / n
 
     def margin(self, state: State, variance: float) -> float:
-        """Return one standard error of the mean difference, and never less than 1/n."""
-        return max(1.0 / state.n, math.sqrt(variance / state.n))
+        """Return one standard error of the mean difference."""
+        return math.sqrt(variance / state.n)
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,6 +240,7 @@ class PairedTestLadder(Mechanism):
     needs_losses: ClassVar[bool] = True
     draws: ClassVar[bool] = False
     counted: ClassVar[Literal["falling", "any"] | None] = "falling"
+    takes_scale: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         """Validate alpha."""
@@ -255,9 +265,9 @@ class PairedTestLadder(Mechanism):
         return 1.0 / n
 
     def margin(self, state: State, variance: float) -> float:
-        """Return the critical difference of the test, and never less than 1/n."""
+        """Return the critical difference of the test."""
         n = state.n
-        return math.inf if n == 1 else max(1.0 / n, self._critical(n) * math.sqrt(variance / n))
+        return math.inf if n == 1 else self._critical(n) * math.sqrt(variance / n)
 
     def _critical(self, n: int) -> float:
         return -float(scipy.special.stdtrit(n - 1, self.alpha))  # by symmetry the upper quantile
@@ -274,7 +284,7 @@ def _climbed(
     The papers would compare the next losses with those of the newcomer: on real-valued
     losses a later release can therefore come at another time than theirs.
     """
-    risk = round_half_up(evidence.risk, step)
+    risk = state.released_as(evidence, step)
     # Both are always worked out: how long a rejection takes must not reveal why.
     if below(evidence.risk, threshold) & below(risk, state.standing):
         return released(state, evidence, risk)
@@ -398,6 +408,7 @@ class PricedLadder(Mechanism):
     needs_bounded_risk: ClassVar[bool] = True
     draws: ClassVar[bool] = False
     counted: ClassVar[Literal["falling", "any"] | None] = "falling"
+    takes_scale: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         """Validate the weight."""
@@ -416,8 +427,8 @@ class PricedLadder(Mechanism):
         return 1.0 / n
 
     def margin(self, state: State, variance: float) -> float:
-        """Return the price of the next release, and never less than 1/n."""
-        return max(1.0 / state.n, self._price(state))
+        """Return the price of the next release."""
+        return self._price(state)
 
     def _price(self, state: State) -> float:
         paid = _BEFORE + _EACH * state.releases

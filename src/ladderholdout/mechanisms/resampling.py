@@ -511,6 +511,7 @@ class BayesBootLadder(Mechanism):
     n_posterior: int = 10_000
     step: float | None = None
     counted: ClassVar[Literal["falling", "any"] | None] = "falling"
+    takes_scale: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         """Validate the settings."""
@@ -527,8 +528,11 @@ class BayesBootLadder(Mechanism):
         self, state: State, evidence: Evidence, rng: np.random.Generator
     ) -> tuple[State, Outcome]:
         """Release if the odds suffice; `Mechanism.decide` has the parameters."""
-        risk = round_half_up(evidence.risk, self.resolution(state.n))
-        if _believed(state, evidence, self.odds) & below(risk, state.standing):
+        step = self.resolution(state.n)
+        risk, own = state.released_as(evidence, step), round_half_up(evidence.risk, step)
+        # A step that was left out is a grid alone.
+        lower = below(own, round_half_up(state.standing, step)) | (self.step is None)
+        if _believed(state, evidence, self.odds) & lower & below(risk, state.standing):
             return released(state, evidence, risk)
         return unchanged(state, evidence)
 

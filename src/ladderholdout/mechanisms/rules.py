@@ -23,9 +23,11 @@ from ladderholdout.mechanisms.base import (
     a_mechanism,
     check_fits,
     draws,
+    takes_scale,
     unchanged,
 )
 from ladderholdout.metrics import Evaluation
+from ladderholdout.metrics.scales import Scale
 
 # Beyond these powers of ten a double loses digits or overflows.
 LEAST_EXPONENT, LARGEST_EXPONENT = -300, 300
@@ -49,6 +51,10 @@ class LadderRules:
         Width of the range of the losses, positive; 1.0 for 0/1 losses. With None the range is not
         known (a squared error in the target's own unit): then each step takes its unit
         from `unit_of`, so that steps and rounding are relative to the risk.
+    scale : Scale or None, default=None
+        The grid of releases: that of the metric, which is finer than chance. A mechanism's own
+        step is then the margin alone. None where releases are on the mechanism's grid, as in the
+        papers.
 
     Raises
     ------
@@ -72,6 +78,7 @@ class LadderRules:
     mechanism: Mechanism
     budget: int | None = None
     unit: float | None = 1.0
+    scale: Scale | None = None
 
     def __post_init__(self) -> None:
         """Validate the settings."""
@@ -185,24 +192,87 @@ class LadderRules:
         self, state: State, evidence: Evidence, rng: np.random.Generator
     ) -> tuple[State, Outcome]:
         """Decide in the mechanism's unit, and bring the result back."""
+        shown = self._shown(state, evidence)
         if self.unit == 1.0:  # there is nothing to bring anywhere, whatever the evidence
-            after, outcome = self.mechanism.decide(state, evidence, rng)
+            after, outcome = self.mechanism.decide(state.showing(shown), evidence, rng)
             risk = state.standing if outcome.risk == state.standing else outcome.risk  # 0.0, -0.0
-            return after, Outcome(risk, outcome.improved, evidence)
+            return after.showing(None), Outcome(risk, outcome.improved, evidence)
         unit = self._unit(state, evidence)
-        before = state.released_at(state.standing / unit)
+        coming = None if shown is None else shown / unit
+        before = state.released_at(state.standing / unit).showing(coming)
         after, outcome = self.mechanism.decide(before, evidence.per(unit), rng)
 
         def outside(risk: float) -> float:
             # The last release goes through unchanged: dividing and multiplying could
             # move its last digit. Either way the same work is done.
-            scaled = _times(risk, unit)
+            scaled = shown if shown is not None and risk == coming else _times(risk, unit)
             return state.standing if risk == before.standing else scaled
 
         return (
-            after.released_at(outside(after.standing)),
+            after.released_at(outside(after.standing)).showing(None),
             Outcome(outside(outcome.risk), outcome.improved, evidence),
         )
+
+    def grid(self, n: int) -> Scale | None:
+        """Return the grid of what is released, where it is the metric's.
+
+        Parameters
+        ----------
+        n : int
+            Number of examples in the holdout.
+
+        Returns
+        -------
+        Scale or None
+            None where the mechanism releases numbers of its own, and where its step was stated
+            and losses are 0 or 1, so that the step is in the unit of the score.
+
+        Examples
+        --------
+        >>> from ladderholdout.mechanisms import Ladder, PricedLadder
+        >>> counts = Scale("counts")
+        >>> LadderRules(PricedLadder(), scale=counts).grid(100).kind
+        'counts'
+        >>> LadderRules(Ladder(step=0.05), scale=counts).grid(100) is None
+        True
+        """
+        scale = self.scale
+        if scale is None or not takes_scale(type(self.mechanism)):
+            return None
+        own = scale.kind == "counts" and self.mechanism.resolution(n) * n != 1.0
+        return None if own else scale
+
+    def spacing(self, risk: float, n: int) -> float:
+        """Return the distance between two risks that can be released, beside a released one.
+
+        Parameters
+        ----------
+        risk : float
+        n : int
+            Number of examples in the holdout.
+
+        Returns
+        -------
+        float
+            For shares of errors one of n, where the mechanism states no step.
+
+        Examples
+        --------
+        >>> from ladderholdout.mechanisms import BayesBootLadder, PricedLadder
+        >>> LadderRules(PricedLadder(), scale=Scale("counts")).spacing(0.2, 400)
+        0.0025
+        >>> LadderRules(BayesBootLadder(3, step=0.02), scale=Scale("shares")).spacing(0.2, 400)
+        0.002
+        """
+        grid = self.grid(n)
+        if grid is not None and grid.kind != "counts":
+            return grid.width(risk, n)
+        unit = self.unit or unit_of(math.inf, risk)
+        return (self.mechanism.resolution(n) or 1.0 / n) * unit
+
+    def _shown(self, state: State, evidence: Evidence) -> float | None:
+        grid = self.grid(state.n)
+        return None if grid is None else grid.nearest(evidence.risk, state.n)
 
     def _unit(self, state: State, evidence: Evidence) -> float:
         if self.unit is not None:

@@ -28,12 +28,11 @@ from ladderholdout.guard.containment import without_autologging
 from ladderholdout.guard.open_ladder import OpenLadder
 from ladderholdout.guard.pipelines import transformed
 from ladderholdout.guard.points import Point, Unsent
-from ladderholdout.guard.settings import stored_metric
 from ladderholdout.guard.submission import Origin, Waiting, step_at
 from ladderholdout.guard.views import Estimate, Release, ScoreCertificate, Status, Submission
 from ladderholdout.ledger import Entry, HoldoutRecord, LadderRecord, LadderSettings, refuse_retired
 from ladderholdout.ledger.records import from_bytes, to_bytes
-from ladderholdout.ledger.replay import rules_of
+from ladderholdout.ledger.replay import rules_of, stored_metric
 from ladderholdout.mechanisms import LadderRules
 from ladderholdout.metrics import Metric
 from ladderholdout.metrics.arrays import refuse_masked
