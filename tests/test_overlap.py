@@ -301,7 +301,7 @@ def shared(holdout: LadderHoldout) -> dict[str, int]:
 
 
 def test_shared_rows_are_counted_among_each_ones_own(ledger: Path) -> None:
-    y = 1 - LABELS[:N]  # labels of its own: the same ones in the same order are the same rows
+    y = LABELS[:N][::-1]  # labels of its own: the same ones in the same order are the same rows
     twice = np.repeat(ROWS[:10], 20, axis=0)
     one = LadderHoldout(twice, y, scoring="accuracy", name="twice", ledger=ledger)
     other = opened(ledger, "A")

@@ -175,8 +175,9 @@ def _by_columns(tx: Transaction, given: Given) -> Iterator[Match]:
     for record, known, to, all_columns in in_other_columns(tx, given):
         how = f"by {'all' if all_columns else 'most'} of their columns, in another place"
         for match in _matched(tx, given, record, known, to, how):
-            # Some of the columns may be those of other rows: then all labels have to be equal.
-            if all_columns or match.amended is None:
+            # Other rows may share columns, such as dates: then the labels have to say it, too.
+            telling = match.amended is None and fp.sequence_bits(given.rows.y) >= fp.ENOUGH_BITS
+            if all_columns or telling:
                 yield match
 
 
