@@ -24,10 +24,10 @@ from typer.testing import CliRunner
 
 from ladderholdout import LadderHoldout
 from ladderholdout.cli import app
-from ladderholdout.cli.files import labels_like
 from ladderholdout.errors import InvalidArgument, InvalidSubmission
 from ladderholdout.mechanisms import MECHANISMS, Ladder
 from ladderholdout.mechanisms.parsing import mechanism_of
+from ladderholdout.remote.predictions import labels_like
 from tests.support_holdouts import EVERY, entries_of
 
 COMMAND = Path(sys.executable).with_name("ladder-holdout")

@@ -10,6 +10,7 @@ from uuid import uuid4
 
 from ladderholdout.errors import InvalidArgument
 from ladderholdout.guard.context import describe_estimator, jsonable
+from ladderholdout.guard.named_rows import predictions_of
 from ladderholdout.guard.open_ladder import OpenLadder
 from ladderholdout.guard.submission import Waiting
 from ladderholdout.guard.views import Release
@@ -35,9 +36,11 @@ class Batch:
         self._open = False
         self.releases: tuple[Release, ...] = ()
 
-    def submit(self, predictions: Any, *, context: Mapping[str, Any] | None = None) -> None:
+    def submit(
+        self, predictions: Any, *, context: Mapping[str, Any] | None = None, ids: Any = None
+    ) -> None:
         """Take predictions, as `LadderHoldout.submit` does; answered when the block ends."""
-        self._take(predictions, context, ordered=False)
+        self._take(predictions_of(predictions, ids), context, ordered=False)
 
     def evaluate(self, estimator: Any, *, context: Mapping[str, Any] | None = None) -> None:
         """Take a fitted estimator, as `LadderHoldout.evaluate` does."""

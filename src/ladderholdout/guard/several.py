@@ -25,6 +25,7 @@ from ladderholdout.guard.metric_views import (
     Statuses,
     of_metric,
 )
+from ladderholdout.guard.named_rows import values_of
 from ladderholdout.guard.open_ladder import Body, OpenLadder, T, of_one_metric, one_by_one
 from ladderholdout.guard.pipelines import transformed
 from ladderholdout.guard.points import Unsent
@@ -181,10 +182,8 @@ class SeveralLadders:
 
     # -- queries ----------------------------------------------------------------------
 
-    def submit(
-        self, predictions: Any, origin: Origin, ids: NDArray[np.uint64] | None = None
-    ) -> Releases:
-        """Submit predictions in the order of the caller's rows, or with the hashes of their ids.
+    def submit(self, predictions: Any, origin: Origin) -> Releases:
+        """Submit predictions in the order of the caller's rows, or named ones in any.
 
         One array where all metrics take it, else a mapping by metric or by response.
         """
@@ -193,7 +192,7 @@ class SeveralLadders:
             placed: dict[int, Any] = {}
             for source, _ in sources.values():
                 if id(source) not in placed:
-                    placed[id(source)], order = self.first.placed(source, ids)
+                    placed[id(source)], order = self.first.placed(source)
             given = {name: placed[id(source)] for name, (source, _) in sources.items()}
             guards = self._guards()
             for name, (_, as_scores) in sources.items():
@@ -390,6 +389,10 @@ class SeveralLadders:
 
     # -- the ledger, by the first ladder -------------------------------------------------
 
+    def has_ids(self) -> bool:
+        """Return whether the rows were registered with ids."""
+        return self.first.has_ids()
+
     def check_open(self) -> None:
         """Refuse a holdout that takes no more submissions; HoldoutConflict."""
         self.first.check_open()
@@ -519,11 +522,11 @@ def _second_column(predictions: Any, guard: Guard) -> Any:
 def warn_of_labels(ladder: OpenLadder, predictions: Any) -> None:
     """Warn of labels where scores to rank by were wanted."""
     if not isinstance(ladder, SeveralLadders):
-        warn_of_hard_labels(ladder.metric, predictions)
+        warn_of_hard_labels(ladder.metric, values_of(predictions))
         return
     for name, (source, as_scores) in ladder._sources(predictions).items():
         if not as_scores:
-            warn_of_hard_labels(ladder.ladders[name].metric, source)
+            warn_of_hard_labels(ladder.ladders[name].metric, values_of(source))
 
 
 def one_of(ladder: OpenLadder, metric: object) -> OpenLadder:
@@ -582,7 +585,7 @@ def register(
     metrics, base = metrics_of(scoring), text("ladder", ladder)
     plain = {"mechanism": True, "budget": True, "loss_range": False, "target_range": False}
     by_name = {key: _each(key, own[key], list(metrics), plain=plain[key]) for key in own}
-    X, hashed = ids_of(X, ids)
+    X, _, hashed = ids_of(X, ids)
     wishes = [
         registration.wish_of(
             scoring=metric,

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, NoReturn, Self, TypeVar
-from uuid import uuid4
+from uuid import UUID, uuid4
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,6 +25,7 @@ from ladderholdout.errors import (
 from ladderholdout.feedback import check_policy
 from ladderholdout.guard import rounds
 from ladderholdout.guard.containment import without_autologging
+from ladderholdout.guard.named_rows import NamedPredictions, values_of
 from ladderholdout.guard.open_ladder import OpenLadder
 from ladderholdout.guard.pipelines import transformed
 from ladderholdout.guard.points import Point, Unsent
@@ -137,18 +138,19 @@ class RemoteLadder:
 
     # -- queries ----------------------------------------------------------------------
 
-    def submit(self, predictions: Any, origin: Origin, ids: NDArray[Any] | None = None) -> Release:
+    def submit(self, predictions: Any, origin: Origin) -> Release:
         """Submit predictions; the release is durable before it is sent."""
-        if ids is not None:
-            raise InvalidArgument(
-                "ids",
-                "left out where the holdout is behind a server, which shows nobody its ids",
-                "given",
-                "Bring the predictions to the order of the rows.",
-            )
-        if self.X is not None:
-            predictions = by_index(predictions, self.X)
-        return self.answer(predictions, origin)
+        return self.answer(self._placed(predictions), origin)
+
+    def _placed(self, predictions: Any) -> Any:
+        """Return predictions in the order of the rows here, unless the server has to find it."""
+        if isinstance(predictions, NamedPredictions):
+            return predictions if predictions.by_ids else predictions.in_order_of(self._known())
+        return predictions if self.X is None else by_index(predictions, self.X)
+
+    def _known(self) -> Any:
+        """Return the rows by which an index is compared: those of the caller, else none."""
+        return np.empty(self.facts["n"]) if self.X is None else self.X
 
     def evaluate(self, estimator: Any, origin: Origin, steps: tuple[Any, ...] = ()) -> Release:
         """Submit what an estimator predicts on the rows, as these fitted pipelines leave them."""
@@ -167,7 +169,7 @@ class RemoteLadder:
 
     def _answer(self, predictions: Any, origin: Origin) -> Release:
         body = {
-            "predictions": packed(self._sent(predictions)),
+            **self._sent(predictions),
             "context": dict(origin.context),
             "search": origin.search,
         }
@@ -180,27 +182,30 @@ class RemoteLadder:
     def together(self, batch: str, waiting: Sequence[Waiting]) -> Iterator[Release]:
         """Submit a batch in one request."""
         by_position = [
-            one.predictions if one.ordered or self.X is None else by_index(one.predictions, self.X)
-            for one in waiting
+            one.predictions if one.ordered else self._placed(one.predictions) for one in waiting
         ]
         listed = [
-            {"predictions": packed(self._sent(predictions)), "context": dict(one.context)}
+            {**self._sent(predictions), "context": dict(one.context)}
             for predictions, one in zip(by_position, waiting, strict=True)
         ]
         found = self._call("POST", "batches", key=batch, json={"submissions": listed})
         for release in found["releases"]:
             yield self._warned(release_from(release))
 
-    def _sent(self, predictions: Any) -> NDArray[Any]:
-        """Return predictions as they are sent: checked, and in the server's order."""
+    def _sent(self, predictions: Any) -> dict[str, Any]:
+        """Return predictions as they are sent: checked, with ids or in the server's order."""
         classes = self.classes
-        aligned = self.metric.canonical(predictions, self.facts["n"], classes)
+        aligned = self.metric.canonical(values_of(predictions), self.facts["n"], classes)
         if self.metric.is_classification and self.metric.response == "labels":
             assert classes is not None
             aligned = classes[aligned]
             if aligned.dtype.kind in "iu":  # in as few bytes as hold them
                 aligned = aligned.astype(np.result_type(*map(np.min_scalar_type, classes)))
-        return aligned if self.places is None else aligned.take(self.places, axis=0)
+        if isinstance(predictions, NamedPredictions):
+            return {"predictions": packed(aligned), "ids": _listed(predictions.names)}
+        if self.places is not None:
+            aligned = aligned.take(self.places, axis=0)
+        return {"predictions": packed(aligned)}
 
     def _warned(self, release: Release) -> Release:
         """Warn of what the guard warned of where it is."""
@@ -306,6 +311,10 @@ class RemoteLadder:
     def alone(self, body: Callable[[], T]) -> T:
         """Do something; the server locks nothing for its clients."""
         return body()
+
+    def has_ids(self) -> bool:
+        """Return whether the rows were registered with ids."""
+        return bool(self.facts["ids"])
 
     def note_overlap(self, source: str, rows: int) -> None:
         """Put on record how many rows of the holdout are among the training rows."""
@@ -475,6 +484,15 @@ class RemoteGuard:
     ) -> tuple[Release, ...]:
         """Submit the rounds of one training run in their order."""
         return tuple(map(self.ladder._answer, predictions, origins))
+
+
+def _listed(ids: Any) -> list[int | float | str]:
+    """Return ids as JSON holds them."""
+    plain = [one.item() if hasattr(one, "item") else one for one in ids]
+    found = [str(one) if isinstance(one, UUID) else one for one in plain]
+    if not all(type(one) in (int, float, str) for one in found):
+        raise InvalidArgument("ids", "numbers or texts behind a server", "others")
+    return found
 
 
 @dataclass(frozen=True, slots=True)
