@@ -95,7 +95,8 @@ _TOOLS = (
             "Submit predictions for all rows of the holdout, in the order in which the rows were "
             "first registered, or with `ids`, and return what is released. `improved` states "
             "whether the score is better than the released one by more than the holdout's step; "
-            "only then does the released score change. Where it is false, nothing more is shown of this submission: "
+            "only then does the released score change. Where it is false, nothing more is shown of "
+            "this submission: "
             "`released_score` is that of the incumbent, an earlier submission. The same "
             "predictions again get the same answer."
         ),
