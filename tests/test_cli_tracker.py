@@ -24,10 +24,10 @@ from typer.testing import CliRunner
 
 from ladderholdout import LadderHoldout
 from ladderholdout.cli import app
-from ladderholdout.cli.files import labels_like
 from ladderholdout.errors import InvalidArgument, InvalidSubmission
 from ladderholdout.mechanisms import MECHANISMS, Ladder
 from ladderholdout.mechanisms.parsing import mechanism_of
+from ladderholdout.remote.predictions import labels_like
 from tests.support_holdouts import EVERY, entries_of
 
 COMMAND = Path(sys.executable).with_name("ladder-holdout")
@@ -213,10 +213,10 @@ def test_settings_may_stand_in_their_places() -> None:
     ("content", "said"),
     [
         (None, "No such file"),
-        (b"", "EmptyDataError"),
-        (b"a,b\n1\n1,2,3,4\n", "ParserError"),
-        (b"\xff\xfe\x00\x01churn", "reads as csv"),
-        (b"only,a,header\n", "--target"),
+        (b"", "but is nothing"),
+        (b"a,b\n1\n1,2,3,4\n", "with 1 in line 2"),
+        (b"\xff\xfe\x00\x01churn", "another encoding"),
+        (b"only,a,header\n", "a header alone"),
     ],
 )
 def test_a_file_that_is_no_table_is_refused(folder: Path, content: bytes | None, said: str) -> None:
@@ -329,8 +329,8 @@ def test_scores_and_values_are_numbers(folder: Path, table: pd.DataFrame) -> Non
     holdout = LadderHoldout(table[["visits"]], table["age"], scoring="r2", name="ages")
     first = holdout.submit(table["income"])
     assert repeated(holdout, parsed("submit", "ages", write(table["income"]))) == 1
-    for cells, said in ((["x"] * N, "the first in row 1"), (["nan"] * N, "nan"), ([""] * N, "")):
-        assert said in refusal("submit", "ages", write(cells))
+    for cell, said in (("x", "the first in line 2"), ("nan", "missing"), ("", "line 2")):
+        assert said in refusal("submit", "ages", write([cell] * N))
 
 
 def test_the_order_of_the_file_is_the_registered_one(registered: Path, table: pd.DataFrame) -> None:
@@ -343,7 +343,7 @@ def test_wrong_predictions_are_refused_and_leave_no_entry(
     registered: Path, table: pd.DataFrame
 ) -> None:
     y = table["churn"].to_numpy()
-    pd.Series(y).to_csv("index.csv")
+    pd.Series(y)[::-1].to_csv("index.csv")
     np.savetxt("bare.csv", y, fmt="%d")
     pd.DataFrame({"a": y, "b": y}).to_csv("two.csv", index=False)
     secret = write([CANARY] * N, "secret.csv")

@@ -23,7 +23,7 @@ import pytest
 from ladderholdout import LadderHoldout, vault
 from ladderholdout.audit import plots, record_of, write_report
 from ladderholdout.audit.plots import figures_of
-from ladderholdout.cli.files import read_table
+from ladderholdout.cli.files import read_rows
 from ladderholdout.errors import LadderHoldoutError, LedgerError, MissingExtra, VaultError
 from ladderholdout.extras import EXTRAS, missing, needed
 from ladderholdout.identity import fingerprint, row_hashes
@@ -113,11 +113,11 @@ def an_upload(*_: object) -> None:
 
 def a_csv_file(_: object, folder: Path) -> None:
     (folder / "rows.csv").write_text("a,b\n1,2\n")
-    read_table(folder / "rows.csv")
+    read_rows(folder / "rows.csv", {})
 
 
 def a_parquet_file(_: object, folder: Path) -> None:
-    read_table(folder / "rows.parquet")
+    read_rows(folder / "rows.parquet", {})
 
 
 def a_study_on(method: str) -> Callable[[pytest.MonkeyPatch, Path], object]:

@@ -20,9 +20,10 @@ from pyarrow import ipc
 from typer.testing import CliRunner
 
 from ladderholdout.cli import app
-from ladderholdout.cli.files import Form, predictions_from
+from ladderholdout.cli.files import predictions_from
 from ladderholdout.errors import InvalidArgument
 from ladderholdout.metrics import get_metric
+from ladderholdout.remote.predictions import Form
 from ladderholdout.server.accounts import revoke_token
 from tests import support_server as server
 

@@ -33,6 +33,8 @@ from ladderholdout.leaderboard import Leaderboard
 from ladderholdout.ledger import Ledger
 from ladderholdout.ledger.records import now
 from ladderholdout.mechanisms import RankLadder
+from ladderholdout.metrics import get_metric
+from ladderholdout.remote.predictions import Form
 from ladderholdout.remote.wire import error_of, packed, plain, problem_of, unpacked
 from ladderholdout.server.accounts import (
     add_account,
@@ -275,7 +277,7 @@ def test_numbers_that_json_lacks_travel_as_texts() -> None:
 @given(st.binary(max_size=200), st.sampled_from(["", "application/x-npy", "text/csv", "text/x"]))
 def test_any_bytes_are_read_or_refused(data: bytes, media: str) -> None:
     with suppress(InvalidArgument):
-        submission_in(data, media, np.array(["a", "b"]), None)
+        submission_in(data, media, Form(get_metric("accuracy"), 2, np.array(["a", "b"])), None)
     with suppress(InvalidArgument):
         batch_in(data)
 
@@ -290,7 +292,7 @@ def test_any_form_is_read_or_refused(data: bytes, media: str, begun: bool) -> No
     with suppress(InvalidArgument):
         form_in(head * begun + data, media)
     with suppress(InvalidArgument):
-        upload_in(data, np.array([0, 1]), {})
+        upload_in(data, Form(get_metric("accuracy"), 2, np.array([0, 1])), {})
 
 
 def test_a_form_has_fields_and_a_file() -> None:
@@ -308,10 +310,11 @@ def test_a_form_has_fields_and_a_file() -> None:
 
 
 @pytest.mark.parametrize(
-    ("classes", "kind"), [(np.array([0, 1]), "f"), (np.array(["0", "1"]), "U")]
+    ("classes", "kind"), [(np.array([0, 1]), "i"), (np.array(["0", "1"]), "U")]
 )
 def test_labels_in_csv_are_numbers_where_the_classes_are(classes: Any, kind: str) -> None:
-    asked = submission_in(b"label\n0\n1\n", "text/csv", classes, None)
+    form = Form(get_metric("accuracy"), 2, classes)
+    asked = submission_in(b"label\n0\n1\n", "text/csv", form, None)
     assert asked.predictions.dtype.kind == kind
 
 

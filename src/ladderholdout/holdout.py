@@ -17,13 +17,13 @@ from ladderholdout.guard.early_stopping import LadderStopping
 from ladderholdout.guard.finalists import Finalist, check_finalists, confirm
 from ladderholdout.guard.history_table import Submissions
 from ladderholdout.guard.ladder import SEARCH_POLICIES
+from ladderholdout.guard.named_rows import predictions_of
 from ladderholdout.guard.open_ladder import OpenLadder, of_one_metric
 from ladderholdout.guard.points import RAW_POLICIES
 from ladderholdout.guard.settings import (
     LARGEST_NUMBER,
     a_function,
     choice,
-    predictions_of,
 )
 from ladderholdout.guard.several import Each, Scoring, one_of, register, reopen, warn_of_labels
 from ladderholdout.guard.submission import Origin
@@ -411,8 +411,8 @@ class LadderHoldout:
         >>> holdout.submit([0, 0]).improved
         False
         """
-        predictions, hashes = predictions_of(predictions, ids)
-        release = self._ladder.submit(predictions, Origin(context=jsonable(context)), hashes)
+        predictions = predictions_of(predictions, ids)
+        release = self._ladder.submit(predictions, Origin(context=jsonable(context)))
         warn_of_labels(self._ladder, predictions)
         return release
 

@@ -15,13 +15,15 @@ from pathlib import Path
 from typing import Any
 
 from ladderholdout.cli.common import json_of
-from ladderholdout.cli.files import Form, predictions_from
+from ladderholdout.cli.files import predictions_from
 from ladderholdout.errors import InvalidArgument, LadderHoldoutError, LadderHoldoutWarning
 from ladderholdout.extras import needed
+from ladderholdout.guard.named_rows import NamedPredictions
 from ladderholdout.guard.settings import text
 from ladderholdout.holdout import LadderHoldout, Release, Status, Submission
 from ladderholdout.mechanisms.arithmetic import whole
 from ladderholdout.remote.connection import Token, place_of
+from ladderholdout.remote.predictions import Form
 
 with needed("A server of the Model Context Protocol"):
     from mcp import types
@@ -42,7 +44,8 @@ _FORMS = {
 INSTRUCTIONS = (
     "Scores of a holdout whose labels are on another machine. Call `status` first: it states the "
     "metric, the number of rows and what a prediction is. Then `submit` predictions for all rows, "
-    "in the order in which the rows were registered. What you are shown is the released score: "
+    "in the order in which the rows were first registered, or with the ids of the rows in any "
+    "order. What you are shown is the released score: "
     "that of the best submission so far that improved on the one before by more than the "
     "holdout's step. A submission that does not improve by that much shows nothing of its own "
     "score. So choose among models on your own training rows, and submit the few that you would "
@@ -90,9 +93,10 @@ _TOOLS = (
         name="submit",
         description=(
             "Submit predictions for all rows of the holdout, in the order in which the rows were "
-            "registered, and return what is released. `improved` states whether the score is "
-            "better than the released one by more than the holdout's step; only then does the "
-            "released score change. Where it is false, nothing more is shown of this submission: "
+            "first registered, or with `ids`, and return what is released. `improved` states "
+            "whether the score is better than the released one by more than the holdout's step; "
+            "only then does the released score change. Where it is false, nothing more is shown of "
+            "this submission: "
             "`released_score` is that of the incumbent, an earlier submission. The same "
             "predictions again get the same answer."
         ),
@@ -108,6 +112,12 @@ _TOOLS = (
                 "Path of a .npy, .csv (with a header), .arrow or .parquet file with the "
                 "predictions, on the machine where this tool runs.",
             ),
+            ids={
+                "type": ["array", "string"],
+                "items": {"type": ["number", "string"]},
+                "description": "The ids of the rows, which may then come in any order: a list "
+                "beside `predictions`, or the name of the column of `file` that has them.",
+            },
             note=_kind("string", "What was submitted, in a few words; `history` shows it."),
         ),
         output_schema=_answer(
@@ -242,12 +252,18 @@ class Tools:
         if "predictions" in given:
             if not isinstance(given["predictions"], list):
                 raise InvalidArgument("predictions", "a list", "no list")
-            return given["predictions"]
+            if "ids" not in given:
+                return given["predictions"]
+            if not isinstance(given["ids"], list):
+                raise InvalidArgument("ids", "a list beside predictions", "no list")
+            return NamedPredictions(given["predictions"], given["ids"])
+        if not isinstance(given.get("ids", ""), str):
+            raise InvalidArgument("ids", "the name of a column of the file", "another type")
         record, _ = holdout.open_ladder.records()
         if not isinstance(given["file"], str) or not given["file"].isprintable():
             raise InvalidArgument("file", "the path of a file", "none")
-        form = Form(holdout.metric, record.n, record.classes)
-        return predictions_from(Path(given["file"]), form)
+        form = Form(holdout.metric, record.n, record.classes, holdout.open_ladder.has_ids())
+        return predictions_from(Path(given["file"]), form, ids=given.get("ids"))
 
     def _status(self, given: dict[str, Any]) -> dict[str, Any]:
         holdout = self._open()

@@ -27,6 +27,7 @@ from ladderholdout.errors import (
     LadderHoldoutWarning,
     printable,
 )
+from ladderholdout.guard.ladder import by_first_order
 from ladderholdout.holdout import LadderHoldout
 from ladderholdout.ledger import AT_A_TIME, holdout_names, resolve_url
 
@@ -75,6 +76,14 @@ LadderOption = Annotated[str, typer.Option(help="Which of the account's ladders.
 ScoringOption = Annotated[
     str | None,
     typer.Option(metavar="METRIC", help="One of the ladder's metrics, where it has several."),
+]
+MissingOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="TEXT",
+        help="A text that stands for a missing target, such as NA; repeat it for several. By "
+        "default only empty cells do, and NA is a class.",
+    ),
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON, for other programs.")]
 ConfidenceOption = Annotated[
@@ -268,9 +277,11 @@ def opened(
 ) -> LadderHoldout:
     """Return a holdout of the ledger, by all of its metrics or one, or one behind a server."""
     if server is None:
-        return LadderHoldout.open(
+        found = LadderHoldout.open(
             name, scoring=scoring, account=account, ladder=ladder, ledger=ledger
         )
+        by_first_order(found.open_ladder)
+        return found
     if (ledger, scoring) != (None, None) or (account, ladder) != ("default", "main"):
         raise InvalidArgument(
             "--server",

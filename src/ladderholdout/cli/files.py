@@ -2,128 +2,251 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import io
+import re
+import warnings
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ladderholdout.errors import InvalidArgument, InvalidSubmission, did_you_mean
+from ladderholdout.errors import InvalidArgument, did_you_mean
 from ladderholdout.extras import missing, needed
-from ladderholdout.metrics import Metric
+from ladderholdout.identity.spelling import plain_numbers
+from ladderholdout.remote.predictions import Form, check_ids, numbers_of, predictions_in
+from ladderholdout.remote.tables import UNNAMED, Csv, Table, read_csv, table_of, why_no_number
 from ladderholdout.remote.wire import array_from, arrow_table
 
 if TYPE_CHECKING:
     import pandas as pd
+    import pyarrow
+
+T = TypeVar("T")
 
 _FILES = "A file of rows or predictions"
-_BOOLEANS = {"true": True, "1": True, "false": False, "0": False}
+_TRUTH = ({"True", "False"}, {"TRUE", "FALSE"}, {"true", "false"})
+_COMMAS = re.compile(r"[+-]?[0-9]+(,[0-9]+)?")
 
 
-@dataclass(frozen=True, slots=True)
-class Form:
-    """What predictions have to be for a ladder: its metric, and what is known of the rows."""
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class RowsFile:
+    """A file of rows: its features as pandas reads them, and columns apart that nobody guesses.
 
-    metric: Metric
-    n: int
-    classes: NDArray[Any] | None
+    Attributes
+    ----------
+    features : DataFrame
+    apart : Table
+        The other columns, in CSV as texts.
+    """
+
+    features: pd.DataFrame
+    apart: Table
+
+    def column(self, argument: str, name: str) -> Any:
+        """Return a column that was taken apart."""
+        place = self.apart.place_of(name)
+        assert place is not None
+        return self.apart.columns[place]
 
 
-def read_table(path: Path, **options: Any) -> pd.DataFrame:
-    """Read a file as pandas does by default.
+def read_rows(path: Path, apart: dict[str, Sequence[str]]) -> RowsFile:
+    """Read a file of rows.
 
     Parameters
     ----------
     path : Path
         Ending in .csv, .parquet or .arrow.
-    **options
-        For `pandas.read_csv`.
+    apart : dict
+        The columns that are no features, by the options that name them.
 
     Raises
     ------
     InvalidArgument
-        It is no such file.
+        It is no such file, lacks a column, or a line of it has another number of fields.
     MissingExtra
         What reads it is not installed.
     """
     with needed(_FILES):
-        import pandas
-    kind = path.suffix.lower()
-    if kind not in (".csv", ".parquet", ".arrow"):
-        allowed = "a .csv or .parquet one, or one in Arrow's format (.arrow)"
-        raise InvalidArgument("the file", allowed, path.name or repr(str(path)))
-    try:
-        if kind == ".parquet":
-            return pandas.read_parquet(path)
-        if kind == ".csv":
-            found: pd.DataFrame = pandas.read_csv(path, **options)
-            return found
-        found = arrow_table(path.read_bytes(), _FILES).to_pandas()
-    except ImportError:
-        raise missing(f"A {kind} file", "pyarrow") from None
-    except OSError as fault:
-        came = f"{path}: {fault.strerror or 'it is none'}"
-        raise InvalidArgument("the file", "one that can be read", came) from None
-    except Exception as fault:  # its text may show cells
-        came = f"{path}, which cannot ({type(fault).__name__})"
-        raise InvalidArgument("the file", f"one that reads as {kind[1:]}", came) from None
+        import pandas  # noqa: F401
+    wanted = {name.strip() for names in apart.values() for name in names}
+    if _kind(path) == ".csv":
+        file = read_csv(_bytes(path), "the file", wanted=lambda name: name.strip() in wanted)
+        _check_named(file.names, apart)
+        return RowsFile(_features(file, wanted), file.table)
+    arrow = _arrow(path)
+    frame = _read(path, arrow.to_pandas)
+    names = [*map(str, frame.columns)]
+    if frame.index.name in wanted and frame.index.name not in names:
+        frame = frame.reset_index()
+        names = [*map(str, frame.columns)]
+    _check_named(names, apart)
+    places = [at for at, name in enumerate(names) if name.strip() in wanted]
+    columns = [frame.iloc[:, at] for at in places]
+    table = Table(tuple(names[at] for at in places), tuple(columns))
+    left = [at for at in range(len(names)) if at not in places]
+    features = frame.iloc[:, left]
+    if left and names[left[0]] in UNNAMED:
+        features = _indexed(features.iloc[:, 1:], features.iloc[:, 0].tolist())
+    return RowsFile(features, table)
+
+
+def _check_named(names: Sequence[str], apart: dict[str, Sequence[str]]) -> None:
+    """Refuse options that name no column, or two."""
+    bare = [name.strip() for name in names]
+    for argument, wanted in apart.items():
+        for name in wanted:
+            count = bare.count(name.strip())
+            if count == 1:
+                continue
+            if count > 1:
+                came = f"a name that {count} columns have"
+                raise InvalidArgument(argument, "the name of one column", came)
+            # Not all names: where the header is missing, the first row and its label would be
+            # shown.
+            close = did_you_mean(name, names)
+            remedy = close or "The first line has to name the columns."
+            raise InvalidArgument(argument, f"one of the {len(names)} columns", repr(name), remedy)
+
+
+def _features(file: Csv, wanted: set[str]) -> pd.DataFrame:
+    """Read the features as pandas does by default, each column as a whole."""
+    import pandas
+
+    named = zip(file.names, file.places, strict=True)
+    places = [at for name, at in named if name.strip() not in wanted]
+    rows = len(file.table)
+    if places:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of its own: what it makes of the cells is tested
+            frame = pandas.read_csv(
+                io.StringIO(file.text, newline=""),
+                sep=file.delimiter,
+                header=None,
+                skiprows=1,
+                index_col=False,
+                usecols=places,
+                low_memory=False,
+            )
+        names = [name for name in file.names if name.strip() not in wanted]
+        frame.columns = pandas.Index(_distinct(names))
+    else:
+        frame = pandas.DataFrame(index=range(rows))
+    if len(frame) != rows:
+        came = f"in another form: {rows} rows by one count, {len(frame)} by another"
+        raise InvalidArgument("the file", "CSV with a row in each line", came)
+    if file.delimiter != ",":
+        _check_commas(frame, file.table)
+    return frame if file.table.index is None else _indexed(frame, list(file.table.index))
+
+
+def _distinct(names: Sequence[str]) -> list[str]:
+    """Return names as pandas makes them distinct: a second "a" is "a.1"."""
+    seen: dict[str, int] = {}
+    found = []
+    for place, name in enumerate(names):
+        name = name or f"Unnamed: {place}"
+        count = seen.get(name, 0)
+        seen[name] = count + 1
+        found.append(f"{name}.{count}" if count else name)
     return found
 
 
-def take(frame: pd.DataFrame, argument: str, column: str) -> Any:
-    """Take a column out of a table, or refuse a name that it lacks."""
-    if column in frame.columns:
-        return frame[column]
-    # Not all names: where the header is missing, the first row and its label would be shown.
-    close = did_you_mean(column, map(str, frame.columns))
-    remedy = close or "The first line has to name the columns."
-    raise InvalidArgument(
-        argument, f"one of the {len(frame.columns)} columns", repr(column), remedy
-    )
+def _check_commas(frame: pd.DataFrame, table: Table) -> None:
+    """Refuse features that were read as texts because of their decimal commas."""
+    for at in range(frame.shape[1]):
+        cells = frame.iloc[:, at].dropna().tolist()
+        if not cells or not all(isinstance(one, str) for one in cells):
+            continue
+        if not all(_COMMAS.fullmatch(one) for one in cells):
+            continue
+        place = next(place for place, one in enumerate(cells) if "," in one)
+        cause, remedy = why_no_number(cells[place])
+        came = f"with {cause} in {table.where(place)}"
+        raise InvalidArgument("the file", "CSV whose numbers have decimal points", came, remedy)
 
 
-def labels_like(classes: NDArray[Any], texts: Sequence[str]) -> NDArray[Any]:
-    """Bring labels that were read as text to the type of the holdout's labels.
+def _indexed(frame: pd.DataFrame, labels: list[Any]) -> pd.DataFrame:
+    """Take what a file has as names of the rows for their index, unless it only counts them."""
+    import pandas
+
+    if len(set(labels)) < len(labels):
+        came = "with a first column that has no name and is no index, for it repeats itself"
+        raise InvalidArgument("the file", "CSV with a name for each column", came)
+    if all(isinstance(label, str) for label in labels):
+        labels = plain_numbers(labels) or labels
+    if labels in (list(range(len(labels))), list(range(1, len(labels) + 1))):
+        return frame
+    return frame.set_axis(pandas.Index(labels), axis=0)
+
+
+def target_of(
+    file: RowsFile,
+    argument: str,
+    name: str,
+    *,
+    numbers: bool,
+    missing_texts: Sequence[str] = (),
+) -> NDArray[Any]:
+    """Return a column of labels, targets, weights or ids in the type that its texts have.
 
     Parameters
     ----------
-    classes : ndarray
-        Labels of the type that is wanted.
-    texts : sequence of str
-
-    Returns
-    -------
-    ndarray
+    file : RowsFile
+    argument, name : str
+        The option, and the column that it names.
+    numbers : bool
+        Whether it has to hold numbers, as the targets of a regression do. Else they are texts,
+        unless each is the plain spelling of its number.
+    missing_texts : sequence of str
+        Texts that stand for a missing value.
 
     Raises
     ------
-    InvalidSubmission
-        Some cannot be brought there.
-
-    Examples
-    --------
-    >>> labels_like(np.array([0, 1]), ["1", "0.0"]).tolist()
-    [1, 0]
-    >>> labels_like(np.array(["0", "1"]), ["1", "0"]).tolist()
-    ['1', '0']
-    >>> labels_like(np.array([False, True]), ["True", "false"]).tolist()
-    [True, False]
+    InvalidArgument
+        A cell is missing, or no number where numbers are needed.
     """
-    if classes.dtype.kind not in "biuf":
-        return np.array(texts, dtype=str)
-    read = _boolean if classes.dtype.kind == "b" else _number
-    labels = [read(text) for text in texts]
-    wrong = [place for place, label in enumerate(labels, 1) if label is None]
-    if wrong:
-        kind = "true or false" if classes.dtype.kind == "b" else "numbers"
-        came = f"{len(wrong)} of {len(labels)} others, the first in row {wrong[0]}"
-        raise InvalidSubmission("predictions", f"{kind}, like the holdout's labels", came)
-    return np.array(labels)
+    column, table = file.column(argument, name), file.apart
+    if table.starts is None:
+        wrong = np.flatnonzero(
+            np.asarray(column.isna()) | np.asarray(column.isin([*missing_texts]))
+        )
+        _check_there(argument, table, wrong.tolist())
+        return np.asarray(column)
+    wrong = [at for at, text in enumerate(column) if not text.strip() or text in missing_texts]
+    _check_there(argument, table, wrong)
+    if numbers:
+        return numbers_of(column, table, argument, "a column of numbers")
+    bare = {text: text.strip() for text in dict.fromkeys(column)}
+    if len(set(bare.values())) == len(bare):  # else the spaces distinguish some
+        column = [bare[text] for text in column]
+    for pair in _TRUTH:
+        if set(column) <= pair:
+            return np.array([text.lower() == "true" for text in column])
+    plain = plain_numbers(column)
+    return np.array(plain) if plain is not None else np.array(column, dtype=object)
 
 
-def predictions_from(path: Path, form: Form, *, header: bool = True) -> Any:
+def _check_there(argument: str, table: Table, wrong: Sequence[int]) -> None:
+    if len(wrong):
+        came = f"missing in {len(wrong)} rows, the first in {table.where(wrong[0])}"
+        remedy = "Give each row its value, or leave rows without one out."
+        raise InvalidArgument(argument, "there for each row", came, remedy)
+
+
+def ids_of(file: RowsFile, name: str) -> list[Any]:
+    """Return the column of ids, in the type that its texts have."""
+    column = file.column("--ids", name)
+    names = list(column)
+    check_ids(names, file.apart, "--ids")
+    if file.apart.starts is None:
+        return names
+    return plain_numbers(names) or names
+
+
+def predictions_from(path: Path, form: Form, *, ids: str | None = None) -> Any:
     """Read predictions from a file, in the types that the holdout was registered with.
 
     Parameters
@@ -132,12 +255,12 @@ def predictions_from(path: Path, form: Form, *, header: bool = True) -> Any:
         One column, or one for each class, named after it; CSV cells are read as text. Or a .npy
         file, with the array.
     form : Form
-    header : bool, default=True
-        Whether the first line of a CSV file names the columns.
+    ids : str or None
+        The column that has the ids of the rows.
 
     Returns
     -------
-    ndarray or DataFrame
+    ndarray or NamedPredictions
         As `LadderHoldout.submit` takes it.
 
     Raises
@@ -146,90 +269,51 @@ def predictions_from(path: Path, form: Form, *, header: bool = True) -> Any:
         The file cannot be read as predictions for this metric.
     """
     if path.suffix.lower() == ".npy":
-        return _read_array(path)
-    options = {"dtype": str, "keep_default_na": False, "header": 0 if header else None}
-    frame = read_table(path, **options)
-    if path.suffix.lower() == ".csv":
-        _check_lines(frame, form.n, header)
-    if form.metric.response == "labels":
-        return _labels(frame, form.classes)
-    numbers = _numbers(frame)
-    if numbers.shape[1] == 1:
-        return numbers[:, 0]
-    if form.metric.response == "probabilities" and form.classes is not None and header:
-        return _named(numbers, frame, form.classes)
-    return numbers
+        if ids is not None:
+            raise InvalidArgument("ids", "left out for a .npy file, which names no column", "given")
+        return array_from(_bytes(path))
+    if _kind(path) == ".csv":
+        return predictions_in(
+            read_csv(_bytes(path), "predictions", header=form.header).table, form, ids
+        )
+    return predictions_in(table_of(_arrow(path)), form, ids)
 
 
-def _read_array(path: Path) -> NDArray[Any]:
+def _kind(path: Path) -> str:
+    kind = path.suffix.lower()
+    if kind not in (".csv", ".parquet", ".arrow"):
+        allowed = "a .csv or .parquet one, or one in Arrow's format (.arrow)"
+        raise InvalidArgument("the file", allowed, path.name or repr(str(path)))
+    return kind
+
+
+def _bytes(path: Path) -> bytes:
     try:
-        return array_from(path.read_bytes())
+        return path.read_bytes()
     except OSError as fault:
-        came = f"{path}: {fault.strerror}"
+        came = f"{path}: {fault.strerror or 'it is none'}"
         raise InvalidArgument("the file", "one that can be read", came) from None
 
 
-def _check_lines(frame: pd.DataFrame, n: int, header: bool) -> None:
-    if header and len(frame) == n - 1:
-        remedy = "The first line has to name the columns; pass --no-header if it does not."
-        raise InvalidSubmission("predictions", f"{n} rows below a header", f"{n - 1}", remedy)
-    if header and str(frame.columns[0]).startswith("Unnamed:"):
-        remedy = "Write the file with index=False."
-        raise InvalidSubmission("predictions", "without an index", "one with it", remedy)
+def _arrow(path: Path) -> pyarrow.Table:
+    data = _bytes(path)
+    if path.suffix.lower() == ".arrow":
+        return _read(path, lambda: arrow_table(data, _FILES))
+
+    def read() -> Any:
+        from pyarrow import parquet
+
+        return parquet.read_table(io.BytesIO(data))
+
+    return _read(path, read)
 
 
-def _labels(frame: pd.DataFrame, classes: NDArray[Any] | None) -> NDArray[Any]:
-    if frame.shape[1] != 1:
-        remedy = "Probabilities and scores need another metric."
-        raise InvalidSubmission("predictions", "one column of labels", frame.shape[1], remedy)
-    column = frame.iloc[:, 0].to_numpy()
-    texts = all(isinstance(cell, str) for cell in column)
-    return labels_like(classes, list(column)) if texts and classes is not None else column
-
-
-def _numbers(frame: pd.DataFrame) -> NDArray[np.float64]:
-    rows = [[_float(cell) for cell in row] for row in frame.to_numpy(dtype=object)]
-    wrong = [place for place, row in enumerate(rows, 1) if None in row]
-    if wrong:
-        came = f"{len(wrong)} of {len(rows)} rows with something else, the first in row {wrong[0]}"
-        raise InvalidSubmission("predictions", "numbers", came)
-    return np.array(rows, dtype=np.float64).reshape(frame.shape)
-
-
-def _named(numbers: NDArray[np.float64], frame: pd.DataFrame, classes: NDArray[Any]) -> Any:
-    """Name the columns by the classes, so that their order is free."""
-    with needed(_FILES):
-        import pandas
-
+def _read(path: Path, read: Callable[[], T]) -> T:
+    kind = path.suffix.lower()
     try:
-        names = labels_like(classes, [str(name) for name in frame.columns])
-    except InvalidSubmission:
-        names = np.array([])
-    if len(names) != len(classes) or not np.array_equal(np.sort(names), classes):
-        raise InvalidSubmission(
-            "predictions",
-            f"{len(classes)} columns, each named after one of the holdout's classes",
-            f"a table of {frame.shape[1]} columns with other names",
-            "Write pandas.DataFrame(model.predict_proba(X), columns=model.classes_), or pass "
-            "--no-header for columns in the order of the sorted classes.",
-        )
-    return pandas.DataFrame(numbers, columns=list(names))
-
-
-def _number(text: str) -> int | float | None:
-    try:
-        return int(text)
-    except ValueError:
-        found = _float(text)
-        return int(found) if found is not None and found.is_integer() else found
-
-
-def _boolean(text: str) -> bool | None:
-    return _BOOLEANS.get(text.strip().lower())
-
-
-def _float(cell: Any) -> float | None:
-    try:
-        return float(cell)
-    except (TypeError, ValueError):
-        return None
+        return read()
+    except ImportError:
+        raise missing(f"A {kind} file", "pyarrow") from None
+    except Exception as fault:  # its text may show cells
+        came = f"{path}, which cannot ({type(fault).__name__})"
+        raise InvalidArgument("the file", f"one that reads as {kind[1:]}", came) from None

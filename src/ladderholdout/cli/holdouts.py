@@ -6,6 +6,7 @@ Nothing raw is ever read here.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
@@ -23,6 +24,7 @@ from ladderholdout.cli.common import (
     JsonOption,
     LadderOption,
     LedgerOption,
+    MissingOption,
     NameArgument,
     ScoringOption,
     ServerOption,
@@ -36,8 +38,8 @@ from ladderholdout.cli.common import (
     print_lines,
     print_result,
 )
-from ladderholdout.cli.files import Form, labels_like, predictions_from, read_table, take
-from ladderholdout.errors import InvalidArgument
+from ladderholdout.cli.files import ids_of, predictions_from, read_rows, target_of
+from ladderholdout.errors import InvalidArgument, LadderHoldoutError
 from ladderholdout.guard.history_table import number, origin, outcome, varied
 from ladderholdout.guard.registration import named
 from ladderholdout.guard.rollback import Mark, mark_of
@@ -46,6 +48,8 @@ from ladderholdout.holdout import LadderHoldout, Release, Status, Submission
 from ladderholdout.ledger import Head, HoldoutRecord, Ledger, Transaction, resolve_url, shown
 from ladderholdout.ledger.replay import rule_shown
 from ladderholdout.mechanisms.parsing import mechanism_of
+from ladderholdout.metrics import get_metric
+from ladderholdout.remote.predictions import Form, labels_like
 
 # Each column with the width of the terminal from which on it fits.
 _HOLDOUTS = {
@@ -156,22 +160,30 @@ def register(
         Path | None,
         typer.Option(help="Folder for the private copy of the rows; by default beside the ledger."),
     ] = None,
+    missing: MissingOption = None,
     ledger: LedgerOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Register a file's rows as a holdout, or start one more ladder on it.
 
     A ladder is the rule that answers submissions, with its state on one holdout and metric.
+    Labels and ids are texts unless each of them is the plain spelling of a number: 7, not 007.
     """
     rule = None if mechanism is None else mechanism_of(mechanism)
-    frame = read_table(file)
-    labels = [take(frame, "--target", column) for column in target]
-    weights = None if sample_weight is None else take(frame, "--sample-weight", sample_weight)
-    row_ids = None if ids is None else take(frame, "--ids", ids)
-    apart = [*target, *(one for one in (sample_weight, ids) if one is not None)]
-    y = labels[0] if len(labels) == 1 else frame[target]
+    others = {"--sample-weight": sample_weight, "--ids": ids}
+    named = {option: [column] for option, column in others.items() if column is not None}
+    rows = read_rows(file, {"--target": target, **named})
+    numbers = _of_numbers(scoring or [], name, ledger)
+    labels = [
+        target_of(rows, "--target", column, numbers=numbers, missing_texts=missing or ())
+        for column in target
+    ]
+    weights = None
+    if sample_weight is not None:
+        weights = target_of(rows, "--sample-weight", sample_weight, numbers=True)
+    y = labels[0] if len(labels) == 1 else np.column_stack(labels)
     holdout = LadderHoldout(
-        frame.drop(columns=apart),
+        rows.features,
         y,
         scoring=scoring[0] if scoring and len(scoring) == 1 else scoring or None,
         name=name,
@@ -180,8 +192,8 @@ def register(
         account=account,
         ladder=ladder,
         sample_weight=weights,
-        ids=row_ids,
-        classes=labels_like(np.asarray(y), classes) if classes else None,
+        ids=None if ids is None else ids_of(rows, ids),
+        classes=labels_like(y, classes, "--class") if classes else None,
         loss_range=loss_range,
         target_range=target_range,
         overlap=overlap,
@@ -191,6 +203,16 @@ def register(
         ledger=ledger,
     )
     show(holdout.status(), as_json)
+
+
+def _of_numbers(scoring: Sequence[str], name: str | None, ledger: str | None) -> bool:
+    """Return whether targets are numbers: by the metric, or by the ladders that go on."""
+    if scoring:
+        return not any(get_metric(one).is_classification for one in scoring)
+    with suppress(LadderHoldoutError), Ledger(resolve_url(ledger)).read() as tx:
+        known = tx.holdouts(name=name) if name is not None else tx.holdouts()
+        return bool(known) and all(one.classes is None for one in known)
+    return False
 
 
 def submit(
@@ -213,20 +235,36 @@ def submit(
             help="The predicted labels, where some metrics take labels and others do not.",
         ),
     ] = None,
+    ids: Annotated[
+        str | None,
+        typer.Option(
+            metavar="COLUMN",
+            help="The column with the ids of the rows, which may then come in any order.",
+        ),
+    ] = None,
     ledger: LedgerOption = None,
     server: ServerOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Submit predictions for a holdout's rows, in their order, and print the release."""
+    """Submit predictions for a holdout's rows, and print the release.
+
+    They come in the order in which the rows were first registered, whatever views came later, or
+    with --ids in any order.
+    """
     stated = context_of(context or [])
+    if ids is not None and not header:
+        raise InvalidArgument("--ids", "left out where line 1 names no columns", "stated")
     holdout = opened(name, account, ladder, ledger, server, scoring)
-    release = holdout.submit(_predictions(holdout, file, labels, header), context=stated)
+    release = holdout.submit(_predictions(holdout, file, labels, header, ids), context=stated)
     show(release, as_json)
 
 
-def _predictions(holdout: LadderHoldout, file: Path, labels: Path | None, header: bool) -> Any:
+def _predictions(
+    holdout: LadderHoldout, file: Path, labels: Path | None, header: bool, ids: str | None
+) -> Any:
     """Read what all metrics of a holdout take: one file, and one with labels beside others."""
     record, _ = holdout.open_ladder.records()
+    has_ids = holdout.open_ladder.has_ids()
     by_response = {one.response: one for one in holdout.metrics.values()}
     others = {kind: one for kind, one in by_response.items() if kind != "labels"}
     if (labels is not None) != (bool(others) and "labels" in by_response):
@@ -238,11 +276,12 @@ def _predictions(holdout: LadderHoldout, file: Path, labels: Path | None, header
         )
     # A file of probabilities serves metrics of scores as well.
     metric = others.get("probabilities") or next(iter((others or by_response).values()))
-    found = predictions_from(file, Form(metric, record.n, record.classes), header=header)
+    form = Form(metric, record.n, record.classes, has_ids, header)
+    found = predictions_from(file, form, ids=ids)
     if labels is None:
         return found
-    form = Form(by_response["labels"], record.n, record.classes)
-    return {metric.response: found, "labels": predictions_from(labels, form, header=header)}
+    form = Form(by_response["labels"], record.n, record.classes, has_ids, header)
+    return {metric.response: found, "labels": predictions_from(labels, form, ids=ids)}
 
 
 def list_holdouts(ledger: LedgerOption = None, as_json: JsonOption = False) -> None:

@@ -6,11 +6,10 @@ from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Annotated, Any
 
-import numpy as np
 import typer
 
-from ladderholdout.cli.common import JsonOption, print_json, print_lines
-from ladderholdout.cli.files import read_table, take
+from ladderholdout.cli.common import JsonOption, MissingOption, print_json, print_lines
+from ladderholdout.cli.files import read_rows, target_of
 from ladderholdout.guard.settings import metric_for
 from ladderholdout.lab import ANALYSTS
 from ladderholdout.lab.rehearsal import SafeSubmissions, safe_submissions
@@ -112,6 +111,7 @@ def safe(
     ] = 0.02,
     repetitions: Annotated[int, typer.Option(help="How often each attack is repeated.")] = 50,
     seed: Annotated[int, typer.Option(help="Seed of the simulation.")] = 0,
+    missing: MissingOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Count the submissions that are safe on a planned holdout, by attacks on random labels.
@@ -119,17 +119,18 @@ def safe(
     Rows and labels are drawn from the file independently of each other, so whatever score above
     chance an attack reaches is overfitting.
     """
-    frame = read_table(file)
-    labels = np.asarray(take(frame, "--target", target))
+    rows = read_rows(file, {"--target": [target]})
     metric = metric_for(scoring, loss_range)
     assert metric is not None  # a name was given
+    numbers = not metric.is_classification
+    labels = target_of(rows, "--target", target, numbers=numbers, missing_texts=missing or ())
     rule = (
         default_mechanism(metric, whole("--rows", n))
         if mechanism is None
         else mechanism_of(mechanism)
     )
     found = safe_submissions(
-        frame.drop(columns=[target]),
+        rows.features,
         labels,
         metric,
         rule,

@@ -9,6 +9,7 @@ from uuid import uuid4
 
 from ladderholdout.errors import InvalidArgument
 from ladderholdout.guard.context import describe_estimator, jsonable
+from ladderholdout.guard.named_rows import predictions_of
 from ladderholdout.guard.open_ladder import OpenLadder
 from ladderholdout.guard.submission import Waiting
 from ladderholdout.guard.views import Release
@@ -34,12 +35,14 @@ class Batch:
         self._open = False
         self.releases: tuple[Release, ...] = ()
 
-    def submit(self, predictions: Any, *, context: Mapping[str, Any] | None = None) -> None:
+    def submit(
+        self, predictions: Any, *, context: Mapping[str, Any] | None = None, ids: Any = None
+    ) -> None:
         """Take predictions, as `LadderHoldout.submit` does; answered when the block ends.
 
         They are read now: what is changed later, or refused, is not in the batch.
         """
-        self._take(predictions, context, ordered=False)
+        self._take(predictions_of(predictions, ids), context, ordered=False)
 
     def evaluate(self, estimator: Any, *, context: Mapping[str, Any] | None = None) -> None:
         """Take a fitted estimator, as `LadderHoldout.evaluate` does."""
@@ -59,7 +62,7 @@ class Batch:
         described = jsonable(context)
         self._check_open()
         # Whatever makes them when they are read must not know an answer to the batch.
-        fixed = self._ladder.fixed(predictions, ordered=ordered)
+        fixed, ordered = self._ladder.fixed(predictions, ordered=ordered)
         self._waiting.append(Waiting(fixed, described, ordered))
 
     def _check_open(self) -> None:

@@ -14,14 +14,16 @@ from typing import Any, Self, TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from ladderholdout import identity as fp
 from ladderholdout.errors import InvalidArgument, LadderHoldoutError, LedgerError
 from ladderholdout.feedback import check_policy
 from ladderholdout.guard import registration, rounds
 from ladderholdout.guard.certification import certificate_or_why, reveal
 from ladderholdout.guard.containment import without_autologging, without_frames
 from ladderholdout.guard.estimation import estimate
+from ladderholdout.guard.named_rows import NamedPredictions, are_named, order_by_ids
 from ladderholdout.guard.open_ladder import Body, OpenLadder, T, one_by_one
-from ladderholdout.guard.pipelines import transformed
+from ladderholdout.guard.pipelines import take, transformed
 from ladderholdout.guard.points import Unsent, unsent
 from ladderholdout.guard.record_views import status_of, submission_of
 from ladderholdout.guard.reserve import certify
@@ -36,7 +38,7 @@ from ladderholdout.guard.settings import (
     rows_of,
     text,
 )
-from ladderholdout.guard.stored_rows import order_by_ids, read_kept
+from ladderholdout.guard.stored_rows import in_first_order, read_kept
 from ladderholdout.guard.submission import Guard, Origin, Waiting, make_guard
 from ladderholdout.guard.views import Estimate, Release, ScoreCertificate, Status, Submission
 from ladderholdout.ledger import (
@@ -65,8 +67,8 @@ Key: TypeAlias = tuple[str, int, datetime]
 
 # One guard per ladder, view and process: scikit-learn unpickles the ladder for every task. One
 # whose rows are in another order than the registered one is kept apart: ladders without
-# rows take the registered order for granted.
-_guards: dict[tuple[Key, int, bool], Guard] = {}
+# rows take the registered order for granted. So are those in the order of the first registration.
+_guards: dict[tuple[Key, int, bool, bool], Guard] = {}
 _lock = threading.Lock()
 # The ladders that were opened in this process, for the tags of runs that are made beside them.
 # Held by their identity: equal ones are several, and each of them keeps its ladder open.
@@ -104,6 +106,9 @@ class LocalLadder:
     foreign: bool = False
     # What a search's worker has to know.
     opened: bool = False
+    # Whether the rows are in the order of the first registration, whatever view it is: so files
+    # mean the same for ever.
+    first_order: bool = False
 
     @property
     def by_metric(self) -> Mapping[str, OpenLadder]:
@@ -135,25 +140,28 @@ class LocalLadder:
         return self.ledger, self.id, self.since
 
     @property
-    def _place_of_guard(self) -> tuple[Key, int, bool]:
-        return self._key, self.view, self.foreign
+    def _place_of_guard(self) -> tuple[Key, int, bool, bool]:
+        return self._key, self.view, self.foreign, self.first_order
 
     # -- queries ----------------------------------------------------------------------
 
-    def submit(
-        self, predictions: Any, origin: Origin, ids: NDArray[np.uint64] | None = None
-    ) -> Release:
-        """Submit predictions in the order of the caller's rows, or with the hashes of their ids."""
+    def submit(self, predictions: Any, origin: Origin) -> Release:
+        """Submit predictions in the order of the caller's rows, or named ones in any."""
         rounds.settle()
         with without_frames:
-            predictions, order = self.placed(predictions, ids)
+            predictions, order = self.placed(predictions)
             return self.guard().submit(predictions, origin, order=order)
 
-    def placed(
-        self, predictions: Any, ids: NDArray[np.uint64] | None
-    ) -> tuple[Any, NDArray[np.intp] | None]:
+    def placed(self, predictions: Any) -> tuple[Any, NDArray[np.intp] | None]:
         """Return predictions in the order of the rows, and that order, as the guard takes them."""
-        if ids is None and self.foreign and self.order is None:
+        if isinstance(predictions, NamedPredictions):
+            guard = self.guard()
+            if not predictions.by_ids:
+                return predictions.in_order_of(guard.rows.X), guard.order
+            known = self.read(lambda tx, one: tx.rows.known(one.holdout_id))
+            places = order_by_ids(known, predictions)[fp.inverse(guard.order)]
+            return take(predictions.values, places), guard.order
+        if self.foreign and self.order is None:
             raise InvalidArgument(
                 "predictions",
                 "submitted where the rows were given",
@@ -161,10 +169,7 @@ class LocalLadder:
                 "The rows came in another order than the registered one, which this process "
                 "does not know; use evaluate(estimator), or give the rows in their first order.",
             )
-        if ids is None:
-            return by_index(predictions, self.guard().rows.X), self.order
-        known = self.read(lambda tx, one: tx.rows.known(one.holdout_id))
-        return predictions, order_by_ids(known, ids)
+        return by_index(predictions, self.guard().rows.X), self.order
 
     def predictions(self, estimator: Any, steps: tuple[Any, ...] = ()) -> Any:
         """Return what an estimator predicts on the rows, as these fitted pipelines leave them."""
@@ -185,15 +190,16 @@ class LocalLadder:
         """Submit what an estimator predicts on the rows, as these fitted pipelines leave them."""
         return self.answer(self.predictions(estimator, steps), origin)
 
-    def fixed(self, predictions: Any, *, ordered: bool) -> Any:
+    def fixed(self, predictions: Any, *, ordered: bool) -> tuple[Any, bool]:
         """Read predictions once, and return them as nobody can change them; or refuse them."""
         with without_frames:
+            named = are_named(predictions)
             if not ordered:
-                predictions, _ = self.placed(predictions, None)
+                predictions, _ = self.placed(predictions)
             holdout = self.guard().holdout
             with without_autologging():
                 aligned = self.metric.canonical(predictions, holdout.n, holdout.classes)
-            return self.metric.as_submitted(aligned, holdout.classes)
+            return self.metric.as_submitted(aligned, holdout.classes), ordered or named
 
     def announce(self, batch: str, size: int) -> None:
         """Put on record how many submissions a batch will have, so that each costs ln(size)."""
@@ -280,6 +286,10 @@ class LocalLadder:
         with without_frames:
             return Ledger.opened(self.ledger).transact(locked, Access.LADDER)
 
+    def has_ids(self) -> bool:
+        """Return whether the rows were registered with ids."""
+        return self.read(lambda tx, one: tx.rows.known(one.holdout_id).ids is not None)
+
     def note_overlap(self, source: str, rows: int) -> None:
         """Put on record how many rows of the holdout were seen elsewhere."""
 
@@ -312,6 +322,8 @@ class LocalLadder:
         )
         rows = self.rows or kept.rows()
         store, order = Ledger.opened(self.ledger), kept.order(rows)
+        if self.first_order:
+            rows, order = in_first_order(kept.known, rows, order)
         hashes = np.sort(kept.view.row_hashes)
         return make_guard(store, kept.record, ladder, self.metric, rows, self.view, hashes, order)
 
@@ -386,7 +398,7 @@ def register(
     **settings
         What else `settings.wish_of` takes.
     """
-    X, hashed = ids_of(X, ids)
+    X, _, hashed = ids_of(X, ids)
     wish = registration.wish_of(ids=hashed, overlap=overlap, **settings)
     feedback = choice("feedback", feedback, SEARCH_POLICIES)
     with without_frames:
@@ -442,6 +454,13 @@ def reopen(
     registration.agree(found, record, asked_for(metric, None, None))
     metric = metric.for_classes(found.classes)
     return opened_as(store.url, record, metric, feedback, overlap, seen.number)
+
+
+def by_first_order(ladder: OpenLadder) -> None:
+    """Take predictions in the order of the first registration, as all files have them."""
+    for one in ladder.by_metric.values() or [ladder]:
+        if isinstance(one, LocalLadder):
+            one.first_order = True
 
 
 def opened_as(

@@ -70,10 +70,10 @@ class OpenLadder(Protocol):
     def place(self) -> tuple[str, int]:
         """The ledger and the holdout: equal for all ladders on one holdout."""
 
-    def submit(self, predictions: Any, origin: Origin, ids: NDArray[Any] | None = None) -> Release:
+    def submit(self, predictions: Any, origin: Origin) -> Release:
         """Submit predictions; the release is durable before it returns.
 
-        In the order of the caller's rows, or with the hashes of their ids.
+        In the order of the caller's rows, or `NamedPredictions` in any.
         """
 
     def evaluate(self, estimator: Any, origin: Origin, steps: tuple[Any, ...] = ()) -> Release:
@@ -85,10 +85,11 @@ class OpenLadder(Protocol):
     def answer(self, predictions: Any, origin: Origin) -> Release:
         """Submit what `predictions` returned."""
 
-    def fixed(self, predictions: Any, *, ordered: bool) -> Any:
+    def fixed(self, predictions: Any, *, ordered: bool) -> tuple[Any, bool]:
         """Read predictions once, and return them as nobody can change them; or refuse them.
 
-        Those that are `ordered` are what `predictions` returned; others are the caller's.
+        Those that are `ordered` are what `predictions` returned; others are the caller's. The
+        second value is whether what is returned is ordered, as predictions with ids are then.
         """
 
     def announce(self, batch: str, size: int) -> None:
@@ -135,6 +136,9 @@ class OpenLadder(Protocol):
 
     def alone(self, body: Callable[[], T]) -> T:
         """Do something while nobody else does it on this ladder, where the ledger can ensure it."""
+
+    def has_ids(self) -> bool:
+        """Return whether the rows were registered with ids."""
 
     def note_overlap(self, source: str, rows: int) -> None:
         """Put on record how many rows of the holdout were seen elsewhere."""

@@ -639,6 +639,12 @@ def _register(tx: Transaction, given: Given, wish: Wish) -> tuple[HoldoutRecord,
     return tx.holdout(new), order
 
 
+_FILES = (
+    " Files of predictions stay in the order of the first registration, also on pages and over "
+    "HTTP; with ids they may have any."
+)
+
+
 def _go_on(
     tx: Transaction, match: Match, given: Given, name: str | None
 ) -> tuple[ViewRecord, bool]:
@@ -659,13 +665,15 @@ def _go_on(
         _say(
             f"These are the rows of {known.name!r} with other features, known {match.how}: they "
             f"are recorded as view {view.number} of it, and its ladders go on."
+            + _FILES
+            * (not np.array_equal(match.places, match.known.places))
         )
     else:
         foreign = not np.array_equal(match.places, view.places)
     if foreign:
         _say(
             f"These are the rows of {known.name!r} in another order. `submit` takes "
-            "predictions in the order given here."
+            f"predictions in the order given here.{_FILES}"
         )
     if match.amended is not None:
         tx.rows.amend(known.id, match.known, match.amended)

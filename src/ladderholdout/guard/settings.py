@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
@@ -153,13 +153,13 @@ def rows_of(X: Any, y: ArrayLike, sample_weight: ArrayLike | None) -> Rows:
     return Rows(own, fp.unwritable(labels), weights)
 
 
-def ids_of(X: Any, ids: Any, argument: str = "X") -> tuple[Any, NDArray[np.uint64] | None]:
-    """Return the features, or predictions, and the hashes of the ids where there are any.
+def ids_of(X: Any, ids: Any, argument: str = "X") -> tuple[Any, Any, NDArray[np.uint64] | None]:
+    """Return the features, or predictions, and the ids and their hashes where there are any.
 
-    A column that has the ids is neither.
+    A column that has the ids is no feature.
     """
     if ids is None:
-        return X, None
+        return X, None, None
     if isinstance(ids, str):
         if not hasattr(X, "columns") or ids not in X.columns:
             raise InvalidArgument(
@@ -176,28 +176,7 @@ def ids_of(X: Any, ids: Any, argument: str = "X") -> tuple[Any, NDArray[np.uint6
         raise InvalidArgument(
             "ids", f"as long as {argument} ({n} rows)", f"of length {len(hashes)}"
         )
-    return X, hashes
-
-
-def predictions_of(predictions: Any, ids: Any) -> tuple[Any, NDArray[np.uint64] | None]:
-    """Return predictions without a column of ids, and the hashes of the ids if there are any.
-
-    Those of a mapping have the same ids, in one order.
-    """
-    if ids is not None and isinstance(predictions, Mapping):
-        found = {name: predictions_of(one, ids) for name, one in predictions.items()}
-        every = [hashes for _, hashes in found.values() if hashes is not None]
-        if any(not np.array_equal(one, every[0]) for one in every[1:]):
-            raise InvalidArgument(
-                "ids", "the same and in one order in all of the predictions", "others"
-            )
-        return {name: values for name, (values, _) in found.items()}, every[0] if every else None
-    left, hashes = ids_of(predictions, ids, "predictions")
-    if hashes is None:
-        return predictions, None
-    refuse_masked("predictions", left)
-    values = np.asarray(left)
-    return values[:, 0] if values.ndim == 2 and values.shape[1] == 1 else values, hashes
+    return X, ids, hashes
 
 
 def are_hard_labels(predictions: Any) -> bool:

@@ -26,6 +26,7 @@ from ladderholdout.guard.metric_views import (
     Statuses,
     of_metric,
 )
+from ladderholdout.guard.named_rows import are_named, values_of
 from ladderholdout.guard.open_ladder import Body, OpenLadder, T, of_one_metric, one_by_one
 from ladderholdout.guard.pipelines import transformed
 from ladderholdout.guard.points import Unsent
@@ -183,20 +184,18 @@ class SeveralLadders:
 
     # -- queries ----------------------------------------------------------------------
 
-    def submit(
-        self, predictions: Any, origin: Origin, ids: NDArray[np.uint64] | None = None
-    ) -> Releases:
-        """Submit predictions in the order of the caller's rows, or with the hashes of their ids.
+    def submit(self, predictions: Any, origin: Origin) -> Releases:
+        """Submit predictions in the order of the caller's rows, or named ones in any.
 
         One array where all metrics take it, else a mapping by metric or by response.
         """
         with without_frames:
             guards = self._guards()
-            given, order = self._placed(predictions, guards, ids)
+            given, order = self._placed(predictions, guards)
             return self._query(given, guards, origin, order)
 
     def _placed(
-        self, predictions: Any, guards: Mapping[str, Guard], ids: NDArray[np.uint64] | None
+        self, predictions: Any, guards: Mapping[str, Guard]
     ) -> tuple[dict[str, Any], NDArray[Any] | None]:
         """Return the predictions for each metric in the order of the rows, and that order."""
         sources, order = self._sources(predictions), self.order
@@ -204,22 +203,23 @@ class SeveralLadders:
         for source, _ in sources.values():
             if id(source) not in placed:
                 # What makes its values when it is read is read once for all metrics.
-                placed[id(source)], order = self.first.placed(read_once(source), ids)
+                placed[id(source)], order = self.first.placed(read_once(source))
         given = {name: placed[id(source)] for name, (source, _) in sources.items()}
         for name, (_, as_scores) in sources.items():
             if as_scores:
                 given[name] = _second_column(given[name], guards[name])
         return given, order
 
-    def fixed(self, predictions: Any, *, ordered: bool) -> dict[str, Any]:
+    def fixed(self, predictions: Any, *, ordered: bool) -> tuple[dict[str, Any], bool]:
         """Read predictions once, and return them as nobody can change them; or refuse them."""
         with without_frames:
-            guards = self._guards()
+            guards, named = self._guards(), are_named(predictions)
             if not ordered:
-                predictions, _ = self._placed(predictions, guards, None)
-            return {
+                predictions, _ = self._placed(predictions, guards)
+            fixed = {
                 name: self._fixed(name, guard, predictions[name]) for name, guard in guards.items()
             }
+            return fixed, ordered or named
 
     @staticmethod
     def _fixed(name: str, guard: Guard, predictions: Any) -> Any:
@@ -420,6 +420,10 @@ class SeveralLadders:
 
     # -- the ledger, by the first ladder -------------------------------------------------
 
+    def has_ids(self) -> bool:
+        """Return whether the rows were registered with ids."""
+        return self.first.has_ids()
+
     def check_open(self) -> None:
         """Refuse a holdout that takes no more submissions; HoldoutConflict."""
         self.first.check_open()
@@ -557,11 +561,11 @@ def _second_column(predictions: Any, guard: Guard) -> Any:
 def warn_of_labels(ladder: OpenLadder, predictions: Any) -> None:
     """Warn of labels where scores to rank by were wanted."""
     if not isinstance(ladder, SeveralLadders):
-        warn_of_hard_labels(ladder.metric, predictions)
+        warn_of_hard_labels(ladder.metric, values_of(predictions))
         return
     for name, (source, as_scores) in ladder._sources(predictions).items():
         if not as_scores:
-            warn_of_hard_labels(ladder.ladders[name].metric, source)
+            warn_of_hard_labels(ladder.ladders[name].metric, values_of(source))
 
 
 def one_of(ladder: OpenLadder, metric: object) -> OpenLadder:
@@ -620,7 +624,7 @@ def register(
     metrics, base = metrics_of(scoring), text("ladder", ladder)
     plain = {"mechanism": True, "budget": True, "loss_range": False, "target_range": False}
     by_name = {key: _each(key, own[key], list(metrics), plain=plain[key]) for key in own}
-    X, hashed = ids_of(X, ids)
+    X, _, hashed = ids_of(X, ids)
     wishes = [
         registration.wish_of(
             scoring=metric,

@@ -23,6 +23,7 @@ from ladderholdout.errors import (
     LedgerUnreachable,
     VaultError,
 )
+from ladderholdout.guard.pipelines import take
 from ladderholdout.ledger import (
     Entry,
     HoldoutRecord,
@@ -35,6 +36,7 @@ from ladderholdout.ledger import digests_of as predictions_digests
 from ladderholdout.ledger.known_rows import as_bytes
 from ladderholdout.ledger.long_values import Pieces
 from ladderholdout.ledger.tables import damaged
+from ladderholdout.metrics.indexes import is_counted
 from ladderholdout.vault import Place, Rows
 from ladderholdout.vault.remote import is_url
 
@@ -269,6 +271,21 @@ def known_digests(known: KnownRows) -> Digests:
     return Digests(known.label_digests, known.weight_digests)
 
 
+def in_first_order(known: KnownRows, rows: Rows, order: IntArray) -> tuple[Rows, IntArray]:
+    """Return the rows of a view in the order of the first registration.
+
+    `order` brings the rows as they are into the order of the content; so does that returned.
+    """
+    places = order[known.places]
+    if np.array_equal(places, np.arange(len(places))):
+        return rows, order
+    X = take(rows.X, places)
+    if hasattr(X, "reset_index") and is_counted(rows.X.index):
+        X = X.reset_index(drop=True)  # it names no rows, and would be taken for positions
+    weights = None if rows.sample_weight is None else rows.sample_weight[places]
+    return Rows(X, rows.y[places], weights), fp.inverse(known.places).astype(np.intp)
+
+
 def with_labels(rows: Rows, order: IntArray, labels: NDArray[Any]) -> Rows:
     """Return rows with other labels, which come in the order of the content, as `order` makes."""
     return replace(rows, y=labels[fp.inverse(order)])
@@ -380,27 +397,3 @@ def vault_folder(url: str, vault: str | os.PathLike[str] | bool | None) -> Place
 
 def _intact(view: ViewRecord) -> bool:
     return vaults.intact(str(view.vault_path), str(view.vault_digest))
-
-
-def order_by_ids(known: KnownRows, ids: NDArray[np.uint64]) -> IntArray:
-    """Return what brings rows with these ids into the order of the content.
-
-    Raises
-    ------
-    InvalidArgument
-        The holdout was registered without ids, or has others.
-    """
-    if known.ids is None:
-        raise InvalidArgument(
-            "ids",
-            "left out for a holdout that was registered without ids",
-            "given",
-            "Submit predictions in the order of its rows, or register it with ids=.",
-        )
-    to = fp.placed(ids, known.ids)
-    if to is None:
-        missing = len(np.setdiff1d(known.ids, ids))
-        raise InvalidArgument(
-            "ids", "those of all rows of the holdout, each once", f"without {missing} of them"
-        )
-    return fp.inverse(known.places[to])

@@ -299,9 +299,15 @@ def _unknown_labels(labels: Array, classes: Array, unknown: Array) -> InvalidSub
         kinds = [("text" if is_text(array) else "numbers") for array in (labels, classes)]
         came = f"{kinds[0]} where the classes are {kinds[1]}"
         remedy = "Submit labels as they are in y."
+    elif is_text(labels) and _folded(labels) <= _folded(classes):
+        remedy = "They differ from the classes by capitals or spaces: write them as they are in y."
     elif labels.dtype.kind == "f" and np.any(labels != np.round(labels)):
         remedy = "They hold fractions or nan: submit predict(X), not probabilities or scores."
     return InvalidSubmission("predictions", "labels of the holdout's classes", came, remedy)
+
+
+def _folded(texts: Array) -> set[str]:
+    return {text.strip().casefold() for text in np.unique(texts).tolist()}
 
 
 def canonical_probabilities(predictions: Any, n: int, classes: Array) -> FloatArray:

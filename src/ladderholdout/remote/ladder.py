@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, NoReturn, Self, TypeVar
-from uuid import uuid4
+from uuid import UUID, uuid4
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,6 +25,7 @@ from ladderholdout.errors import (
 from ladderholdout.feedback import check_policy
 from ladderholdout.guard import rounds
 from ladderholdout.guard.containment import without_autologging
+from ladderholdout.guard.named_rows import NamedPredictions, values_of
 from ladderholdout.guard.open_ladder import OpenLadder
 from ladderholdout.guard.pipelines import transformed
 from ladderholdout.guard.points import Point, Unsent
@@ -138,18 +139,19 @@ class RemoteLadder:
 
     # -- queries ----------------------------------------------------------------------
 
-    def submit(self, predictions: Any, origin: Origin, ids: NDArray[Any] | None = None) -> Release:
+    def submit(self, predictions: Any, origin: Origin) -> Release:
         """Submit predictions; the release is durable before it is sent."""
-        if ids is not None:
-            raise InvalidArgument(
-                "ids",
-                "left out where the holdout is behind a server, which shows nobody its ids",
-                "given",
-                "Bring the predictions to the order of the rows.",
-            )
-        if self.X is not None:
-            predictions = by_index(predictions, self.X)
-        return self.answer(predictions, origin)
+        return self.answer(self._placed(predictions), origin)
+
+    def _placed(self, predictions: Any) -> Any:
+        """Return predictions in the order of the rows here, unless the server has to find it."""
+        if isinstance(predictions, NamedPredictions):
+            return predictions if predictions.by_ids else predictions.in_order_of(self._known())
+        return predictions if self.X is None else by_index(predictions, self.X)
+
+    def _known(self) -> Any:
+        """Return the rows by which an index is compared: those of the caller, else none."""
+        return np.empty(self.facts["n"]) if self.X is None else self.X
 
     def evaluate(self, estimator: Any, origin: Origin, steps: tuple[Any, ...] = ()) -> Release:
         """Submit what an estimator predicts on the rows, as these fitted pipelines leave them."""
@@ -168,19 +170,22 @@ class RemoteLadder:
 
     def _answer(self, predictions: Any, origin: Origin) -> Release:
         body = {
-            "predictions": packed(self._sent(predictions)),
+            **self._sent(predictions),
             "context": dict(origin.context),
             "search": origin.search,
         }
         found = self._call("POST", "submissions", key=origin.key or uuid4().hex, json=body)
         return self._warned(release_from(found))
 
-    def fixed(self, predictions: Any, *, ordered: bool) -> Any:
+    def fixed(self, predictions: Any, *, ordered: bool) -> tuple[Any, bool]:
         """Read predictions once, and return them as nobody can change them; or refuse them."""
-        if not ordered and self.X is not None:
-            predictions = by_index(predictions, self.X)
-        aligned = self.metric.canonical(predictions, self.facts["n"], self.classes)
-        return self.metric.as_submitted(aligned, self.classes)
+        if not ordered:
+            predictions = self._placed(predictions)
+        aligned = self.metric.canonical(values_of(predictions), self.facts["n"], self.classes)
+        values = self.metric.as_submitted(aligned, self.classes)
+        if isinstance(predictions, NamedPredictions):  # only the server can place them
+            return replace(predictions, values=values, names=_listed(predictions.names)), ordered
+        return values, True
 
     def announce(self, batch: str, size: int) -> None:
         """Do nothing: the server believes in no batch that does not come in one request."""
@@ -188,22 +193,26 @@ class RemoteLadder:
     def together(self, batch: str, waiting: Sequence[Waiting]) -> Iterator[Release]:
         """Submit a batch in one request."""
         listed = [
-            {"predictions": packed(self._sent(one.predictions)), "context": dict(one.context)}
-            for one in waiting
+            {**self._sent(one.predictions), "context": dict(one.context)} for one in waiting
         ]
         found = self._call("POST", "batches", key=batch, json={"submissions": listed})
         for release in found["releases"]:
             yield self._warned(release_from(release))
 
-    def _sent(self, predictions: Any) -> NDArray[Any]:
-        """Return predictions as they are sent: checked, and in the server's order."""
+    def _sent(self, predictions: Any) -> dict[str, Any]:
+        """Return predictions as they are sent: checked, with ids or in the server's order."""
         classes = self.classes
-        aligned = self.fixed(predictions, ordered=True)
+        fixed, _ = self.fixed(predictions, ordered=True)
+        values = values_of(fixed)
         of_labels = self.metric.is_classification and self.metric.response == "labels"
-        if of_labels and classes is not None and aligned.dtype.kind in "iu":
+        if of_labels and classes is not None and values.dtype.kind in "iu":
             # In as few bytes as hold them.
-            aligned = aligned.astype(np.result_type(*map(np.min_scalar_type, classes)))
-        return aligned if self.places is None else aligned.take(self.places, axis=0)
+            values = values.astype(np.result_type(*map(np.min_scalar_type, classes)))
+        if isinstance(fixed, NamedPredictions):
+            return {"predictions": packed(values), "ids": fixed.names}
+        if self.places is not None:
+            values = values.take(self.places, axis=0)
+        return {"predictions": packed(values)}
 
     def _warned(self, release: Release) -> Release:
         """Warn of what the guard warned of where it is."""
@@ -309,6 +318,10 @@ class RemoteLadder:
     def alone(self, body: Callable[[], T]) -> T:
         """Do something; the server locks nothing for its clients."""
         return body()
+
+    def has_ids(self) -> bool:
+        """Return whether the rows were registered with ids."""
+        return bool(self.facts["ids"])
 
     def note_overlap(self, source: str, rows: int) -> None:
         """Put on record how many rows of the holdout are among the training rows."""
@@ -481,6 +494,15 @@ class RemoteGuard:
     ) -> tuple[Release, ...]:
         """Submit the rounds of one training run in their order."""
         return tuple(map(self.ladder._answer, predictions, origins))
+
+
+def _listed(ids: Any) -> list[int | float | str]:
+    """Return ids as JSON holds them."""
+    plain = [one.item() if hasattr(one, "item") else one for one in ids]
+    found = [str(one) if isinstance(one, UUID) else one for one in plain]
+    if not all(type(one) in (int, float, str) for one in found):
+        raise InvalidArgument("ids", "numbers or texts behind a server", "others")
+    return found
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from ladderholdout.errors import HoldoutConflict, InvalidArgument, UnknownHoldout, did_you_mean
-from ladderholdout.guard.ladder import LocalLadder, reopen
+from ladderholdout.guard.ladder import LocalLadder, by_first_order, reopen
 from ladderholdout.guard.registration import named
 from ladderholdout.guard.settings import LARGEST_NUMBER, choice, parted, text
 from ladderholdout.leaderboard.board import check_rule
@@ -302,7 +302,7 @@ def home_of(url: str, holdout: str) -> LocalLadder:
                 f"{holdout!r} has a leaderboard per rank, whose one ladder is for all accounts. "
                 'Only leaderboards with per="team" are served.'
             ) from None
-    return reopen(
+    found = reopen(
         holdout,
         scoring=None,
         account=chosen.account,
@@ -312,6 +312,8 @@ def home_of(url: str, holdout: str) -> LocalLadder:
         ledger=url,
         view=None,
     )
+    by_first_order(found)
+    return found
 
 
 def _changed(

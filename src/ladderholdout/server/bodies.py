@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import parse_qsl
 
 import numpy as np
-from numpy.typing import NDArray
 
-from ladderholdout.errors import InvalidArgument, InvalidSubmission
+from ladderholdout.errors import InvalidArgument
 from ladderholdout.extras import needed
 from ladderholdout.guard.context import jsonable
+from ladderholdout.guard.named_rows import NamedPredictions
+from ladderholdout.remote.predictions import Form as Wanted
+from ladderholdout.remote.predictions import predictions_in
+from ladderholdout.remote.tables import Table, read_csv, table_of
 from ladderholdout.remote.wire import (
     ARROW,
     CSV,
@@ -30,7 +31,7 @@ from ladderholdout.remote.wire import (
 MOST_IN_A_BATCH = 1000
 _MOST_FIELDS = 32
 
-_ONE = 'an object {"predictions": [...], "context": {...}}'
+_ONE = 'an object {"predictions": [...], "ids": [...], "context": {...}}'
 _MANY = f'an object {{"submissions": [...]}} with 1 to {MOST_IN_A_BATCH} of {_ONE}'
 
 
@@ -44,7 +45,7 @@ class Asked:
 
 
 def submission_in(
-    data: bytes, media: str, classes: NDArray[Any] | None, context: str | None
+    data: bytes, media: str, wanted: Wanted, context: str | None, ids: str | None = None
 ) -> Asked:
     """Read one submission.
 
@@ -53,25 +54,31 @@ def submission_in(
     data : bytes
     media : str
         The media type, without its parameters.
-    classes : ndarray or None
-        Of the holdout: whether labels are texts, and what columns of probabilities are named.
+    wanted : Form
+        What predictions have to be for the ladder.
     context : str or None
         JSON from a header, for bodies that hold predictions alone.
+    ids : str or None
+        The column of a table that has the ids of the rows.
 
     Raises
     ------
     InvalidArgument
         The body is in no known form.
     """
+    if ids is not None and media not in (CSV, ARROW):
+        allowed = 'left out for a body that is no table; JSON has a list, "ids": [...]'
+        raise InvalidArgument("ids", allowed, "given")
     if media in ("", JSON):
         return _asked(_json(data, _ONE))
     noted = {} if context is None else _object(_json(context.encode(), "an object"), "an object")
     if media == NPY:
         return Asked(array_from(data), jsonable(noted))
     if media == CSV:
-        return Asked(_table(*_csv(data), classes), jsonable(noted))
+        table = read_csv(data, "predictions").table
+        return Asked(predictions_in(table, wanted, ids), jsonable(noted))
     if media == ARROW:
-        return Asked(_table(*_arrow(data), classes), jsonable(noted))
+        return Asked(predictions_in(_arrow(data), wanted, ids), jsonable(noted))
     raise InvalidArgument("Content-Type", f"{JSON}, {NPY}, {CSV} or {ARROW}", "another one")
 
 
@@ -98,14 +105,16 @@ def object_in(data: bytes, **wanted: type) -> dict[str, Any]:
     return {name: found.get(name) for name in wanted}
 
 
-def upload_in(data: bytes, classes: NDArray[Any] | None, context: Mapping[str, Any]) -> Asked:
+def upload_in(
+    data: bytes, wanted: Wanted, context: Mapping[str, Any], ids: str | None = None
+) -> Asked:
     """Read a file of predictions; what it is, is seen by how it begins.
 
     Parameters
     ----------
     data : bytes
         A .npy file without objects, an Arrow stream or file, or CSV with a header.
-    classes : ndarray or None
+    wanted, ids
         As for `submission_in`.
     context : mapping
         Notes for the history.
@@ -113,7 +122,7 @@ def upload_in(data: bytes, classes: NDArray[Any] | None, context: Mapping[str, A
     media = NPY if data.startswith(b"\x93NUMPY") else CSV
     if data.startswith((b"ARROW1", b"\xff\xff\xff\xff")):
         media = ARROW
-    return submission_in(data, media, classes, json.dumps(context))
+    return submission_in(data, media, wanted, json.dumps(context), ids)
 
 
 def form_in(data: bytes, content_type: str) -> Form:
@@ -188,7 +197,7 @@ def _multipart(data: bytes, content_type: str) -> Form:
 
 def _asked(value: Any) -> Asked:
     value = _object(value, _ONE)
-    unknown = value.keys() - {"predictions", "context", "search"}
+    unknown = value.keys() - {"predictions", "context", "search", "ids"}
     if "predictions" not in value or unknown:
         raise not_read("the body", _ONE)
     context, search = value.get("context") or {}, value.get("search")
@@ -197,6 +206,10 @@ def _asked(value: Any) -> Asked:
     predictions = unpacked(value["predictions"])
     if not isinstance(predictions, list | np.ndarray):
         raise not_read("predictions", "a list")
+    if (ids := value.get("ids")) is not None:
+        if not isinstance(ids, list) or len(ids) != len(predictions):
+            raise not_read("ids", "a list with one for each prediction")
+        predictions = NamedPredictions(predictions, ids)
     return Asked(predictions, jsonable(_object(context, "an object")), search)
 
 
@@ -213,57 +226,10 @@ def _json(data: bytes, allowed: str) -> Any:
         raise not_read("the body", f"JSON, {allowed}") from None
 
 
-def _csv(data: bytes) -> tuple[list[str], list[Sequence[Any]]]:
-    """Read a header and columns."""
-    try:
-        lines = list(csv.reader(io.StringIO(data.decode("utf-8-sig")), strict=True))
-    except (UnicodeDecodeError, csv.Error):
-        lines = []
-    lines = [line for line in lines if line]
-    if len(lines) < 2 or len({len(line) for line in lines}) != 1:
-        raise InvalidSubmission(
-            "predictions",
-            "CSV with a header, and a line for each row of the holdout",
-            "in another form",
-            "Submit one column, or one for each class.",
-        )
-    return lines[0], list(zip(*lines[1:], strict=True))
-
-
-def _arrow(data: bytes) -> tuple[list[str], list[Sequence[Any]]]:
+def _arrow(data: bytes) -> Table:
     with needed("A body in Arrow"):
         import pyarrow
     try:
-        table = arrow_table(data, "A body in Arrow")
-        return list(table.column_names), [one.to_pylist() for one in table.columns]
+        return table_of(arrow_table(data, "A body in Arrow"))
     except (pyarrow.ArrowException, ValueError, OSError):
         raise not_read("predictions", "an Arrow stream or file") from None
-
-
-def _table(
-    names: list[str], columns: list[Sequence[Any]], classes: NDArray[Any] | None
-) -> NDArray[Any]:
-    """Return columns as predictions: in the order of the classes, where they are named so."""
-    known = [] if classes is None else [str(one) for one in classes]
-    # Names such as "1" and "2" are texts in a ledger that holds texts, and numbers in others.
-    texts = known if classes is not None and classes.dtype.kind in "UO" else []
-    arrays = [_numbers_or_text(one, texts) for one in columns]
-    if len(arrays) == 1:
-        return arrays[0]
-    if sorted(names) == sorted(known):
-        arrays = [arrays[names.index(name)] for name in known]
-    if any(one.dtype.kind not in "biuf" for one in arrays) or not arrays:
-        raise not_read("predictions", "columns of numbers, where there are several")
-    return np.column_stack(arrays)
-
-
-def _numbers_or_text(cells: Sequence[Any], texts: list[str]) -> NDArray[Any]:
-    """Return numbers where all cells are some; names of classes as they are."""
-    if any(one is None for one in cells):
-        raise not_read("predictions", "without missing values")
-    try:
-        numbers = np.asarray(cells, dtype=np.float64)
-    except (TypeError, ValueError):
-        return np.asarray([str(one) for one in cells])
-    named = isinstance(cells[0], str) and set(cells) <= set(texts)
-    return np.asarray(cells, dtype=str) if named else numbers

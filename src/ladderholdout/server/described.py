@@ -30,7 +30,8 @@ _CONTEXT = _parameter("header", CONTEXT, "Notes for the history, as JSON.")
 
 
 _PREDICTIONS = {
-    "description": "One for each row of the holdout, in the registered order.",
+    "description": "One for each row of the holdout, in the order of the first registration, or "
+    "in that of `ids`.",
     "anyOf": [
         {"type": "array", "items": {}},
         {
@@ -44,6 +45,11 @@ _ONE = {
     "type": "object",
     "properties": {
         "predictions": _PREDICTIONS,
+        "ids": {
+            "description": "Of the rows, where they were registered with ids.",
+            "type": "array",
+            "items": {"type": ["number", "string"]},
+        },
         "context": {"type": "object"},
         "search": {"type": "string", "maxLength": 32},
     },
@@ -77,7 +83,8 @@ def takes(*media: str, json: Mapping[str, Any] | None = None) -> dict[str, Any]:
     return {"requestBody": {"required": True, "content": schemas}}
 
 
-A_SUBMISSION = takes(NPY, CSV, ARROW, json=_ONE) | {"parameters": [_NAME, _KEY, _CONTEXT]}
+_IDS = _parameter("query", "ids", "The column of a table that has the ids of the rows.")
+A_SUBMISSION = takes(NPY, CSV, ARROW, json=_ONE) | {"parameters": [_NAME, _KEY, _CONTEXT, _IDS]}
 A_BATCH = takes(json=_MANY)
 A_COUNT = takes(json=_COUNT)
 A_FORM = takes(json={"type": "object"})

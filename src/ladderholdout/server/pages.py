@@ -454,7 +454,8 @@ def _asked(view: View, form: Form) -> Any:
         raise InvalidArgument("note", f"at most {_LONGEST_NOTE} characters", "more")
     context = {"file": printable(form.file_name, longest=_LONGEST_CELL)} if form.file_name else {}
     context |= {"note": note} if note else {}
-    return upload_in(form.file, view.holdout().classes, context)
+    ids = form.fields.get("ids", "").strip() or None
+    return upload_in(form.file, view.wanted(), context, ids)
 
 
 def _change_account(view: View, fields: Mapping[str, str]) -> Issued | None:

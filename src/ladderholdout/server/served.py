@@ -31,6 +31,7 @@ from ladderholdout.leaderboard.standings import BOARD, Standings
 from ladderholdout.ledger import AccountRecord, Entry, LadderRecord, Ledger, Transaction
 from ladderholdout.ledger.replay import rule_shown
 from ladderholdout.mechanisms.arithmetic import whole
+from ladderholdout.remote.predictions import Form
 from ladderholdout.remote.wire import plain
 from ladderholdout.server.accounts import holder_of, home_of
 from ladderholdout.server.bodies import Asked
@@ -131,6 +132,7 @@ class Served:
         return {
             "name": holdout.name,
             "fingerprint": holdout.fingerprint,
+            "ids": ladder.has_ids(),
             "n": holdout.n,
             "n_reserve": holdout.n_reserve,
             "features": _features(ladder.guard().rows.X),
@@ -290,6 +292,10 @@ class Served:
 
     # -- submissions ------------------------------------------------------------------
 
+    def wanted(self, who: AccountRecord) -> Form:
+        """Return what predictions have to be for the ladder of an account."""
+        return form_of(self.ladder(who))
+
     def submit(self, who: AccountRecord, asked: Asked, key: str | None) -> Release:
         """Submit one set of predictions; the release is durable before it returns.
 
@@ -303,7 +309,8 @@ class Served:
         """Submit a batch: all of it is here before any of it is answered."""
         key, ladder = key or uuid4().hex, self.ladder(who)
         guard, fixed = ladder.guard(), hashlib.sha256(f"batch {ladder.id} {key}".encode())
-        for one in batch:  # refused as a whole, or taken as a whole
+        placed = [replace(one, predictions=ladder.placed(one.predictions)[0]) for one in batch]
+        for one in placed:  # refused as a whole, or taken as a whole
             taken = guard.metric.canonical(one.predictions, guard.holdout.n, guard.holdout.classes)
             fixed.update(taken.tobytes())
         # Under the same key, other predictions are another batch: they may know the answers.
@@ -313,7 +320,7 @@ class Served:
             ladder.announce(name, len(batch))
         return [
             self._submitted(who, one, f"{key} {place}", name, place)
-            for place, one in enumerate(batch, 1)
+            for place, one in enumerate(placed, 1)
         ]
 
     def _submitted(
@@ -332,7 +339,7 @@ class Served:
             context=asked.context,
             per_day=who.per_day,
         )
-        return self.ladder(who).answer(asked.predictions, origin)
+        return self.ladder(who).submit(asked.predictions, origin)
 
     # -- what must not be shown ---------------------------------------------------------
 
@@ -366,6 +373,12 @@ class Served:
             field = "reason" if hasattr(found, "reason") else "missing"
             changes = {field: clean(getattr(found, field))}
         return replace(found, **changes)
+
+
+def form_of(ladder: LocalLadder) -> Form:
+    """Return what predictions have to be for a ladder."""
+    holdout = ladder.guard().holdout
+    return Form(ladder.metric, holdout.n, holdout.classes, ladder.has_ids())
 
 
 @dataclass(frozen=True, slots=True)

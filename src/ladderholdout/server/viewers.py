@@ -13,7 +13,7 @@ from functools import cached_property
 from typing import Protocol
 
 from ladderholdout.audit.report import page_of, record_of
-from ladderholdout.guard.ladder import LocalLadder, reopen
+from ladderholdout.guard.ladder import LocalLadder, by_first_order, reopen
 from ladderholdout.guard.score_intervals import known_certificate
 from ladderholdout.guard.submission import Origin
 from ladderholdout.guard.views import Estimate, Release, ScoreCertificate, Status
@@ -23,11 +23,13 @@ from ladderholdout.leaderboard.board import Leaderboard
 from ladderholdout.leaderboard.standings import BOARD, Standings
 from ladderholdout.ledger import AccountRecord, HoldoutRecord, Ledger, shown
 from ladderholdout.metrics import Metric
+from ladderholdout.remote.predictions import Form
 from ladderholdout.server.bodies import Asked
 from ladderholdout.server.served import (
     History,
     NotThere,
     Served,
+    form_of,
     key_of,
     retired,
     shown_history,
@@ -68,6 +70,9 @@ class View(Protocol):
 
     def holdout(self) -> HoldoutRecord:
         """Return the holdout, of which the pages show its size and the names of its classes."""
+
+    def wanted(self) -> Form:
+        """Return what predictions have to be for the ladder."""
 
     def status(self) -> Status:
         """Return the released score and what queried the holdout."""
@@ -206,6 +211,10 @@ class AccountView:
         """Return the holdout."""
         return self.served.home(self.who).records()[0]
 
+    def wanted(self) -> Form:
+        """Return what predictions have to be."""
+        return self.served.wanted(self.who)
+
     def status(self) -> Status:
         """Return the status without what is of others."""
         return self.served.status(self.who, self._account)
@@ -310,7 +319,7 @@ class OwnerView:
 
     @cached_property
     def _ladder(self) -> LocalLadder:
-        return reopen(
+        found = reopen(
             self.name,
             scoring=None,
             account=self.chosen["account"],
@@ -320,6 +329,8 @@ class OwnerView:
             ledger=self.url,
             view=None,
         )
+        by_first_order(found)
+        return found
 
     @property
     def may(self) -> frozenset[str]:
@@ -339,6 +350,10 @@ class OwnerView:
     def holdout(self) -> HoldoutRecord:
         """Return the holdout."""
         return self._ladder.records()[0]
+
+    def wanted(self) -> Form:
+        """Return what predictions have to be."""
+        return form_of(self._ladder)
 
     def status(self) -> Status:
         """Return the status."""
@@ -367,7 +382,7 @@ class OwnerView:
     def submit(self, asked: Asked, key: str) -> Release:
         """Submit to this ladder."""
         origin = Origin(key=key_of(key), context=asked.context)
-        return self._ladder.answer(asked.predictions, origin)
+        return self._ladder.submit(asked.predictions, origin)
 
     def standings(self) -> Standings:
         """Return the leaderboard of this name."""

@@ -1,0 +1,100 @@
+"""Which texts are numbers: those that are written as a number is written, and no others."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+_WHOLE = re.compile(r"-?(0|[1-9][0-9]*)")
+_NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
+# Beyond this, neighbouring whole numbers are one float.
+_EXACT = 2**53
+# Python converts no text of more digits.
+_LONGEST = 4000
+_LARGEST = 2**63
+
+
+def plain_number(text: str) -> int | float | None:
+    """Return the number that a text is the plain spelling of; None of any other text.
+
+    Parameters
+    ----------
+    text : str
+
+    Returns
+    -------
+    int, float or None
+        Whole numbers as Python writes them, and floats as ``repr`` does.
+
+    Examples
+    --------
+    >>> [plain_number(text) for text in ("7", "-1.5", "1e-05", "1.0")]
+    [7, -1.5, 1e-05, 1.0]
+    >>> {plain_number(text) for text in ("007", "1e2", "1.10", "+1", "1_0", "0x10", " 1", "nan")}
+    {None}
+    """
+    if _WHOLE.fullmatch(text):
+        return None if text == "-0" or len(text) >= _LONGEST else int(text)
+    number = any_number(text)
+    if number is None or isinstance(number, int) or repr(number) != text:
+        return None
+    return number
+
+
+def any_number(text: str) -> int | float | None:
+    """Return the number that a text is in any of the spellings of decimal numbers, or None.
+
+    Parameters
+    ----------
+    text : str
+
+    Returns
+    -------
+    int, float or None
+
+    Examples
+    --------
+    >>> [any_number(text) for text in ("007", "1e2", "1.10", " 5 ", "+1")]
+    [7, 100.0, 1.1, 5, 1]
+    >>> {any_number(text) for text in ("1_0", "0x10", "5,3", "7%", "", "nan", "inf")}
+    {None}
+    """
+    text = text.strip(" \t")
+    if not _NUMBER.fullmatch(text):
+        return None
+    if text.lstrip("+-").isdigit() and len(text) < _LONGEST:
+        return int(text)
+    number = float(text)
+    return number if abs(number) < float("inf") else None
+
+
+def plain_numbers(texts: Sequence[str]) -> list[int | float] | None:
+    """Return the numbers that texts are, where each of them is one and no two texts are the same.
+
+    Parameters
+    ----------
+    texts : sequence of str
+
+    Returns
+    -------
+    list of int or float, or None
+        None where a text is another spelling, where two different texts are one number ("1" and
+        "1.0", which may be two versions), and where the numbers have no type in common.
+
+    Examples
+    --------
+    >>> plain_numbers(["1", "0", "1"]), plain_numbers(["0.5", "2"])
+    ([1, 0, 1], [0.5, 2])
+    >>> plain_numbers(["007", "7"]), plain_numbers(["1", "1.0"]), plain_numbers(["1", "NA"])
+    (None, None, None)
+    """
+    known = {text: plain_number(text) for text in dict.fromkeys(texts)}
+    numbers = [number for number in known.values() if number is not None]
+    if len(numbers) < len(known) or len(set(numbers)) < len(known):
+        return None
+    largest = max((abs(number) for number in numbers if isinstance(number, int)), default=0)
+    mixed = any(isinstance(number, float) for number in numbers)
+    if largest >= (_EXACT if mixed else _LARGEST):
+        return None
+    found = [known[text] for text in texts]
+    return [number for number in found if number is not None]
