@@ -203,7 +203,8 @@ class SeveralLadders:
         for source, _ in sources.values():
             if id(source) not in placed:
                 # What makes its values when it is read is read once for all metrics.
-                placed[id(source)], order = self.first.placed(read_once(source))
+                read = source if are_named(source) else read_once(source)
+                placed[id(source)], order = self.first.placed(read)
         given = {name: placed[id(source)] for name, (source, _) in sources.items()}
         for name, (_, as_scores) in sources.items():
             if as_scores:
