@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
+    from optuna.storages import BaseStorage
     from optuna.study import Study
     from optuna.trial import FrozenTrial, Trial
 
@@ -581,6 +582,11 @@ def frozen(trial: Trial) -> FrozenTrial:
     """Return a running trial as its storage knows it now."""
     found: FrozenTrial = trial.study._storage.get_trial(trial._trial_id)
     return found
+
+
+def storage_of(study: Study) -> tuple[BaseStorage, int]:
+    """Return where a study is stored, and its number there."""
+    return study._storage, study._study_id
 
 
 def is_feasible(trial: FrozenTrial) -> bool:
