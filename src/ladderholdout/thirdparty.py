@@ -658,11 +658,16 @@ def store_of(client: MlflowClient) -> Any:
     return client._tracking_client.store
 
 
-def is_database(scheme: str) -> bool:
-    """Return whether tracking URIs with this scheme are databases."""
+def databases() -> tuple[str, ...]:
+    """Return the schemes of tracking URIs that are databases."""
     from mlflow.store.db.db_types import DATABASE_ENGINES
 
-    return scheme.partition("+")[0] in DATABASE_ENGINES
+    return tuple(DATABASE_ENGINES)
+
+
+def is_database(scheme: str) -> bool:
+    """Return whether tracking URIs with this scheme are databases."""
+    return scheme.partition("+")[0] in databases()
 
 
 def load_sql_store() -> None:
