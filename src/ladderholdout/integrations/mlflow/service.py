@@ -302,8 +302,7 @@ def refuse_deleted(client: MlflowClient, experiment: Experiment) -> None:
     if experiment.lifecycle_stage != "active":
         raise TrackingError(
             f"The MLflow experiment {experiment.name!r} is deleted. Restore it with "
-            f"{_client(client)}.restore_experiment({experiment.experiment_id!r}), or state another "
-            "experiment=."
+            f"{_client(client)}.restore_experiment({experiment.experiment_id!r})."
         )
 
 

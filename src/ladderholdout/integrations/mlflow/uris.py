@@ -144,4 +144,6 @@ def _check_other(argument: str, uri: str, came: str) -> None:
 
 
 def _instead(argument: str, uri: str) -> str:
-    return f'Take {argument}="{uri}".'
+    option = argument.replace("_", "-")
+    own = " or MLFLOW_TRACKING_URI" if argument == "tracking_uri" else ""
+    return f"Take {uri} ({argument}=, --{option}{own})."
