@@ -146,9 +146,10 @@ def test_finalists_refuse_what_has_no_best(binary: Any, holdout: LadderHoldout) 
             holdout.finalists(done, tree, k=k)  # type: ignore[arg-type]
     with pytest.raises(InvalidArgument, match="build must be"):
         holdout.finalists(done, None)  # type: ignore[arg-type]
-    with pytest.raises(InvalidArgument, match="guide must be"):
-        study = study_of()
-        study.optimize(holdout.objective(tree).guide, n_trials=1)
+    X, y = binary.X_train, binary.y_train
+    with pytest.raises(InvalidArgument, match="returns an inner score with the model"):
+        objective = holdout.objective(lambda trial: tree(trial).fit(X, y))
+        study_of().optimize(objective.guide, n_trials=1)
     assert holdout.status().submissions == 0
 
 

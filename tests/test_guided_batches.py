@@ -332,11 +332,41 @@ def test_a_waiting_trial_that_another_worker_takes_ends_it(holdout: LadderHoldou
     assert one_batch(batches(holdout)[:2]) and set(batches(holdout)[2:]) == {None}
 
 
-def test_beside_a_trial_that_is_running_there_is_none(holdout: LadderHoldout) -> None:
+def test_a_trial_that_was_left_running_does_not_end_it(holdout: LadderHoldout) -> None:
+    """A worker that was killed leaves one behind, which tells the sampler nothing new."""
     study = study_of()
-    study.ask()
+    study.ask().suggest_float("share", 0.0, 1.0)
     study.optimize(holdout.objective(build), n_trials=TRIALS)
-    assert batches(holdout) == [None] * TRIALS
+    assert one_batch(batches(holdout)) and len(batches(holdout)) == TRIALS
+    assert holdout.estimate().score is not None
+
+
+TOUCHES: dict[str, Callable[[optuna.Study, optuna.Trial], object]] = {
+    "tells": lambda study, trial: study.tell(trial, 0.99),
+    "fails": lambda study, trial: study.tell(trial, state=optuna.trial.TrialState.FAIL),
+    "reports": lambda study, trial: trial.report(0.99, step=1),
+    "notes": lambda study, trial: trial.set_user_attr("seen", 1),
+    "suggests": lambda study, trial: trial.suggest_float("other", 0, 1),
+}
+
+
+@pytest.mark.parametrize(
+    ("touch", "kind"), [*((touch, "memory") for touch in TOUCHES), ("reports", "file")]
+)
+def test_one_that_is_not_left_alone_ends_it_and_is_named(
+    holdout: LadderHoldout, tmp_path: Path, touch: str, kind: str
+) -> None:
+    storage = f"sqlite:///{tmp_path / 'study.db'}" if kind == "file" else None
+    study = study_of(storage=storage)
+    left = study.ask()
+
+    def meddle(study: optuna.Study, trial: Any) -> None:
+        if trial.number == 4:
+            TOUCHES[touch](study, left)
+
+    study.optimize(holdout.objective(build), n_trials=TRIALS, callbacks=[meddle])
+    assert ended_at(4, holdout)
+    assert "trial 0 of the study" in str(holdout.estimate())
 
 
 def test_threads_are_none(holdout: LadderHoldout) -> None:

@@ -262,7 +262,7 @@ def test_a_run_of_another_ladder_is_left_alone(
     # The same rows, name, account and ladder in another ledger are another ladder.
     other = tiny(tmp_path / "other.db")
     submit(other, 2)
-    for run_id, what in ((tracking.run_id, "another ladder"), ("0" * 32, "RESOURCE_DOES_NOT")):
+    for run_id, what in ((tracking.run_id, "another ladder"), ("0" * 32, "There is no MLflow run")):
         with pytest.raises(TrackingError, match=what):
             export(other, run_id=run_id, tracking_uri=store)
         with (
@@ -737,7 +737,7 @@ def test_the_command_refuses_in_a_sentence(holdout: LadderHoldout, store: str) -
         (["tiny", "--account", "ada"], "default/main"),
         (["tiny", "--tracking-uri", dead], "does not answer"),
         (["tiny", "--tracking-uri", store, "--raw", "never"], "'live', 'sealed'"),
-        (["tiny", "--tracking-uri", store, "--run-id", "0" * 32], "RESOURCE_DOES_NOT_EXIST"),
+        (["tiny", "--tracking-uri", store, "--run-id", "0" * 32], "There is no MLflow run"),
         (["tiny", "--tracking-uri", "nonsense://x"], "refused"),
     ):
         status, shown, said = call("export", *words)

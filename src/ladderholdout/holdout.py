@@ -1321,8 +1321,8 @@ class LadderHoldout:
         run_id: str | None = None,
         *,
         experiment: str | None = None,
-        tracking_uri: str | None = None,
-        audit_tracking_uri: str | None = None,
+        tracking_uri: str | os.PathLike[str] | None = None,
+        audit_tracking_uri: str | os.PathLike[str] | None = None,
         raw: str = "live",
     ) -> Tracking:
         """Copy this ladder into MLflow while a block runs, or until `Tracking.close`.
@@ -1334,9 +1334,11 @@ class LadderHoldout:
         Parameters
         ----------
         run_id : str, optional
-            The analyst's run. By default the active one; without one a new run.
+            The analyst's run. By default the active one, or that of ``MLFLOW_RUN_ID``; without
+            one a new run.
         experiment : str, optional
-            Where a new run goes, by default the experiment called like the holdout.
+            Where a new run goes, by default that of ``mlflow.set_experiment`` or its environment
+            variables, else the experiment called like the holdout.
         tracking_uri, audit_tracking_uri : str, optional
             The tracking server of the analyst's run, by default MLflow's own choice, and of
             the audit experiment, by default the same.

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
+    from optuna.storages import BaseStorage
     from optuna.study import Study
     from optuna.trial import FrozenTrial, Trial
 
@@ -583,6 +584,11 @@ def frozen(trial: Trial) -> FrozenTrial:
     return found
 
 
+def storage_of(study: Study) -> tuple[BaseStorage, int]:
+    """Return where a study is stored, and its number there."""
+    return study._storage, study._study_id
+
+
 def is_feasible(trial: FrozenTrial) -> bool:
     """Return whether a trial keeps its constraints."""
     found = getattr(trial, "constraints", None)
@@ -652,11 +658,16 @@ def store_of(client: MlflowClient) -> Any:
     return client._tracking_client.store
 
 
-def is_database(scheme: str) -> bool:
-    """Return whether tracking URIs with this scheme are databases."""
+def databases() -> tuple[str, ...]:
+    """Return the schemes of tracking URIs that are databases."""
     from mlflow.store.db.db_types import DATABASE_ENGINES
 
-    return scheme.partition("+")[0] in DATABASE_ENGINES
+    return tuple(DATABASE_ENGINES)
+
+
+def is_database(scheme: str) -> bool:
+    """Return whether tracking URIs with this scheme are databases."""
+    return scheme.partition("+")[0] in databases()
 
 
 def load_sql_store() -> None:

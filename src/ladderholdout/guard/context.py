@@ -12,6 +12,9 @@ import numpy as np
 
 from ladderholdout.errors import InvalidArgument, as_given
 
+APART = "no_batch"
+"""The key of a submission's context that says why it is of no batch, where one was expected."""
+
 _LONGEST = 120
 _LARGEST = 16_384
 _ADDRESS = re.compile(r" at 0x[0-9A-Fa-f]+")

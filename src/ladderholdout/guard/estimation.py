@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from ladderholdout.estimates import Stopping, corrected
 from ladderholdout.guard import rounds
 from ladderholdout.guard.containment import without_autologging, without_frames
+from ladderholdout.guard.context import APART
 from ladderholdout.guard.open_ladder import OpenLadder
 from ladderholdout.guard.record_views import ESTIMATED_BY, estimate_of
 from ladderholdout.guard.rollback import same_ladder
@@ -89,10 +90,11 @@ def _asking(tx: Transaction, guard: Guard) -> _Question:
         len(entries) == 1 and batch is None
     )
     if outside:
+        why = next((f" ({one.context[APART]})" for one in entries if APART in one.context), "")
         return _Question(
             ladder,
-            f"{outside} queries of this holdout are not of one batch, and to replay what learned "
-            f"from answers would leave most of the optimism in: {_OTHERWISE}",
+            f"{outside} queries of this holdout are not of one batch{why}, and to replay what "
+            f"learned from answers would leave most of the optimism in: {_OTHERWISE}",
         )
     if (reason := _revealed(tx, ladder, entries)) is not None:
         return _Question(ladder, reason, batch, entries)

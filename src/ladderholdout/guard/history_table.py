@@ -8,6 +8,7 @@ from html import escape
 from typing import Any
 
 from ladderholdout.errors import printable
+from ladderholdout.guard.context import APART
 from ladderholdout.guard.metric_views import JointSubmission
 from ladderholdout.guard.views import TOGETHER, Submission
 
@@ -15,6 +16,8 @@ _LONGEST_VALUE = 24
 _LONGEST_CELL = 200
 _MOST = 100
 _COLUMNS = ("number", "time (UTC)", "metric", "own score", "released", "", "from")
+# Of a submission's context, what has a place of its own or is for `estimate`.
+_ELSEWHERE = frozenset({"estimator", "parameters", APART, TOGETHER})
 _NUMBERS = frozenset({"number", "own score", "released"})
 
 
@@ -130,7 +133,7 @@ def origin_of(context: Mapping[str, Any], parameters: Collection[str] = ()) -> s
     >>> origin_of({"estimator": "Ridge", "parameters": {"alpha": 2, "tol": 0.1}}, ["alpha"])
     'Ridge alpha=2'
     """
-    noted = {k: v for k, v in context.items() if k not in ("estimator", "parameters", TOGETHER)}
+    noted = {k: v for k, v in context.items() if k not in _ELSEWHERE}
     noted |= {k: v for k, v in context.get("parameters", {}).items() if k in parameters}
     source = str(context.get("estimator", "by hand"))
     return " ".join([source, *(f"{name}={value}" for name, value in noted.items())])

@@ -12,7 +12,7 @@ from ladderholdout.guard.open_ladder import OpenLadder
 from ladderholdout.guard.points import Point, Unsent
 from ladderholdout.integrations.mlflow import service as names
 from ladderholdout.integrations.mlflow.page import describe
-from ladderholdout.integrations.mlflow.service import faults_named, require
+from ladderholdout.integrations.mlflow.service import faults_named, living_run, require
 from ladderholdout.ledger import Head, Progress
 from ladderholdout.thirdparty import store_of
 
@@ -84,6 +84,7 @@ class Copy:
         require(self.uri)
         total = 0 if progress is None else self.holdout.records()[1].submissions
         with faults_named(self.uri):
+            living_run(self.client, self.run_id)
             held = self._held() if self.last == 0 else {}
             self.last = last = sent = 0
             later = seen.later

@@ -19,6 +19,8 @@ from ladderholdout.integrations.mlflow.runs import (
     audit_run,
     disclose,
     known_runs,
+    new_run,
+    own_run,
     stated,
 )
 from ladderholdout.integrations.mlflow.service import (
@@ -26,8 +28,8 @@ from ladderholdout.integrations.mlflow.service import (
     faults_named,
     hushed,
     places,
-    printable_uri,
 )
+from ladderholdout.integrations.mlflow.uris import printable_uri
 from ladderholdout.ledger import Head, Progress
 
 if TYPE_CHECKING:
@@ -113,8 +115,8 @@ def export(
     *,
     run_id: str | None = None,
     experiment: str | None = None,
-    tracking_uri: str | None = None,
-    audit_tracking_uri: str | None = None,
+    tracking_uri: str | os.PathLike[str] | None = None,
+    audit_tracking_uri: str | os.PathLike[str] | None = None,
     raw: str | None = None,
     progress: Progress | None = None,
 ) -> tuple[Exported, ...]:
@@ -124,10 +126,11 @@ def export(
     ----------
     holdout : LadderHoldout
     run_id : str, optional
-        The analyst's run; by default the newest one that is tied to the ladder, and a new
-        one where there is none.
+        The analyst's run; by default the active one or that of ``MLFLOW_RUN_ID``, else the newest
+        one that is tied to the ladder, and a new one where there is none.
     experiment : str, optional
-        Where a new run goes, by default the experiment called like the holdout.
+        Where a new run goes, by default that of ``mlflow.set_experiment`` or its environment
+        variables, else the experiment called like the holdout.
     tracking_uri, audit_tracking_uri : str, optional
         As for `LadderHoldout.track`.
     raw : {"live", "sealed"}, optional
@@ -173,15 +176,9 @@ def export(
         wish = _settled(ladder, where.analyst, run_id, experiment, raw)
         stores = {names.ANALYST: where.analyst, names.AUDIT: where.audit}
         return tuple(
-            replace(one, store=_store(stores[one.kind]))
+            replace(one, store=printable_uri(stores[one.kind]))
             for one in _exported(ladder, where, wish, progress)
         )
-
-
-def _store(uri: str) -> str:
-    """Return a tracking URI as it may be printed; a file in this folder with its whole path."""
-    file = uri.removeprefix("sqlite:///")
-    return f"sqlite:///{os.path.abspath(file)}" if file != uri else printable_uri(uri)
 
 
 def _exported(
@@ -202,9 +199,14 @@ def _settled(
     known = known_runs(holdout, uri, names.ANALYST)
     if known and raw is None:
         raw = known[-1].data.tags.get(names.RAW)
-    if known and run_id is None:
+    sealed = raw == "sealed"
+    if run_id is None and experiment is None:
+        run_id = own_run(uri)
+    if run_id is None and known:
         run_id = str(known[-1].info.run_id)
-    return RunChoice(run_id, experiment, None, sealed=raw == "sealed")
+    if run_id is None and experiment is None:
+        return new_run(uri, sealed)
+    return RunChoice(run_id, experiment, None, sealed)
 
 
 def _analyst(holdout: OpenLadder, uri: str, wish: RunChoice, progress: Progress | None) -> Exported:
@@ -219,8 +221,8 @@ def _analyst(holdout: OpenLadder, uri: str, wish: RunChoice, progress: Progress 
 def anchors(
     holdout: HasLadder,
     *,
-    tracking_uri: str | None = None,
-    audit_tracking_uri: str | None = None,
+    tracking_uri: str | os.PathLike[str] | None = None,
+    audit_tracking_uri: str | os.PathLike[str] | None = None,
 ) -> tuple[Anchor, ...]:
     """Return what MLflow's runs state of the ledger, oldest first, the analyst's before.
 
@@ -270,7 +272,10 @@ def _stated(run: Run) -> str:
 
 
 def attach(
-    holdout: HasLadder, path: str | os.PathLike[str], *, audit_tracking_uri: str | None = None
+    holdout: HasLadder,
+    path: str | os.PathLike[str],
+    *,
+    audit_tracking_uri: str | os.PathLike[str] | None = None,
 ) -> str:
     """Attach a file to the ladder's audit run as an artifact.
 

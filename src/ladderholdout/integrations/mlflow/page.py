@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import TYPE_CHECKING, Any
 
 from ladderholdout.errors import printable
@@ -10,11 +11,12 @@ from ladderholdout.guard.open_ladder import HasLadder, OpenLadder, ladder_of
 from ladderholdout.guard.pictures import Picture, picture_of
 from ladderholdout.guard.views import ScoreCertificate, Status
 from ladderholdout.integrations.mlflow import service as names
+from ladderholdout.integrations.mlflow.service import living_run
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
     from mlflow.data.meta_dataset import MetaDataset
-    from mlflow.entities import DatasetInput
+    from mlflow.entities import DatasetInput, Run
 
 NOTE = "mlflow.note.content"
 """The tag whose text MLflow shows as a run's description."""
@@ -26,6 +28,9 @@ SOURCE = "ladderholdout"
 _HEADING = "## Holdout "
 _DRAWN = 1000
 _LONGEST = 7500
+# What MLflow takes as a parameter, and of how many in one request.
+_NO_KEY = re.compile(r"[^\w\-. /]", re.ASCII)
+_LONGEST_KEY, _LONGEST_VALUE, _PARAMETERS = 250, 500, 100
 SIZE = 760, 320
 _SAID = {
     names.ANALYST: (
@@ -43,17 +48,52 @@ _SAID = {
 def describe(client: MlflowClient, run_id: str, holdout: OpenLadder, kind: str) -> None:
     """Put the note, the data set and, for the analyst, the picture on a run.
 
-    A note that somebody else wrote stays.
+    A note that somebody else wrote stays. The analyst's run has the incumbent's parameters as well.
     """
     status = holdout.status_for_copy()
-    known = client.get_run(run_id).data.tags.get(NOTE, "")
+    run = living_run(client, run_id)
+    known = run.data.tags.get(NOTE, "")
     if not known or known.startswith(_HEADING):
         client.set_tag(run_id, NOTE, note_of(status, kind))
     client.log_inputs(run_id, [input_of(holdout)])
     if kind == names.ANALYST:
+        _log_parameters(client, run, holdout, status.incumbent)
         picture = drawn(holdout, status, status.certificate)
         if picture is not None:
             client.log_text(run_id, picture.file(*SIZE), PICTURE)
+
+
+def _log_parameters(
+    client: MlflowClient, run: Run, holdout: OpenLadder, incumbent: int | None
+) -> None:
+    """Log the parameters of the incumbent, once for each submission that is one.
+
+    MLflow keeps a parameter for ever. So those of a later incumbent have its number before their
+    names; and in a run that somebody else made all have ``ladder.`` before them, so that none is
+    in the way of what that person logs.
+    """
+    from mlflow.entities import Param, RunTag
+
+    logged = run.data.tags.get(names.PARAMETERS, "").split()
+    if incumbent is None or str(incumbent) in logged:
+        return
+    found = holdout.read(lambda tx, one: tx.entries(one.id, after=incumbent - 1, limit=1))
+    parameters = found[0].context.get("parameters", {}) if found else {}
+    before = "" if names.TOKEN in run.data.tags else "ladder."
+    before += f"{incumbent}." if logged else ""
+    named = {
+        _NO_KEY.sub("_", f"{before}{name}")[:_LONGEST_KEY]: parameters[name] for name in parameters
+    }
+    given = [
+        Param(key, str(value)[:_LONGEST_VALUE])
+        for key, value in named.items()
+        if key not in run.data.params
+    ]
+    for start in range(0, len(given), _PARAMETERS):
+        client.log_batch(run.info.run_id, params=given[start : start + _PARAMETERS])
+    if parameters:
+        tag = RunTag(names.PARAMETERS, " ".join([*logged, str(incumbent)]))
+        client.log_batch(run.info.run_id, tags=[tag])
 
 
 def note_of(status: Status, kind: str) -> str:

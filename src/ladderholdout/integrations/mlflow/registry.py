@@ -27,6 +27,7 @@ from ladderholdout.integrations.mlflow.service import (
     places,
     raw_model,
 )
+from ladderholdout.integrations.mlflow.uris import is_own
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
@@ -180,8 +181,7 @@ def _loaded(uri: str, registry_uri: str | None, version: ModelVersion) -> Any:
     """Let MLflow load the model of a version, from where it has its models."""
     import mlflow
 
-    own = uri == mlflow.get_tracking_uri()
-    if not own or registry_uri not in (None, mlflow.get_registry_uri()):
+    if not is_own(uri) or registry_uri not in (None, mlflow.get_registry_uri()):
         raise InvalidArgument(
             "model",
             "given where the registry is not MLflow's own setting",

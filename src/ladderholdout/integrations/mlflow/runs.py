@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import shlex
 import threading
 from dataclasses import dataclass, field
@@ -20,8 +21,10 @@ from ladderholdout.integrations.mlflow.service import (
     experiments,
     faults_named,
     find,
-    printable_uri,
+    known_experiment,
+    living_run,
 )
+from ladderholdout.integrations.mlflow.uris import is_own, printable_uri
 from ladderholdout.ledger import is_memory, resolve_url, shown
 
 if TYPE_CHECKING:
@@ -45,6 +48,8 @@ class RunChoice:
         One that is there; None for a new one.
     experiment : str or None
         Where a new one goes; None for the experiment called like the holdout.
+    experiment_id : str or None
+        The same, by its number: what MLflow's own settings name.
     parent : str or None
         The run below which a new one goes, in the experiment of that.
     sealed : bool
@@ -57,6 +62,7 @@ class RunChoice:
     experiment: str | None
     parent: str | None
     sealed: bool
+    experiment_id: str | None = None
     token: str = field(default_factory=lambda: uuid4().hex)
 
 
@@ -107,7 +113,9 @@ def known_runs(holdout: OpenLadder, uri: str, kind: str) -> list[Run]:
 
 def _place(client: MlflowClient, holdout: OpenLadder, wish: RunChoice) -> str:
     if wish.parent is not None:
-        return str(client.get_run(wish.parent).info.experiment_id)
+        return str(living_run(client, wish.parent).info.experiment_id)
+    if wish.experiment_id is not None:
+        return known_experiment(client, wish.experiment_id)
     return experiment_id(client, wish.experiment or holdout.name)
 
 
@@ -120,7 +128,7 @@ def _made(client: MlflowClient, place: str, tags: dict[str, str], parent: str | 
 def _tie(client: MlflowClient, run_id: str, tags: dict[str, str]) -> None:
     from mlflow.entities import RunTag
 
-    known = client.get_run(run_id).data.tags.get(names.IDENTITY)
+    known = living_run(client, run_id).data.tags.get(names.IDENTITY)
     if known not in (None, tags[names.IDENTITY]):
         raise TrackingError(
             f"The MLflow run {run_id} holds the series of another ladder. Give a run of its "
@@ -161,13 +169,23 @@ def claim(
     stated(run_id, experiment)
     if run_id is not None or experiment is not None:
         return RunChoice(run_id, experiment, None, sealed)
-    active = _active(places.analyst)
-    if active is None:
-        return RunChoice(None, None, None, sealed)
+    own = own_run(places.analyst)
+    if own is None:
+        return new_run(places.analyst, sealed)
     ladder = names.identity(*holdout.records())
     with _lock:
-        taken = _claims.setdefault((places.analyst, active), ladder) != ladder
-    return RunChoice(None, None, active, sealed) if taken else RunChoice(active, None, None, sealed)
+        taken = _claims.setdefault((places.analyst, own), ladder) != ladder
+    return RunChoice(None, None, own, sealed) if taken else RunChoice(own, None, None, sealed)
+
+
+def new_run(uri: str, sealed: bool) -> RunChoice:
+    """Return a new run: in the experiment of MLflow's own settings, else the holdout's."""
+    number, name = None, None
+    if is_own(uri):
+        # mlflow.set_experiment sets the number, so that subprocesses inherit it.
+        number = os.environ.get("MLFLOW_EXPERIMENT_ID") or None
+        name = os.environ.get("MLFLOW_EXPERIMENT_NAME") or None
+    return RunChoice(None, name if number is None else None, None, sealed, number)
 
 
 def stated(run_id: str | None, experiment: str | None) -> None:
@@ -179,11 +197,14 @@ def stated(run_id: str | None, experiment: str | None) -> None:
         raise InvalidArgument("experiment", "left out where run_id is given", "given as well")
 
 
-def _active(uri: str) -> str | None:
+def own_run(uri: str) -> str | None:
+    """Return the run of MLflow's own settings at a server: the active one, or MLFLOW_RUN_ID."""
     import mlflow
 
-    run = mlflow.active_run() if uri == mlflow.get_tracking_uri() else None
-    return None if run is None else str(run.info.run_id)
+    if not is_own(uri):
+        return None
+    run = mlflow.active_run()
+    return os.environ.get("MLFLOW_RUN_ID") or None if run is None else str(run.info.run_id)
 
 
 def remedy(holdout: OpenLadder, places: Places, wish: RunChoice, run_id: str | None) -> str:
@@ -204,10 +225,13 @@ def remedy(holdout: OpenLadder, places: Places, wish: RunChoice, run_id: str | N
         "raw": ("sealed" if wish.sealed else "live", "live"),
     }
     words = ["ladder-holdout", "export", record.name]
+    settings = []
+    if run_id is None and wish.experiment_id is not None:
+        settings = [f"MLFLOW_EXPERIMENT_ID={shlex.quote(wish.experiment_id)}"]
     for name, (value, usual) in options.items():
         if value is not None and value != usual:
             words += [f"--{name}", shown(value) if name == "ledger" else value]
-    return " ".join([*map(shlex.quote, words), *places.options])
+    return " ".join([*settings, *map(shlex.quote, words), *places.options])
 
 
 def disclose(holdout: OpenLadder, places: Places) -> None:
@@ -227,6 +251,8 @@ def disclose(holdout: OpenLadder, places: Places) -> None:
     if key in _disclosed:
         return
     _disclosed.add(key)
+    # Whoever configures logging disables the loggers that are there, unless he says otherwise.
+    _logger.disabled = False
     same = "the server of the analyst's run" if places.audit == places.analyst else "the server"
     _logger.warning(
         "The raw scores of ladder %r of account %r on %r are copied into the experiment %r on %s "

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
+import os
 import threading
 import warnings
 from collections.abc import Callable, Iterator
@@ -18,6 +19,7 @@ from urllib.parse import urlsplit
 from ladderholdout import thirdparty
 from ladderholdout.errors import InvalidArgument, LadderHoldoutError, TrackingError
 from ladderholdout.guard.health import Check
+from ladderholdout.integrations.mlflow.uris import checked_uri, printable_uri, sqlite_file
 from ladderholdout.ledger import HoldoutRecord, LadderRecord
 from ladderholdout.ledger.replay import rules_of
 
@@ -36,6 +38,8 @@ TOKEN = f"{PREFIX}token"
 ENTRIES = f"{PREFIX}entries"
 HEAD = f"{PREFIX}head"
 GUARDED = f"{PREFIX}guarded"
+PARAMETERS = f"{PREFIX}parameters_of"
+"""The submissions whose parameters a run has, the first one's under their own names."""
 
 ANALYST = "analyst"
 AUDIT = "audit"
@@ -137,26 +141,26 @@ class Places:
     options: tuple[str, ...] = ()
 
 
-def places(tracking_uri: str | None = None, audit_tracking_uri: str | None = None) -> Places:
+def places(
+    tracking_uri: str | os.PathLike[str] | None = None,
+    audit_tracking_uri: str | os.PathLike[str] | None = None,
+) -> Places:
     """Return the servers to use: MLflow's own choice where nothing is stated.
+
+    A SQLite file is named by its whole path: a working folder may change.
 
     Raises
     ------
     InvalidArgument
-        What is stated is no text.
+        What is stated is no tracking URI, or MLflow has no store for it.
     """
-    import mlflow
-
     stated = {"tracking_uri": tracking_uri, "audit_tracking_uri": audit_tracking_uri}
-    for name, uri in stated.items():
-        if uri is not None and (not isinstance(uri, str) or not uri.strip()):
-            allowed = "a tracking URI, such as http://127.0.0.1:5000 or sqlite:///mlflow.db"
-            raise InvalidArgument(name, allowed, "empty" if uri == "" else type(uri).__name__)
-    analyst = tracking_uri or mlflow.get_tracking_uri()
+    checked = {name: checked_uri(name, uri) for name, uri in stated.items() if uri is not None}
+    analyst = checked.get("tracking_uri") or checked_uri("tracking_uri", None)
     options = tuple(
-        f"--{name.replace('_', '-')} {printable_uri(uri)}" for name, uri in stated.items() if uri
+        f"--{name.replace('_', '-')} {printable_uri(uri)}" for name, uri in checked.items()
     )
-    audit = audit_tracking_uri or analyst
+    audit = checked.get("audit_tracking_uri", analyst)
     _load_store_of(analyst, audit)
     return Places(analyst, audit, options)
 
@@ -172,20 +176,6 @@ def _load_store_of(*uris: str) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         thirdparty.load_sql_store()
-
-
-def printable_uri(uri: str) -> str:
-    """Return a tracking URI as it may be printed: without a password.
-
-    Examples
-    --------
-    >>> printable_uri("https://ada:secret@tracking.example/team")
-    'https://...@tracking.example/team'
-    >>> printable_uri("sqlite:///mlflow.db")
-    'sqlite:///mlflow.db'
-    """
-    user, at, _ = urlsplit(uri).netloc.rpartition("@")
-    return uri.replace(user + at, "...@", 1) if at else uri
 
 
 def reachable(uri: str) -> bool:
@@ -228,6 +218,8 @@ def faults_named(uri: str) -> Iterator[None]:
         raise
     except MlflowException as error:
         raise _refused(uri, error.error_code) from None
+    except ImportError as error:  # the driver of a database
+        raise _without_driver(uri, error.name) from None
     except Exception as error:  # of requests, SQLAlchemy, a driver
         raise _refused(uri, type(error).__name__) from None
 
@@ -236,6 +228,18 @@ def _refused(uri: str, what: str) -> TrackingError:
     return TrackingError(
         f"MLflow at {printable_uri(uri)} refused a request ({what}). Check it with "
         f"ladder-holdout doctor --tracking-uri {printable_uri(uri)}."
+    )
+
+
+# The packages whose modules have other names.
+_DRIVERS = {"MySQLdb": "mysqlclient", "psycopg2": "psycopg2-binary", "psycopg": "psycopg[binary]"}
+
+
+def _without_driver(uri: str, module: str | None) -> TrackingError:
+    package = _DRIVERS.get(module or "", module or "its driver")
+    return TrackingError(
+        f"MLflow at {printable_uri(uri)} needs the package {package}, which is not installed: "
+        f"pip install '{package}'."
     )
 
 
@@ -267,11 +271,71 @@ def experiment_id(client: MlflowClient, name: str) -> str:
         except MlflowException:
             # Somebody else was faster.
             found = client.get_experiment_by_name(name)
-    if found is None or found.lifecycle_stage != "active":
-        raise TrackingError(
-            f"The MLflow experiment {name!r} is deleted. Restore it: mlflow experiments restore."
-        )
+    if found is None:
+        raise TrackingError(f"MLflow has no experiment {name!r}, and makes none.")
+    refuse_deleted(client, found)
     return str(found.experiment_id)
+
+
+def known_experiment(client: MlflowClient, number: str) -> str:
+    """Return an experiment that MLflow's own settings name, if it is there."""
+    from mlflow.exceptions import MlflowException
+
+    try:
+        found = client.get_experiment(number)
+    except MlflowException as error:
+        if error.error_code != "RESOURCE_DOES_NOT_EXIST":
+            raise
+        found = None
+    if found is None:
+        raise TrackingError(
+            f"There is no experiment {number!r} at {printable_uri(client.tracking_uri)}, which "
+            "MLFLOW_EXPERIMENT_ID or mlflow.set_experiment names. Name one that is there, with "
+            "mlflow.set_experiment(name) after mlflow.set_tracking_uri, or state experiment=."
+        )
+    refuse_deleted(client, found)
+    return str(found.experiment_id)
+
+
+def refuse_deleted(client: MlflowClient, experiment: Experiment) -> None:
+    """Refuse an experiment that was deleted, and say how it is restored."""
+    if experiment.lifecycle_stage != "active":
+        raise TrackingError(
+            f"The MLflow experiment {experiment.name!r} is deleted. Restore it with "
+            f"{_client(client)}.restore_experiment({experiment.experiment_id!r})."
+        )
+
+
+def living_run(client: MlflowClient, run_id: str) -> Run:
+    """Return a run that can be written to.
+
+    Raises
+    ------
+    TrackingError
+        There is no such run, or it is deleted, with its experiment perhaps.
+    """
+    from mlflow.exceptions import MlflowException
+
+    try:
+        run = client.get_run(run_id)
+    except MlflowException as error:
+        if error.error_code not in ("RESOURCE_DOES_NOT_EXIST", "INVALID_PARAMETER_VALUE"):
+            raise
+        raise TrackingError(
+            f"There is no MLflow run {run_id} at {printable_uri(client.tracking_uri)}. Name one "
+            "that is there, or none for a new one: leave run_id= out, and unset MLFLOW_RUN_ID."
+        ) from None
+    if run.info.lifecycle_stage != "active":
+        refuse_deleted(client, client.get_experiment(run.info.experiment_id))
+        raise TrackingError(
+            f"The MLflow run {run_id} is deleted. Restore it with "
+            f"{_client(client)}.restore_run({run_id!r}), or name none for a new one."
+        )
+    return run
+
+
+def _client(client: MlflowClient) -> str:
+    return f"mlflow.MlflowClient({printable_uri(client.tracking_uri)!r})"
 
 
 def _beside(client: MlflowClient) -> str | None:
@@ -279,8 +343,8 @@ def _beside(client: MlflowClient) -> str | None:
 
     By default MLflow takes that of the working folder, whatever that happens to be.
     """
-    file = client.tracking_uri.partition("sqlite:///")[2].partition("?")[0]
-    if not file or file == ":memory:":
+    file = sqlite_file(client.tracking_uri)
+    if file is None:
         return None
     return Path(file).absolute().with_name("mlruns").as_uri()
 
@@ -345,7 +409,11 @@ def mlflow_findings(
     if not package.ok:
         return
     yield plugin_finding()
-    where = places(tracking_uri, audit_tracking_uri)
+    try:
+        where = places(tracking_uri, audit_tracking_uri)
+    except InvalidArgument as error:
+        yield Check("tracking server", False, str(error))
+        return
     yield server_finding("tracking server", where.analyst)
     if where.audit != where.analyst:
         yield server_finding("tracking server of the audit", where.audit)
@@ -379,8 +447,8 @@ def plugin_finding() -> Check:
 
 def server_finding(what: str, uri: str) -> Check:
     """Check that a tracking server, or a database in its place, answers a request."""
-    database = urlsplit(uri)
-    if database.scheme == "sqlite" and not Path(database.path[1:]).exists():
+    file = sqlite_file(uri)
+    if file is not None and not Path(file).exists():
         return Check(
             what, True, f"{printable_uri(uri)}: none yet; MLflow makes it at its first use"
         )

@@ -5,21 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from functools import partial
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
 import optuna
 from optuna.study import Study
 from optuna.trial import FrozenTrial, Trial
-from sklearn.base import clone
-from sklearn.model_selection import check_cv, cross_validate
 
 from ladderholdout.errors import InvalidArgument, LadderHoldoutWarning, as_given, warn
 from ladderholdout.feedback import feedback_of
 from ladderholdout.guard.settings import count_rows
 from ladderholdout.guard.views import Release
 from ladderholdout.identity import copy_of
+from ladderholdout.integrations.optuna.again import built_again, is_of
+from ladderholdout.integrations.optuna.folds import scores_of_folds
 from ladderholdout.integrations.optuna.trials import (
     INNER_SCORES,
     Call,
@@ -30,6 +29,7 @@ from ladderholdout.integrations.optuna.trials import (
     call_of,
     candidate_of,
     check_feedback,
+    check_objectives,
     guides_of,
     in_direction,
     key_of,
@@ -42,9 +42,9 @@ from ladderholdout.integrations.sklearn import (
     asks,
     checked_folds,
     look_for_overlap,
-    plain_score,
 )
 from ladderholdout.mechanisms.arithmetic import natural
+from ladderholdout.metrics.responses import predicts
 from ladderholdout.thirdparty import caller, frozen, is_same_study
 
 if TYPE_CHECKING:
@@ -126,6 +126,7 @@ class Objective:
         self._holdout, self._build, self._inner, self._train = holdout, build, inner, train
         self._feedback, self._guarded = feedback, natural("guarded", guarded)
         self._call: Call | None = None
+        self._study: Study | None = None
 
     def __call__(self, trial: Trial) -> float | tuple[float, ...]:
         """Build, submit, and return what the sampler may know.
@@ -133,13 +134,7 @@ class Objective:
         Where that is the guide, the trials of one ``study.optimize`` are one batch
         (`batches`), and no release is noted on them.
         """
-        if not isinstance(trial, Trial):
-            raise InvalidArgument(
-                "trial",
-                "a running one, as study.optimize hands it in",
-                type(trial).__name__,
-                "The model of a finished trial: objective.candidate(trial).model.",
-            )
+        self._running(trial)
         call = self._call = call_of(caller(), self, trial, self._call)
         key = key_of(self._holdout, trial)
         with stopping(trial):  # a build whose training asks the guard may find it gone
@@ -147,7 +142,10 @@ class Objective:
         check_feedback(self._holdout, trial.study, candidate, self._feedback, self._guarded)
         guided = receives_guide(self._feedback, candidate)
         quiet = guided and not asks(candidate.model)
-        spot = Spot() if call is None else call.spot_of(trial, quiet=quiet)
+        if call is not None:
+            spot = call.spot_of(trial, quiet=quiet)
+        else:
+            spot = Spot(apart=_BY_HAND if guided else None)
         release = submit(self._holdout, trial, candidate, key, spot, silent=guided)
         _look_at_pruner(self._holdout, trial, release)
         values = values_of(
@@ -197,18 +195,31 @@ class Objective:
         >>> holdout.status().submissions  # the study used inner scores alone
         0
         """
+        self._running(trial)
         with stopping(trial):
-            candidate = candidate_of(self._build(trial))
+            candidate = self._built(trial)
+        check_objectives(self._holdout, trial.study, candidate, self._guarded)
+        self._check_predictions(candidate)
         if self._inner is not None:
             candidate = replace(candidate, guide=self._score(candidate, trial))
         guides = guides_of(self._holdout, candidate)
+        if None in guides.values():
+            raise InvalidArgument(
+                "build",
+                "a function that returns an inner score with the model, (model, score), where "
+                "the study goes by inner scores alone",
+                "one that returns none",
+                "Or have it computed: holdout.objective(build, inner=5, train=(X_train, y_train)), "
+                "with an estimator that is not fitted yet.",
+            )
         values = [feedback_of("guide", 0.0, False, 1.0, one) for one in guides.values()]
-        if not self._holdout.by_metric:
-            return in_direction(trial.study, values[0], self._guarded)
         return among_others(trial.study, values, candidate, self._guarded)
 
     def candidate(self, trial: Trial | FrozenTrial, *, score: bool = True) -> Candidate:
         """Build the model of a trial: fitted, and with its guide.
+
+        For a finished trial `build` receives one that can report, note and be asked for its
+        study, all in a copy in memory: nothing of it reaches the study's storage.
 
         Parameters
         ----------
@@ -241,7 +252,10 @@ class Objective:
         >>> objective.candidate(study.best_trial).guide > 0.8
         True
         """
-        candidate = candidate_of(self._build(trial))
+        if isinstance(trial, Trial | FrozenTrial):
+            candidate = self._built(trial)
+        else:  # a FixedTrial has neither study nor number
+            candidate = self._taken(self._build(trial))
         if self._train is None:
             return candidate
         inner = score and self._inner is not None
@@ -250,18 +264,43 @@ class Objective:
         X, y = map(copy_of, self._train)
         return replace(candidate, model=candidate.model.fit(X, y), guide=guide)
 
+    def built_again(self, study: Study, trial: FrozenTrial) -> Candidate:
+        """Build the model of a finished trial of a study; the inner folds are not run."""
+        self._study = study
+        return self.candidate(trial, score=False)
+
+    def _running(self, trial: Trial) -> None:
+        """Refuse a trial that does not run, and remember the study of one that does."""
+        if not isinstance(trial, Trial):
+            raise InvalidArgument(
+                "trial",
+                "a running one, as study.optimize hands it in",
+                type(trial).__name__,
+                "The model of a finished trial: objective.candidate(trial).model.",
+            )
+        self._study = trial.study
+
+    def _built(self, trial: Trial | FrozenTrial) -> Candidate:
+        if not isinstance(trial, FrozenTrial):
+            return self._taken(self._build(trial))
+        known = self._study if self._study is not None and is_of(self._study, trial) else None
+        return self._taken(built_again(self._build, known, trial))
+
+    def _taken(self, built: Any) -> Candidate:
+        return candidate_of(built, fits=self._train is not None, clones=self._inner is not None)
+
+    def _check_predictions(self, candidate: Candidate) -> None:
+        """Refuse predictions that the holdout would not take, before the study is searched."""
+        if self._train is None and not predicts(candidate.model):
+            rows = self._holdout.guard().holdout
+            for one in self._holdout.by_metric.values() or [self._holdout]:
+                one.metric.canonical(candidate.model, rows.n, rows.classes)
+
     def _score(self, candidate: Candidate, trial: Trial | FrozenTrial) -> float | dict[str, float]:
         """Return the mean score of the inner folds, and note each of them on a running trial."""
         assert self._train is not None
         X, y = self._train
-        metric = self._holdout.metric
-        folds = check_cv(self._inner, y, classifier=metric.is_classification)
-        score = partial(plain_score, self._holdout)
-        found = cross_validate(
-            clone(candidate.model), X, y, cv=folds, scoring=score, error_score="raise"
-        )
-        names = list(self._holdout.by_metric) or ["score"]
-        scores = {name: found[f"test_{name}"].tolist() for name in names}
+        scores = scores_of_folds(self._holdout, candidate.model, X, y, self._inner)
         several = bool(self._holdout.by_metric)
         if isinstance(trial, Trial):
             trial.set_user_attr(INNER_SCORES, scores if several else scores["score"])
@@ -352,7 +391,7 @@ def guided_steps(trial: Trial, guides: Iterable[float]) -> Iterator[tuple[int, f
     Parameters
     ----------
     trial : Trial
-        Of a study with one objective.
+        Of a study with one objective. Of a finished trial nothing is reported.
     guides : iterable of float
         One training-side score a step, greater is better in whatever direction the study
         goes: each is asked for when the one before was reported.
@@ -378,11 +417,19 @@ def guided_steps(trial: Trial, guides: Iterable[float]) -> Iterator[tuple[int, f
     >>> study.trials[0].intermediate_values
     {0: 0.5, 1: 0.7}
     """
+    if not isinstance(trial, Trial):  # of a study that is over, or of none
+        yield from enumerate(guides)
+        return
     for step, guide in enumerate(guides):
         trial.report(in_direction(trial.study, guide), step)
         if trial.should_prune():
             raise optuna.TrialPruned(f"Pruned at step {step} by its training-side score.")
         yield step, guide
+
+
+_BY_HAND = (
+    "trials of the study ran in several threads, or by a function around the objective, or by hand"
+)
 
 
 def _look_at_pruner(holdout: OpenLadder, trial: Trial, release: Release) -> None:

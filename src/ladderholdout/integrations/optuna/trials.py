@@ -6,13 +6,18 @@ import math
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from copy import copy
 from dataclasses import dataclass, field, replace
-from numbers import Real
+from numbers import Number, Real
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
+import numpy as np
 from optuna.study import Study, StudyDirection
 from optuna.trial import FrozenTrial, Trial, TrialState
+from sklearn.base import BaseEstimator
+from sklearn.exceptions import NotFittedError
+from sklearn.utils.validation import check_is_fitted
 
 from ladderholdout.errors import (
     InvalidArgument,
@@ -26,7 +31,7 @@ from ladderholdout.errors import (
 from ladderholdout.feedback import feedback_of, feedback_of_one_bit
 from ladderholdout.guard import rounds
 from ladderholdout.guard.containment import without_frames
-from ladderholdout.guard.context import describe_estimator
+from ladderholdout.guard.context import APART, describe_estimator, describe_parameters
 from ladderholdout.guard.metric_views import Releases
 from ladderholdout.guard.submission import Origin
 from ladderholdout.guard.views import Release
@@ -45,23 +50,30 @@ class Call:
     ----------
     token : object
         What this call has and no other.
-    there : dict of int to TrialState
-        The trials that were there when it began.
+    there : dict of int to FrozenTrial
+        The trials that were there when it began, as they were then.
     batch : str or None
         Of its submissions; None from the moment on when it is in doubt.
+    apart : str or None
+        Why it is in doubt.
     """
 
     token: object
-    there: dict[int, TrialState]
+    there: dict[int, FrozenTrial]
     batch: str | None = field(default_factory=lambda: uuid4().hex)
+    apart: str | None = None
     _own: set[int] = field(default_factory=set)
     _shown: object = field(default_factory=rounds.latest)
     _open: bool = False
 
     def enter(self, trial: Trial) -> None:
         """Take a trial for one of this call."""
-        if trial.number not in self.there and _was_waiting(frozen(trial)):
-            self.batch = None  # somebody enqueued it, who may know what was released
+        before = self.there.get(trial.number)
+        if before is None and _was_waiting(frozen(trial)):
+            # Somebody enqueued it, who may know what was released.
+            self._doubt(f"trial {trial.number} was enqueued while the study ran")
+        if before is not None and before.state is TrialState.RUNNING:
+            self._doubt(f"trial {trial.number} ran beside the first one")
         self._own.add(trial.number)
 
     def spot_of(self, trial: Trial, *, quiet: bool) -> Spot:
@@ -73,23 +85,60 @@ class Call:
         quiet : bool
             Whether its study will receive its guide, and its fit submits nothing.
         """
-        undisturbed = not self._open and self._shown is rounds.latest()
-        if not (quiet and undisturbed and self._is_alone(trial.study)):
-            self.batch = None
+        if not quiet:
+            self._doubt(f"trial {trial.number} had no inner score, or its model queries the guard")
+        if self._open:
+            self._doubt("the study did not receive the inner score of a trial that was submitted")
+        if self._shown is not rounds.latest():
+            self._doubt("something that was released was read while the study ran")
+        if (other := self._beside(trial.study)) is not None:
+            self._doubt(other)
         self._open = True
-        return Spot(self.batch, len(self._own) if self.batch else None)
+        return Spot(self.batch, len(self._own) if self.batch else None, self.apart)
 
     def close(self) -> None:
         """Note that the trial came to its end as usual: its study receives its guide."""
         self._open = False
 
-    def _is_alone(self, study: Study) -> bool:
-        """Return whether nobody else runs, adds or finishes trials of this study."""
-        return all(
-            one.number in self._own
-            or (one.state is not TrialState.RUNNING and self.there.get(one.number) is one.state)
-            for one in study.get_trials(deepcopy=False)
-        )
+    def _doubt(self, why: str) -> None:
+        self.batch, self.apart = None, self.apart or why
+
+    def _beside(self, study: Study) -> str | None:
+        """Return what somebody else did in this study since the call began, None for nothing.
+
+        A trial that a process left behind tells the sampler nothing, as long as nobody touches it.
+        """
+        for one in study.get_trials(deepcopy=False):
+            if one.number in self._own:
+                continue
+            before = self.there.get(one.number)
+            if before is None or not _is_untouched(before, one):
+                what = "runs" if one.state is TrialState.RUNNING else "was added, or changed,"
+                return f"trial {one.number} of the study {what} beside the others"
+        return None
+
+
+def _is_untouched(before: FrozenTrial, now: FrozenTrial) -> bool:
+    """Return whether a trial that this call does not run is as it was."""
+    if before.state is not now.state:
+        return False
+    if now.state is not TrialState.RUNNING:
+        return True
+    return all(
+        _same(getattr(before, name), getattr(now, name))
+        for name in ("params", "intermediate_values", "user_attrs", "system_attrs")
+    )
+
+
+def _same(before: Mapping[Any, Any], now: Mapping[Any, Any]) -> bool:
+    """Return whether two mappings hold the same; values in memory may be arrays or models."""
+    return before.keys() == now.keys() and all(
+        value is before[key] or (type(value) in _PLAIN and value == before[key])
+        for key, value in now.items()
+    )
+
+
+_PLAIN = (bool, int, float, str, type(None))
 
 
 def call_of(frame: Frame, objective: object, trial: Trial, known: Call | None) -> Call | None:
@@ -117,8 +166,18 @@ def call_of(frame: Frame, objective: object, trial: Trial, known: Call | None) -
 def _begun(token: object, trial: Trial) -> Call:
     # Within a fit, or within a trial of another study: those depend on the feedback in this one.
     rounds.loosen()
-    there = {one.number: one.state for one in trial.study.get_trials(deepcopy=False)}
+    there = {one.number: _as_now(one) for one in trial.study.get_trials(deepcopy=False)}
     return Call(token, there, _own={trial.number})
+
+
+def _as_now(trial: FrozenTrial) -> FrozenTrial:
+    """Return a trial as it is now; one that runs may change in place."""
+    if trial.state is not TrialState.RUNNING:
+        return trial
+    taken = copy(trial)
+    taken.params, taken.intermediate_values = dict(trial.params), dict(trial.intermediate_values)
+    taken.user_attrs, taken.system_attrs = dict(trial.user_attrs), dict(trial.system_attrs)
+    return taken
 
 
 def _was_waiting(trial: FrozenTrial) -> bool:
@@ -158,10 +217,11 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True)
 class Spot:
-    """The batch of a submission, and its own place there."""
+    """The batch of a submission, its own place there, and why it has none."""
 
     batch: str | None = None
     place: int | None = None
+    apart: str | None = None
 
 
 _NO_BATCH = Spot()
@@ -174,27 +234,131 @@ def a_study(study: object) -> Study:
     return study
 
 
-def candidate_of(built: Any) -> Candidate:
-    """Bring what `build` returned to a candidate."""
-    if isinstance(built, tuple) and len(built) == 2:
+def candidate_of(built: Any, *, fits: bool = False, clones: bool = False) -> Candidate:
+    """Bring what `build` returned to a candidate; refuse what is none.
+
+    Parameters
+    ----------
+    built : object
+    fits : bool
+        Whether the library fits the model, on the training rows that it has.
+    clones : bool
+        Whether it fits copies of it as well, on inner folds.
+    """
+    if isinstance(built, tuple) and (len(built) == 2 or _holds_no_labels(built)):
+        if len(built) != 2:
+            raise _no_model(f"one that returns a tuple of {len(built)}", fits)
+        if _is_model(built[1]) and not _is_model(built[0]):
+            raise _no_model("one that returns the model second", fits)
         built = Candidate(*built)
     candidate = built if isinstance(built, Candidate) else Candidate(built)
-    if candidate.model is None:
-        raise InvalidArgument(
-            "build",
-            "a function that returns a fitted estimator or predictions, alone or with a guide",
-            "one that returns None",
+    _check_model(candidate.model, fits, clones)
+    if not isinstance(candidate.others, tuple | list):
+        raise InvalidArgument("others", "a tuple of numbers", as_given(candidate.others))
+    guide, others = candidate.guide, tuple(candidate.others)
+    if isinstance(guide, Mapping):
+        guides = {str(name): _a_guide(one) for name, one in guide.items()}
+        return replace(candidate, guide=guides, others=others)
+    guide = None if guide is None else _a_guide(guide)
+    return replace(candidate, guide=guide, others=others)
+
+
+_RETURN = {
+    False: "a function that returns a fitted estimator or predictions, alone or with an inner "
+    "score, as (model, score)",
+    True: "a function that returns an estimator, which is then fitted on the rows of train=, "
+    "alone or with an inner score, as (model, score)",
+}
+_SCORE = (
+    "Return the model in place of its score: inner= and train= compute the inner score, or return "
+    "both, (model, score)."
+)
+
+
+def _no_model(came: str, fits: bool, remedy: str = "") -> InvalidArgument:
+    return InvalidArgument("build", _RETURN[fits], came, remedy)
+
+
+def _is_model(value: Any) -> bool:
+    return isinstance(value, type) or predicts(value) or callable(getattr(value, "fit", None))
+
+
+def _holds_no_labels(built: tuple[Any, ...]) -> bool:
+    """Return whether a tuple is no row of predictions: a model or one array is in it."""
+    many = {hasattr(one, "__len__") and not isinstance(one, str | bytes) for one in built}
+    return len(many) == 2 or any(map(_is_model, built))
+
+
+def _check_model(model: Any, fits: bool, clones: bool) -> None:
+    """Refuse at once what cannot be fitted, or cannot predict the holdout's rows."""
+    if model is None:
+        raise _no_model("one that returns None", fits, "Let it end with: return model.")
+    if isinstance(model, type):
+        raise _no_model("one that returns a class", fits, "Return an instance of it.")
+    if isinstance(model, str | bytes | Number | np.generic):
+        raise _no_model("one that returns a number or a text", fits, _SCORE)
+    if fits:
+        _check_unfitted(model, clones)
+    elif predicts(model):
+        _check_fitted(model)
+    elif isinstance(model, Mapping) or not getattr(model, "shape", hasattr(model, "__len__")):
+        raise _no_model(f"one that returns {as_given(model)}", fits, _SCORE)
+
+
+def _check_unfitted(model: Any, clones: bool) -> None:
+    """Refuse what the library cannot fit on the training rows, or cannot copy to do so."""
+    if not callable(getattr(model, "fit", None)):
+        remedy = _SCORE if isinstance(model, Mapping) else "Leave inner= and train= out."
+        raise _no_model(f"one that returns {as_given(model)}, which has no fit", True, remedy)
+    if clones and not callable(getattr(model, "get_params", None)):
+        raise _no_model(
+            f"one that returns {as_given(model)}, which scikit-learn cannot clone",
+            True,
+            "Leave inner= and train= out, fit it in build, and return (model, score).",
         )
-    if isinstance(candidate.guide, Mapping):
-        guides = {str(name): _a_guide(one) for name, one in candidate.guide.items()}
-        return replace(candidate, guide=guides)
-    return replace(candidate, guide=None if candidate.guide is None else _a_guide(candidate.guide))
+
+
+def _check_fitted(model: Any) -> None:
+    """Refuse a model that has surely not been fitted: nothing has been learnt on it."""
+    if is_unfitted(model):
+        raise _no_model(
+            f"one that returns {as_given(model)} that is not fitted",
+            False,
+            "Fit it on all training rows in build, or give inner= and train=.",
+        )
+
+
+def is_unfitted(model: Any) -> bool:
+    """Return whether a model has surely not been fitted; where that cannot be known, it has.
+
+    Examples
+    --------
+    >>> from sklearn.tree import DecisionTreeClassifier
+    >>> is_unfitted(DecisionTreeClassifier()), is_unfitted(object())
+    (True, False)
+    """
+    try:
+        if callable(getattr(model, "is_fitted", None)):  # as CatBoost's
+            return model.is_fitted() is False
+        if not isinstance(model, BaseEstimator):
+            return False
+        check_is_fitted(model)
+    except NotFittedError:
+        # A class of the user's may keep what it learnt under names of its own.
+        learnt = set(vars(model)) - set(model.get_params(deep=False))
+        return hasattr(model, "__sklearn_is_fitted__") or not learnt
+    except Exception:  # whatever its own methods raise
+        return False
+    return False
 
 
 def _a_guide(guide: object) -> float:
-    if not (isinstance(guide, Real) and math.isfinite(guide)):
+    if isinstance(guide, bool) or not (isinstance(guide, Real) and math.isfinite(guide)):
         raise InvalidArgument(
-            "guide", "a finite number", "not one", "Take the training-side score of this model."
+            "guide",
+            "a finite number",
+            as_given(guide),
+            "Take the training-side score of this model.",
         )
     return float(guide)
 
@@ -217,6 +381,14 @@ def check_feedback(
     holdout: OpenLadder, study: Study, candidate: Candidate, feedback: str, guarded: int
 ) -> None:
     """Refuse feedback that the study could not receive, before anything is submitted."""
+    check_objectives(holdout, study, candidate, guarded)
+    for guide in guides_of(holdout, candidate).values():
+        # Any released score will do: whether there is feedback depends on policy and guide.
+        feedback_of(feedback, 0.0, False, 1.0, guide)
+
+
+def check_objectives(holdout: OpenLadder, study: Study, candidate: Candidate, guarded: int) -> None:
+    """Refuse a candidate that has no value for each objective of the study."""
     metrics = len(holdout.by_metric) or 1
     if len(study.directions) < metrics:
         raise InvalidArgument(
@@ -234,9 +406,6 @@ def check_feedback(
             f"{len(candidate.others)} values with guarded={guarded!r}",
             "Return Candidate(model, guide, others=(...)) from build.",
         )
-    for guide in guides_of(holdout, candidate).values():
-        # Any released score will do: whether there is feedback depends on policy and guide.
-        feedback_of(feedback, 0.0, False, 1.0, guide)
 
 
 def receives_guide(feedback: str, candidate: Candidate) -> bool:
@@ -315,30 +484,47 @@ def stopping(trial: Trial) -> Iterator[None]:
         raise SearchStopped(described) from error
 
 
+def answers_of(holdout: OpenLadder, candidate: Candidate) -> Any:
+    """Return what a candidate's model predicts on the holdout; None of predictions."""
+    if not predicts(candidate.model):
+        return None
+    try:
+        return holdout.predictions(candidate.model)
+    except LadderHoldoutError:
+        raise
+    except Exception as error:
+        raise InvalidSubmission(
+            "build",
+            "a function whose model is fitted and predicts the holdout's rows",
+            f"one whose model raises {type(error).__name__}",
+            "Fit it on all training rows, or give inner= and train=.",
+        ) from error
+
+
 def guarded(
     holdout: OpenLadder,
     candidate: Candidate,
     context: dict[str, Any],
     key: str,
     spot: Spot = _NO_BATCH,
+    answers: Any = None,
 ) -> Release:
-    """Submit a candidate: its model with what is known of it, or its predictions."""
-    if predicts(candidate.model):
-        described = context | describe_estimator(candidate.model)
-        try:
-            origin = Origin(spot.batch, key=key, place=spot.place, context=described)
-            return holdout.evaluate(candidate.model, origin)
-        except LadderHoldoutError:
-            raise
-        except Exception as error:
-            raise InvalidSubmission(
-                "build",
-                "a function whose model is fitted and predicts the holdout's rows",
-                f"one whose model raises {type(error).__name__}",
-                "Fit it on all training rows, or give inner= and train=.",
-            ) from error
-    origin = Origin(spot.batch, key=key, place=spot.place, context=context)
-    return holdout.submit(candidate.model, origin)
+    """Submit a candidate: its model with what is known of it, or its predictions.
+
+    What its model predicts may have been asked for before (`answers_of`).
+    """
+    if answers is None:
+        answers = answers_of(holdout, candidate)
+    if spot.apart is not None:
+        context = context | {APART: spot.apart}
+    if answers is None:
+        origin = Origin(spot.batch, key=key, place=spot.place, context=context)
+        return holdout.submit(candidate.model, origin)
+    described = describe_estimator(candidate.model)
+    parameters = described.get("parameters", {}) | context.get("parameters", {})
+    described = context | described | ({"parameters": parameters} if parameters else {})
+    origin = Origin(spot.batch, key=key, place=spot.place, context=described)
+    return holdout.answer(answers, origin)
 
 
 def values_of(
@@ -406,5 +592,7 @@ def key_of(holdout: OpenLadder, trial: Trial) -> str:
 
 
 def context_of(study: Study, trial: Trial | FrozenTrial) -> dict[str, Any]:
-    """Return where a submission came from."""
-    return {"study": study.study_name, "trial": trial.number}
+    """Return where a submission came from, with the parameters of its trial."""
+    found = {"study": study.study_name, "trial": trial.number}
+    parameters = describe_parameters(trial.params)
+    return found | ({"parameters": parameters} if parameters else {})

@@ -19,6 +19,7 @@ from ladderholdout.guard.finalists import Finalist, ranked
 from ladderholdout.guard.next_release import smallest_step
 from ladderholdout.guard.settings import parted
 from ladderholdout.guard.views import Release, incumbent_named, overtaken
+from ladderholdout.integrations.optuna.again import built_again
 from ladderholdout.integrations.optuna.loops import Objective
 from ladderholdout.integrations.optuna.trials import (
     INNER_SCORES,
@@ -27,6 +28,7 @@ from ladderholdout.integrations.optuna.trials import (
     Candidate,
     Spot,
     a_study,
+    answers_of,
     candidate_of,
     context_of,
     guarded,
@@ -135,9 +137,16 @@ class Gate:
 
     def __call__(self, study: Study, trial: FrozenTrial) -> None:
         """Ask the holdout if this trial is the study's best so far."""
+        if len(study.directions) > 1:
+            raise InvalidArgument(
+                "study",
+                "one with a single objective, whose best value the gate watches",
+                f"one with {len(study.directions)}",
+                f"Leave the gate out, and submit the Pareto front at the end: {_FRONT}.",
+            )
         if trial.state is not TrialState.COMPLETE or _best_number(study) != trial.number:
             return
-        candidate = _built(self._build, trial)
+        candidate = _built(self._build, study, trial)
         self.releases.append(_shown(self._holdout, study, trial, candidate, Spot()))
         unconfirmed, confirmed = 0, 0
         for earlier in self.releases:
@@ -155,6 +164,9 @@ class Gate:
                 study.stop()
 
 
+_FRONT = "holdout.finalists([objective.candidate(trial).model for trial in study.best_trials])"
+
+
 def finalists(
     holdout: OpenLadder, study: Study, build: Build | Objective, k: int | str
 ) -> tuple[Finalist, ...]:
@@ -165,7 +177,7 @@ def finalists(
             "study",
             "one with a single objective, which names the best",
             f"one with {len(study.directions)}",
-            "Submit the models of its Pareto front by hand: holdout.finalists(models).",
+            f"Submit the models of its Pareto front: {_FRONT}.",
         )
     done = study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,))
     trials = [trial for trial in done if is_feasible(trial)]
@@ -176,12 +188,15 @@ def finalists(
     chosen = [trials[at] for at in order[:count]]
     rounds.loosen()  # what is scored around this may depend on the answers
     # All are built before the first is shown, so that none can depend on an answer.
-    built = [(trial, _built(build, trial)) for trial in chosen]
+    candidates = [_built(build, study, trial) for trial in chosen]
+    answers = [answers_of(holdout, one) for one in candidates]
     batch = uuid4().hex
-    holdout.announce(batch, len(built))
+    holdout.announce(batch, len(candidates))
     releases = [
-        _shown(holdout, study, trial, candidate, Spot(batch, place))
-        for place, (trial, candidate) in enumerate(built, 1)
+        _shown(holdout, study, trial, candidate, Spot(batch, place), answer)
+        for place, (trial, candidate, answer) in enumerate(
+            zip(chosen, candidates, answers, strict=True), 1
+        )
     ]
     _, held = held_by(holdout, releases)
     inner = (in_direction(study, trial.value or 0.0) for trial in chosen)
@@ -259,17 +274,26 @@ def _look_for_lost(study: Study, tx: Transaction, ladder: LadderRecord) -> None:
             )
 
 
-def _built(build: Build | Objective, trial: FrozenTrial) -> Candidate:
+def _built(build: Build | Objective, study: Study, trial: FrozenTrial) -> Candidate:
+    owner = getattr(build, "__self__", None)
+    if isinstance(owner, Objective) and getattr(build, "__name__", "") == "candidate":
+        build = owner
     if isinstance(build, Objective):
-        return build.candidate(trial, score=False)
-    return candidate_of(build(trial))
+        return build.built_again(study, trial)
+    return candidate_of(built_again(build, study, trial))
 
 
 def _shown(
-    holdout: OpenLadder, study: Study, trial: FrozenTrial, candidate: Candidate, spot: Spot
+    holdout: OpenLadder,
+    study: Study,
+    trial: FrozenTrial,
+    candidate: Candidate,
+    spot: Spot,
+    answers: Any = None,
 ) -> Release:
     """Submit the model of a finished trial, and note on the study what became of it."""
-    release = guarded(holdout, candidate, context_of(study, trial), _key_of(study, trial), spot)
+    context, key = context_of(study, trial), _key_of(study, trial)
+    release = guarded(holdout, candidate, context, key, spot, answers)
     study.set_user_attr(_note(trial), numbered(release))
     return release
 
