@@ -342,6 +342,42 @@ def test_categories_that_the_holdout_has_as_numbers_are_refused(data: Parts, too
     assert log_loss(data.y_holdout, share) < 0.4
 
 
+@pytest.mark.parametrize("tool", ["xgb", "lgb", "lgb.train", "cat", "hist"])
+def test_categories_that_the_holdout_has_as_text_are_read_or_refused(
+    data: Parts, tool: str
+) -> None:
+    rng = np.random.default_rng(1)
+    kinds = rng.choice(["u", "v", "w"], len(data.y) + len(data.y_holdout))
+    rows, held = (pd.DataFrame(X, columns=list("abcd")) for X in (data.X, data.X_holdout))
+    rows["kind"], held["kind"] = kinds[: len(rows)], kinds[len(rows) :]
+    rows["kind"] = pd.Categorical(rows["kind"], ["w", "u", "v"])
+    other = held.assign(kind=pd.Categorical(held["kind"], ["v", "w", "u"]))
+
+    def fit(by: Any) -> Any:
+        if tool == "cat":
+            model = cb.CatBoostClassifier(iterations=ROUNDS, cat_features=["kind"], **CAT)
+            return by.fit(model, rows, data.y)
+        if tool == "hist":
+            model = HistGradientBoostingClassifier(max_iter=ROUNDS, random_state=0)
+            return by.fit(model.set_params(categorical_features="from_dtype"), rows, data.y)
+        if tool == "xgb":
+            how: dict[str, Any] = {"enable_categorical": True, "callbacks": [by]}
+            return xgb.XGBClassifier(n_estimators=ROUNDS, n_jobs=1, **how).fit(rows, data.y)
+        return TOOLS[tool].fit(by, rows, data.y)
+
+    for given in (held, other):
+        holdout = LadderHoldout(given, data.y_holdout, scoring="neg_log_loss", ledger="memory")
+        by = TOOLS[tool].module.ladder_stopping(holdout, 5)
+        if given is held and tool in ("xgb", "lgb", "lgb.train"):
+            with pytest.raises(InvalidArgument, match=r"^X must be"):
+                fit(by)
+            assert holdout.status().submissions == 0
+            continue
+        model = fit(by)
+        known = held.astype(rows.dtypes)
+        near(holdout, -log_loss(data.y_holdout, TOOLS[tool].share(model, known)))
+
+
 # -- older trees ---------------------------------------------------------------------------
 
 

@@ -72,7 +72,7 @@ def _refuse_classes(classes: NDArray[Any], known: ArrayLike | None, remedy: str)
             raise InvalidArgument(
                 "classes",
                 "given where the holdout's classes are not 0, 1, ... as those of the model",
-                "missing, so that nobody knows which column stands for which class",
+                "missing, so that nobody knows which column belongs to which class",
                 "Give ladder_stopping(holdout, classes=[...]) the holdout's class for each number "
                 "that the model learns, that of 0 first.",
             )
@@ -84,7 +84,7 @@ def _refuse_classes(classes: NDArray[Any], known: ArrayLike | None, remedy: str)
         raise InvalidArgument(
             "classes",
             f"classes of the holdout, which are {kinds[0]}, in the order of the model's",
-            f"{came}, so that nobody knows which stands for which",
+            f"{came}, so that nobody knows which belongs to which",
             remedy,
         )
 

@@ -115,7 +115,7 @@ def again_at_the_end(own: Any, callbacks: list[Any]) -> bool:
     Parameters
     ----------
     own : object
-        The callback that is being called, as it stands in the list.
+        The entry of the list that is being called.
     callbacks : list
         What the library goes through now.
 
@@ -234,10 +234,22 @@ def columns_of(X: Any) -> list[str] | None:
     return None if names is None else [str(name) for name in names]
 
 
+def width_of(X: Any) -> int | None:
+    """Return how many columns rows have; None where they have none.
+
+    Examples
+    --------
+    >>> width_of([[1.0, 2.0]]), width_of(["a text", "another"])
+    (2, None)
+    """
+    shape = np.shape(X)
+    return int(shape[1]) if len(shape) == 2 else None
+
+
 def refuse_columns(
     X: Any,
     names: Sequence[str] | None,
-    width: int,
+    width: int | None,
     *,
     own: Sequence[str] | None = None,
     any_order: bool = False,
@@ -250,8 +262,8 @@ def refuse_columns(
         The holdout's rows.
     names : sequence of str or None
         Of the training rows' columns, where they have any.
-    width : int
-        How many columns the training rows have.
+    width : int or None
+        How many columns the training rows have, where that is known.
     own : sequence of str, optional
         The names of the holdout's columns as the library has them; by default those of the table.
     any_order : bool, default=False
@@ -263,9 +275,10 @@ def refuse_columns(
         Columns are missing, unknown, or in another order.
     """
     own = columns_of(X) if own is None else own
-    count = np.shape(X)[1] if own is None else len(own)
     if own is None or names is None:
-        came = "" if count == width else f"with {count} columns for {width}"
+        count = width_of(X)
+        same = count == width or None in (count, width)
+        came = "" if same else f"with {count} columns for {width}"
     else:
         more, fewer = len(set(own) - set(names)), len(set(names) - set(own))
         parts = [f"with {more} more"] if more and not any_order else []
@@ -293,7 +306,7 @@ def understood(tool: str) -> Iterator[None]:
     """
     try:
         yield
-    except LadderHoldoutError:
+    except (LadderHoldoutError, Warning):
         raise
     except Exception as error:
         raise InvalidArgument(

@@ -28,6 +28,7 @@ from ladderholdout.integrations.adapter import (
     refuse_columns,
     refuse_ranking,
     understood,
+    width_of,
 )
 from ladderholdout.mechanisms.arithmetic import natural
 
@@ -128,9 +129,9 @@ class Stages(Adapter):
     def _refuse(self, model: CatBoost, given: Mapping[str, Any]) -> None:
         """Refuse rows and classes before they are trained on, as far as they are known then."""
         X, y = given.get("X"), given.get("y")
-        if not isinstance(X, Pool | str) and X is not None and hasattr(X, "shape"):
+        if X is not None and not isinstance(X, Pool | str):
             rows = self.stopping.start(library="catboost").X
-            refuse_columns(rows, columns_of(X), X.shape[1], any_order=True)
+            refuse_columns(rows, columns_of(X), width_of(X), any_order=True)
         settings = model.get_params()
         coded = {"class_names", "classes_count", "target_border"} & settings.keys()
         shares = settings.get("loss_function") == "CrossEntropy"

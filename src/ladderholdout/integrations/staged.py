@@ -24,11 +24,14 @@ from sklearn.ensemble import (
 from ladderholdout.errors import InvalidArgument
 from ladderholdout.guard.early_stopping import LadderStopping, Loud, Rule
 from ladderholdout.guard.open_ladder import HasLadder
+from ladderholdout.guard.pipelines import take
 from ladderholdout.integrations.adapter import (
     Adapter,
     BestRound,
     columns_of,
     refuse_columns,
+    understood,
+    width_of,
 )
 from ladderholdout.mechanisms.arithmetic import whole
 
@@ -192,7 +195,7 @@ class Stages(Adapter):
 
         When training stops, the trees after the best round go; ``n_estimators_`` is still
         how many were trained. An ``n_iter_no_change`` that could end training is refused, for
-        a monitor is not told of that: `fit` is.
+        a monitor does not learn of that: `fit` does.
         """
         begin = variables["begin_at_stage"]
         with Loud():
@@ -226,8 +229,8 @@ class Stages(Adapter):
 
     def _refuse(self, estimator: Any, X: Any, y: ArrayLike) -> None:
         """Refuse rows and classes before they are trained on."""
-        names, rows = columns_of(X), self.stopping.start(library="sklearn").X
-        refuse_columns(rows, names, np.shape(X)[1] if names is None else len(names))
+        rows = self.stopping.start(library="sklearn").X
+        refuse_columns(rows, columns_of(X), width_of(X))
         if is_classifier(estimator):
             self._check_classes(np.unique(y))
 
@@ -239,6 +242,8 @@ class Stages(Adapter):
         try:
             state = deepcopy(estimator.random_state)
             estimator.fit(X, y, **fit_params)
+            with understood("scikit-learn"):
+                estimator.predict(take(self.stopping.X, np.arange(1)))
             for predictions in self._started(estimator):
                 if self.stopping.update(predictions):
                     break

@@ -56,9 +56,9 @@ def ladder_stopping(
     patience, **rule
         `patience`, `min_rounds` and `context` of `LadderStopping`.
     dmatrix : mapping, optional
-        Arguments for the `xgboost.DMatrix` of the holdout's rows. What stands for a missing value
-        is taken from the training rows where it is not stated here; ``base_margin`` has to be
-        stated where the training rows have one, for it belongs to the rows.
+        Arguments for the `xgboost.DMatrix` of the holdout's rows. The value that marks
+        missing cells is taken from the training rows where it is not stated here;
+        ``base_margin`` has to be stated where the training rows have one.
     classes : array-like, optional
         The holdout's classes in the order of the numbers 0 to k - 1 that XGBoost learns; they
         have to be stated where they are not these numbers.
