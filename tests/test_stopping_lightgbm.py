@@ -232,16 +232,28 @@ def test_frames_with_categories() -> None:
     assert_kept(holdout, callback.stopping, holdout.evaluate(model))
 
 
-def test_classes_that_the_training_rows_lack_are_stated() -> None:
+@pytest.mark.parametrize("stated", [None, [0, 2]])
+def test_classes_that_the_training_rows_lack_are_known_or_stated(stated: Any) -> None:
     data = parts("three")
     holdout = data.holdout("neg_log_loss")
     some = data.y != 1
-    model = classifier()
-    with pytest.raises(InvalidArgument, match="classes="):
-        model.fit(data.X[some], data.y[some], callbacks=[ladder_stopping(holdout)])
-    callback = ladder_stopping(holdout, PATIENCE, classes=[0, 2])
-    model.fit(data.X[some], data.y[some], callbacks=[callback])
+    callback = ladder_stopping(holdout, PATIENCE, classes=stated)
+    model = classifier().fit(data.X[some], data.y[some], callbacks=[callback])
     assert_kept(holdout, callback.stopping, holdout.evaluate(model))
+
+
+def test_classes_that_a_booster_lacks_are_stated() -> None:
+    data = parts("three")
+    holdout = data.holdout("neg_log_loss")
+    rows = data.X[data.y != 1], data.y[data.y != 1] // 2
+    some = type(data)(*rows, data.X_holdout, data.y_holdout)
+    with pytest.raises(InvalidArgument, match="classes="):
+        train(some, ladder_stopping(holdout), objective="binary")
+    callback = ladder_stopping(holdout, PATIENCE, classes=[0, 2])
+    model = train(some, callback, objective="binary")
+    share = model.predict(data.X_holdout)
+    table = np.column_stack([1 - share, np.zeros(len(share)), share])
+    assert_kept(holdout, callback.stopping, holdout.submit(table))
 
 
 # -- what is refused -----------------------------------------------------------------------
@@ -258,7 +270,7 @@ def test_a_round_that_cannot_be_had_ends_a_search(n_jobs: int) -> None:
         lgb.LGBMClassifier(n_estimators=3, verbose=-1, n_jobs=1), {"num_leaves": [3, 7]},
         scoring=narrow, cv=narrow.split(), n_jobs=n_jobs,
     )  # fmt: skip
-    with pytest.raises(SearchStopped, match=r"A round has none \(LightGBMError\)"):
+    with pytest.raises(SearchStopped, match="X must be with the columns of the training rows"):
         search.fit(data.X, data.y, callbacks=[ladder_stopping(narrow)])
     assert narrow.status().submissions == 0
 

@@ -65,6 +65,7 @@ class Reliance:
 
 
 TESTED = {
+    "keras": ("3.15.1", "3.15.1"),
     "lightgbm": ("4.0.0", "4.7.0"),
     "mlflow-skinny": ("3.0.0", "3.17.2"),
     "optuna": ("4.0.0", "5.0.0"),
@@ -167,6 +168,25 @@ HTTP = _mlflow("utils.rest_utils", "http_request", "tries a server once")
 CREDENTIALS = _mlflow("utils.credentials", "get_default_host_creds", "how to call a server")
 BOOSTER_OF = Reliance("xgboost", "xgboost.sklearn", "", "an estimator trains, not xgboost.train")
 MODEL_OF = Reliance("lightgbm", "lightgbm.sklearn", "", "an estimator trains, not lightgbm.train")
+BOOSTER_ROWS = Reliance("xgboost", "xgboost.training", "train", "the training rows", ("dtrain",))
+BOOSTER_CALLBACKS = Reliance(
+    "xgboost",
+    "xgboost.callback",
+    "CallbackContainer.before_training",
+    "the callbacks of a training, and their order",
+    ("self",),
+)
+MODEL_CLASSES = Reliance("lightgbm", MODEL_OF.module, "LGBMClassifier._classes", "their order")
+MODEL_CALLBACKS = Reliance(
+    "lightgbm", "lightgbm.engine", "train", "what may end a training", ("callbacks_after_iter",)
+)
+EPOCH_CALLBACKS = Reliance(
+    "keras",
+    "keras.src.callbacks.callback_list",
+    "CallbackList.on_train_end",
+    "the callbacks of a training, and their order",
+    ("self",),
+)
 MODULES = Reliance("skorch", "skorch.net", "NeuralNet._modules", "names of all modules of a net")
 
 # What passes rows and labels on as they came. Any other part of scikit-learn may change them.
@@ -192,7 +212,8 @@ RELIANCES: tuple[Reliance, ...] = (
     *(CONTEXT, LISTENER, SEND, REUSE),
     *(RUN_TRIAL, SEQUENTIAL, STORAGE, STUDY_ID, TRIAL_ID, CONSTRAINTS, ONE_TRIAL, DASK),
     *(SWITCH, DISABLE, PROVIDERS, CLIENT, ENGINES, SQL_STORE, HTTP, CREDENTIALS),
-    *(BOOSTER_OF, MODEL_OF, MODULES),
+    *(BOOSTER_OF, BOOSTER_ROWS, BOOSTER_CALLBACKS, MODEL_OF, MODEL_CLASSES, MODEL_CALLBACKS),
+    *(EPOCH_CALLBACKS, MODULES),
 )
 """All of them."""
 
@@ -361,6 +382,31 @@ def outside() -> Generator[Frame, None, None]:
 def called_from(module: str) -> bool:
     """Return whether a function of this module is running in this thread."""
     return any(frame.module == module for frame in caller().outward())
+
+
+def local_of(one: Reliance) -> Any:
+    """Return the variable of the innermost function of this name that runs in this thread.
+
+    Parameters
+    ----------
+    one : Reliance
+        With one variable.
+
+    Returns
+    -------
+    object
+        None where no such function is running.
+    """
+    frames = (frame for frame in caller().outward() if frame.place == one.place)
+    frame = next(frames, None)
+    return None if frame is None else frame.local(one.variables[0])
+
+
+def classes_of_model() -> Any:
+    """Return the classes of the LightGBM estimator that this thread is fitting, if it has any."""
+    owners = (frame.owner for frame in caller().outward() if frame.module == MODEL_OF.module)
+    found = (getattr(owner, "_classes", None) for owner in owners)
+    return next((classes for classes in found if classes is not None), None)
 
 
 def stack_level(libraries: set[str]) -> int:

@@ -30,7 +30,14 @@ from ladderholdout.guard.submission import Guard, Origin
 from ladderholdout.guard.views import Release
 from ladderholdout.mechanisms.arithmetic import whole
 from ladderholdout.metrics import Metric
-from ladderholdout.metrics.arrays import described, is_text, label_vector, readable, refuse_masked
+from ladderholdout.metrics.arrays import (
+    codes_of,
+    described,
+    is_text,
+    label_vector,
+    readable,
+    refuse_masked,
+)
 from ladderholdout.metrics.indexes import by_index
 from ladderholdout.thirdparty import is_searching
 
@@ -65,6 +72,30 @@ def _as_asked(
     if metric.response == "probabilities" and np.array_equal(order, classes):
         return columns
     return metric.respond(_Answered(order, columns), None, classes)
+
+
+def _refuse_classes(classes: NDArray[Any], known: ArrayLike | None, remedy: str) -> None:
+    """Refuse a model whose classes are not the holdout's; None: they are 0 to k - 1."""
+    if known is None:
+        if is_text(classes) or not np.array_equal(classes, np.arange(len(classes))):
+            raise InvalidArgument(
+                "classes",
+                "given where the holdout's classes are not 0, 1, ... as those of the model",
+                "missing, so that nobody knows which column belongs to which class",
+                "Give ladder_stopping(holdout, classes=[...]) the holdout's class for each number "
+                "that the model learns, that of 0 first.",
+            )
+        return
+    order = label_vector(known, "classes")
+    if (codes_of(order, classes) < 0).any():
+        kinds = ["text" if is_text(array) else "numbers" for array in (classes, order)]
+        came = kinds[1] if kinds[0] != kinds[1] else "others"
+        raise InvalidArgument(
+            "classes",
+            f"classes of the holdout, which are {kinds[0]}, in the order of the model's",
+            f"{came}, so that nobody knows which belongs to which",
+            remedy,
+        )
 
 
 class _Answered:
@@ -467,6 +498,14 @@ class LadderStopping:
             output = by_index(output, self._fit.X)
             return _as_asked(guard.metric, guard.holdout.classes, output, classes, link)
 
+    def _check_classes(self, known: ArrayLike | None, remedy: str) -> None:
+        """Refuse a model's classes before any round; None: they are 0 to k - 1."""
+        with Loud():
+            guard = self._guard()
+            classes = guard.holdout.classes
+            if classes is not None and guard.metric.is_classification:
+                _refuse_classes(classes, known, remedy)
+
     # -- what is known of the fit ---------------------------------------------------------
 
     @property
@@ -518,6 +557,12 @@ class LadderStopping:
         # For an adapter that snapshots a model: it steers nothing, so the batch goes on.
         fit = self._known
         return fit is not None and 0 < fit.best_round == len(fit.releases)
+
+    @property
+    def _last_is_kept(self) -> bool:
+        # The model to keep is that of the best round, or the last one where none improved.
+        fit = self._known
+        return fit is not None and fit.best_round in (0, len(fit.releases))
 
     def _read(self) -> Fit | None:
         """Return the fit whose feedback is read now, which ends its batch."""

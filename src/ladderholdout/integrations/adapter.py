@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import expit
 
-from ladderholdout.errors import InvalidArgument
+from ladderholdout.errors import InvalidArgument, LadderHoldoutError
 from ladderholdout.guard.early_stopping import LadderStopping, Link
 
 Floats: TypeAlias = NDArray[np.float64]
@@ -68,6 +69,9 @@ class BestRound:
         ``copy(model)`` returns what is needed to have this round's model back.
     put : callable
         ``put(model, copied)`` puts it back: in place, returning nothing, or as another object.
+    others : bool, default=False
+        Whether something else may change the model after its last round, as the early stopping of
+        a library does. The round to keep is then copied, and put back, in any case.
     """
 
     def __init__(
@@ -75,29 +79,65 @@ class BestRound:
         stopping: LadderStopping,
         copy: Callable[[Any], Any],
         put: Callable[[Any, Any], Any],
+        others: bool = False,
     ) -> None:
-        self._stopping, self._copy, self._put = stopping, copy, put
+        self._stopping, self._copy, self._put, self._others = stopping, copy, put, others
         self._copied: tuple[Any] | None = None
 
     def snapshot(self, model: Any) -> bool:
         """Copy the model if the round just submitted is the best; return whether it is."""
         best = self._stopping._last_is_best
-        if best:
+        if best or (self._others and self._stopping._last_is_kept):
             self._copied = (self._copy(model),)
         return best
 
-    def restore(self, model: Any) -> Any:
+    def restore(self, model: Any, again: bool = False) -> Any:
         """Return the model as it was after its best round, and let the copy go.
 
         Within a fit this ends the batch of the rounds so far. Where no round improved, the
-        model stays as it is.
+        model stays as it is. With `again` the copy is still held, for another call.
         """
-        best_round = self._stopping.best_round
-        copied, self._copied = self._copied, None
-        if copied is None or best_round == self._stopping.rounds:
+        best_round, copied = self._stopping.best_round, self._copied
+        if not again:
+            self._copied = None
+        if copied is None or (not self._others and best_round == self._stopping.rounds):
             return model
         found = self._put(model, *copied)
         return model if found is None else found
+
+
+def again_at_the_end(own: Any, callbacks: list[Any]) -> bool:
+    """Have a callback called once more after all others; return whether it will be.
+
+    For a callback that gives a model its best weights when training is over: others may give it
+    theirs later. A second call finds it at the end, and takes it from there.
+
+    Parameters
+    ----------
+    own : object
+        The entry of the list that is being called.
+    callbacks : list
+        What the library goes through now.
+
+    Returns
+    -------
+    bool
+
+    Examples
+    --------
+    >>> callbacks = ["ladder", "other"]
+    >>> [(it, it == "ladder" and again_at_the_end(it, callbacks)) for it in callbacks]
+    [('ladder', True), ('other', False), ('ladder', False)]
+    >>> callbacks
+    ['ladder', 'other']
+    """
+    places = [at for at, one in enumerate(callbacks) if one is own]
+    if len(places) > 1:
+        del callbacks[-1]
+    elif places and places[0] < len(callbacks) - 1:
+        callbacks.append(own)
+        return True
+    return False
 
 
 class Adapter:
@@ -118,6 +158,20 @@ class Adapter:
         self.stopping, self._classes = stopping, classes
         self._link = function_or_none("link", link)
         self._forget()
+
+    _remedy_for_classes = (
+        "Fit the model on the holdout's labels, or give ladder_stopping(holdout, classes=[...]) "
+        "the holdout's class for each class of the model, in the model's order."
+    )
+
+    def _check_classes(self, known: ArrayLike | None = None) -> None:
+        """Refuse, before any round, classes of a model that are not the holdout's.
+
+        Those that the user stated count before those that the model is known to have; a model
+        of which nobody knows them has learned 0 to k - 1.
+        """
+        stated = known if self._classes is None else self._classes
+        self.stopping._check_classes(stated, self._remedy_for_classes)
 
     def _submit(self, output: Any) -> bool:
         """Submit a model's output as a round; return whether to stop."""
@@ -165,3 +219,100 @@ def refuse_ranking(objective: str) -> None:
             f"{objective}: a ranking within groups, which a holdout does not know",
             "Guard the ranking itself: holdout.submit with a Metric of your own.",
         )
+
+
+def columns_of(X: Any) -> list[str] | None:
+    """Return the names of a table's columns; None where it has none.
+
+    Examples
+    --------
+    >>> columns_of([[1.0, 2.0]]) is None
+    True
+    """
+    names = getattr(X, "column_names", None)  # pyarrow, where columns are the values
+    names = getattr(X, "columns", None) if names is None else names
+    return None if names is None else [str(name) for name in names]
+
+
+def width_of(X: Any) -> int | None:
+    """Return how many columns rows have; None where they have none.
+
+    Examples
+    --------
+    >>> width_of([[1.0, 2.0]]), width_of(["a text", "another"])
+    (2, None)
+    """
+    shape = np.shape(X)
+    return int(shape[1]) if len(shape) == 2 else None
+
+
+def refuse_columns(
+    X: Any,
+    names: Sequence[str] | None,
+    width: int | None,
+    *,
+    own: Sequence[str] | None = None,
+    any_order: bool = False,
+) -> None:
+    """Refuse rows of a holdout that have other columns than the training rows.
+
+    Parameters
+    ----------
+    X : array-like
+        The holdout's rows.
+    names : sequence of str or None
+        Of the training rows' columns, where they have any.
+    width : int or None
+        How many columns the training rows have, where that is known.
+    own : sequence of str, optional
+        The names of the holdout's columns as the library has them; by default those of the table.
+    any_order : bool, default=False
+        Whether the library finds columns by their names.
+
+    Raises
+    ------
+    InvalidArgument
+        Columns are missing, unknown, or in another order.
+    """
+    own = columns_of(X) if own is None else own
+    if own is None or names is None:
+        count = width_of(X)
+        same = count == width or None in (count, width)
+        came = "" if same else f"with {count} columns for {width}"
+    else:
+        more, fewer = len(set(own) - set(names)), len(set(names) - set(own))
+        parts = [f"with {more} more"] if more and not any_order else []
+        parts += [f"without {fewer} of them"] if fewer else []
+        other_order = not any_order and list(own) != list(names)
+        came = " and ".join(parts) or ("with them in another order" if other_order else "")
+    if came:
+        raise InvalidArgument(
+            "X",
+            f"with the columns of the training rows{'' if any_order else ', in their order'}",
+            came,
+            "Register the holdout with these columns: "
+            "LadderHoldout(X_holdout[list(X_train.columns)], y_holdout, ...).",
+        )
+
+
+@contextmanager
+def understood(tool: str) -> Iterator[None]:
+    """Refuse rows of a holdout that a library cannot read, before any round is made of them.
+
+    Parameters
+    ----------
+    tool : str
+        The library.
+    """
+    try:
+        yield
+    except (LadderHoldoutError, Warning):
+        raise
+    except Exception as error:
+        raise InvalidArgument(
+            "X",
+            "rows that the model can predict on",
+            f"refused by {tool} ({type(error).__name__})",
+            "Register the holdout with the columns of the training rows, and with their types: "
+            "categories, numbers or text as there.",
+        ) from error

@@ -9,25 +9,38 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from functools import partial
+from inspect import signature
 from itertools import islice
 from typing import Any, NoReturn, Unpack
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from ladderholdout.errors import InvalidArgument, as_given
 from ladderholdout.extras import needed
 from ladderholdout.guard.early_stopping import LadderStopping, Link, Rule
 from ladderholdout.guard.open_ladder import HasLadder
-from ladderholdout.integrations.adapter import Adapter, logistic, refuse_ranking
+from ladderholdout.guard.pipelines import take
+from ladderholdout.integrations.adapter import (
+    Adapter,
+    columns_of,
+    logistic,
+    refuse_columns,
+    refuse_ranking,
+    understood,
+    width_of,
+)
+from ladderholdout.mechanisms.arithmetic import natural
 
 with needed("Early stopping of CatBoost"):
-    from catboost import CatBoost
+    from catboost import CatBoost, CatBoostClassifier, Pool
 
 
 def ladder_stopping(
     holdout: HasLadder,
     patience: int = 10,
     *,
+    classes: ArrayLike | None = None,
     link: Link | None = None,
     **rule: Unpack[Rule],
 ) -> Stages:
@@ -38,6 +51,9 @@ def ladder_stopping(
     holdout : LadderHoldout
     patience, **rule
         `patience`, `min_rounds` and `context` of `LadderStopping`.
+    classes : array-like, optional
+        The holdout's classes in the order of the model's. By default those of the model itself;
+        they have to be stated where it learns others, such as numbers for texts.
     link : callable, optional
         As for `LadderStopping.answer`.
 
@@ -63,7 +79,7 @@ def ladder_stopping(
     >>> holdout.evaluate(model).improved  # the model kept is the incumbent
     True
     """
-    return Stages(LadderStopping(holdout, patience, **rule), link=link)
+    return Stages(LadderStopping(holdout, patience, **rule), classes, link)
 
 
 class Stages(Adapter):
@@ -87,12 +103,16 @@ class Stages(Adapter):
     def fit(self, model: CatBoost, *args: Any, **kwargs: Any) -> CatBoost:
         """Train all iterations of a model, then keep the best round by the ladder.
 
+        Where CatBoost itself stops earlier, or keeps its own best iteration (which it does
+        where it is given an ``eval_set``), the ladder sees the rounds that are left.
+
         Parameters
         ----------
         model : catboost.CatBoost
             Unfitted.
         *args, **kwargs
-            For its ``fit``: the training rows and what else it takes.
+            For its ``fit``: the training rows and what else it takes. The trees of an
+            ``init_model`` are no rounds, and are kept.
 
         Returns
         -------
@@ -100,15 +120,35 @@ class Stages(Adapter):
             The same model, fitted and cut.
         """
         _refuse_uncut(model.get_params())
-        return self.cut(model.fit(*args, **kwargs))
+        given = signature(model.fit).bind(*args, **kwargs).arguments
+        before = _trees_of(given.get("init_model"))
+        _refuse_baseline(given)
+        self._refuse(model, given)
+        return self.cut(model.fit(*args, **kwargs), before=before)
 
-    def cut(self, model: CatBoost) -> CatBoost:
+    def _refuse(self, model: CatBoost, given: Mapping[str, Any]) -> None:
+        """Refuse rows and classes before they are trained on, as far as they are known then."""
+        X, y = given.get("X"), given.get("y")
+        if X is not None and not isinstance(X, Pool | str):
+            rows = self.stopping.start(library="catboost").X
+            refuse_columns(rows, columns_of(X), width_of(X), any_order=True)
+        settings = model.get_params()
+        coded = {"class_names", "classes_count", "target_border"} & settings.keys()
+        shares = settings.get("loss_function") == "CrossEntropy"
+        if y is not None and isinstance(model, CatBoostClassifier) and not coded and not shares:
+            labels = np.asarray(y)
+            text = labels.dtype.kind == "O"
+            self._check_classes(np.unique(labels.astype(str) if text else labels))
+
+    def cut(self, model: CatBoost, *, before: int = 0) -> CatBoost:
         """Run the stages of a fitted model through the ladder and cut it after the best.
 
         Parameters
         ----------
         model : catboost.CatBoost
             Fitted, with all its trees.
+        before : int, default=0
+            How many of its trees are those of the model that it continued: they are no rounds.
 
         Returns
         -------
@@ -131,16 +171,21 @@ class Stages(Adapter):
         """
         _refuse_uncut(model.get_all_params())
         refuse_ranking(_loss(model))
-        self.stopping.start(library="catboost", estimator=type(model).__name__)
+        before = natural("before", before)
         classifies = self.stopping.metric.is_classification
         known = model.classes_ if classifies and len(model.classes_) else None
-        outputs = _outputs(model, self.stopping.X, classifies, self._link)
+        self._check_classes(known)
+        self.stopping.start(library="catboost", estimator=type(model).__name__)
+        with understood("CatBoost"):
+            model.predict(take(self.stopping.X, np.arange(1)))
+        outputs = islice(_outputs(model, self.stopping.X, classifies, self._link), before, None)
+        known = known if self._classes is None else self._classes
         answer = partial(self.stopping.answer, classes=known, link=self._link)
-        for _ in range(model.tree_count_):
+        for _ in range(before, model.tree_count_):
             if self.stopping._later(lambda count: [*map(answer, islice(outputs, count))]):
                 break
-        if self.stopping.best_round < model.tree_count_:
-            model.shrink(self.stopping.best_round)
+        if before + self.stopping.best_round < model.tree_count_:
+            model.shrink(before + self.stopping.best_round)
         return model
 
     def after_iteration(self, info: object) -> NoReturn:
@@ -187,6 +232,28 @@ def _kind(model: CatBoost, classifies: bool) -> str:
 
 def _loss(model: CatBoost) -> str:
     return str(model.get_all_params().get("loss_function", ""))
+
+
+def _trees_of(model: Any) -> int:
+    """Return how many trees a model has that another one continues."""
+    if model is None:
+        return 0
+    if not isinstance(model, CatBoost):
+        model = CatBoost().load_model(str(model))
+    return int(model.tree_count_)
+
+
+def _refuse_baseline(given: Mapping[str, Any]) -> None:
+    X = given.get("X")
+    pooled = isinstance(X, Pool) and X.get_baseline().size > 0
+    if pooled or given.get("baseline") is not None:
+        raise InvalidArgument(
+            "baseline",
+            "left out where a ladder stops training",
+            "given",
+            "CatBoost keeps none in its model, and the holdout's rows have none. Fit the model by "
+            "itself, and submit what it predicts with their baseline: LadderStopping.update.",
+        )
 
 
 def _refuse_uncut(params: Mapping[str, Any]) -> None:

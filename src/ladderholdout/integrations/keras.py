@@ -11,8 +11,15 @@ from ladderholdout.errors import InvalidSubmission
 from ladderholdout.extras import needed
 from ladderholdout.guard.early_stopping import LadderStopping, Link, Rule
 from ladderholdout.guard.open_ladder import HasLadder
-from ladderholdout.integrations.adapter import Adapter, BestRound, Predict, function_or_none
+from ladderholdout.integrations.adapter import (
+    Adapter,
+    BestRound,
+    Predict,
+    again_at_the_end,
+    function_or_none,
+)
 from ladderholdout.mechanisms.arithmetic import whole
+from ladderholdout.thirdparty import EPOCH_CALLBACKS, local_of
 
 with needed("Early stopping of Keras"):
     import keras
@@ -40,7 +47,10 @@ def ladder_stopping(
         take something else than one array of them or have several outputs.
     batch_size : int, default=32
         How many rows the model is given at a time; 32 as in ``model.predict``.
-    classes, link
+    classes : array-like, optional
+        The holdout's classes in the order of the model's outputs; they have to be stated where
+        they are not the numbers 0 to k - 1.
+    link
         As for `LadderStopping.answer`.
 
     Returns
@@ -76,6 +86,8 @@ class LadderStoppingCallback(Adapter, keras.callbacks.Callback):
     """Submit each epoch, stop by the ladder, end on the weights of the best epoch.
 
     It adds nothing to the logs. Whoever interrupts training has the weights of that moment.
+    An `EarlyStopping` beside it may end training, but the weights are those of the ladder's best
+    epoch, whatever it would restore.
     `ladder_stopping` makes it.
     """
 
@@ -103,12 +115,14 @@ class LadderStoppingCallback(Adapter, keras.callbacks.Callback):
         -------
         ndarray
         """
+        self._check_classes()
         return self._answer(self._output(model))
 
     def on_train_begin(self, logs: Any = None) -> None:
         """Begin a fit."""
+        self._check_classes()
         get, put = keras.Model.get_weights, keras.Model.set_weights
-        self._here.best = BestRound(self.stopping.start(), get, put)
+        self._here.best = BestRound(self.stopping.start(), get, put, others=True)
 
     def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
         """Submit the epoch; where it is the best so far, copy the weights."""
@@ -119,7 +133,9 @@ class LadderStoppingCallback(Adapter, keras.callbacks.Callback):
 
     def on_train_end(self, logs: Any = None) -> None:
         """Give the model the weights of the best epoch."""
-        self._here.best.restore(self.model)
+        called = local_of(EPOCH_CALLBACKS)
+        again = called is not None and again_at_the_end(self, called.callbacks)
+        self._here.best.restore(self.model, again)
 
     def _output(self, model: keras.Model) -> Any:
         output = (self._predict or self._by_batches)(model, self.stopping.X)

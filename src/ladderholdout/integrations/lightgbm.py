@@ -16,12 +16,21 @@ from ladderholdout.guard.open_ladder import HasLadder
 from ladderholdout.integrations.adapter import (
     Adapter,
     BestRound,
+    columns_of,
     exponential,
     logistic,
+    refuse_columns,
     refuse_ranking,
     softmax,
+    understood,
 )
-from ladderholdout.thirdparty import MODEL_OF, called_from
+from ladderholdout.thirdparty import (
+    MODEL_CALLBACKS,
+    MODEL_OF,
+    called_from,
+    classes_of_model,
+    local_of,
+)
 
 with needed("Early stopping of LightGBM"):
     from lightgbm import Booster, LGBMClassifier
@@ -52,7 +61,10 @@ def ladder_stopping(
     init_score : array-like, shape (n,) or (n, C), optional
         That of the holdout's rows, where the training rows have one: LightGBM keeps none in
         its model.
-    classes, link
+    classes : array-like, optional
+        The holdout's classes in the order of the model's columns. An estimator knows its own;
+        ``lightgbm.train`` learns the numbers 0 to k - 1, so that others have to be stated.
+    link
         As for `LadderStopping.answer`.
 
     Returns
@@ -106,7 +118,7 @@ class Callback(Adapter):
                 training.best.snapshot(env.model)
         if not training.dart:
             stop = self._submit_later(training.outputs)
-        if stop or env.iteration == env.end_iteration - 1:
+        if stop or training.ended or env.iteration == env.end_iteration - 1:
             self._end(env, training)
 
     def _begin(self, env: CallbackEnv) -> None:
@@ -119,6 +131,8 @@ class Callback(Adapter):
             )
         if self._init_score is None and env.begin_iteration == 0:
             _refuse_init_score(env.model)
+        self._here.known = classes_of_model()
+        self._check_classes(self._here.known)
         self.stopping.start(library="lightgbm")
         # The estimators answer a metric of ranks with their margins.
         ranks = self.stopping.metric.response == "scores"
@@ -126,13 +140,17 @@ class Callback(Adapter):
         self._here.training = _Training(
             self.stopping, env.model, env.begin_iteration, raw, self._init_score
         )
+        self._here.training.hold(self, local_of(MODEL_CALLBACKS))
+
+    def _answer(self, output: Any) -> NDArray[Any]:
+        known = self._here.known if self._classes is None else self._classes
+        return self.stopping.answer(output, classes=known, link=self._link)
 
     def _end(self, env: CallbackEnv, training: _Training) -> None:
         del self._here.training
         training.best.restore(env.model)
         rounds = self.stopping.best_round
-        results = training.results[rounds - 1] if self.stopping.improved else []
-        raise EarlyStopException(env.begin_iteration + rounds - 1, results)
+        raise EarlyStopException(env.begin_iteration + rounds - 1, training.results[rounds - 1])
 
 
 class _Training:
@@ -153,6 +171,7 @@ class _Training:
         self._X = np.asarray(stopping.X) if isinstance(stopping.X, list) else stopping.X
         self._objective = _found(r"^objective=(.*)$", text)
         refuse_ranking(self._objective)
+        _refuse_columns(booster, self._X)
         # LightGBM counts its threads for the whole process: with more of them than the
         # training has, the next iteration of linear trees would crash.
         self._threads = int(_found(r"^\[num_threads: (\d+)\]$", text) or 0)
@@ -167,6 +186,20 @@ class _Training:
         # `best_iteration`.
         self.best = BestRound(stopping, self._text_of, self._read)
         self.results: list[Any] = []
+        # Whether another callback has ended training.
+        self.ended = False
+        with understood("LightGBM"):
+            self._predict(begin, 1)
+
+    def hold(self, own: Callback, callbacks: list[Any] | None) -> None:
+        """Let no other callback choose the round of the model, as `early_stopping` would.
+
+        It ends training by an exception that carries its own best round, and no callback is
+        called after that. So it is noted here, and the ladder's callback ends training.
+        """
+        for at, callback in enumerate(callbacks or ()):
+            if callback is not own and callbacks is not None:
+                callbacks[at] = _Held(self, callback)
 
     def outputs(self, count: int) -> Iterator[NDArray[Any]]:
         """Yield what the model puts out after each of the next iterations."""
@@ -247,6 +280,19 @@ class _Training:
         return np.asarray(answer)
 
 
+class _Held:
+    """Another callback of the same training, which may end it and no more."""
+
+    def __init__(self, training: _Training, callback: Any) -> None:
+        self._training, self._callback = training, callback
+
+    def __call__(self, env: CallbackEnv) -> None:
+        try:
+            self._callback(env)
+        except EarlyStopException:
+            self._training.ended = True
+
+
 def _convert(objective: str, margin: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return what LightGBM makes of margins; `objective` as in its model text."""
     name, *settings = objective.split() or [""]
@@ -269,6 +315,23 @@ def _answers_with_margins() -> bool:
 def _found(pattern: str, text: str) -> str:
     match = re.search(pattern, text, re.MULTILINE)
     return match[1] if match else ""
+
+
+def _refuse_columns(booster: Booster, X: Any) -> None:
+    """Refuse what LightGBM would take by its place, whatever its name."""
+    own = columns_of(X)
+    if own is None and booster.pandas_categorical:
+        raise InvalidArgument(
+            "X",
+            "a table with the categories of the training rows",
+            "an array, whose numbers LightGBM would take for the places of categories",
+            "Register the holdout with a table: X_holdout.astype(X_train.dtypes).",
+        )
+    names = booster.feature_name()
+    unnamed = names == [f"Column_{at}" for at in range(len(names))]
+    if own is not None:
+        own = [name.replace(" ", "_") for name in own]  # as LightGBM writes names
+    refuse_columns(X, None if unnamed else names, len(names), own=own)
 
 
 def _refuse_init_score(booster: Booster) -> None:

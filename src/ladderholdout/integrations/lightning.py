@@ -10,7 +10,7 @@ from ladderholdout.errors import InvalidArgument
 from ladderholdout.extras import needed
 from ladderholdout.guard.early_stopping import LadderStopping, Link, Rule
 from ladderholdout.guard.open_ladder import HasLadder
-from ladderholdout.integrations.adapter import Predict
+from ladderholdout.integrations.adapter import Predict, again_at_the_end
 from ladderholdout.integrations.torch import TorchStopping, one_tensor
 
 with needed("Early stopping of Lightning"):
@@ -42,7 +42,10 @@ def ladder_stopping(
         ``predict_step``. By default the module is called on the rows as one tensor.
     batch_size : int, default=1024
         How many rows the module is given at a time, where `predict` does not state it.
-    classes, link
+    classes : array-like, optional
+        The holdout's classes in the order of the module's outputs; they have to be stated where
+        they are not the numbers 0 to k - 1.
+    link
         As for `LadderStopping.answer`.
 
     Returns
@@ -95,7 +98,8 @@ class LadderStoppingCallback(Callback):
     """Submit each training epoch, stop by the ladder, end on the weights of the best epoch.
 
     It logs nothing, and a checkpoint holds nothing of it: training that is resumed from one is
-    a fit of its own. A ``fast_dev_run`` submits nothing.
+    a fit of its own. A ``fast_dev_run`` submits nothing. Another callback may end training, or
+    average weights, but the module has the weights of the ladder's best epoch.
 
     Parameters
     ----------
@@ -151,7 +155,7 @@ class LadderStoppingCallback(Callback):
 
     def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Give the module the state of the best epoch."""
-        self._epochs.restore(pl_module)
+        self._epochs._restore(pl_module, again_at_the_end(self, trainer.callbacks))
 
 
 class _Loaded:

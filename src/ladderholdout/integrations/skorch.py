@@ -10,8 +10,14 @@ from numpy.typing import ArrayLike
 from ladderholdout.extras import needed
 from ladderholdout.guard.early_stopping import LadderStopping, Link, Rule
 from ladderholdout.guard.open_ladder import HasLadder
-from ladderholdout.integrations.adapter import BestRound, Predict, function_or_none
+from ladderholdout.integrations.adapter import (
+    BestRound,
+    Predict,
+    again_at_the_end,
+    function_or_none,
+)
 from ladderholdout.integrations.torch import array_of, best_state, untouched
+from ladderholdout.metrics.responses import known_classes
 from ladderholdout.thirdparty import modules_of
 
 with needed("Early stopping of skorch"):
@@ -40,7 +46,10 @@ def ladder_stopping(
         ``predict(net, X)`` returns the net's output on the holdout's rows. By default the net
         is asked as ``holdout.evaluate(net)`` asks it, with `predict`, or `predict_proba` where
         the metric needs probabilities, in batches of the size of its own.
-    classes, link
+    classes : array-like, optional
+        The holdout's classes in the order of the net's outputs. By default those that the net
+        itself learns; they have to be stated where these are others, such as numbers for texts.
+    link
         As for `LadderStopping.answer`, for what `predict` returns.
 
     Returns
@@ -80,7 +89,8 @@ class LadderStoppingCallback(Callback):
     """Submit each epoch, stop by the ladder, end on the weights of the best epoch.
 
     Its settings are parameters of the net, as of any callback: ``callbacks__name__patience``.
-    It writes nothing into the net's history.
+    It writes nothing into the net's history. Another callback may end training, but the
+    weights are those of the ladder's best epoch, whatever a ``load_best`` would load.
 
     Parameters
     ----------
@@ -127,6 +137,15 @@ class LadderStoppingCallback(Callback):
         """Begin a fit."""
         # A trailing underscore keeps attributes from being taken for parameters.
         self.best_: BestRound = best_state(self.stopping.start())
+        self.checked_ = False
+
+    def on_epoch_begin(self, net: NeuralNet, **_: Any) -> None:
+        """Refuse other classes before the first epoch: the net learns its own in `fit`."""
+        if self.checked_:
+            return
+        known = known_classes(net) if self.classes is None else self.classes
+        self.stopping._check_classes(known, _REMEDY)
+        self.checked_ = True
 
     def on_epoch_end(self, net: NeuralNet, **_: Any) -> None:
         """Submit the epoch; where it is the best so far, copy the weights."""
@@ -139,18 +158,26 @@ class LadderStoppingCallback(Callback):
 
     def on_train_end(self, net: NeuralNet, X: Any = None, y: Any = None, **_: Any) -> None:
         """Give the net the weights of the best epoch."""
-        self.best_.restore(_modules(net))
+        own = next(pair for pair in net.callbacks_ if pair[1] is self)
+        self.best_.restore(_modules(net), again_at_the_end(own, net.callbacks_))
 
     def _submit(self, net: NeuralNet) -> bool:
-        if self.predict is None:
+        if self.predict is None and self.classes is None:
             return self.stopping.evaluate(net)
-        output = array_of(self.predict(net, self.stopping.X))
+        X = self.stopping.X
+        output = net.predict_proba(X) if self.predict is None else array_of(self.predict(net, X))
         answer = self.stopping.answer(output, classes=self.classes, link=self.link)
         return self.stopping.update(answer)
 
     def __getstate__(self) -> dict[str, Any]:
         # The best weights belong to a fit, and no fit travels.
         return {name: value for name, value in vars(self).items() if name != "best_"}
+
+
+_REMEDY = (
+    "Fit the net on the holdout's labels where these are 0 to k - 1, or give "
+    "ladder_stopping(holdout, classes=[...]) the holdout's class for each output of the net."
+)
 
 
 def _modules(net: NeuralNet) -> ModuleList:

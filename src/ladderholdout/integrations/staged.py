@@ -13,7 +13,7 @@ from typing import Any, Unpack
 
 import numpy as np
 from numpy.typing import ArrayLike
-from sklearn.base import BaseEstimator
+from sklearn.base import BaseEstimator, is_classifier
 from sklearn.ensemble import (
     GradientBoostingClassifier,
     GradientBoostingRegressor,
@@ -24,7 +24,15 @@ from sklearn.ensemble import (
 from ladderholdout.errors import InvalidArgument
 from ladderholdout.guard.early_stopping import LadderStopping, Loud, Rule
 from ladderholdout.guard.open_ladder import HasLadder
-from ladderholdout.integrations.adapter import Adapter, BestRound
+from ladderholdout.guard.pipelines import take
+from ladderholdout.integrations.adapter import (
+    Adapter,
+    BestRound,
+    columns_of,
+    refuse_columns,
+    understood,
+    width_of,
+)
 from ladderholdout.mechanisms.arithmetic import whole
 
 _HISTOGRAM = (HistGradientBoostingClassifier, HistGradientBoostingRegressor)
@@ -89,12 +97,15 @@ class Stages(Adapter):
     True
     """
 
+    _remedy_for_classes = "Fit the model on the holdout's labels: these estimators learn texts too."
+
     def fit(self, estimator: BaseEstimator, X: Any, y: ArrayLike, **fit_params: Any) -> Any:
         """Fit a boosted estimator and keep its best round by the ladder.
 
         HistGradientBoosting is fitted twice: with all rounds, then with the best number of
         them and the same random state. Its own early stopping, if it is on, still scores
-        a part of the training rows alone.
+        a part of the training rows alone, and may end training; the model is that of the ladder's
+        best round all the same. So it is with the ``n_iter_no_change`` of GradientBoosting.
 
         Parameters
         ----------
@@ -111,10 +122,11 @@ class Stages(Adapter):
             The same estimator, fitted; its parameters are what they were.
         """
         if isinstance(estimator, _MONITORED):
-            estimator.fit(X, y, monitor=self, **fit_params)
-            estimator.n_estimators_ = len(estimator.estimators_)
-            return estimator
+            self._refuse(estimator, X, y)
+            return self._fit_monitored(estimator, X, y, fit_params)
         if isinstance(estimator, _HISTOGRAM):
+            _refuse_warm_start(estimator)
+            self._refuse(estimator, X, y)
             return self._fit_twice(estimator, X, y, fit_params)
         raise InvalidArgument(
             "estimator",
@@ -167,6 +179,7 @@ class Stages(Adapter):
         metric = self.stopping.metric
         if metric.is_classification:
             params = {"classes": np.unique(y), **params}
+        self._refuse(estimator, X, params.get("classes", y))
         self.stopping.start(library="sklearn", estimator=type(estimator).__name__)
         best = BestRound(self.stopping, deepcopy, lambda _, copied: copied)
         for _ in range(whole("rounds", rounds)):
@@ -181,11 +194,15 @@ class Stages(Adapter):
         """Be the ``monitor=`` of a GradientBoosting's ``fit``.
 
         When training stops, the trees after the best round go; ``n_estimators_`` is still
-        how many were trained.
+        how many were trained. An ``n_iter_no_change`` that could end training is refused, for
+        a monitor does not learn of that: `fit` does.
         """
         begin = variables["begin_at_stage"]
         with Loud():
             if stage == begin:
+                self._here.begin = begin
+                if not getattr(self._here, "fitting", False):
+                    _refuse_own_end(estimator, begin)
                 self._here.outputs = self._started(estimator)
                 for _ in range(begin):
                     next(self._here.outputs)
@@ -196,6 +213,27 @@ class Stages(Adapter):
             return True
         return False
 
+    def _fit_monitored(
+        self, estimator: Any, X: Any, y: ArrayLike, fit_params: dict[str, Any]
+    ) -> Any:
+        self._here.fitting = True
+        try:
+            estimator.fit(X, y, monitor=self, **fit_params)
+        finally:
+            self._here.fitting = False
+        if hasattr(self._here, "outputs"):  # its own early stopping ended training
+            del self._here.outputs
+            _cut(estimator, self._here.begin + self.stopping.best_round)
+        estimator.n_estimators_ = len(estimator.estimators_)
+        return estimator
+
+    def _refuse(self, estimator: Any, X: Any, y: ArrayLike) -> None:
+        """Refuse rows and classes before they are trained on."""
+        rows = self.stopping.start(library="sklearn").X
+        refuse_columns(rows, columns_of(X), width_of(X))
+        if is_classifier(estimator):
+            self._check_classes(np.unique(y))
+
     def _fit_twice(self, estimator: Any, X: Any, y: ArrayLike, fit_params: dict[str, Any]) -> Any:
         given = {name: getattr(estimator, name) for name in ("max_iter", "random_state")}
         if given["random_state"] is None:
@@ -204,6 +242,8 @@ class Stages(Adapter):
         try:
             state = deepcopy(estimator.random_state)
             estimator.fit(X, y, **fit_params)
+            with understood("scikit-learn"):
+                estimator.predict(take(self.stopping.X, np.arange(1)))
             for predictions in self._started(estimator):
                 if self.stopping.update(predictions):
                     break
@@ -216,6 +256,7 @@ class Stages(Adapter):
 
     def _started(self, estimator: Any) -> Iterator[Any]:
         """Begin a fit and return what each of its stages predicts, made one at a time."""
+        self._check_classes(getattr(estimator, "classes_", None))
         self.stopping.start(library="sklearn", estimator=type(estimator).__name__)
         metric = self.stopping.metric
         outputs = getattr(estimator, _STAGES[metric.response])(self.stopping.X)
@@ -224,6 +265,28 @@ class Stages(Adapter):
         else:
             for output in outputs:
                 yield self.stopping.answer(output, classes=estimator.classes_)
+
+
+def _refuse_warm_start(estimator: Any) -> None:
+    if estimator.warm_start:
+        raise InvalidArgument(
+            "warm_start",
+            "False where the model is fitted a second time with fewer rounds",
+            True,
+            "estimator.set_params(warm_start=False), and train all rounds by the ladder.",
+        )
+
+
+def _refuse_own_end(estimator: Any, begin: int) -> None:
+    own = estimator.n_iter_no_change
+    if own is not None and own < estimator.n_estimators - begin:
+        raise InvalidArgument(
+            "n_iter_no_change",
+            "None where the ladder's object is the monitor",
+            own,
+            "Where both may stop training, the ladder's object fits: "
+            "ladder_stopping(holdout).fit(model, X, y).",
+        )
 
 
 def _cut(estimator: Any, rounds: int) -> None:

@@ -44,7 +44,10 @@ def ladder_stopping(
         without gradients.
     batch_size : int, default=1024
         How many rows the module is given at a time.
-    classes, link
+    classes : array-like, optional
+        The holdout's classes in the order of the module's outputs; they have to be stated where
+        they are not the numbers 0 to k - 1.
+    link
         As for `LadderStopping.answer`.
 
     Returns
@@ -117,6 +120,7 @@ class TorchStopping(Adapter):
         TorchStopping
             This object.
         """
+        self._check_classes()
         self._here.best = best_state(self.stopping.start(**context))
         return self
 
@@ -141,6 +145,7 @@ class TorchStopping(Adapter):
             The same inside a search of scikit-learn.
         """
         if not hasattr(self._here, "best"):  # begun by another thread, or by this very epoch
+            self._check_classes()
             self._here.best = best_state(self.stopping)
         stop = self._submit(self._output(module))
         self._here.best.snapshot(module)
@@ -153,8 +158,11 @@ class TorchStopping(Adapter):
         ----------
         module : torch.nn.Module
         """
+        self._restore(module)
+
+    def _restore(self, module: torch.nn.Module, again: bool = False) -> None:
         if hasattr(self._here, "best"):
-            self._here.best.restore(module)
+            self._here.best.restore(module, again)
 
     def predictions(self, module: torch.nn.Module) -> NDArray[Any]:
         """Return a module's predictions on the holdout's rows, as the metric asks for them.
@@ -173,6 +181,7 @@ class TorchStopping(Adapter):
         InvalidArgument, InvalidSubmission
             The output has another form than the metric asks for.
         """
+        self._check_classes()
         return self._answer(self._output(module))
 
     def _output(self, module: torch.nn.Module) -> Any:
@@ -193,11 +202,15 @@ class TorchStopping(Adapter):
 
 
 def best_state(stopping: LadderStopping) -> BestRound:
-    """Return what holds the state of a module after its best epoch."""
+    """Return what holds the state of a module after its best epoch.
+
+    Other callbacks may put other weights into it when training is over.
+    """
     return BestRound(
         stopping,
         lambda module: copy.deepcopy(module.state_dict()),
         lambda module, state: module.load_state_dict(state) and None,
+        others=True,
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Unpack
 
 import numpy as np
@@ -14,8 +14,20 @@ from ladderholdout.errors import InvalidArgument
 from ladderholdout.extras import needed
 from ladderholdout.guard.early_stopping import LadderStopping, Link, Loud, Rule
 from ladderholdout.guard.open_ladder import HasLadder
-from ladderholdout.integrations.adapter import Adapter, BestRound, refuse_ranking
-from ladderholdout.thirdparty import BOOSTER_OF, called_from
+from ladderholdout.integrations.adapter import (
+    Adapter,
+    BestRound,
+    refuse_columns,
+    refuse_ranking,
+    understood,
+)
+from ladderholdout.thirdparty import (
+    BOOSTER_CALLBACKS,
+    BOOSTER_OF,
+    BOOSTER_ROWS,
+    called_from,
+    local_of,
+)
 
 with needed("Early stopping of XGBoost"):
     import xgboost as xgb
@@ -44,9 +56,13 @@ def ladder_stopping(
     patience, **rule
         `patience`, `min_rounds` and `context` of `LadderStopping`.
     dmatrix : mapping, optional
-        Arguments for the `xgboost.DMatrix` of the holdout's rows, such as ``missing`` and
-        ``base_margin``.
-    classes, link
+        Arguments for the `xgboost.DMatrix` of the holdout's rows. The value that marks
+        missing cells is taken from the training rows where it is not stated here;
+        ``base_margin`` has to be stated where the training rows have one.
+    classes : array-like, optional
+        The holdout's classes in the order of the numbers 0 to k - 1 that XGBoost learns; they
+        have to be stated where they are not these numbers.
+    link
         As for `LadderStopping.answer`.
 
     Returns
@@ -90,14 +106,28 @@ class Callback(Adapter, xgb.callback.TrainingCallback):
         """Begin a fit."""
         with Loud():
             _refuse_folds(model)
+            self._check_classes()
             self.stopping.start(library="xgboost")
             margins = self._link is not None
-            self._here.training = _Training(self.stopping, model, self._dmatrix, margins)
+            training = _Training(self.stopping, model, self._dmatrix, margins, self._be_last())
+            self._here.training = training
         return model
+
+    def _be_last(self) -> list[Any]:
+        """Be called after all other callbacks, and return these.
+
+        Where one of them ends training, XGBoost calls no later one after that iteration.
+        """
+        container = local_of(BOOSTER_CALLBACKS)
+        others = [one for one in getattr(container, "callbacks", ()) if one is not self]
+        if container is not None:
+            container.callbacks = [*others, self]
+        return others
 
     def after_iteration(self, model: Any, epoch: int, evals_log: Any) -> bool:
         """Submit one iteration; return whether to stop."""
         training: _Training = self._here.training
+        training.evals = evals_log
         with Loud():
             output = training.output(model)
             if not training.can_be_cut(model):
@@ -123,6 +153,7 @@ class _Training:
         model: xgb.Booster,
         dmatrix: Mapping[str, Any],
         margins: bool,
+        others: Sequence[Any],
     ) -> None:
         learner = json.loads(model.save_config())["learner"]
         objective, trees = learner["objective"]["name"], learner["gradient_booster"]
@@ -132,15 +163,16 @@ class _Training:
         self._width = int(learner["learner_model_param"]["num_class"])
         # Dropout weighs earlier trees anew. XGBoost 3.4 has it in gbtree, and turns dart into that.
         drops = any(float(dropout.get(name, 0)) for name in ("rate_drop", "one_drop"))
-        self._lasting = booster == "gbtree" and not drops
+        self._lasting = booster == "gbtree" and not drops and not any(map(_changes_models, others))
         # For dart the estimators predict otherwise, with other last digits.
         plain = not dmatrix.keys() - {"enable_categorical", "missing"}
         self._inplace = booster == "dart" and plain and called_from(BOOSTER_OF.module)
         self._margins, self._before = margins, model.num_boosted_rounds()
         self._stopping, self._X = stopping, stopping.X
         # One for all rounds: XGBoost remembers what it has predicted on it.
-        self._rows = xgb.DMatrix(self._X, **dmatrix)
-        self.best = BestRound(stopping, xgb.Booster.save_raw, _load)
+        self._rows, self._missing = _rows_like(local_of(BOOSTER_ROWS), self._X, dmatrix)
+        self.best = BestRound(stopping, xgb.Booster.save_raw, _load, bool(others))
+        self.evals: Mapping[str, Mapping[str, Sequence[Any]]] = {}
         self.waiting: deque[NDArray[Any]] = deque()
         self._cut: bool | None = None
 
@@ -157,21 +189,37 @@ class _Training:
     def _predict(self, model: xgb.Booster) -> Any:
         if self._inplace:
             kind = "margin" if self._margins else "value"
-            return model.inplace_predict(self._X, predict_type=kind)
+            return model.inplace_predict(self._X, predict_type=kind, missing=self._missing)
         return model.predict(self._rows, output_margin=self._margins)
 
     def kept(self, model: xgb.Booster) -> xgb.Booster:
         """Return the model of the best round."""
         stopping = self._stopping
-        rounds = stopping.best_round
+        rounds, evaluated = stopping.best_round, self._evaluated(model)
         if not self._cut:
             model = self.best.restore(model)
-        elif stopping.improved and rounds < stopping.rounds:
+        elif self._before + rounds < model.num_boosted_rounds():
             whole, model = model, model[: self._before + rounds]
             model.set_attr(**whole.attributes())
         if rounds:
             model.best_iteration = self._before + rounds - 1
+        if rounds and evaluated is not None:
+            model.best_score = evaluated[rounds - 1]
         return model
+
+    def _evaluated(self, model: xgb.Booster) -> Sequence[Any] | None:
+        """Return the values by which XGBoost's own early stopping went; None where there is none.
+
+        It leaves its best round and that one's value in the model, which are no more those of the
+        model once the ladder has chosen another round.
+        """
+        noted = model.attributes()
+        if "best_score" not in noted or "best_iteration" not in noted:
+            return None
+        at, score = int(noted["best_iteration"]) - self._before, float(noted["best_score"])
+        every = [values for data in self.evals.values() for values in data.values()]
+        same = (values for values in every if 0 <= at < len(values) and values[at] == score)
+        return next(same, None)
 
     def can_be_cut(self, model: xgb.Booster) -> bool:
         """Return whether the best round can be had back by cutting off later ones."""
@@ -182,6 +230,66 @@ class _Training:
 
 def _load(model: xgb.Booster, raw: bytearray) -> None:
     model.load_model(raw)
+
+
+def _changes_models(callback: Any) -> bool:
+    """Return whether a callback may hand on another model when training is over."""
+    plain = xgb.callback.TrainingCallback.after_training
+    if isinstance(callback, xgb.callback.EarlyStopping):
+        return bool(callback.save_best)
+    return type(callback).after_training is not plain
+
+
+def _rows_like(
+    train: xgb.DMatrix | None, X: Any, dmatrix: Mapping[str, Any]
+) -> tuple[xgb.DMatrix, Any]:
+    """Return the holdout's rows as the training rows were read, and what is missing there."""
+    if train is None:
+        with understood("XGBoost"):
+            return xgb.DMatrix(X, **dmatrix), dmatrix.get("missing", np.nan)
+    _refuse_base_margin(train, dmatrix)
+    types = train.feature_types
+    own: dict[str, Any] = {"missing": train.missing}
+    if not hasattr(X, "columns") and train.feature_names is None and types is not None:
+        own["feature_types"] = types
+    settings = {**own, **dmatrix}
+    with understood("XGBoost"):
+        rows = xgb.DMatrix(X, **settings)
+    names = train.feature_names
+    if names is not None and rows.feature_names is None:
+        raise InvalidArgument(
+            "X",
+            "a table with the names of the training rows' columns",
+            "an array without names",
+            "Register the holdout with such a table, or name them: "
+            "ladder_stopping(holdout, dmatrix={'feature_names': list(X_train.columns)}).",
+        )
+    refuse_columns(X, names, train.num_col(), own=rows.feature_names)
+    if _categories(rows.feature_types) != _categories(types):
+        raise InvalidArgument(
+            "X",
+            "with categories in the columns that have some in the training rows, and only there",
+            "with others",
+            "Give these columns the type of the training rows: "
+            "X_holdout.astype(X_train.dtypes), and register the holdout with them.",
+        )
+    return rows, settings["missing"]
+
+
+def _categories(types: Sequence[str] | None) -> list[int]:
+    """Return the places of the columns that hold categories."""
+    return [at for at, one in enumerate(types or ()) if one == "c"]
+
+
+def _refuse_base_margin(train: xgb.DMatrix, dmatrix: Mapping[str, Any]) -> None:
+    if len(train.get_base_margin()) and "base_margin" not in dmatrix:
+        raise InvalidArgument(
+            "dmatrix",
+            "with the base_margin of the holdout's rows where the training rows have one",
+            "without it",
+            "XGBoost keeps none in its model: "
+            "ladder_stopping(holdout, dmatrix={'base_margin': ...}).",
+        )
 
 
 def _can_be_cut(model: xgb.Booster) -> bool:

@@ -51,6 +51,7 @@ def respond(
     Its methods are given a copy of the rows each, unless the rows are the caller's own: a pipeline
     may write into what it is given.
     """
+    _refuse_places(estimator, X)
     known = None if classes is None else known_classes(estimator)
     if classes is not None and known is not None:
         _refuse_unknown(known, classes)
@@ -106,6 +107,21 @@ def answer_of(method: Callable[[Any], Any], X: Any) -> Any:
     return method(X)
 
 
+def _refuse_places(estimator: Any, X: Any) -> None:
+    """Refuse a model of LightGBM on a table with other columns: it takes them by their place."""
+    names, own = attribute(estimator, "feature_name_"), getattr(X, "columns", None)
+    if names is None or own is None or list(names) == [f"Column_{at}" for at in range(len(names))]:
+        return
+    if list(names) != [str(name).replace(" ", "_") for name in own]:  # as LightGBM writes them
+        raise InvalidSubmission(
+            "predictions",
+            "from a model that was fitted on the holdout's columns, in their order",
+            "from one of LightGBM that was fitted on others, or on these in another order",
+            "It takes columns by their place, whatever their names. Register the holdout with the "
+            "columns of the training rows: LadderHoldout(X_holdout[list(X_train.columns)], ...).",
+        )
+
+
 def _refuse_unknown(known: Array, classes: Array) -> None:
     if known.dtype == classes.dtype and known.tobytes() == classes.tobytes():
         return  # as nearly always, and in a tenth of the time
@@ -125,7 +141,8 @@ def _refuse_unknown(known: Array, classes: Array) -> None:
             "predictions",
             "from an estimator fitted on classes of the holdout",
             f"from one fitted on {unknown} more",
-            "Pass classes= with all classes when registering the holdout.",
+            "Fit it on the holdout's labels. Where these rows have classes that the holdout's have "
+            "not, pass classes= with all of them when registering the holdout.",
         )
 
 
