@@ -94,7 +94,7 @@ _BOOSTING, _LOGISTIC = (
 
 FIT = _sklearn(
     _SEARCH, "BaseSearchCV.fit", "the search and its results", "self", "results",
-    "evaluate_candidates",
+    "evaluate_candidates", "params",
 )  # fmt: skip
 CANDIDATES = _sklearn(
     _SEARCH, "BaseSearchCV.fit.<locals>.evaluate_candidates", "takes one round of folds", "X"
@@ -103,7 +103,9 @@ ONE_FIT = _sklearn(
     _VALIDATION, "_fit_and_score", "a candidate", "test", "candidate_progress", "parameters"
 )
 SCORE = _sklearn(_VALIDATION, "_score", "a candidate is scored")
-CROSS_VALIDATE = _sklearn(_VALIDATION, "cross_validate", "what it asks", "scoring")
+CROSS_VALIDATE = _sklearn(
+    _VALIDATION, "cross_validate", "what it asks", "scoring", "estimator", "params"
+)
 LEARNING = _sklearn(_VALIDATION, "learning_curve", "takes one round, in order", "scoring", "X")
 VALIDATION = _sklearn(_VALIDATION, "validation_curve", "takes one round, in order", "scoring")
 VALIDATION_FOLDS = _sklearn(
@@ -484,6 +486,16 @@ def wishes(consumer: Frame) -> tuple[Any, Any] | None:
     if consumer.owner is None:
         return consumer.local("scoring"), None
     return getattr(consumer.owner, "scoring", None), getattr(consumer.owner, "refit", None)
+
+
+def given_to_fits(consumer: Frame) -> dict[str, Any]:
+    """Return what the fits of a search are given beside the rows, and its own parameters."""
+    for frame in consumer.outward():
+        if frame.place in (FIT.place, CROSS_VALIDATE.place):
+            owner = frame.owner if frame.owner is not None else frame.local("estimator")
+            own = owner.get_params(deep=True) if hasattr(owner, "get_params") else {}
+            return {**own, **(frame.local("params") or {})}
+    return {}
 
 
 def n_jobs_of(consumer: Frame) -> Any:

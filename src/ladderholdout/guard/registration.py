@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from ladderholdout import identity as fp
 from ladderholdout.errors import (
+    GroupedRowsWarning,
     HoldoutConflict,
     InvalidArgument,
     KnownHoldoutWarning,
@@ -74,6 +75,8 @@ from ladderholdout.metrics.arrays import label_vector
 from ladderholdout.vault import Rows
 
 IntArray: TypeAlias = NDArray[np.intp]
+
+_REPEATED = "ids that repeat, and so identify no row"
 
 FEW = 20
 """One label in so many may be amended, over all amendments of a holdout."""
@@ -337,7 +340,9 @@ def open_rows(
     in common is taken from the first. `several` is true where they are of several metrics.
     """
     wish = wishes[0]
-    given = Given(rows, fp.row_hashes(rows.X), wish.ids)
+    repeated = wish.ids is not None and len(np.unique(wish.ids)) < len(wish.ids)
+    # Ids that repeat name groups: no row is known by them.
+    given = Given(rows, fp.row_hashes(rows.X), None if repeated else wish.ids)
     with Copies() as copies, ledger.write() as tx:
         match = recognise(tx, given)
         before = known = None if match is None else match.record
@@ -375,6 +380,9 @@ def open_rows(
                 settings = settings_for(other, metric, n, n_reserve)
                 ladder = _start_ladder(tx, known, settings, rows, metric, classes, order, other)
             opened.append((ladder, metric))
+        if repeated:
+            tx.note_grouped(known.id, _REPEATED)
+            warn_of_groups(_REPEATED)
         folder = vault_folder(ledger.url, wish.vault)
         if wish.vault is None and before is not None:
             folder = folder_of(before.vault_path)
@@ -528,6 +536,16 @@ def judge_overlap(
         raise OverlapError(f"{message} {remedy}")
     if policy != "ignore":
         warn(message, OverlapWarning)
+
+
+def warn_of_groups(by: str) -> None:
+    """Warn that rows come in groups where a holdout takes them as independent."""
+    warn(
+        f"The rows come in groups ({by}), and the holdout takes each row as a draw of its own: "
+        "where it has several rows of one group, its certificates are narrower than they may be, "
+        "and they name that. Register one row of each group.",
+        GroupedRowsWarning,
+    )
 
 
 def find_ladder(

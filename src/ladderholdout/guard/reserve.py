@@ -20,7 +20,13 @@ from ladderholdout.certificates import (
 from ladderholdout.certificates.reserve_intervals import DRAWN_LEVEL
 from ladderholdout.errors import HoldoutConflict, InvalidArgument
 from ladderholdout.guard import rounds
-from ladderholdout.guard.certification import Level, Moment, level_of, price_of_others
+from ladderholdout.guard.certification import (
+    Level,
+    Moment,
+    doubts_about,
+    level_of,
+    price_of_others,
+)
 from ladderholdout.guard.containment import without_autologging, without_frames
 from ladderholdout.guard.open_ladder import OpenLadder
 from ladderholdout.guard.reserved_rows import Part
@@ -204,6 +210,7 @@ def _certificate(guard: Guard, reserve: Part, asked: _Asked, level: Level) -> Sc
         ),
         reserve_query=query.number,
         price=level.price,
+        doubts=guard.ledger.transact(partial(doubts_about, holdout_id=guard.holdout.id), Access.READ),
     )
 
 

@@ -43,7 +43,8 @@ from ladderholdout.guard.metric_views import Releases, ScoreCertificates
 from ladderholdout.guard.open_ladder import OpenLadder, ladder_of
 from ladderholdout.guard.views import Release, ScoreCertificate, incumbent_named
 from ladderholdout.integrations.refit import IS_INCUMBENT
-from ladderholdout.integrations.sklearn import GuardedSplit, look_for_overlap, score
+from ladderholdout.integrations.sklearn import GuardedSplit, score
+from ladderholdout.integrations.training_rows import check_fit, look_for_groups, look_for_overlap
 
 try:
     from sklearn.callback import CallbackSupportMixin, with_callbacks
@@ -183,7 +184,11 @@ class GuardedSearch(CallbackSupportMixin, MetaEstimatorMixin, BaseEstimator):
         count = check_finalists("finalists", self.finalists)
         search, path = _unfitted(self.search)
         ladder.check_open()
-        look_for_overlap(ladder, X)
+        look_for_overlap(ladder, X, {**search.get_params(deep=True), **params})
+        look_for_groups(ladder, search, params)
+        check_fit(ladder, search, X, y)
+        # Scorers of the search score its own folds, and the holdout is asked when that is over.
+        rounds.mark_opened(ladder.place)
         given = self._given(params)
         tasks = _Tasks.of(self, thirdparty.fit_tasks(self, 2), X, y)
         with tasks.inner("search", search):

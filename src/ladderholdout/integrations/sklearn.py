@@ -32,15 +32,14 @@ from ladderholdout.errors import (
 )
 from ladderholdout.feedback import feedback_of, feedback_of_one_bit
 from ladderholdout.guard import pipelines, rounds
-from ladderholdout.guard.containment import without_frames
 from ladderholdout.guard.context import describe_estimator, describe_parameters
 from ladderholdout.guard.open_ladder import HasLadder, OpenLadder, of_one_metric
-from ladderholdout.guard.registration import judge_overlap
 from ladderholdout.guard.rounds import Round
 from ladderholdout.guard.settings import LARGEST_NUMBER, count_rows
 from ladderholdout.guard.submission import Origin
 from ladderholdout.guard.views import Release
 from ladderholdout.integrations.refit import check_refit
+from ladderholdout.integrations.training_rows import look_for_groups, look_for_overlap
 from ladderholdout.ledger import is_memory
 from ladderholdout.metrics import Metric
 from ladderholdout.thirdparty import Frame
@@ -114,7 +113,8 @@ class GuardedSplit:
         X, y, groups = indexable(X, y, groups)
         # Now, and in the thread of the search: its workers are far from what is around it.
         steps = self._steps(thirdparty.caller(), X, y) if self._guarded else ()
-        look_for_overlap(self._holdout, X)
+        look_for_overlap(self._holdout, X, thirdparty.given_to_fits(thirdparty.caller()))
+        look_for_groups(self._holdout, self, {"groups": groups})
         return self._folds(X, y, groups, steps)
 
     def _folds(
@@ -630,24 +630,3 @@ def routing(request: bool | str | None, owner: str) -> MetadataRequest:
     asked = MetadataRequest(owner=owner)
     asked.score.add_request(param="sample_weight", alias=request)
     return asked
-
-
-def look_for_overlap(holdout: OpenLadder, X: Any) -> None:
-    """Warn, and record, how many rows of the holdout are among the training rows."""
-    with without_frames:
-        guard = holdout.guard()
-        try:
-            hashes = fp.row_hashes(X)
-        except InvalidArgument:
-            return  # rows of another kind than any holdout's
-        shared = fp.overlap(guard.hashes, hashes)
-        if not shared:
-            return
-        holdout.note_overlap("training rows", shared)
-    judge_overlap(
-        holdout.overlap,
-        shared,
-        guard.holdout.n,
-        f"{shared} of the {guard.holdout.n} rows of the holdout are among the training rows: "
-        "scores on them are not scores on unseen data.",
-    )

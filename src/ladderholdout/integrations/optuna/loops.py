@@ -40,9 +40,9 @@ from ladderholdout.integrations.optuna.trials import (
 from ladderholdout.integrations.sklearn import (
     asks,
     checked_folds,
-    look_for_overlap,
     plain_score,
 )
+from ladderholdout.integrations.training_rows import look_for_groups, look_for_overlap
 from ladderholdout.mechanisms.arithmetic import natural
 from ladderholdout.thirdparty import caller, frozen, is_same_study
 
