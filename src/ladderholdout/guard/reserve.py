@@ -210,7 +210,9 @@ def _certificate(guard: Guard, reserve: Part, asked: _Asked, level: Level) -> Sc
         ),
         reserve_query=query.number,
         price=level.price,
-        doubts=guard.ledger.transact(partial(doubts_about, holdout_id=guard.holdout.id), Access.READ),
+        doubts=guard.ledger.transact(
+            partial(doubts_about, holdout_id=guard.holdout.id), Access.READ
+        ),
     )
 
 

@@ -1,4 +1,4 @@
-"""Training rows beside a holdout: whether they fit it, are its own, or come in groups.
+"""Training rows beside a holdout: whether they fit it, and whether they are its own.
 
 All of it is found out before anything is fitted.
 """
@@ -17,13 +17,12 @@ import scipy.sparse
 from numpy.typing import NDArray
 from sklearn.compose import ColumnTransformer
 from sklearn.preprocessing import FunctionTransformer
-from sklearn.utils.metadata_routing import UNUSED
 
 from ladderholdout import identity as fp
 from ladderholdout.errors import InvalidArgument
 from ladderholdout.guard.containment import without_frames
 from ladderholdout.guard.open_ladder import OpenLadder
-from ladderholdout.guard.registration import judge_overlap, warn_of_groups
+from ladderholdout.guard.registration import judge_overlap
 from ladderholdout.metrics import Metric
 from ladderholdout.metrics.arrays import codes_of, is_text, label_vector
 
@@ -133,9 +132,7 @@ def _may_choose(part: Any) -> bool:
     return transforms and not _is_known(part)
 
 
-def _check_named(
-    parts: Sequence[Any], names: list[str] | None, known: list[str] | None
-) -> None:
+def _check_named(parts: Sequence[Any], names: list[str] | None, known: list[str] | None) -> None:
     """Refuse a holdout without columns that a ColumnTransformer names."""
     asked = {
         name
@@ -179,7 +176,10 @@ def _refuse_names(names: list[str], known: list[str]) -> None:
             "one with the same columns in another order",
             "Bring them to one order before the search: X_train[list(X_holdout.columns)].",
         )
-    parts = [("without", sorted(set(known) - set(names))), ("with", sorted(set(names) - set(known)))]
+    parts = [
+        ("without", sorted(set(known) - set(names))),
+        ("with", sorted(set(names) - set(known))),
+    ]
     raise _refused(
         "a table with the columns of the holdout",
         "one " + " and ".join(f"{word} {_listed(found)}" for word, found in parts if found),
@@ -281,7 +281,7 @@ def _kind(entry: Any) -> str | None:
 
 def _check_labels(parts: Sequence[Any], y: Any, classes: Any) -> None:
     """Refuse labels of another type than the holdout's, or of classes that it does not know."""
-    shape = np.shape(y)
+    shape = np.asarray(y).shape
     if classes is None or not (len(shape) == 1 or (len(shape) == 2 and shape[1] == 1)):
         return
     found = np.unique(label_vector(y, "y"))
@@ -435,7 +435,9 @@ def _of_another_library(value: Any) -> Iterator[Any]:
             yield value.get_features()
         else:
             yield from (
-                getattr(value, name) for name in _TABLES_OF if getattr(value, name, None) is not None
+                getattr(value, name)
+                for name in _TABLES_OF
+                if getattr(value, name, None) is not None
             )
 
 
@@ -445,56 +447,3 @@ def _of_matrix(matrix: Any) -> NDArray[Any]:
     rows = np.full(kept.shape, np.nan, dtype=np.float32)
     rows[kept.row, kept.col] = kept.data
     return rows
-
-
-# -- groups -----------------------------------------------------------------------------------
-
-
-def look_for_groups(holdout: OpenLadder, search: Any, params: Mapping[str, Any]) -> None:
-    """Warn, and put on record, where a fit knows groups of rows and the holdout knows none.
-
-    Parameters
-    ----------
-    holdout : OpenLadder
-    search : object
-        A search, or a splitter: one that keeps groups together is a sign of them.
-    params : mapping
-        What its fit is given: ``groups``, also for a step of a pipeline.
-    """
-    named = next((name for name, one in params.items() if _is_of_groups(name, one)), None)
-    splitter = next(filter(is_of_groups, _values_of(search)), None)
-    if named is not None:
-        by = f"{named} of the fit"
-    elif splitter is not None:
-        by = type(splitter).__name__
-    else:
-        return
-    holdout.note_groups(by)
-    warn_of_groups(by)
-
-
-def _is_of_groups(name: str, value: Any) -> bool:
-    return value is not None and name.rpartition("__")[2] == "groups"
-
-
-def _values_of(search: Any) -> Iterator[Any]:
-    yield search
-    yield from (search.get_params(deep=True) if hasattr(search, "get_params") else {}).values()
-
-
-def is_of_groups(splitter: Any) -> bool:
-    """Return whether a splitter keeps the rows of a group together.
-
-    >>> from sklearn.model_selection import GroupKFold, KFold
-    >>> is_of_groups(GroupKFold(3)), is_of_groups(KFold(3)), is_of_groups(5)
-    (True, False, False)
-    """
-    if isinstance(splitter, type) or not callable(getattr(splitter, "split", None)):
-        return False
-    if "group" in type(splitter).__name__.lower():
-        return True
-    with suppress(Exception):  # of whatever kind it is
-        if splitter.get_metadata_routing().split.requests.get("groups") not in (None, False, UNUSED):
-            return True
-    inner = getattr(splitter, "_inner", None)  # of a guarded split
-    return inner is not None and is_of_groups(inner)

@@ -67,8 +67,8 @@ from ladderholdout.server.bodies import batch_in, object_in, submission_in
 from ladderholdout.server.described import (
     A_BATCH,
     A_COUNT,
-    A_SIGN,
     A_FORM,
+    A_SIGN,
     A_SUBMISSION,
     LONGEST_KEY,
     takes,
