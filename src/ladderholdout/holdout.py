@@ -15,6 +15,7 @@ from ladderholdout.guard.batches import Batch
 from ladderholdout.guard.context import describe_estimator, jsonable
 from ladderholdout.guard.early_stopping import LadderStopping
 from ladderholdout.guard.finalists import Finalist, check_finalists, confirm
+from ladderholdout.guard.groups import look_for_groups
 from ladderholdout.guard.history_table import Submissions
 from ladderholdout.guard.ladder import SEARCH_POLICIES
 from ladderholdout.guard.open_ladder import OpenLadder, of_one_metric
@@ -446,6 +447,7 @@ class LadderHoldout:
         0.5
         """
         stated = describe_estimator(estimator) | jsonable(context)
+        look_for_groups(self._ladder, estimator, {})
         return self._ladder.evaluate(estimator, Origin(context=stated))
 
     def batch(self) -> Batch:

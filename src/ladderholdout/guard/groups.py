@@ -7,7 +7,7 @@ from contextlib import suppress
 from typing import Any
 
 from ladderholdout.guard.open_ladder import OpenLadder
-from ladderholdout.guard.registration import warn_of_groups
+from ladderholdout.guard.reserved_rows import warn_of_groups
 
 # How scikit-learn marks that a splitter takes no groups.
 _UNUSED = "$UNUSED$"
@@ -57,11 +57,8 @@ def is_of_groups(splitter: Any) -> bool:
     if "group" in type(splitter).__name__.lower():
         return True
     with suppress(Exception):  # of whatever kind it is
-        if splitter.get_metadata_routing().split.requests.get("groups") not in (
-            None,
-            False,
-            _UNUSED,
-        ):
+        asked = splitter.get_metadata_routing().split.requests.get("groups")
+        if asked not in (None, False, _UNUSED):
             return True
     inner = getattr(splitter, "_inner", None)  # of a guarded split
     return inner is not None and is_of_groups(inner)

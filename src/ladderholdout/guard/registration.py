@@ -12,7 +12,6 @@ from numpy.typing import ArrayLike, NDArray
 
 from ladderholdout import identity as fp
 from ladderholdout.errors import (
-    GroupedRowsWarning,
     HoldoutConflict,
     InvalidArgument,
     KnownHoldoutWarning,
@@ -29,6 +28,7 @@ from ladderholdout.guard.reserved_rows import (
     set_reserve,
     share,
     warn_of_copies,
+    warn_of_groups,
     warn_of_narrow_range,
     warn_of_targets,
 )
@@ -536,16 +536,6 @@ def judge_overlap(
         raise OverlapError(f"{message} {remedy}")
     if policy != "ignore":
         warn(message, OverlapWarning)
-
-
-def warn_of_groups(by: str) -> None:
-    """Warn that rows come in groups where a holdout takes them as independent."""
-    warn(
-        f"The rows come in groups ({by}), and the holdout takes each row as a draw of its own: "
-        "where it has several rows of one group, its certificates are narrower than they may be, "
-        "and they name that. Register one row of each group.",
-        GroupedRowsWarning,
-    )
 
 
 def find_ladder(

@@ -192,6 +192,7 @@ def _certificate(guard: Guard, reserve: Part, asked: _Asked, level: Level) -> Sc
     shown = sum(one.log_values for one in asked.queries if one.number < query.number)
     log_count = reserve_log_count(query.number, 1) + shown + asked.others + level.price
     bound, low, high = _interval(metric, reserve, query, log_count, confidence, amended)
+    about = partial(doubts_about, holdout_id=guard.holdout.id)
     return ScoreCertificate(
         score=metric.to_score(query.risk),
         low=metric.to_score(high),
@@ -210,9 +211,7 @@ def _certificate(guard: Guard, reserve: Part, asked: _Asked, level: Level) -> Sc
         ),
         reserve_query=query.number,
         price=level.price,
-        doubts=guard.ledger.transact(
-            partial(doubts_about, holdout_id=guard.holdout.id), Access.READ
-        ),
+        doubts=guard.ledger.transact(about, Access.READ),
     )
 
 

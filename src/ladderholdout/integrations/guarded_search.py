@@ -448,23 +448,26 @@ class _Mark:
     """A score that stands for a fit that failed, in place of the one that the user stated.
 
     That one may be a good score by this metric, as 0 is among errors with their signs turned. The
-    two are so near that a search goes the same way.
+    two are so near that a search goes the same way. A halving search takes nan, which it ranks
+    last: what failed would win each rung otherwise, and what did not would be gone.
     """
 
     stated: float
     number: float
 
     @classmethod
-    def of(cls, stated: Any) -> _Mark | None:
-        """Return the mark for the ``error_score`` of a search; None where nan or an error is."""
-        number = as_number(stated)
+    def of(cls, search: Any) -> _Mark | None:
+        """Return the mark for a search; None where its ``error_score`` is nan or an error."""
+        number = as_number(getattr(search, "error_score", None))
         if not np.isfinite(number):
             return None
-        return cls(number, number + 7.2354816e-12 * max(1.0, abs(number)))
+        near = number + 7.2354816e-12 * max(1.0, abs(number))
+        return cls(number, np.nan if hasattr(search, "min_resources") else near)
 
     def is_in(self, scores: Any) -> NDArray[np.bool_]:
         """Return which of these scores are the mark."""
-        return np.isclose(np.asarray(scores, dtype=np.float64), self.number, rtol=1e-13, atol=0.0)
+        found = np.asarray(scores, dtype=np.float64)
+        return np.isclose(found, self.number, rtol=1e-13, atol=0.0, equal_nan=True)
 
 
 def check_search(search: Any) -> tuple[Any, tuple[str, ...]]:
@@ -511,7 +514,7 @@ def _searches(inner: Any) -> bool:
 def _unfitted(search: Any) -> tuple[Any, tuple[str, ...], _Mark | None]:
     """Return a copy of a search that does not refit, where it is, and what marks a failed fit."""
     inner, path = check_search(search)
-    copy, mark = _copied(search), _Mark.of(getattr(inner, "error_score", None))
+    copy, mark = _copied(search), _Mark.of(inner)
     changed = {"refit": False} if mark is None else {"refit": False, "error_score": mark.number}
     copy.set_params(**{"__".join((*path, name)): one for name, one in changed.items()})
     return copy, path, mark
@@ -563,13 +566,11 @@ def _fit(model: Any, X: Any, y: Any, params: Mapping[str, Any]) -> tuple[Any, Ex
         return None, error
 
 
-def _take(
-    ladder: OpenLadder, at: int, model: Any, chosen: list[_Fitted]
-) -> LadderHoldoutError | None:
+def _take(ladder: OpenLadder, at: int, model: Any, chosen: list[_Fitted]) -> Exception | None:
     """Add a fitted candidate unless another one predicts the same; return why it cannot be."""
     try:
         predictions = ladder.predictions(model)
-    except LadderHoldoutError as refused:
+    except Exception as refused:  # by the guard, or by the model on these rows
         return refused
     if not any(_are_equal(predictions, one.predictions) for one in chosen):
         chosen.append(_Fitted(at, model, predictions))
@@ -595,9 +596,8 @@ def _warn_of(parameters: Mapping[str, Any], error: Exception) -> None:
 
 def _all_failed(fault: Exception) -> InvalidArgument:
     """Return the error for finalists of which none can be submitted, after the whole search."""
-    came = (
-        str(fault) if isinstance(fault, LadderHoldoutError) else f"{type(fault).__name__}: {fault}"
-    )
+    own = isinstance(fault, LadderHoldoutError)
+    came = str(fault) if own else f"{type(fault).__name__}: {fault}"
     return InvalidArgument(
         "search",
         "one of whose finalists at least one can be fitted and predicts the holdout's rows",
@@ -628,7 +628,8 @@ def _read(fitted: Any, stated: Any, mark: _Mark | None) -> _Inner:
     if mark is not None:
         every = [results[name] for name in columns] or [means]
         means = np.where(_failed(every, mark), np.nan, means)
-        _without(mark, fitted, results)
+        if np.isfinite(mark.number):
+            _without(mark, fitted, results)
     rungs = np.asarray(results.get("iter", np.zeros(len(means))), dtype=np.intp)
     # Of equal candidates the one on the last rung, and there the first.
     rows: list[int] = []

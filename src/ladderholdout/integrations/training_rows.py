@@ -176,10 +176,8 @@ def _refuse_names(names: list[str], known: list[str]) -> None:
             "one with the same columns in another order",
             "Bring them to one order before the search: X_train[list(X_holdout.columns)].",
         )
-    parts = [
-        ("without", sorted(set(known) - set(names))),
-        ("with", sorted(set(names) - set(known))),
-    ]
+    lacking, more = sorted(set(known) - set(names)), sorted(set(names) - set(known))
+    parts = ("without", lacking), ("with", more)
     raise _refused(
         "a table with the columns of the holdout",
         "one " + " and ".join(f"{word} {_listed(found)}" for word, found in parts if found),
@@ -230,7 +228,7 @@ def _by_name(X: Any, names: Sequence[str], chosen: Sequence[str]) -> list[str | 
 def _families_of(X: Any) -> list[str | None]:
     """Return the kind of each column of a table of two dimensions."""
     if scipy.sparse.issparse(X):
-        return [_KINDS.get(X.dtype.kind)] * X.shape[1]
+        return []  # numbers, as nearly all that comes without names
     names = getattr(X, "columns", None)
     with suppress(Exception):  # of whatever kind it is
         if hasattr(X, "iloc"):
@@ -385,7 +383,8 @@ def _is_of_labels(name: str) -> bool:
 
 def _tables_in(value: Any, form: tuple[int, ...] | None, depth: int = 0) -> Iterator[Any]:
     """Yield the tables with rows of this form in lists, mappings and data sets, however nested."""
-    if depth > _DEEPEST or not _may_hold_rows(value) or hasattr(value, "get_params"):
+    is_estimator = hasattr(value, "get_params") and hasattr(value, "fit")
+    if depth > _DEEPEST or not _may_hold_rows(value) or is_estimator:
         return
     if isinstance(value, Mapping):
         inside: Iterable[Any] = value.values()
@@ -434,11 +433,7 @@ def _of_another_library(value: Any) -> Iterator[Any]:
         elif type(value).__module__.startswith(("catboost", "_catboost")):
             yield value.get_features()
         else:
-            yield from (
-                getattr(value, name)
-                for name in _TABLES_OF
-                if getattr(value, name, None) is not None
-            )
+            yield from (getattr(value, name, None) for name in _TABLES_OF)
 
 
 def _of_matrix(matrix: Any) -> NDArray[Any]:

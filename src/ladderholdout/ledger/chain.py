@@ -4,10 +4,10 @@ There is one chain for each holdout, through all of its ladders: what may be cla
 ladder depends on the queries of the others, and a ladder that was deleted with all of its
 entries must be missed. Its links are the registration, which rows are the reserve, what is
 known of the rows and where their copy is, that they come in groups, every view of them with
-other features, every amendment of their labels, the class labels once they are fixed, the start of every ladder with
-its settings, every submission, every query of the reserve, every asking for a score that is shown
-on demand alone, every opening of raw scores, every confidence that was stated later, every
-withdrawal, every finding that the ledger is an older copy, and the retirement.
+other features, every amendment of their labels, the class labels once they are fixed, the start
+of every ladder with its settings, every submission, every query of the reserve, every asking for
+a score that is shown on demand alone, every opening of raw scores, every confidence that was
+stated later, every withdrawal, every finding that the ledger is an older copy, and the retirement.
 
 The hashes are keyed with the holdout's secret. They cover raw risks, and their last one is
 shown and anchored in other places: without a key, raw risks could be tried until one fits.
@@ -127,9 +127,9 @@ class Link:
     position : int
         In the chain, from 1.
     kind : str
-        One of holdout, reserve, rows, view, grouped, amended, classes, ladder, submission, ``look``, asked,
-        opened, confidence, withdrawn, retired, or restored with the number of links that were
-        known.
+        One of holdout, reserve, rows, view, grouped, amended, classes, ladder, submission,
+        ``look``, asked, opened, confidence, withdrawn, retired, or restored with the number of
+        links that were known.
     ladder : str or None
         Account and name, as ``default/main``; None for what concerns the holdout.
     number : int or None

@@ -622,7 +622,7 @@ class Transaction:
         return (*known, confidence)
 
     def grouped(self, holdout_id: int) -> tuple[str, ...]:
-        """Return what showed that the rows of a holdout come in groups; nothing where nothing did."""
+        """Return what showed that the rows of a holdout come in groups, if anything did."""
         return read_all(self.events(holdout_id, GROUPED), read_grouped)
 
     def note_grouped(self, holdout_id: int, by: str) -> None:

@@ -17,6 +17,7 @@ from sklearn.model_selection import check_cv, cross_validate
 
 from ladderholdout.errors import InvalidArgument, LadderHoldoutWarning, as_given, warn
 from ladderholdout.feedback import feedback_of
+from ladderholdout.guard.groups import is_of_groups, look_for_groups
 from ladderholdout.guard.settings import count_rows
 from ladderholdout.guard.views import Release
 from ladderholdout.integrations.optuna.trials import (
@@ -47,7 +48,6 @@ from ladderholdout.mechanisms.arithmetic import natural
 from ladderholdout.thirdparty import caller, frozen, is_same_study
 
 if TYPE_CHECKING:
-    from ladderholdout.guard.groups import is_of_groups, look_for_groups
 from ladderholdout.guard.open_ladder import OpenLadder
 
 
