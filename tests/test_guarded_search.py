@@ -213,7 +213,8 @@ def test_a_finalist_that_fails_costs_no_other_its_hours(
     assert [one.candidate for one in search.finalists_] == [1]
     grid.set_params(param_grid={"fails": [True]})
     search = holdout.guard(grid)
-    with pytest.warns(FitFailedWarning), pytest.raises(InvalidArgument, match="no memory.*search_"):
+    failing = pytest.raises(InvalidArgument, match=r"no memory.*search_")
+    with pytest.warns(FitFailedWarning), failing:
         search.fit(binary.X_train, binary.y_train)
     assert search.search_.cv_results_["params"] == [{"fails": True}]
 

@@ -184,6 +184,7 @@ def test_groups_of_a_split(opened: Open, inner: Any) -> None:
 
 
 @pytest.mark.filterwarnings("ignore::optuna.exceptions.ExperimentalWarning")
+@pytest.mark.filterwarnings("ignore:.optuna.terminator. module:FutureWarning")
 def test_groups_of_optunas_and_skopts_searches(opened: Open) -> None:
     model, space = DecisionTreeClassifier(random_state=0), [1, 2]
     for search in (
@@ -210,9 +211,7 @@ def test_groups_of_a_study(opened: Open) -> None:
         holdout.objective(build, inner=GroupKFold(4), train=(X_TRAIN, y_train))
     with pytest.warns(GroupedRowsWarning):
         objective = holdout.objective(build, inner=GroupKFold(4), train=(X_TRAIN, y_train, GROUPS))
-    study = optuna.create_study(
-        direction="maximize", sampler=optuna.samplers.RandomSampler(seed=0)
-    )
+    study = optuna.create_study(direction="maximize", sampler=optuna.samplers.RandomSampler(seed=0))
     study.optimize(objective.guide, n_trials=2)
     plain = clone(build(study.best_trial))
     right = cross_validate(plain, X_TRAIN, y_train, groups=GROUPS, cv=GroupKFold(4))["test_score"]
@@ -414,7 +413,6 @@ def test_several_metrics_pick_by_place(opened: Open) -> None:
 @pytest.mark.parametrize("name", ["numbers", "lambdas"])
 def test_candidates_in_workers(opened: Open, name: str) -> None:
     values = ALIKE[name]
-    scores, best = best_of(values)
     holdout = opened()
     search = GridSearchCV(
         Chosen(), {"how": values}, scoring=holdout, cv=holdout.split(), refit=holdout.select,
@@ -597,7 +595,8 @@ LATE: dict[str, tuple[Any, Any, Any, Any, str]] = {
     "order": (frame(X_TRAIN), y_train, frame(X_HOLDOUT)[NAMES[::-1]], y_holdout, "another order"),
     "order, polars": (pl.DataFrame(X_TRAIN, NAMES), y_train, frame(X_HOLDOUT)[NAMES[::-1]],
                       y_holdout, "another order"),
-    "names and none": (frame(X_TRAIN[:, :7], NAMES[:7]), y_train, X_HOLDOUT, y_holdout, "7 columns"),
+    "names and none": (frame(X_TRAIN[:, :7], NAMES[:7]), y_train, X_HOLDOUT, y_holdout,
+                       "7 columns"),
     "texts for numbers": (frame(X_TRAIN).assign(c="5"), y_train, frame(X_HOLDOUT), y_holdout,
                           "numbers in column 'c'.*one with texts"),
     "numbers for texts": (frame(X_TRAIN), y_train, frame(X_HOLDOUT).assign(c="red"), y_holdout,
@@ -675,8 +674,10 @@ def test_what_fits_is_fitted(opened: Open, tmp_path: Path) -> None:
 
     def fit(X_train: Any, y_train: Any, X_holdout: Any, y_holdout: Any, model: Any = None) -> None:
         model = DecisionTreeClassifier() if model is None else model
-        holdout = LadderHoldout(X_holdout, y_holdout, scoring="accuracy",
-                                ledger=tmp_path / f"{next(places)}.db", overlap="ignore")  # fmt: skip
+        place = tmp_path / f"{next(places)}.db"
+        holdout = LadderHoldout(
+            X_holdout, y_holdout, scoring="accuracy", ledger=place, overlap="ignore"
+        )
         search = holdout.guard(GridSearchCV(model, {}, cv=2)).fit(X_train, y_train)
         assert search.is_incumbent_
 
@@ -731,7 +732,7 @@ def test_a_late_refusal_names_what_is_kept(opened: Open) -> None:
     search = holdout.guard(GridSearchCV(Shy(), {"max_depth": [1, 2]}, cv=2))
     with (
         pytest.warns(FitFailedWarning, match="not these rows"),
-        pytest.raises(InvalidArgument, match="not these rows.*as search_ of this object"),
+        pytest.raises(InvalidArgument, match=r"not these rows.*as search_ of this object"),
     ):
         search.fit(X_TRAIN, y_train)
     best = search.search_.cv_results_["params"][0]
@@ -826,7 +827,9 @@ def test_failed_candidates_of_other_searches(opened: Open, tmp_path: Path) -> No
     wishes: dict[str, Any] = dict(scoring="neg_mean_squared_error", cv=3, error_score=0)
     searches = [
         RandomizedSearchCV(Fails(), RIDGES, n_iter=3, random_state=0, **wishes),
-        BayesSearchCV(Fails(how="predict"), {"a": [-1.0, 1.0, 100.0]}, n_iter=4, random_state=2, **wishes),
+        BayesSearchCV(
+            Fails(how="predict"), {"a": [-1.0, 1.0, 100.0]}, n_iter=4, random_state=2, **wishes
+        ),
         HalvingGridSearchCV(Fails(), RIDGES, random_state=0, min_resources=80, **wishes),
         make_pipeline(StandardScaler(), GridSearchCV(Fails(), RIDGES, **wishes)),
     ]
@@ -845,8 +848,9 @@ def test_failed_candidates_of_other_searches(opened: Open, tmp_path: Path) -> No
 
 CALLED = {
     "f1_score": "f1", "F1": "f1", "f1-score": "f1", "accuracy_score": "accuracy",
-    "roc_auc_score": "roc_auc", "roc-auc": "roc_auc", "AUC": "roc_auc", "mse": "neg_mean_squared_error",
-    "RMSE": "neg_root_mean_squared_error", "mae": "neg_mean_absolute_error",
+    "roc_auc_score": "roc_auc", "roc-auc": "roc_auc", "AUC": "roc_auc",
+    "mse": "neg_mean_squared_error", "RMSE": "neg_root_mean_squared_error",
+    "mae": "neg_mean_absolute_error",
     "mean_absolute_error": "neg_mean_absolute_error", "r2_score": "r2", "log_loss": "neg_log_loss",
     "brier_score_loss": "neg_brier_score", "mcc": "matthews_corrcoef",
     "balanced_accuracy_score": "balanced_accuracy", "average_precision_score": "average_precision",
@@ -940,10 +944,12 @@ def test_a_booster_is_refused_with_a_remedy_that_works(
 
 def test_a_booster_of_numbers(opened: Open) -> None:
     holdout = opened(y=REAL[250:], scoring="r2")
-    model = lightgbm.train({"verbose": -1, "num_threads": 1}, lightgbm.Dataset(X_TRAIN, REAL[:250]), 5)
+    model = lightgbm.train(
+        {"verbose": -1, "num_threads": 1}, lightgbm.Dataset(X_TRAIN, REAL[:250]), 5
+    )
     assert holdout.evaluate(model).improved  # LightGBM's predicts on rows as they are
     other = xgboost.train({"nthread": 1}, xgboost.DMatrix(X_TRAIN, REAL[:250]), 5)
-    with pytest.raises(InvalidSubmission, match="xgboost.DMatrix"):
+    with pytest.raises(InvalidSubmission, match=r"xgboost\.DMatrix"):
         holdout.evaluate(other)
 
 

@@ -48,7 +48,7 @@ from ladderholdout.mechanisms.arithmetic import natural
 from ladderholdout.thirdparty import caller, frozen, is_same_study
 
 if TYPE_CHECKING:
-from ladderholdout.guard.open_ladder import OpenLadder
+    from ladderholdout.guard.open_ladder import OpenLadder
 
 
 def _parts(train: Any) -> tuple[Any, Any, Any]:
@@ -134,11 +134,12 @@ class Objective:
             )
         if train is not None:
             train = _parts(train)
-            look_for_overlap(holdout, train[0])
-            look_for_groups(holdout, inner, {"groups": train[2]})
         if inner is not None:
             inner = checked_folds(inner)
             _check_groups(inner, train)
+        if train is not None:
+            look_for_overlap(holdout, train[0])
+            look_for_groups(holdout, inner, {"groups": train[2]})
         self._holdout, self._build, self._inner, self._train = holdout, build, inner, train
         self._feedback, self._guarded = feedback, natural("guarded", guarded)
         self._call: Call | None = None
