@@ -11,6 +11,7 @@ from ladderholdout.guard.reserved_rows import warn_of_groups
 
 # How scikit-learn marks that a splitter takes no groups.
 _UNUSED = "$UNUSED$"
+_LONGEST = 80
 
 
 def look_for_groups(holdout: OpenLadder, search: Any, params: Mapping[str, Any]) -> None:
@@ -27,9 +28,9 @@ def look_for_groups(holdout: OpenLadder, search: Any, params: Mapping[str, Any])
     named = next((name for name, one in params.items() if _is_of_groups(name, one)), None)
     splitter = next(filter(is_of_groups, _values_of(search)), None)
     if named is not None:
-        by = f"{named} of the fit"
+        by = f"{named[-_LONGEST:]} of the fit"
     elif splitter is not None:
-        by = type(splitter).__name__
+        by = type(splitter).__name__[:_LONGEST]
     else:
         return
     holdout.note_groups(by)
@@ -42,7 +43,9 @@ def _is_of_groups(name: str, value: Any) -> bool:
 
 def _values_of(search: Any) -> Iterator[Any]:
     yield search
-    yield from (search.get_params(deep=True) if hasattr(search, "get_params") else {}).values()
+    with suppress(Exception):  # what it cannot name holds no splitter that is known
+        if hasattr(search, "get_params") and not isinstance(search, type):
+            yield from search.get_params(deep=True).values()
 
 
 def is_of_groups(splitter: Any) -> bool:

@@ -103,7 +103,7 @@ def warn_of_groups(by: str) -> None:
     warn(
         f"The rows come in groups ({by}), and the holdout takes each row as a draw of its own: "
         "where it has several rows of one group, its certificates are narrower than they may be, "
-        "and they name that. Register one row of each group.",
+        "and their lines name that. Register one row of each group.",
         GroupedRowsWarning,
     )
 

@@ -20,8 +20,8 @@ TOGETHER = "together"
 NOT_ASKED = "not asked for; reveal shows it, and later certificates pay for that"
 """What is shown in place of a score that a ladder shows on demand alone."""
 
-INDEPENDENT = "rows taken as independent, though they come in groups"
-"""What the line of a certificate adds where that is on record."""
+INDEPENDENT = "rows taken as independent, not in groups"
+"""What the line of a certificate adds where it is on record that there are groups."""
 
 AN_OLDER_COPY = (
     "an older copy of the ledger was put in place: not all that was released is on record"
