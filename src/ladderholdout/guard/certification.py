@@ -27,7 +27,7 @@ from ladderholdout.errors import InvalidArgument, VaultError
 from ladderholdout.guard import rounds
 from ladderholdout.guard.open_ladder import OpenLadder
 from ladderholdout.guard.stored_rows import Amended, amended_before
-from ladderholdout.guard.views import AN_OLDER_COPY, ScoreCertificate, score_of
+from ladderholdout.guard.views import AN_OLDER_COPY, INDEPENDENT, ScoreCertificate, score_of
 from ladderholdout.ledger import (
     Chosen,
     ImprovementRecord,
@@ -554,6 +554,8 @@ class Selection:
     way : str
         Return the part of a reason about the reserve, if there is one.
     chosen : Chosen
+    doubts : tuple of str
+        What `doubts_about` the rows' independence is on record.
     """
 
     ladder: LadderRecord
@@ -566,6 +568,7 @@ class Selection:
     amended: Amended
     way: str
     chosen: Chosen
+    doubts: tuple[str, ...]
 
     def refused(self, reason: str) -> ScoreCertificate:
         """Return that there is no certificate."""
@@ -600,6 +603,7 @@ class Selection:
             log_count=one.log_count,
             assumptions=assumptions_of(self.metric, batch=one.place > 1, clipped=one.clipped),
             price=self.level.price,
+            doubts=self.doubts,
         )
 
     @property
@@ -665,6 +669,7 @@ class Selection:
             log_count=found.log_count,
             assumptions=(*found.assumptions, *self.amended.assumptions()),
             price=level.price,
+            doubts=self.doubts,
         )
 
 
@@ -727,9 +732,15 @@ def selection_of(
         event,
     )
     amended = amended_before(tx, ladder.holdout_id, chosen.position, weights)
+    doubts = doubts_about(tx, ladder.holdout_id)
     return Selection(
-        ladder, metric, weights, level, score, transcript, counted, amended, way, chosen
+        ladder, metric, weights, level, score, transcript, counted, amended, way, chosen, doubts
     )
+
+
+def doubts_about(tx: Transaction, holdout_id: int) -> tuple[str, ...]:
+    """Return which assumptions of a certificate something on record speaks against."""
+    return (INDEPENDENT,) if tx.grouped(holdout_id) else ()
 
 
 def _shown_before(tx: Transaction, holdout_id: int, chosen: Chosen) -> float:

@@ -171,7 +171,8 @@ def ids_of(X: Any, ids: Any, argument: str = "X") -> tuple[Any, Any, NDArray[np.
         X, ids = X.drop(columns=[ids]) if hasattr(X, "iloc") else X.drop(ids), X[ids]
     refuse_masked("ids", ids)
     check_index("ids", ids, X)
-    hashes, n = fp.id_hashes(ids), count_rows(X)
+    # Ids of predictions name rows. Those of a holdout may turn out to name groups of them.
+    hashes, n = fp.id_hashes(ids, may_repeat=argument == "X"), count_rows(X)
     if len(hashes) != n:
         raise InvalidArgument(
             "ids", f"as long as {argument} ({n} rows)", f"of length {len(hashes)}"

@@ -23,7 +23,7 @@ from sklearn.ensemble import (
 
 from ladderholdout.errors import InvalidArgument
 from ladderholdout.guard.early_stopping import LadderStopping, Loud, Rule
-from ladderholdout.guard.open_ladder import HasLadder
+from ladderholdout.guard.open_ladder import HasLadder, ladder_of
 from ladderholdout.guard.pipelines import take
 from ladderholdout.integrations.adapter import (
     Adapter,
@@ -33,6 +33,7 @@ from ladderholdout.integrations.adapter import (
     understood,
     width_of,
 )
+from ladderholdout.integrations.training_rows import look_for_overlap
 from ladderholdout.mechanisms.arithmetic import whole
 
 _HISTOGRAM = (HistGradientBoostingClassifier, HistGradientBoostingRegressor)
@@ -121,6 +122,7 @@ class Stages(Adapter):
         object
             The same estimator, fitted; its parameters are what they were.
         """
+        self._look(X, fit_params)
         if isinstance(estimator, _MONITORED):
             self._refuse(estimator, X, y)
             return self._fit_monitored(estimator, X, y, fit_params)
@@ -176,6 +178,7 @@ class Stages(Adapter):
         >>> stages.stopping.rounds <= 10
         True
         """
+        self._look(X, params)
         metric = self.stopping.metric
         if metric.is_classification:
             params = {"classes": np.unique(y), **params}
@@ -189,6 +192,11 @@ class Stages(Adapter):
             if stop:
                 break
         return best.restore(estimator)
+
+    def _look(self, X: Any, params: Mapping[str, Any]) -> None:
+        """Look for the holdout's rows in what a fit is given."""
+        with Loud():
+            look_for_overlap(ladder_of(self.stopping.holdout), X, params)
 
     def __call__(self, stage: int, estimator: Any, variables: Mapping[str, Any]) -> bool:
         """Be the ``monitor=`` of a GradientBoosting's ``fit``.

@@ -75,6 +75,13 @@ _COUNT = {
 }
 
 
+_SIGN = {
+    "type": "object",
+    "properties": {"by": {"type": "string", "minLength": 1, "maxLength": 100}},
+    "required": ["by"],
+}
+
+
 def takes(*media: str, json: Mapping[str, Any] | None = None) -> dict[str, Any]:
     """Describe the body of a request for OpenAPI: what it has as JSON, and other forms."""
     schemas: dict[str, Any] = {one: {"schema": {}} for one in media}
@@ -87,4 +94,5 @@ _IDS = _parameter("query", "ids", "The column of a table that has the ids of the
 A_SUBMISSION = takes(NPY, CSV, ARROW, json=_ONE) | {"parameters": [_NAME, _KEY, _CONTEXT, _IDS]}
 A_BATCH = takes(json=_MANY)
 A_COUNT = takes(json=_COUNT)
+A_SIGN = takes(json=_SIGN)
 A_FORM = takes(json={"type": "object"})

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def scores_of_folds(
-    holdout: OpenLadder, model: Any, X: Any, y: Any, inner: Any
+    holdout: OpenLadder, model: Any, X: Any, y: Any, groups: Any, *, inner: Any
 ) -> dict[str, list[float]]:
     """Return the score of each inner fold, by metric; "score" where there is one metric.
 
@@ -28,8 +28,9 @@ def scores_of_folds(
     """
     names = list(holdout.by_metric) or ["score"]
     classifies = holdout.metric.is_classification
-    # Taken once: a splitter that shuffles makes other folds each time.
-    folds = list(check_cv(inner, y, classifier=classifies).split(X, y))
+    # Taken once, for a splitter that shuffles makes other folds each time; and as a list, so that
+    # groups reach the splitter whether or not scikit-learn routes metadata.
+    folds = list(check_cv(inner, y, classifier=classifies).split(X, y, groups))
     if classifies:
         _check_training_parts(folds, y)
     places = iter(range(len(folds)))
