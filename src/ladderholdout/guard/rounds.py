@@ -114,6 +114,8 @@ class GuardedFold(np.ndarray[Any, np.dtype[np.intp]]):
     """The empty test indices of a guarded fold, with the round that they belong to."""
 
     of: Round | None
+    # Whether the training rows are as they were, in the process whose rows they are.
+    intact: Callable[[], bool] | None = None
 
     def __new__(cls, of: Round) -> GuardedFold:
         """Make the fold of a round."""
@@ -125,6 +127,7 @@ class GuardedFold(np.ndarray[Any, np.dtype[np.intp]]):
 
     def __array_finalize__(self, source: object) -> None:
         self.of = getattr(source, "of", None)
+        self.intact = getattr(source, "intact", None)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return GuardedFold, (self.of,)
@@ -224,6 +227,16 @@ def current() -> Round | None:
         parameters=found.parameters,
         call=found.call,
     )
+
+
+def rows_are_intact() -> bool:
+    """Return whether the training rows of the candidate that is scored are as the search got them.
+
+    True where this process has no rows of a search whose candidates share them.
+    """
+    found = thirdparty.scoring()
+    fold = None if found is None else fold_of(found.test)
+    return fold is None or fold.intact is None or fold.intact()
 
 
 def trial() -> Any:

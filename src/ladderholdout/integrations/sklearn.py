@@ -40,6 +40,7 @@ from ladderholdout.guard.rounds import Round
 from ladderholdout.guard.settings import LARGEST_NUMBER, count_rows
 from ladderholdout.guard.submission import Origin
 from ladderholdout.guard.views import Release
+from ladderholdout.identity import held_digest
 from ladderholdout.integrations.refit import check_refit
 from ladderholdout.integrations.training_rows import look_for_overlap
 from ladderholdout.ledger import is_memory
@@ -132,6 +133,9 @@ class GuardedSplit:
             own_rows = consumer.hands_on(X)
             rows = None if own_rows else pipelines.sample_of(X)
             fold = rounds.open_round(consumer, steps, rows, ended, own_rows=own_rows)
+            if hasattr(X, "iloc"):
+                # All rows of a DataFrame are handed to each candidate without a copy.
+                fold.intact = partial(_are_intact, X, held_digest(X))
             yield np.arange(count_rows(X)), fold
 
     def _steps(self, consumer: Frame, X: Any = None, y: Any = None) -> tuple[Any, ...]:
@@ -327,6 +331,7 @@ def score(
         _refuse_in_mid_fit(estimator)
         _refuse_several_inside(holdout)
         if count_rows(X) == 0:
+            _refuse_changed_rows()
             found = rounds.current()
             if found is not None and found.own_rows:
                 return _guarded(holdout, estimator, found, found.steps)
@@ -405,6 +410,22 @@ def _refuse_several_inside(holdout: OpenLadder) -> None:
             "one among several scorers, or asked for one number",
             "Give scoring=holdout to a search or to cross_validate; where one metric is meant, "
             f"holdout[{next(iter(holdout.by_metric))!r}].",
+        )
+
+
+def _are_intact(X: Any, digest: int) -> bool:
+    return held_digest(X) == digest
+
+
+def _refuse_changed_rows() -> None:
+    """Refuse a candidate that wrote into the training rows, which the next is fitted on as well."""
+    if not rounds.rows_are_intact():
+        raise InvalidArgument(
+            "estimator",
+            "one whose steps leave the DataFrame that they are fitted on as it is",
+            "one that wrote into X, so that the next candidate would be fitted on other rows",
+            "Give copy=True to its transformers, or fit the search on X.to_numpy(), whose rows "
+            "scikit-learn copies for each candidate. Load X again first: it was changed.",
         )
 
 
