@@ -137,7 +137,7 @@ def _numbers_of(X: Any) -> tuple[Floats, UInt64Array] | None:
             real = _as_numbers(part)
             if real is not None:
                 found.append(real)
-                part = ~np.isfinite(real)  # noqa: PLW2901 - which of them are missing, is left
+                part = ~np.isfinite(real)
             own = columns if len(parts) == 1 else columns[[at]]
             seeds = mix((own + 1).astype(np.uint64))
             others += mix(canonical(part, own) ^ seeds).sum(axis=1, dtype=np.uint64)

@@ -33,8 +33,8 @@ from ladderholdout.errors import (
 from ladderholdout.feedback import feedback_of, feedback_of_one_bit
 from ladderholdout.guard import pipelines, rounds
 from ladderholdout.guard.containment import without_frames
-from ladderholdout.guard.early_stopping import Loud
 from ladderholdout.guard.context import describe_estimator, describe_parameters
+from ladderholdout.guard.early_stopping import Loud
 from ladderholdout.guard.open_ladder import HasLadder, OpenLadder, of_one_metric
 from ladderholdout.guard.registration import judge_overlap
 from ladderholdout.guard.rounds import Round

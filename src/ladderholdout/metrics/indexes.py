@@ -15,7 +15,7 @@ def by_index(predictions: Any, X: Any) -> Any:
     InvalidSubmission
         The two contradict each other, and nobody can know what is meant.
     """
-    theirs, own = _index_of(predictions), _index_of(X)
+    theirs, own = index_of(predictions), index_of(X)
     if theirs is not None and own is not None and _is_reordered(theirs, own):
         return predictions.iloc[theirs.get_indexer(own)]
     check_index("predictions", predictions, X)
@@ -38,7 +38,7 @@ def check_index(argument: str, values: Any, X: Any) -> None:
     Values are taken by position, as scikit-learn takes them. Where the index has the rows in
     another order, or other rows, that is not what is meant, or nobody can know.
     """
-    theirs, own = _index_of(values), _index_of(X)
+    theirs, own = index_of(values), index_of(X)
     if theirs is None or own is None or len(own) != len(theirs):
         return
     if own.equals(theirs):
@@ -56,7 +56,7 @@ def check_index(argument: str, values: Any, X: Any) -> None:
     )
 
 
-def _index_of(values: Any) -> Any:
+def index_of(values: Any) -> Any:
     """Return the index of a pandas object; None of all else."""
     try:
         index = getattr(values, "index", None)

@@ -37,7 +37,7 @@ from ladderholdout.ledger.replay import rules_of
 from ladderholdout.mechanisms import LadderRules
 from ladderholdout.metrics import Metric
 from ladderholdout.metrics.arrays import refuse_masked
-from ladderholdout.metrics.indexes import by_index
+from ladderholdout.metrics.indexes import by_index, index_of
 from ladderholdout.remote.connection import Connection, Token, check_timeout, path_of, place_of
 from ladderholdout.remote.wire import (
     NPY,
@@ -148,9 +148,7 @@ class RemoteLadder:
                 "given",
                 "Bring the predictions to the order of the rows.",
             )
-        if self.X is not None:
-            predictions = by_index(predictions, self.X)
-        return self.answer(predictions, origin)
+        return self.answer(self._by_index(predictions), origin)
 
     def evaluate(self, estimator: Any, origin: Origin, steps: tuple[Any, ...] = ()) -> Release:
         """Submit what an estimator predicts on the rows, as these fitted pipelines leave them."""
@@ -178,10 +176,17 @@ class RemoteLadder:
 
     def fixed(self, predictions: Any, *, ordered: bool) -> Any:
         """Read predictions once, and return them as nobody can change them; or refuse them."""
-        if not ordered and self.X is not None:
-            predictions = by_index(predictions, self.X)
+        if not ordered:
+            predictions = self._by_index(predictions)
         aligned = self.metric.canonical(predictions, self.facts["n"], self.classes)
         return self.metric.as_submitted(aligned, self.classes)
+
+    def _by_index(self, predictions: Any) -> Any:
+        """Return predictions in the order of the rows, where both have an index of their own."""
+        if index_of(predictions) is None:
+            return predictions
+        has_rows = self.X is not None or self.facts["allows"]["rows"]
+        return by_index(predictions, self.rows()) if has_rows else predictions
 
     def announce(self, batch: str, size: int) -> None:
         """Do nothing: the server believes in no batch that does not come in one request."""
@@ -199,7 +204,7 @@ class RemoteLadder:
     def _sent(self, predictions: Any) -> NDArray[Any]:
         """Return predictions as they are sent: checked, and in the server's order."""
         classes = self.classes
-        aligned = self.fixed(predictions, ordered=True)
+        aligned: NDArray[Any] = self.fixed(predictions, ordered=True)
         of_labels = self.metric.is_classification and self.metric.response == "labels"
         if of_labels and classes is not None and aligned.dtype.kind in "iu":
             # In as few bytes as hold them.
