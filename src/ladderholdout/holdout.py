@@ -70,7 +70,8 @@ class LadderHoldout:
     Parameters
     ----------
     X : array-like, DataFrame or sparse matrix, shape (n, n_features)
-        The holdout's rows, kept from all training.
+        The holdout's rows, kept from all training. They are copied, and models are given copies:
+        whatever writes into either changes nothing.
     y : array-like, shape (n,)
         Their labels or target values.
     scoring : str, Metric, list or mapping, optional
@@ -456,8 +457,8 @@ class LadderHoldout:
         Returns
         -------
         Batch
-            A context manager. What `submit` and `evaluate` take in its block queries the holdout
-            when the block ends, in that order; ``batch.releases`` has the answers then. A
+            A context manager. What `submit` and `evaluate` take in its block is read and checked
+            there, and queries the holdout when the block ends, in that order; ``batch.releases`` has the answers then. A
             certificate pays for none of the answers within a batch.
 
         Examples

@@ -69,6 +69,8 @@ def _as_asked(
         _refuse_margins(table)
     order = classes if known is None else label_vector(known, "classes")
     columns = _columns(table, len(order))
+    if metric.response == "labels" and np.isnan(columns).any():
+        raise InvalidSubmission("predictions", "probabilities", "an array with nan")
     if metric.response == "probabilities" and np.array_equal(order, classes):
         return columns
     return metric.respond(_Answered(order, columns), None, classes)
@@ -127,7 +129,7 @@ def _columns(table: NDArray[Any], width: int) -> NDArray[Any]:
 
 
 def _refuse_margins(table: NDArray[Any]) -> None:
-    # nan is refused where predictions are made canonical, with a message of its own.
+    # nan is refused where probabilities are made canonical, and where labels are made of them.
     if is_text(table) or (table < -_ROUNDING).any() or (table > 1 + _ROUNDING).any():
         raise InvalidArgument(
             "link",

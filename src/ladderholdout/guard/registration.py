@@ -178,9 +178,9 @@ def _by_columns(tx: Transaction, given: Given) -> Iterator[Match]:
     for record, known, to, all_columns in in_other_columns(tx, given):
         how = f"by {'all' if all_columns else 'most'} of their columns, in another place"
         for match in _matched(tx, given, record, known, to, how):
-            # Other rows may share columns, such as dates: then the labels have to say it, too.
-            telling = match.amended is None and fp.sequence_bits(given.rows.y) >= fp.ENOUGH_BITS
-            if all_columns or telling:
+            # Other rows may share columns, such as dates: then the labels have to be known, too.
+            enough = match.amended is None and fp.sequence_bits(given.rows.y) >= fp.ENOUGH_BITS
+            if all_columns or enough:
                 yield match
 
 
@@ -610,8 +610,8 @@ def _register(tx: Transaction, given: Given, wish: Wish) -> tuple[HoldoutRecord,
             *most.counts,
             f"{listed(shared)}: what was learned from {'that' if len(shared) == 1 else 'those'} "
             "is known about these rows too.",
-            "To go on with it give its rows with their labels as they were registered, all of them; "
-            'ids= identifies them where features changed. overlap="warn" registers these rows as '
+            "To go on with it give its rows with their labels as they were registered, all of "
+            'them; ids= identifies them where features changed. overlap="warn" registers these rows as '
             "another holdout, and the certificates of both count what was released of either.",
         )
     elif moved := [one for one, *_, all_columns in in_other_columns(tx, given) if all_columns]:
@@ -640,8 +640,8 @@ def _register(tx: Transaction, given: Given, wish: Wish) -> tuple[HoldoutRecord,
     # As `content_digest`, which would sort them.
     digest, confidence = fp.sequence_digest(secret, contents), wish.confidence or CONFIDENCE
     new = tx.start_holdout(name, fingerprint, digest, secret, given.hashes, confidence)
-    for other, inside, covered in seen:
-        tx.rows.note_overlap(new, f"the holdout {other.name}", inside)
+    for other, ours, covered in seen:
+        tx.rows.note_overlap(new, f"the holdout {other.name}", ours)
         tx.rows.note_overlap(other.id, f"the holdout {name}", covered)
     warn_of_copies(name, given.hashes, given.rows, contents)
     return tx.holdout(new), order

@@ -196,7 +196,7 @@ def _labels_of(y: ArrayLike) -> NDArray[Any]:
     allowed = "an array with a value for each row"
     try:
         made = np.asanyarray(y)
-        labels = fp.copy_of(np.asarray(made))
+        labels: NDArray[Any] = fp.copy_of(np.asarray(made))
     except Exception:  # its text may show labels
         raise InvalidArgument("y", allowed, f"a {type(y).__name__} that is none") from None
     refuse_masked("y", made)

@@ -13,7 +13,7 @@ from ladderholdout import identity as fp
 from ladderholdout.errors import VaultError
 from ladderholdout.guard.stored_rows import digests_of, known_digests, read_kept
 from ladderholdout.ledger import HoldoutRecord, KnownRows, Transaction
-from ladderholdout.vault import is_url
+from ladderholdout.vault.remote import is_url
 
 if TYPE_CHECKING:
     from ladderholdout.guard.registration import Given
@@ -45,6 +45,7 @@ class Shared:
 
     @property
     def share(self) -> float:
+        """The same as a share."""
         return self.counts[0] / self.counts[1]
 
 

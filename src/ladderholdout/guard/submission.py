@@ -101,7 +101,7 @@ def _digest_of(*parts: Part | None) -> int:
     for part in parts:
         for array in () if part is None else (part.targets, part.weights):
             if array is not None:
-                digest = zlib.crc32(array.reshape(-1).view(np.uint8), digest)
+                digest = zlib.crc32(array.reshape(-1).view(np.uint8).data, digest)
     return digest
 
 

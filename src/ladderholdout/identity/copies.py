@@ -46,12 +46,12 @@ def copy_of(X: Any) -> Any:
     if isinstance(X, np.ndarray):
         plain = np.array(X) if isinstance(X, np.memmap) else X.copy(order="K")
         return _with_own_cells(plain) if X.dtype == object else plain
-    if scipy.sparse.issparse(X):
-        return X.copy()
     if type(X) in (list, tuple):
         return type(X)(map(_own, X))
     if hasattr(X, "iloc") and hasattr(X, "copy"):
         return _frame_copy(X)
+    if hasattr(X, "tocsr"):
+        return X.copy()
     if hasattr(X, "get_columns") or hasattr(X, "to_frame"):
         # A clone of polars shares memory, and so may one with the array that it was made from.
         return X[np.arange(len(X))]
@@ -79,12 +79,12 @@ def _is_fixed(kind: type) -> bool:
 
 
 def _frame_copy(frame: Any) -> Any:
-    """Copy a DataFrame or a Series of pandas, whose own copy leaves objects in cells as they are."""
+    """Copy a DataFrame or a Series of pandas, and objects in its cells, which its own does not."""
     copied = frame.copy()
     if not hasattr(frame, "columns"):
         return copied
     for place, dtype in enumerate(frame.dtypes):
-        if dtype == object:
+        if dtype == object:  # noqa: E721 - of pandas, and no type
             cells = frame.iloc[:, place].to_numpy()
             if not all(map(_is_fixed, set(map(type, cells)))):
                 copied.isetitem(place, _with_own_cells(cells.copy()))
@@ -112,11 +112,11 @@ def held_digest(X: Any) -> int:
     False
     """
     if scipy.sparse.issparse(X):
-        return zlib.crc32(row_hashes(X))
+        return zlib.crc32(row_hashes(X).data)
     digest, (n, blocks) = 0, table_of(X)
     for columns, read in blocks:
         cells = read(slice(0, n))
         if cells.dtype.kind not in "biufmM":
             cells = canonical(cells.reshape(n, -1), columns)
-        digest = zlib.crc32(np.ascontiguousarray(cells).reshape(-1).view(np.uint8), digest)
+        digest = zlib.crc32(np.ascontiguousarray(cells).reshape(-1).view(np.uint8).data, digest)
     return digest

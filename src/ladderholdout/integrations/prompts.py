@@ -17,6 +17,7 @@ from ladderholdout.guard import rounds
 from ladderholdout.guard.batches import Batch
 from ladderholdout.guard.finalists import Finalist, winner_of
 from ladderholdout.guard.open_ladder import ladder_of
+from ladderholdout.identity import copy_of
 from ladderholdout.mechanisms.arithmetic import whole
 
 
@@ -65,7 +66,7 @@ class _Guarded:
 
     def _refuse_items(self, examples: Iterable[Mapping[str, Any]]) -> None:
         """Refuse items of the holdout among those that the search goes by."""
-        rows = _items(self._ladder.guard().rows.X)
+        rows = _items(copy_of(self._ladder.guard().rows.X))
         mine = {_key(self._inputs(row)) for row in rows}
         shared = sum(_key(one) in mine for one in examples)
         if shared:

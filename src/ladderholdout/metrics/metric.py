@@ -253,8 +253,9 @@ class Metric(MetricSettings):
         ['b', 'a']
         """
         classes = self._relevant(classes)
-        of_labels = classes is not None and self.response == "labels"
-        return classes[canonical] if of_labels else canonical
+        if classes is None or self.response != "labels":
+            return canonical
+        return classes[canonical]
 
     def evaluate(
         self, targets: Array, predictions: Array, weights: ArrayLike | None = None

@@ -16,6 +16,7 @@ from ladderholdout.metrics.arrays import (
     described,
     is_text,
     label_vector,
+    read_once,
     readable,
     refuse_masked,
 )
@@ -108,7 +109,7 @@ class _Asked:
         """Return what this method predicts, in the order of the rows by their index."""
         method = method_of(self.estimator, name)
         if name not in self.answers:
-            answer = answer_of(method, copy_of(self.X) if self.copies else self.X)
+            answer = read_once(answer_of(method, copy_of(self.X) if self.copies else self.X))
             refuse_masked("predictions", answer)
             self.answers[name] = by_index(answer, self.X)
         return self.answers[name]

@@ -37,7 +37,7 @@ from ladderholdout.ledger.replay import rules_of, stored_metric
 from ladderholdout.mechanisms import LadderRules
 from ladderholdout.metrics import Metric
 from ladderholdout.metrics.arrays import refuse_masked
-from ladderholdout.metrics.indexes import by_index
+from ladderholdout.metrics.indexes import by_index, index_of
 from ladderholdout.remote.connection import Connection, Token, check_timeout, path_of, place_of
 from ladderholdout.remote.wire import (
     NPY,
@@ -147,7 +147,7 @@ class RemoteLadder:
         """Return predictions in the order of the rows here, unless the server has to find it."""
         if isinstance(predictions, NamedPredictions):
             return predictions if predictions.by_ids else predictions.in_order_of(self._known())
-        return predictions if self.X is None else by_index(predictions, self.X)
+        return self._by_index(predictions)
 
     def _known(self) -> Any:
         """Return the rows by which an index is compared: those of the caller, else none."""
@@ -186,6 +186,13 @@ class RemoteLadder:
         if isinstance(predictions, NamedPredictions):  # only the server can place them
             return replace(predictions, values=values, names=_listed(predictions.names)), ordered
         return values, True
+
+    def _by_index(self, predictions: Any) -> Any:
+        """Return predictions in the order of the rows, where both have an index of their own."""
+        if index_of(predictions) is None:
+            return predictions
+        has_rows = self.X is not None or self.facts["allows"]["rows"]
+        return by_index(predictions, self.rows()) if has_rows else predictions
 
     def announce(self, batch: str, size: int) -> None:
         """Do nothing: the server believes in no batch that does not come in one request."""
