@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import hmac
 import math
+import time
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from rich.console import Console
+from rich.progress import Progress, TaskID
 
 from ladderholdout.estimates import Stopping, corrected
 from ladderholdout.guard import rounds
@@ -36,6 +39,8 @@ _OTHERWISE = (
     "a reserve gives a score without selection bias (LadderHoldout(X, y, reserve=0.3, ...), "
     "then certify()), and certificate() allows for all that was released"
 )
+# Seconds before a bar is shown.
+_PATIENCE = 2.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,7 +161,7 @@ def _worked_out(guard: Guard, asked: _Question) -> dict[str, Any] | None:
     metric, part = guard.metric, guard.labelled.part
     rules = rules_of(asked.ladder.settings)
     winner = [one.number for one in asked.entries].index(asked.ladder.incumbent or 0)
-    with without_autologging():
+    with without_autologging(), _Shown("Estimating") as progress:
         # A key of its own: the streams of the holdout's secret are the ladder's noise.
         found = corrected(
             metric,
@@ -167,6 +172,7 @@ def _worked_out(guard: Guard, asked: _Question) -> dict[str, Any] | None:
             weights=part.weights,
             stopping=asked.stopping,
             secret=hmac.digest(guard.holdout.secret, b"estimate", "sha256"),
+            progress=progress,
         )
     if found is None:
         return None
@@ -178,6 +184,32 @@ def _worked_out(guard: Guard, asked: _Question) -> dict[str, Any] | None:
         "risk": risk,
         "log_values": math.log(values),
     }
+
+
+class _Shown:
+    """How much of some work is done: a bar after two seconds, where somebody looks on."""
+
+    def __init__(self, what: str) -> None:
+        self._what, self._begun = what, time.monotonic()
+        self._console = Console(stderr=True)
+        self._bar: Progress | None = None
+
+    def __enter__(self) -> _Shown:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._bar is not None:
+            self._bar.stop()
+
+    def __call__(self, share: float) -> None:
+        """Show that this share is done."""
+        if self._bar is None:
+            if not self._console.is_terminal or time.monotonic() - self._begun < _PATIENCE:
+                return
+            self._bar = Progress(console=self._console, transient=True)
+            self._bar.add_task(self._what, total=1.0)
+            self._bar.start()
+        self._bar.update(TaskID(0), completed=share)
 
 
 def on_grid(risk: float, metric: Metric, n: int) -> tuple[float, int]:
