@@ -38,7 +38,8 @@ from ladderholdout.cli.common import (
 )
 from ladderholdout.cli.files import Form, labels_like, predictions_from, read_table, take
 from ladderholdout.errors import InvalidArgument
-from ladderholdout.guard.history_table import number, origin, outcome, varied
+from ladderholdout.guard.history_table import number, origin, varied
+from ladderholdout.guard.views import outcome
 from ladderholdout.guard.registration import named
 from ladderholdout.guard.rollback import Mark, mark_of
 from ladderholdout.guard.withdrawal import Withdrawn
@@ -484,7 +485,7 @@ def _entries(latest: Sequence[Submission]) -> Iterator[dict[str, str | Text]]:
             "time (UTC)": f"{one.time:%Y-%m-%d %H:%M}",
             "own score": number(one.own_score, "-"),
             "released": number(one.score),
-            "": outcome(one),
+            "": outcome(one).removeprefix("not improved"),
             "batch": (one.batch or "")[:8],
             "from": Text(origin(one, differing), no_wrap=True, overflow="ellipsis"),
         }

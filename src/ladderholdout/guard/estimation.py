@@ -18,7 +18,13 @@ from ladderholdout.estimates import Stopping, corrected
 from ladderholdout.guard import rounds
 from ladderholdout.guard.containment import without_autologging, without_frames
 from ladderholdout.guard.open_ladder import OpenLadder
-from ladderholdout.guard.record_views import ESTIMATED_BY, estimate_of
+from ladderholdout.guard.record_views import (
+    ESTIMATED_BY,
+    OTHERWISE,
+    estimate_of,
+    estimate_on_record,
+    why_not_estimated,
+)
 from ladderholdout.guard.rollback import same_ladder
 from ladderholdout.guard.stored_rows import check_predictions
 from ladderholdout.guard.submission import Guard
@@ -35,10 +41,6 @@ from ladderholdout.ledger.replay import rules_of
 from ladderholdout.metrics import Metric
 from ladderholdout.metrics.scales import Scale, scale_of
 
-_OTHERWISE = (
-    "a reserve gives a score without selection bias (LadderHoldout(X, y, reserve=0.3, ...), "
-    "then certify()), and certificate() allows for all that was released"
-)
 # Seconds before a bar is shown.
 _PATIENCE = 2.0
 
@@ -84,54 +86,22 @@ def estimate(ladder: OpenLadder) -> Estimate:
 def _asking(tx: Transaction, guard: Guard) -> _Question:
     """Read the batch; where there is no estimate, return why."""
     ladder = same_ladder(tx.ladder(guard.ladder_id), guard.since)
-    if ladder.incumbent is None:
-        return _Question(ladder, "the ladder has no incumbent yet")
-    mechanism = rules_of(ladder.settings).mechanism
-    if mechanism.needs_account or mechanism.needs_guide:
-        return _Question(ladder, f"a batch cannot be replayed under {mechanism.name}")
-    entries = tuple(one for one in tx.entries(ladder.id) if one.repeat_of is None)
-    batch = entries[0].batch
-    outside = tx.batches.queries_outside(ladder.holdout_id, batch) - (
-        len(entries) == 1 and batch is None
-    )
-    if outside:
-        return _Question(
-            ladder,
-            f"{outside} queries of this holdout are not of one batch, and to replay what learned "
-            f"from answers would leave most of the optimism in: {_OTHERWISE}",
-        )
-    if (reason := _revealed(tx, ladder, entries)) is not None:
+    reason, entries = why_not_estimated(tx, ladder)
+    batch = entries[0].batch if entries else None
+    if reason is not None:
         return _Question(ladder, reason, batch, entries)
-    if (known := _known(tx, ladder, len(entries))) is not None:
+    if (known := estimate_on_record(tx, ladder, len(entries))) is not None:
         return _Question(ladder, None, batch, entries, known=known)
     predictions = _predictions(tx, ladder, entries, tx.holdout(ladder.holdout_id))
     if predictions is None:
         return _Question(
             ladder,
             "not all predictions of this batch were kept (they were too many, or submitted with an "
-            f"earlier version of this library): {_OTHERWISE}",
+            f"earlier version of this library): {OTHERWISE}",
             batch,
             entries,
         )
     return _Question(ladder, None, batch, entries, predictions, _stopping(entries))
-
-
-def _known(tx: Transaction, ladder: LadderRecord, submissions: int) -> EstimateRecord | None:
-    """Return what was shown before of this incumbent among so many submissions."""
-    for one in tx.batches.estimates_of(ladder):
-        if (one.submission, one.submissions) == (ladder.incumbent, submissions):
-            return one
-    return None
-
-
-def _revealed(tx: Transaction, ladder: LadderRecord, entries: tuple[Entry, ...]) -> str | None:
-    """Return what was revealed of these rows beside the batch, if anything was."""
-    if any(one.withdrawn is not None for one in entries):
-        return f"a submission of the batch was withdrawn: {_OTHERWISE}"
-    for one in tx.sharing(ladder.holdout_id):
-        if tx.batches.queries_outside(one.holdout_id, None):
-            return f"the holdout {one.name!r} has {one.rows} of these rows and was queried"
-    return None
 
 
 def _predictions(
@@ -253,6 +223,6 @@ def _record(
     # Where nothing was submitted meanwhile, the incumbent is the same unless it was withdrawn.
     there = (ladder.incumbent, ladder.submissions)
     same = there == (asked.ladder.incumbent, asked.ladder.submissions)
-    if same and _known(tx, ladder, len(asked.entries)) is None:
+    if same and estimate_on_record(tx, ladder, len(asked.entries)) is None:
         tx.batches.note_estimate(ladder, found)
     return True

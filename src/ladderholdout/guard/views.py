@@ -438,10 +438,15 @@ class Submission:
         The released score after it, which is the incumbent's (see `own_score`); None where
         the ladder releases no values and this one was not asked for.
     improved : bool
+        Whether it became the incumbent.
     context : Mapping
         Where it came from: estimator, parameters, search.
     withdrawn : str or None
         Why it was withdrawn; None where it was not.
+    repeat_of : int or None
+        The submission of the same predictions whose answer it was given again, that it improved
+        and its score. Repeats of what did not improve are answered like any other, and are not
+        told apart.
 
     Examples
     --------
@@ -460,6 +465,7 @@ class Submission:
     improved: bool
     context: Mapping[str, Any]
     withdrawn: str | None = None
+    repeat_of: int | None = None
 
     def __getitem__(self, metric: str) -> Submission:
         """Refuse: this is of one metric; of several, ``[name]`` is the entry of one."""
@@ -467,7 +473,7 @@ class Submission:
 
     @property
     def own_score(self) -> float | None:
-        """Its own score, which is known only where it became the incumbent.
+        """Its own score, which is known only where it became the incumbent, or repeats one.
 
         Examples
         --------
@@ -477,7 +483,7 @@ class Submission:
         >>> [(one.own_score, one.score) for one in holdout.history()]
         [(1.0, 1.0), (None, 1.0)]
         """
-        return self.score if self.improved else None
+        return self.score if self.improved or self.repeat_of is not None else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -686,11 +692,23 @@ def _listing(title: str, items: Sequence[str]) -> str:
 
 def _answers(latest: tuple[Submission, ...]) -> str:
     """Return in one line what the last answers were, and when the last one was."""
-    came = ", ".join(f"{one.number} {_outcome(one)}" for one in latest)
+    came = ", ".join(f"{one.number} {outcome(one)}" for one in latest)
     return f"{came} ({latest[-1].time:%Y-%m-%d %H:%M} UTC)"
 
 
-def _outcome(one: Submission) -> str:
+def outcome(one: Submission) -> str:
+    """Return what became of a submission, in a word or three.
+
+    Examples
+    --------
+    >>> from ladderholdout import LadderHoldout
+    >>> holdout = LadderHoldout([[0], [1]], [0, 1], scoring="accuracy", ledger="memory")
+    >>> _ = holdout.submit([0, 1]), holdout.submit([0, 0]), holdout.submit([0, 1])
+    >>> [outcome(one) for one in holdout.history()]
+    ['improved', 'not improved', 'repeat of 1']
+    """
     if one.withdrawn is not None:
         return "withdrawn"
+    if one.repeat_of is not None:
+        return f"repeat of {one.repeat_of}"
     return "improved" if one.improved else "not improved"

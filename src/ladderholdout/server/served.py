@@ -223,7 +223,6 @@ class Served:
             | {
                 "search": one.search,
                 "place": one.place,
-                "repeat_of": one.repeat_of,
                 "released_risk": plain(one.risk),
                 "withdrawn": one.withdrawn,
             }
