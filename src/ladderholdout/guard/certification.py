@@ -600,6 +600,8 @@ class Selection:
             log_count=one.log_count,
             assumptions=assumptions_of(self.metric, batch=one.place > 1, clipped=one.clipped),
             price=self.level.price,
+            clipped=self.metric.clipping if one.clipped else "",
+            clipped_share=one.clipped,
         )
 
     @property
@@ -665,6 +667,8 @@ class Selection:
             log_count=found.log_count,
             assumptions=(*found.assumptions, *self.amended.assumptions()),
             price=level.price,
+            # How many errors are beyond the range is not known before it was paid for.
+            clipped=metric.clipping,
         )
 
 

@@ -164,6 +164,11 @@ class ScoreCertificate:
         By which query of the reserve; None for a certificate of the ladder.
     price : float
         What of L is paid for a confidence that was not the registered one.
+    clipped : str
+        At what errors of these predictions were clipped, where some were or that is not known;
+        then the interval is for the score with errors clipped so, and so is the released score.
+    clipped_share : float
+        At most this share of the rows has such errors; 0 where that is not known.
     bill : tuple of (str, float)
         What L is made of, in words and nats; of a certificate that was asked for.
     instead : tuple of (str, float, float)
@@ -191,6 +196,8 @@ class ScoreCertificate:
     missing: str | None = None
     reserve_query: int | None = None
     price: float = 0.0
+    clipped: str = ""
+    clipped_share: float = 0.0
     bill: tuple[tuple[str, float], ...] = field(default=(), compare=False, repr=False)
     instead: tuple[tuple[str, float, float], ...] = field(default=(), compare=False, repr=False)
 
@@ -209,7 +216,18 @@ class ScoreCertificate:
         if self.missing is not None:
             return f"none: {self.missing}"
         share = f"{100 * self.confidence:.4g} %"
-        return f"true score in {self.ends()} ({share}, {self.bound})"
+        return f"{self.of_what()} in {self.ends()} ({share}, {self.bound})"
+
+    def of_what(self) -> str:
+        """Return what the interval is for: the true score, or that with clipped errors.
+
+        Examples
+        --------
+        >>> found = ScoreCertificate(-9.0, -9.5, -8.5, 0.95, 3, clipped="errors clipped at 20")
+        >>> found.of_what()
+        'true score with errors clipped at 20'
+        """
+        return "true score" + (f" with {self.clipped}" if self.clipped else "")
 
     def ends(self) -> str:
         """Return both ends of the interval in few digits, rounded outwards.
@@ -228,8 +246,8 @@ class ScoreCertificate:
         if self.reserve_query is not None:
             source = f"Query {self.reserve_query} of the reserve"
         lines = [
-            f"The true score of submission {self.submission} is in {self.ends()} with a "
-            f"confidence of {self.confidence:g}, however it was searched for.",
+            f"The true score of submission {self.submission}{self._with()} is in {self.ends()} "
+            f"with a confidence of {self.confidence:g}, however it was searched for.",
             f"{source}: {self.score:.6g}; bound: {self.bound}; price of what was "
             f"released to the search: {self.log_count:.1f} nats{self._later()}.",
         ]
@@ -248,7 +266,7 @@ class ScoreCertificate:
             return html_table([("certificate", self.line())])
         head = html_table(
             [
-                ("true score", f"{self.ends()} ({100 * self.confidence:.4g} %)"),
+                (self.of_what(), f"{self.ends()} ({100 * self.confidence:.4g} %)"),
                 ("released", f"{self.score:.6g} (submission {self.submission})"),
             ]
         )
@@ -266,6 +284,9 @@ class ScoreCertificate:
         ]
         inside = "".join(parts)
         return f"{head}<details><summary>What it rests on</summary>{inside}</details>"
+
+    def _with(self) -> str:
+        return f", with {self.clipped}," if self.clipped else ""
 
     def _later(self) -> str:
         if not self.price:
