@@ -192,11 +192,11 @@ def stated_range(metric: Metric) -> str:
         assert metric.loss_range is not None
         largest = metric.loss_range[1]
     if targets is None:
-        return f"loss_range=(0, {largest:g})"
+        return f"loss_range=(0, {largest:.12g})"
     power = 2 if metric.loss is squared and not metric.root else 1
     if largest == (targets[1] - targets[0]) ** power:
         return f"target_range={targets}"
-    return f"loss_range=(0, {largest:g})"
+    return f"loss_range=(0, {largest:.12g})"
 
 
 def warn_of_targets(

@@ -10,7 +10,7 @@ from functools import lru_cache
 from typing import Literal
 
 from ladderholdout.metrics.metric import Metric
-from ladderholdout.metrics.scores import max_error, zero_one
+from ladderholdout.metrics.scores import max_error, squared, zero_one
 from ladderholdout.metrics.table import is_named
 
 # From here on neighbouring floats are whole steps apart.
@@ -226,5 +226,7 @@ def scale_of(metric: Metric) -> Scale:
     if metric.in_units_of_y or metric.clip:
         high = _LEAST_OF_ANY / _LEAST if metric.risk_range is None else metric.risk_range[1]
     least = _LEAST * (math.sqrt(high) if metric.root and metric.bounded else high)
+    if metric.loss is squared and not metric.root:
+        least *= _LEAST  # that share of the largest error, squared
     kind: Kind = "extremes" if getattr(metric.score, "prepare", None) is max_error else "sizes"
     return Scale(kind, metric.root, _FINE, least)
