@@ -220,7 +220,7 @@ def test_the_grid_numbers_what_it_releases(kind: Any, n: int) -> None:
         assert [scale.number(one, n) for one in values] == numbers
         assert [scale.nearest(one, n) for one in values] == values
         assert np.array_equal(np.diff(values) > 0, np.diff(numbers) > 0)
-        assert 0 <= numbers[0] and numbers[-1] < scale.values(n, (0.0, 2.0))
+        assert numbers[0] >= 0 and numbers[-1] < scale.values(n, (0.0, 2.0))
 
 
 def test_all_named_metrics_have_a_grid_that_holds_their_range() -> None:
@@ -331,9 +331,7 @@ def test_a_plain_score_without_a_value_is_nan(name: str) -> None:
     y = (X[:, 0] > 0).astype(int) if classes else X[:, 0]
     model = (LogisticRegression() if classes else Ridge()).fit(X, y)
     rows = np.flatnonzero(y > 0)[: 1 if name == "r2" else 5]
-    scorer = (
-        sk.make_scorer(sk.cohen_kappa_score) if name == "cohen_kappa" else sk.get_scorer(name)
-    )
+    scorer = sk.make_scorer(sk.cohen_kappa_score) if name == "cohen_kappa" else sk.get_scorer(name)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         assert math.isnan(scorer(model, X[rows], y[rows]))

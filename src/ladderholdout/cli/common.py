@@ -7,8 +7,8 @@ import functools
 import gc
 import json
 import math
-import re
 import os
+import re
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager

@@ -39,9 +39,9 @@ from ladderholdout.cli.common import (
 from ladderholdout.cli.files import Form, labels_like, predictions_from, read_table, take
 from ladderholdout.errors import InvalidArgument
 from ladderholdout.guard.history_table import number, origin, varied
-from ladderholdout.guard.views import outcome
 from ladderholdout.guard.registration import named
 from ladderholdout.guard.rollback import Mark, mark_of
+from ladderholdout.guard.views import outcome
 from ladderholdout.guard.withdrawal import Withdrawn
 from ladderholdout.holdout import LadderHoldout, Release, Status, Submission
 from ladderholdout.ledger import Head, HoldoutRecord, Ledger, Transaction, resolve_url, shown

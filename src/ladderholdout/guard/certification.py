@@ -156,10 +156,10 @@ _NUMBERS = 2**64
 class CountedLadder:
     """A ladder as its releases are counted; without its rule where this process knows none.
 
-    `least` is the smallest risk of its metric if there is one, `asked` has the submissions whose value was asked
-    for, of a ladder that releases none, by the time that counts; `bars` has the risks
-    that releases of a `RankLadder` had to be below; `scale` is the grid of its releases where that is
-    the metric's own; `of` names its holdout where that is another.
+    `least` is the smallest risk of its metric if there is one, `asked` has the submissions whose
+    value was asked for, of a ladder that releases none, by the time that counts; `bars` has the
+    risks that releases of a `RankLadder` had to be below; `scale` is the grid of its releases where
+    that is the metric's own; `of` names its holdout where that is another.
     """
 
     settings: LadderSettings

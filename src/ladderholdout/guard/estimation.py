@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-import numpy as np
 from numpy.typing import NDArray
 from rich.console import Console
 from rich.progress import Progress, TaskID
@@ -203,7 +202,7 @@ def on_grid(risk: float, metric: Metric, n: int) -> tuple[float, int]:
     >>> from ladderholdout.metrics import get_metric
     >>> rmse = get_metric("neg_root_mean_squared_error").with_range((0, 500))
     >>> on_grid(0.23456, get_metric("accuracy"), 100), on_grid(55.4321**2, rmse, 100)[0] ** 0.5
-    ((0.235, 255), 55.4)
+    ((0.235, 164), 55.5)
     """
     scale, limits = scale_of(metric), metric.risk_range
     scale = Scale("shares") if scale.kind == "counts" else scale

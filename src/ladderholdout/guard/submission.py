@@ -39,7 +39,7 @@ from ladderholdout.ledger import (
 )
 from ladderholdout.ledger.replay import NOT_IMPROVED, not_improved, rules_of, state_from, state_to
 from ladderholdout.mechanisms.base import Evidence, Outcome, State
-from ladderholdout.mechanisms.rules import LadderRules, rng_of, unit_of
+from ladderholdout.mechanisms.rules import LadderRules, rng_of
 from ladderholdout.metrics import Evaluation, Metric
 from ladderholdout.vault import Rows
 

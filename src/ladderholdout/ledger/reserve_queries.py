@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 from sqlalchemy import Connection, Row, Select, func, insert, select, update
 
 from ladderholdout.certificates import ReserveGrid
-from ladderholdout.metrics.scales import Scale
 from ladderholdout.errors import HoldoutConflict
 from ladderholdout.ledger.chain import Chains, End, look_content
 from ladderholdout.ledger.records import HoldoutRecord, LadderRecord, now, read_all, utc
@@ -25,6 +24,7 @@ from ladderholdout.ledger.tables import (
     shared,
     submissions,
 )
+from ladderholdout.metrics.scales import Scale
 
 _SHOWN = ("low", "risk", "high", "log_values")
 _SEEN = ("number", "ladder_id", "submission", "time", *_SHOWN, "position", "after")

@@ -71,9 +71,9 @@ class Scale:
     --------
     >>> auc, rmse = Scale("shares"), Scale("sizes", root=True)
     >>> auc.nearest(0.153217, 1000)
-    0.153
+    0.154
     >>> rmse.nearest(55.4321**2, 1000) ** 0.5
-    55.45
+    55.4
     >>> Scale("counts").nearest(7 / 30, 30) == 7 / 30
     True
     """
@@ -106,7 +106,7 @@ class Scale:
         Examples
         --------
         >>> [Scale("shares").number(risk, 1000) for risk in (0.0, 0.153, 0.152, -0.152)]
-        [0, 429, 428, -428]
+        [0, 190, 189, -189]
         """
         return self._place(self._shown(risk), n)[1]
 
@@ -116,7 +116,7 @@ class Scale:
         Examples
         --------
         >>> Scale("shares").width(0.153, 1000), Scale("sizes").width(0.153, 1000)
-        (0.001, 0.0001)
+        (0.002, 0.0002)
         """
         if self.kind == "counts":
             return 1.0 / (_PARTS * n)
@@ -130,7 +130,7 @@ class Scale:
         Examples
         --------
         >>> Scale("shares").values(1000, (0.0, 1.0)), Scale("counts").values(1000, (0.0, 1.0))
-        (813, 8001)
+        (503, 8001)
         """
         if limits is not None:
             return self.number(limits[1], n) - self.number(limits[0], n) + 1

@@ -527,7 +527,9 @@ def _holdout(view: View, before: int) -> dict[str, Any]:
         "total": total,
         "wide": picture and Markup(picture.svg(680, 300, "wide")),
         "narrow": picture and Markup(picture.svg(330, 260, "narrow")),
-        "gains": [_shown(view, one) for one in drawn if one.improved and one.repeat_of is None][-_LINES:],
+        "gains": [_shown(view, one) for one in drawn if one.improved and one.repeat_of is None][
+            -_LINES:
+        ],
         "left_out": total - len(drawn),
         "response": view.metric.response,
         "classes": classes if classes and len(classes) <= _MOST_CLASSES else None,
