@@ -35,6 +35,7 @@ from ladderholdout.mechanisms import (
     SimplifiedLadder,
 )
 from ladderholdout.mechanisms.base import released
+from ladderholdout.metrics.scales import Scale
 
 N = 1000
 X = np.random.default_rng(0).random((N, 2))
@@ -218,15 +219,17 @@ def test_what_has_no_certificate_says_why(ledger: Path, tmp_path: Path) -> None:
 def test_default_ladders_of_other_metrics_are_counted_too(ledger: Path) -> None:
     """What a ladder on the AUC tells is rounded and falls: one on the accuracy pays for it."""
     area = LadderHoldout(X, y, scoring="roc_auc", ledger=ledger, name="coins")
-    step = area.rules.mechanism.resolution(N)
     told = [area.submit(y * strength + X[:, 0]).score for strength in (0.0, 0.5, 5.0)]
     assert None not in told and told == sorted(set(told))
     with pytest.warns(UserWarning, match="ladder"):
         plain = opened(ledger, ladder="plain", mechanism=None)
     plain.submit(wrong(300))
-    values = tuple(round((1 - score) / step) for score in told if score is not None)
-    assert step == 0.016  # half of one over the root of n; 0 to 63 steps make 64 values
-    ladder = LadderTranscript(3, (1, 2, 3), values, n_values=64)
+    # The grid of the AUC, counted: what numbers nearby are released as.
+    grid = sorted({Scale("shares").nearest(risk, N) for risk in np.linspace(0, 1, 100_001)})
+    values = tuple(
+        int(np.argmin(np.abs(np.array(grid) - 1 + score))) for score in told if score is not None
+    )
+    ladder = LadderTranscript(3, (1, 2, 3), values, n_values=len(grid))
     by_hand = certify(0.3, N, Transcript.alone(None, [ladder]), rounding=1 / N)
     assert plain.certificate().log_count == pytest.approx(by_hand.log_count)
 
@@ -260,7 +263,7 @@ def test_ladders_on_other_metrics_count_in_that_of_others(ledger: Path) -> None:
     assert area.certificate().low is not None
 
 
-def test_a_risk_that_has_no_largest_value_counts_as_a_number_of_64_bits() -> None:
+def test_a_risk_that_has_no_largest_value_counts_as_one_of_all_on_the_grid() -> None:
     rows = LadderHoldout(
         X, y * 1.0, scoring="neg_mean_squared_error", loss_range=(0, 1), ledger="memory"
     )
@@ -273,7 +276,8 @@ def test_a_risk_that_has_no_largest_value_counts_as_a_number_of_64_bits() -> Non
     rows.submit(y * 0.9)
     price = rows.certificate().log_count
     assert before[1] is not None and price is not None
-    assert price > before[1] + 64 * np.log(2)
+    # Of 300 and more powers of ten of either sign, each with some hundreds of numbers.
+    assert before[1] + np.log(2 * 300 * 100) < price < before[1] + 64 * np.log(2)
 
 
 @pytest.mark.parametrize("reserve", [None, 0.3])

@@ -184,14 +184,16 @@ def test_a_training_run_is_replayed_with_its_rule_to_stop() -> None:
 
 
 def test_the_grid_is_finer_than_chance_and_counted() -> None:
-    for n in (1, 100, 625, 10_000, 1_000_000):
-        risk, values = on_grid(0.123456789, (0.0, 1.0), n)
-        step = 1 / (values - 1)
-        assert step == pytest.approx(min(0.01, 1 / (4 * math.sqrt(n))), rel=0.01)
-        assert abs(risk - 0.123456789) <= step / 2 + 1e-12
-    assert on_grid(-3.0, (0.0, 2.0), 100) == (0.0, 101)
-    assert on_grid(7.0, (0.0, 2.0), 100) == (2.0, 101)
-    assert on_grid(1234.56, None, 100) == (1230.0, 2**64)
+    accuracy, squares = get_metric("accuracy"), get_metric("neg_mean_squared_error")
+    for n in (100, 625, 10_000, 1_000_000):
+        risk, values = on_grid(0.123456789, accuracy, n)
+        error = math.sqrt(0.1235 * 0.8765 / n)
+        assert abs(risk - 0.123456789) <= error / 8
+        assert error / 30 < abs(risk - on_grid(risk + error / 4, accuracy, n)[0]) < error / 2
+        assert math.sqrt(n) * 5 < values < math.sqrt(n) * 40
+    assert on_grid(-3.0, accuracy, 100)[0] == 0.0
+    assert on_grid(7.0, accuracy, 100)[0] == 1.0
+    assert on_grid(1234.56, squares, 100)[0] == 1240.0
 
 
 # -- on a holdout ------------------------------------------------------------------------------
@@ -344,7 +346,7 @@ def test_later_certificates_pay_for_it_and_the_present_one_does_not(
         assert one.submit(labels()).improved
     paid, free = holdout.certificate().log_count, twin.certificate().log_count
     assert paid is not None and free is not None
-    _, values = on_grid(0.5, (0.0, 1.0), N)
+    _, values = on_grid(0.5, get_metric("accuracy"), N)
     assert paid - free == pytest.approx(math.log(values))
 
 

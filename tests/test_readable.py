@@ -18,7 +18,7 @@ from ladderholdout.errors import BudgetWarning, UnknownHoldout
 from ladderholdout.guard.next_release import next_release
 from ladderholdout.guard.views import interval
 from ladderholdout.lab.report import analyst_of, matches, plot
-from ladderholdout.mechanisms import LadderRules
+from ladderholdout.mechanisms import Ladder, LadderRules
 from ladderholdout.metrics import get_metric
 
 N = 400
@@ -122,10 +122,13 @@ def test_nothing_is_stated_where_nothing_will_be_released(labels: np.ndarray) ->
     assert retired.status().next_release and retired.retire().next_release == ""
 
 
-def test_steps_of_an_auc_are_explained_where_they_show(labels: np.ndarray) -> None:
-    holdout = LadderHoldout(X, labels, scoring="roc_auc", ledger="memory")
-    holdout.submit(labels + np.random.default_rng(0).normal(size=N))
-    assert "scores are released in steps of 0.025" in str(holdout.status())
+def test_stated_steps_are_explained_where_they_show(labels: np.ndarray) -> None:
+    coarse = LadderHoldout(X, labels, scoring="accuracy", mechanism=Ladder(0.025), ledger="memory")
+    coarse.submit(labels)
+    assert "scores are released in steps of 0.025" in str(coarse.status())
+    area = LadderHoldout(X[:, ::-1], labels, scoring="roc_auc", ledger="memory")
+    area.submit(labels + np.random.default_rng(0).normal(size=N))
+    assert "in steps of" not in str(area.status())
 
 
 @pytest.fixture

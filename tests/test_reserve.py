@@ -47,6 +47,7 @@ from ladderholdout.guard.views import ScoreCertificate
 from ladderholdout.ledger import HoldoutRecord, Ledger, resolve_url
 from ladderholdout.ledger.records import packed, unpacked
 from ladderholdout.mechanisms import Mechanism, ParameterFreeLadder, ShakyLadder, SimplifiedLadder
+from ladderholdout.metrics.scales import Scale
 from ladderholdout.metrics.scores import zero_one
 from tests.support_holdouts import assert_replays, counts, entries_of, is_repeat, replayed
 from tests.support_processes import at_once, elsewhere
@@ -237,8 +238,9 @@ def test_ladders_and_accounts_share_the_reserve_and_its_count(ledger: Path) -> N
     with pytest.warns(PredictionWarning, match="ranks the rows"):
         auc.submit(both(reserve, 10, 6).astype(float))
     assert [one.certify().reserve_query for one in (ada, auc, ben)] == [1, 2, 3]
-    # Three numbers were shown of the AUC, each of 61 values.
-    price = math.log(3 * 4) + math.log(62) + math.log(61**3 + 1)
+    # Three numbers were shown of the AUC, two of them ends of 61 values each.
+    areas = len({Scale("shares").nearest(risk, 60) for risk in np.linspace(0, 1, 100_001)})
+    price = math.log(3 * 4) + math.log(62) + math.log(areas * 61**2 + 1)
     assert ben.certify().log_count == pytest.approx(price)
     # The same predictions under the same metric have been looked at.
     eve = LadderHoldout(X, y, scoring="accuracy", account="eve", ledger=ledger)
@@ -332,11 +334,12 @@ def test_bounded_losses_have_an_exact_interval_in_their_own_units(tmp_path: Path
     raw = mean_absolute_error(target[reserve], guess[reserve])
     found = holdout.certify()
     assert found.score is not None and found.low is not None and found.high is not None
-    assert abs(-found.score - raw) <= 5 / 100 / 2 + 1e-9
-    steps = -found.score / (5 / 100)
-    assert steps == pytest.approx(round(steps))
+    step = raw / (10 * math.sqrt(100))  # at most
+    assert abs(-found.score - raw) <= step / 2
     level = math.log(0.05) - math.log(2) - math.log(2)
-    half = (-found.score / 5 - 0.005 - 1e-8, -found.score / 5 + 0.005 + 1e-8)
+    step = Scale("sizes", fineness=10.0, least=5e-6).width(-found.score, 100)
+    assert 0 < step <= raw / 100
+    half = (-found.score - step / 2) / 5 - 1e-8, (-found.score + step / 2) / 5 + 1e-8
     assert found.low == pytest.approx(-5 * bounded_upper(half[1], 100, level), abs=1e-6)
     assert found.high == pytest.approx(-5 * bounded_lower(half[0], 100, level), abs=1e-6)
     assert found.bound == "Chernoff and Bentkus"
@@ -370,11 +373,11 @@ def test_weights_take_part(tmp_path: Path) -> None:
     found = holdout.certify()
     own = weights[reserve]
     raw = own[(predictions != y)[reserve]].sum() / own.sum()
-    step = round(raw * 100) / 100
+    step = round(raw * 800) / 800
     assert found.score == pytest.approx(1 - step)
-    level = math.log(0.05) - 2 * math.log(2)
-    assert found.low == pytest.approx(1 - weighted_upper(step + 0.005, own, level), abs=1e-6)
-    assert found.high == pytest.approx(1 - weighted_lower(step - 0.005, own, level), abs=1e-6)
+    level, half = math.log(0.05) - 2 * math.log(2), 1 / 1600
+    assert found.low == pytest.approx(1 - weighted_upper(step + half, own, level), abs=1e-6)
+    assert found.high == pytest.approx(1 - weighted_lower(step - half, own, level), abs=1e-6)
 
 
 def test_other_metrics_have_an_approximate_one_that_says_so(tmp_path: Path) -> None:
@@ -585,7 +588,8 @@ def test_nothing_raw_is_told_of_the_reserve(tmp_path: Path) -> None:
     with Ledger(holdout.ledger).read() as tx:
         (look,) = tx.reserve.all(1)
         assert "evidence" not in repr(look)
-        assert look.risk == pytest.approx(round(raw, 2))
+        assert look.risk == float(f"{look.risk:.3g}") != raw
+        assert abs(look.risk - raw) < raw / (20 * math.sqrt(N / 2))
 
 
 def test_a_look_that_cannot_be_written_is_not_shown(ledger: Path) -> None:

@@ -7,14 +7,23 @@ anew.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
+from itertools import islice
 from typing import Any
 
 import numpy as np
+import scipy
 from numpy.typing import ArrayLike, NDArray
 
-from ladderholdout.mechanisms import Evidence, LadderRules, Mechanism, fresh_rng
+from ladderholdout.mechanisms import (
+    BayesBootLadder,
+    Evidence,
+    LadderRules,
+    Mechanism,
+    fresh_rng,
+)
 from ladderholdout.metrics import Evaluation, Metric
 
 N_BOOTSTRAP = 300
@@ -25,7 +34,15 @@ _INNER_DRAWS = 100
 # Below this share of draws on which every score exists, there is no estimate.
 _LEAST_SHARE = 0.5
 
+# So many numbers of weights at a time.
+_CHUNK = 2**22
+
 FloatArray = NDArray[np.float64]
+Progress = Callable[[float], None]
+
+
+def no_progress(share: float) -> None:
+    """Show nothing of how far an estimate is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,17 +84,25 @@ class _Replay:
 
     def __init__(self, rules: LadderRules, n: int, stopping: Stopping | None, secret: bytes):
         mechanism = rules.mechanism
+        # Its test is about the difference of two risks, and how that varies over draws of the rows
+        # is known from the draws: no draws of its own are needed within each of them.
+        self.by_draws = type(mechanism).measure is BayesBootLadder.measure
         for name in ("n_bootstrap", "n_posterior"):
             if getattr(mechanism, name, 0) > _INNER_DRAWS:
                 mechanism = replace(mechanism, **{name: _INNER_DRAWS})
         self.resamples = any(hasattr(mechanism, one) for one in ("n_bootstrap", "n_posterior"))
-        # Whether the rule goes by the risk of a submission alone.
-        self.needs_risk_alone = type(mechanism).measure is Mechanism.measure
+        # Whether the rule goes by the risks of submissions alone.
+        self.needs_risk_alone = self.by_draws or type(mechanism).measure is Mechanism.measure
         self._skips = not (mechanism.noisy or mechanism.redraws or mechanism.discloses)
         self._rules = replace(rules, mechanism=mechanism)
         self._start, self._stopping, self._secret = rules.start(n), stopping, secret
 
-    def winner(self, submissions: Sequence[Evaluation] | FloatArray, draw: int) -> int:
+    def winner(
+        self,
+        submissions: Sequence[Evaluation] | FloatArray,
+        draw: int,
+        spreads: _Spreads | None = None,
+    ) -> int:
         """Return the place of the incumbent after these submissions, or risks of submissions."""
         state, best, at = self._start, 0, 0
         rng = fresh_rng(self._secret, draw, 1)
@@ -92,7 +117,9 @@ class _Replay:
             if isinstance(one, Evaluation):
                 state, outcome = self._rules.step(state, one, rng)
             else:
-                state, outcome = self._rules.replay(state, Evidence(float(one)), rng)
+                p_null = None if spreads is None else spreads.p_null(submissions, at, best)
+                evidence = Evidence(float(one), p_null=p_null)
+                state, outcome = self._rules.replay(state, evidence, rng)
             best = at if outcome.improved else best
             at += 1
         return best
@@ -102,6 +129,24 @@ class _Replay:
         return self._stopping is not None and rounds >= max(
             self._stopping.min_rounds, best + 1 + self._stopping.patience
         )
+
+
+class _Spreads:
+    """How the difference of the risks of two submissions varies over draws of the rows."""
+
+    def __init__(self, drawn: FloatArray) -> None:
+        self._drawn = drawn
+        self._known: dict[tuple[int, int], float] = {}
+
+    def p_null(self, risks: Any, new: int, incumbent: int) -> float:
+        """Return the probability, about normal, that a submission is no better than another."""
+        gap = float(risks[new] - risks[incumbent])
+        pair = new, incumbent
+        if pair not in self._known:
+            difference = self._drawn[:, new] - self._drawn[:, incumbent]
+            self._known[pair] = float(difference.std(ddof=1)) if len(difference) > 1 else 0.0
+        spread = self._known[pair]
+        return float(scipy.special.ndtr(gap / spread)) if spread > 0 else float(gap >= 0)
 
 
 def corrected(
@@ -115,6 +160,7 @@ def corrected(
     stopping: Stopping | None = None,
     secret: bytes = b"",
     n_bootstrap: int = N_BOOTSTRAP,
+    progress: Progress = no_progress,
 ) -> Correction | None:
     """Correct the risk of a batch's winner for the selection.
 
@@ -145,6 +191,8 @@ def corrected(
     secret : bytes, default=b""
         From which the draws come.
     n_bootstrap : int, default=300
+    progress : callable, optional
+        Called with the share of the work that is done.
 
     Returns
     -------
@@ -171,23 +219,26 @@ def corrected(
     batch = _Batch(metric, targets, predictions, held, full)
     replay = _Replay(rules, n, stopping, secret)
     risks = np.array([one.risk for one in full])
-    rng = fresh_rng(secret, 0, 0)
     if replay.resamples:
         n_bootstrap = max(1, n_bootstrap // 3)
+    draws = partial(_draws, secret, n, n_bootstrap)
+    found = batch.measured(replay, draws(), n_bootstrap, progress)
+    defined = [one for one in found if isinstance(one, np.ndarray)]
+    spreads = _Spreads(np.asarray(defined)) if replay.by_draws and defined else None
     drawn: list[Sequence[Evaluation] | FloatArray] = []
     apart: list[float] = []
-    for draw in range(1, n_bootstrap + 1):
-        rows = rng.integers(0, n, n)
-        try:
-            found = batch.risks(rows) if replay.needs_risk_alone else batch.on_all(rows)
-            out = np.setdiff1d(np.arange(n), rows)
-            apart.append(batch.on(out, replay.winner(found, draw)).risk)
-        except Exception:  # one class alone was drawn, or no variance: there is no such score
+    for draw, (rows, one) in enumerate(zip(draws(), found, strict=True), 1):
+        if one is None:
             continue
-        drawn.append(found)
+        out = np.setdiff1d(np.arange(n), rows)
+        try:
+            apart.append(batch.on(out, replay.winner(one, draw, spreads)).risk)
+        except Exception:  # one class alone is left, or no variance: there is no such score
+            continue
+        drawn.append(one)
     if len(drawn) < _LEAST_SHARE * n_bootstrap:
         return None
-    noise = _noise_of_winners(replay, risks, drawn)
+    noise = _noise_of_winners(replay, risks, drawn, spreads)
     risk = float(risks[winner])
     left_out = float(np.mean(apart))
     return Correction(risk, (left_out + risk - noise) / 2, left_out, len(drawn))
@@ -205,7 +256,7 @@ class _Batch:
         full: Sequence[Evaluation],
     ) -> None:
         self._metric, self._targets, self._weights = metric, targets, weights
-        self._predictions = predictions
+        self._predictions, self._full = predictions, full
         losses = [one.losses for one in full]
         plain = weights is None and all(one is not None for one in losses)
         self._losses = np.asarray(losses) if plain else None
@@ -217,20 +268,59 @@ class _Batch:
         weights = None if self._weights is None else self._weights[rows]
         return self._metric.evaluate(self._targets[rows], self._predictions[at][rows], weights)
 
-    def on_all(self, rows: NDArray[np.intp]) -> list[Evaluation]:
-        """Measure all of them."""
-        return [self.on(rows, at) for at in range(len(self._predictions))]
+    def measured(
+        self,
+        replay: _Replay,
+        draws: Iterator[NDArray[np.intp]],
+        count: int,
+        progress: Progress,
+    ) -> list[Sequence[Evaluation] | FloatArray | None]:
+        """Measure all of them on drawn rows; None where one has no score there."""
+        if replay.needs_risk_alone:
+            risks = self._risks(draws, count, progress)
+            return [one if np.isfinite(one).all() else None for one in risks]
+        found: list[Sequence[Evaluation] | FloatArray | None] = []
+        for number, rows in enumerate(draws):
+            progress(number / count)
+            try:
+                found.append([self.on(rows, at) for at in range(len(self._predictions))])
+            except Exception:  # one class alone was drawn, or no variance: there is no such score
+                found.append(None)
+        return found
 
-    def risks(self, rows: NDArray[np.intp]) -> FloatArray:
-        """Return the risks of all of them."""
-        if self._losses is None:
-            return np.array([one.risk for one in self.on_all(rows)])
-        counts = np.bincount(rows, minlength=len(self._targets))
-        return np.asarray(self._losses @ counts / len(rows))
+    def _risks(
+        self, draws: Iterator[NDArray[np.intp]], count: int, progress: Progress
+    ) -> FloatArray:
+        """Return the risks of all of them on drawn rows, nan where there is none."""
+        n = len(self._targets)
+        risks = np.empty((count, len(self._full)))
+        size = max(1, _CHUNK // n)
+        for start in range(0, count, size):
+            counts = [np.bincount(rows, minlength=n) for rows in islice(draws, size)]
+            part = risks[start : start + size]
+            if self._losses is not None:
+                progress(start / count)
+                part[:] = [self._losses @ one / n for one in counts]
+                continue
+            weights = np.asarray(counts, dtype=np.float64)
+            for at, one in enumerate(self._full):
+                progress((start + len(part) * at / len(self._full)) / count)
+                part[:, at] = one.risks_under(weights)
+        return risks
+
+
+def _draws(secret: bytes, n: int, count: int) -> Iterator[NDArray[np.intp]]:
+    """Draw rows with replacement, again and again the same: they are too many to be kept."""
+    rng = fresh_rng(secret, 0, 0)
+    for _ in range(count):
+        yield rng.integers(0, n, n)
 
 
 def _noise_of_winners(
-    replay: _Replay, risks: FloatArray, drawn: Sequence[Sequence[Evaluation] | FloatArray]
+    replay: _Replay,
+    risks: FloatArray,
+    drawn: Sequence[Sequence[Evaluation] | FloatArray],
+    spreads: _Spreads | None,
 ) -> float:
     """Return the mean noise of the draws in the risk of those that win on them.
 
@@ -241,7 +331,9 @@ def _noise_of_winners(
     ]
     noises = np.asarray(on_draws) - risks
     shift = _shrunken(risks, noises) - risks
-    winners = [replay.winner(_shifted(found, shift), draw) for draw, found in enumerate(drawn, 1)]
+    winners = [
+        replay.winner(_shifted(found, shift), draw, spreads) for draw, found in enumerate(drawn, 1)
+    ]
     return float(noises[np.arange(len(winners)), winners].mean())
 
 

@@ -238,7 +238,13 @@ def _columns(
                 "time": moments(one.time for one in block),
                 "batch": coded((one.batch for one in block), batches),
                 "repeat_of": np.array([_or(one.repeat_of, NONE) for one in block], np.int32),
-                "improved": np.array([one.improved for one in block], np.bool_),
+                "improved": np.array(
+                    [one.improved and one.repeat_of is None for one in block], np.bool_
+                ),
+                "repeats": np.array(
+                    [one.repeat_of if one.improved and one.repeat_of else NONE for one in block],
+                    np.int32,
+                ),
                 "score": np.array([shown[one.released] for one in block], np.float64),
                 "raw": np.array([metric.to_score(one.risk) for one in block], np.float64),
                 "risk": np.array([one.risk for one in block], np.float64),

@@ -396,12 +396,7 @@ def _finished(ax: Axes, x: str, y: str) -> Axes:
 def _releases(shown: Audit | Record) -> History:
     if isinstance(shown, Audit):
         return shown.releases.history
-    # Predictions that improved before are answered so again, with the score of that time.
-    improved = shown.history[shown.history["improved"]]
-    scores = improved["score"]
-    first = np.zeros(len(scores), dtype=bool)
-    first[np.unique(scores, return_index=True)[1]] = True
-    return improved[first | np.isnan(scores)]
+    return shown.history[shown.history["improved"]]
 
 
 def _last(shown: Audit | Record) -> int:

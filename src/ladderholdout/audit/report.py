@@ -16,7 +16,7 @@ from ladderholdout.errors import InvalidArgument, printable
 from ladderholdout.extras import needed
 from ladderholdout.guard.history_table import number, origin_of
 from ladderholdout.guard.open_ladder import HasLadder, of_one_metric
-from ladderholdout.guard.views import Status, Submission
+from ladderholdout.guard.views import Status, Submission, outcome
 from ladderholdout.ledger import Progress
 
 LONGEST_TABLE = 1000
@@ -216,7 +216,8 @@ def _headline(status: Status) -> str:
 
 def _closed_row(one: Submission) -> _Row:
     place, time, released, *rest = _cells(one)
-    return _Row([place, time, released, "improved" * one.improved, *rest], one.improved)
+    became = outcome(one).removeprefix("not improved")
+    return _Row([place, time, released, became, *rest], one.improved)
 
 
 def _opened_row(one: AuditedSubmission) -> _Row:

@@ -247,6 +247,7 @@ class InColumns(Sequence[T], Generic[T]):
             improved=columns["improved"][row],
             context=contexts[place],
             withdrawn=withdrawn.get(number),
+            repeat_of=None if columns["repeats"][row] == NONE else columns["repeats"][row],
         )
 
 
@@ -299,6 +300,7 @@ class History(InColumns[Submission]):
                     "batch": coded((one.batch for one in page), batches),
                     "score": np.fromiter(scores, np.float64),
                     "improved": np.array([one.improved for one in page], np.bool_),
+                    "repeats": np.array([one.repeat_of or NONE for one in page], np.int32),
                 }
             )
             contexts.append((len(page), Contexts.packed(_JSON(one.context) for one in page)))

@@ -165,10 +165,15 @@ _TOOLS = (
             latest={
                 "type": "array",
                 "items": _object(
-                    ("submission", "time", "improved", "released_score", "note"),
+                    ("submission", "time", "improved", "repeat_of", "released_score", "note"),
                     submission=_kind("integer", "Its number."),
                     time=_kind("string", "When, in UTC."),
                     improved=_kind("boolean", "Whether it became the incumbent."),
+                    repeat_of=_kind(
+                        "integer",
+                        "The submission of the same predictions whose answer it was given again.",
+                        missing=True,
+                    ),
                     released_score=_RELEASED,
                     note=_kind("string", "As it was submitted with.", missing=True),
                 ),
@@ -311,6 +316,7 @@ def _line(one: Submission) -> dict[str, Any]:
         "submission": one.number,
         "time": one.time,
         "improved": one.improved,
+        "repeat_of": one.repeat_of,
         "released_score": one.score,
         "note": None if note is None else str(note),
     }

@@ -8,6 +8,7 @@ import gc
 import json
 import math
 import os
+import re
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -35,6 +36,8 @@ T = TypeVar("T")
 
 # In a pipe each line stays whole, for grep.
 _PIPE = 10_000
+# A range as the library's argument states it, which is an option here.
+_RANGE = re.compile(r"\b(loss|target)_range=\((\S+), (\S+)\)")
 _LONGEST_CELL = 2_000
 
 
@@ -226,7 +229,7 @@ def reported(command: Callable[..., None]) -> Callable[..., None]:
                 console(stderr=True).print(f"{what.capitalize()}: {message}", soft_wrap=True)
 
         def warn(message: Warning | str, category: type[Warning], *_: Any, **__: Any) -> None:
-            report("warning", str(message), category.__name__)
+            report("warning", _RANGE.sub(r"--\1-range \2 \3", str(message)), category.__name__)
 
         try:
             with warnings.catch_warnings(), _collecting_seldom():

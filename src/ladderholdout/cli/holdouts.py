@@ -40,9 +40,10 @@ from ladderholdout.cli.common import (
 )
 from ladderholdout.cli.files import ids_of, predictions_from, read_rows, target_of
 from ladderholdout.errors import InvalidArgument, LadderHoldoutError
-from ladderholdout.guard.history_table import number, origin, outcome, varied
+from ladderholdout.guard.history_table import number, origin, varied
 from ladderholdout.guard.registration import named
 from ladderholdout.guard.rollback import Mark, mark_of
+from ladderholdout.guard.views import outcome
 from ladderholdout.guard.withdrawal import Withdrawn
 from ladderholdout.holdout import LadderHoldout, Release, Status, Submission
 from ladderholdout.ledger import Head, HoldoutRecord, Ledger, Transaction, resolve_url, shown
@@ -523,7 +524,7 @@ def _entries(latest: Sequence[Submission]) -> Iterator[dict[str, str | Text]]:
             "time (UTC)": f"{one.time:%Y-%m-%d %H:%M}",
             "own score": number(one.own_score, "-"),
             "released": number(one.score),
-            "": outcome(one),
+            "": outcome(one).removeprefix("not improved"),
             "batch": (one.batch or "")[:8],
             "from": Text(origin(one, differing), no_wrap=True, overflow="ellipsis"),
         }

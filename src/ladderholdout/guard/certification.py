@@ -156,10 +156,10 @@ _NUMBERS = 2**64
 class CountedLadder:
     """A ladder as its releases are counted; without its rule where this process knows none.
 
-    `least` is the smallest risk of its metric if there is one, `asked` has the submissions whose value was asked
-    for, of a ladder that releases none, by the time that counts; `bars` has the risks
-    that releases of a `RankLadder` had to be below; `scale` is the grid of its releases where that is
-    the metric's own; `of` names its holdout where that is another.
+    `least` is the smallest risk of its metric if there is one, `asked` has the submissions whose
+    value was asked for, of a ladder that releases none, by the time that counts; `bars` has the
+    risks that releases of a `RankLadder` had to be below; `scale` is the grid of its releases where
+    that is the metric's own; `of` names its holdout where that is another.
     """
 
     settings: LadderSettings
@@ -604,6 +604,8 @@ class Selection:
             assumptions=assumptions_of(self.metric, batch=one.place > 1, clipped=one.clipped),
             price=self.level.price,
             doubts=self.doubts,
+            clipped=self.metric.clipping if one.clipped else "",
+            clipped_share=one.clipped,
         )
 
     @property
@@ -670,6 +672,8 @@ class Selection:
             assumptions=(*found.assumptions, *self.amended.assumptions()),
             price=level.price,
             doubts=self.doubts,
+            # How many errors are beyond the range is not known before it was paid for.
+            clipped=metric.clipping,
         )
 
 

@@ -4,18 +4,26 @@ from __future__ import annotations
 
 import hmac
 import math
+import time
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 from numpy.typing import NDArray
+from rich.console import Console
+from rich.progress import Progress, TaskID
 
 from ladderholdout.estimates import Stopping, corrected
 from ladderholdout.guard import rounds
 from ladderholdout.guard.containment import without_autologging, without_frames
-from ladderholdout.guard.context import APART
 from ladderholdout.guard.open_ladder import OpenLadder
-from ladderholdout.guard.record_views import ESTIMATED_BY, estimate_of
+from ladderholdout.guard.record_views import (
+    ESTIMATED_BY,
+    OTHERWISE,
+    estimate_of,
+    estimate_on_record,
+    why_not_estimated,
+)
 from ladderholdout.guard.rollback import same_ladder
 from ladderholdout.guard.stored_rows import check_predictions
 from ladderholdout.guard.submission import Guard
@@ -32,10 +40,8 @@ from ladderholdout.ledger.replay import rules_of
 from ladderholdout.metrics import Metric
 from ladderholdout.metrics.scales import Scale, scale_of
 
-_OTHERWISE = (
-    "a reserve gives a score without selection bias (LadderHoldout(X, y, reserve=0.3, ...), "
-    "then certify()), and certificate() allows for all that was released"
-)
+# Seconds before a bar is shown.
+_PATIENCE = 2.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,54 +85,21 @@ def estimate(ladder: OpenLadder) -> Estimate:
 def _asking(tx: Transaction, guard: Guard) -> _Question:
     """Read the batch; where there is no estimate, return why."""
     ladder = same_ladder(tx.ladder(guard.ladder_id), guard.since)
-    if ladder.incumbent is None:
-        return _Question(ladder, "the ladder has no incumbent yet")
-    mechanism = rules_of(ladder.settings).mechanism
-    if mechanism.needs_account or mechanism.needs_guide:
-        return _Question(ladder, f"a batch cannot be replayed under {mechanism.name}")
-    entries = tuple(one for one in tx.entries(ladder.id) if one.repeat_of is None)
-    batch = entries[0].batch
-    outside = tx.batches.queries_outside(ladder.holdout_id, batch) - (
-        len(entries) == 1 and batch is None
-    )
-    if outside:
-        why = next((f" ({one.context[APART]})" for one in entries if APART in one.context), "")
-        return _Question(
-            ladder,
-            f"{outside} queries of this holdout are not of one batch{why}, and to replay what "
-            f"learned from answers would leave most of the optimism in: {_OTHERWISE}",
-        )
-    if (reason := _revealed(tx, ladder, entries)) is not None:
+    reason, entries = why_not_estimated(tx, ladder)
+    batch = entries[0].batch if entries else None
+    if reason is not None:
         return _Question(ladder, reason, batch, entries)
-    if (known := _known(tx, ladder, len(entries))) is not None:
+    if (known := estimate_on_record(tx, ladder, len(entries))) is not None:
         return _Question(ladder, None, batch, entries, known=known)
     predictions = _predictions(tx, ladder, entries, tx.holdout(ladder.holdout_id))
     if predictions is None:
         return _Question(
             ladder,
-            f"not all predictions of this batch were kept (they were too many): {_OTHERWISE}",
+            f"not all predictions of this batch were kept (they were too many): {OTHERWISE}",
             batch,
             entries,
         )
     return _Question(ladder, None, batch, entries, predictions, _stopping(entries))
-
-
-def _known(tx: Transaction, ladder: LadderRecord, submissions: int) -> EstimateRecord | None:
-    """Return what was shown before of this incumbent among so many submissions."""
-    for one in tx.batches.estimates_of(ladder):
-        if (one.submission, one.submissions) == (ladder.incumbent, submissions):
-            return one
-    return None
-
-
-def _revealed(tx: Transaction, ladder: LadderRecord, entries: tuple[Entry, ...]) -> str | None:
-    """Return what was revealed of these rows beside the batch, if anything was."""
-    if any(one.withdrawn is not None for one in entries):
-        return f"a submission of the batch was withdrawn: {_OTHERWISE}"
-    for one in tx.sharing(ladder.holdout_id):
-        if tx.batches.queries_outside(one.holdout_id, None):
-            return f"the holdout {one.name!r} has {one.rows} of these rows and was queried"
-    return None
 
 
 def _predictions(
@@ -156,7 +129,7 @@ def _worked_out(guard: Guard, asked: _Question) -> dict[str, Any] | None:
     metric, part = guard.metric, guard.labelled.part
     rules = rules_of(asked.ladder.settings)
     winner = [one.number for one in asked.entries].index(asked.ladder.incumbent or 0)
-    with without_autologging():
+    with without_autologging(), _Shown("Estimating") as progress:
         # A key of its own: the streams of the holdout's secret are the ladder's noise.
         found = corrected(
             metric,
@@ -167,6 +140,7 @@ def _worked_out(guard: Guard, asked: _Question) -> dict[str, Any] | None:
             weights=part.weights,
             stopping=asked.stopping,
             secret=hmac.digest(guard.holdout.secret, b"estimate", "sha256"),
+            progress=progress,
         )
     if found is None:
         return None
@@ -178,6 +152,32 @@ def _worked_out(guard: Guard, asked: _Question) -> dict[str, Any] | None:
         "risk": risk,
         "log_values": math.log(values),
     }
+
+
+class _Shown:
+    """How much of some work is done: a bar after two seconds, where somebody looks on."""
+
+    def __init__(self, what: str) -> None:
+        self._what, self._begun = what, time.monotonic()
+        self._console = Console(stderr=True)
+        self._bar: Progress | None = None
+
+    def __enter__(self) -> _Shown:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._bar is not None:
+            self._bar.stop()
+
+    def __call__(self, share: float) -> None:
+        """Show that this share is done."""
+        if self._bar is None:
+            if not self._console.is_terminal or time.monotonic() - self._begun < _PATIENCE:
+                return
+            self._bar = Progress(console=self._console, transient=True)
+            self._bar.add_task(self._what, total=1.0)
+            self._bar.start()
+        self._bar.update(TaskID(0), completed=share)
 
 
 def on_grid(risk: float, metric: Metric, n: int) -> tuple[float, int]:
@@ -201,7 +201,7 @@ def on_grid(risk: float, metric: Metric, n: int) -> tuple[float, int]:
     >>> from ladderholdout.metrics import get_metric
     >>> rmse = get_metric("neg_root_mean_squared_error").with_range((0, 500))
     >>> on_grid(0.23456, get_metric("accuracy"), 100), on_grid(55.4321**2, rmse, 100)[0] ** 0.5
-    ((0.235, 255), 55.4)
+    ((0.235, 164), 55.5)
     """
     scale, limits = scale_of(metric), metric.risk_range
     scale = Scale("shares") if scale.kind == "counts" else scale
@@ -221,6 +221,6 @@ def _record(
     # Where nothing was submitted meanwhile, the incumbent is the same unless it was withdrawn.
     there = (ladder.incumbent, ladder.submissions)
     same = there == (asked.ladder.incumbent, asked.ladder.submissions)
-    if same and _known(tx, ladder, len(asked.entries)) is None:
+    if same and estimate_on_record(tx, ladder, len(asked.entries)) is None:
         tx.batches.note_estimate(ladder, found)
     return True

@@ -10,7 +10,7 @@ from typing import Any
 from ladderholdout.errors import printable
 from ladderholdout.guard.context import APART
 from ladderholdout.guard.metric_views import JointSubmission
-from ladderholdout.guard.views import TOGETHER, Submission
+from ladderholdout.guard.views import TOGETHER, Submission, outcome
 
 _LONGEST_VALUE = 24
 _LONGEST_CELL = 200
@@ -86,26 +86,10 @@ class Submissions(tuple[Submission, ...]):
                     "metric": printable(metric),
                     "own score": number(entry.own_score, "-"),
                     "released": number(entry.score),
-                    "": outcome(entry),
+                    "": outcome(entry).removeprefix("not improved"),
                     "from": where if at == 0 else "",
                 }
                 yield tuple(cells[name] for name in heads)
-
-
-def outcome(one: Submission) -> str:
-    """Return what became of a submission, in a word.
-
-    Examples
-    --------
-    >>> from ladderholdout import LadderHoldout
-    >>> holdout = LadderHoldout([[0], [1]], [0, 1], scoring="accuracy", ledger="memory")
-    >>> _ = holdout.submit([0, 1])
-    >>> outcome(holdout.history()[0])
-    'improved'
-    """
-    if one.withdrawn is not None:
-        return "withdrawn"
-    return "improved" if one.improved else ""
 
 
 def number(score: float | None, otherwise: str = "", digits: int = 6) -> str:

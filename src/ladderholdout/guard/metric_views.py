@@ -68,7 +68,7 @@ class Releases(Release):
     ...                         scoring=["roc_auc", "neg_brier_score"])
     >>> releases = holdout.submit([0.1, 0.9, 0.6, 0.5])
     >>> releases["roc_auc"].score, releases["neg_brier_score"].improved
-    (0.75, True)
+    (0.74, True)
     """
 
     by_metric: Mapping[str, Release] = field(default_factory=dict, compare=False)
@@ -205,7 +205,7 @@ class JointSubmission(Submission):
     ...                         scoring=["roc_auc", "neg_brier_score"])
     >>> _ = holdout.submit([0.1, 0.9, 0.6, 0.5])
     >>> holdout.history()[0]["roc_auc"].score
-    0.75
+    0.74
     """
 
     by_metric: Mapping[str, Submission] = field(default_factory=dict, compare=False)

@@ -13,6 +13,7 @@ from html import escape
 from typing import TypeAlias
 
 from ladderholdout.errors import printable
+from ladderholdout.guard.record_views import submission_of
 from ladderholdout.guard.views import ScoreCertificate, Status, score_line, score_of
 from ladderholdout.ledger import Entry
 from ladderholdout.metrics import Metric
@@ -223,11 +224,16 @@ def picture_of(
     scores = [score_of(one.risk, metric) for one in entries]
     counts = all(score is None for score in scores)
     done, shots = 0, []
+    latest: float | None = None
     for one, score in zip(entries, scores, strict=True):
-        fresh = one.improved and one.repeat_of is None
+        shown = submission_of(one, metric)
+        fresh, again = shown.improved, shown.repeat_of is not None
         done += fresh
-        value = float(done) if counts else score
+        # A repeat is given an earlier answer, and the released score stays as it was.
+        latest = latest if again and latest is not None else score
+        value = float(done) if counts else latest
         what = f"{done} improvements" if counts else f"released score {score_line(value)}"
+        what += f", a repeat of {shown.repeat_of}" if again else ""
         text = f"Submission {one.number}, {one.time:%Y-%m-%d %H:%M} UTC: {what}"
         shots.append(Shot(one.number, value, fresh, text))
     band = None

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 
+from ladderholdout.guard.record_views import shown_estimate, submission_of
 from ladderholdout.guard.views import score_of
 from ladderholdout.ledger import AuditEntry, Entry, Head, LadderRecord, Transaction
 from ladderholdout.metrics import Metric
@@ -30,10 +31,10 @@ class Point:
     time : datetime
         In UTC.
     improved : bool
-        Whether it improved that score.
+        Whether it became the incumbent.
     released : float or None
         The score that was released after it; None where the ladder releases no values and this
-        one was not asked for.
+        one was not asked for, and of a repeat that was given an earlier answer again.
     reserve : float or None
         The score on the reserve's rows, where a query of them was spent on it.
     estimate : float or None
@@ -91,10 +92,12 @@ def unsent(
         entries = (tx.audit_entries if raw else tx.entries)(one.id, after=after, limit=limit)
     queries = tx.reserve.all(one.holdout_id)
     reserve = {query.submission: query.risk for query in queries if query.ladder_id == one.id}
-    estimates = {found.submission: found.risk for found in tx.batches.estimates_of(one)}
+    # As the status has it: none where there is none any more.
+    shown_now = shown_estimate(tx, one, metric)
+    estimates = {} if shown_now is None else {one.incumbent: shown_now.score}
     points = tuple(_point(entry, metric, reserve, estimates) for entry in entries)
     shown = tx.shown_risks(one)
-    later = -1 if shown is None else len(shown), len(reserve), len(estimates)
+    later = -1 if shown is None else len(shown), len(reserve), len(tx.batches.estimates_of(one))
     return Unsent(points, tx.head(one.holdout_id), later)
 
 
@@ -102,15 +105,16 @@ def _point(
     one: Entry | AuditEntry,
     metric: Metric,
     reserve: Mapping[int, float | None],
-    estimates: Mapping[int, float],
+    estimates: Mapping[int | None, float | None],
 ) -> Point:
     entry = one if isinstance(one, Entry) else one.entry
+    shown = submission_of(entry, metric)
     return Point(
         entry.number,
         entry.time,
-        entry.improved,
-        score_of(entry.risk, metric),
+        shown.improved,
+        shown.score if shown.repeat_of is None else None,
         score_of(reserve.get(entry.number), metric),
-        score_of(estimates.get(entry.number), metric),
+        estimates.get(entry.number),
         None if isinstance(one, Entry) else metric.to_score(one.raw_risk),
     )

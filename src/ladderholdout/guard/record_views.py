@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ladderholdout.estimates import N_BOOTSTRAP
+from ladderholdout.guard.context import APART
 from ladderholdout.guard.next_release import next_release
 from ladderholdout.guard.views import Estimate, ScoreCertificate, Status, Submission, score_of
 from ladderholdout.ledger import (
@@ -91,6 +92,10 @@ def _next_release(
     return next_release(rules, metric, holdout.n_ladder, known, releases)
 
 
+OTHERWISE = (
+    "a reserve gives a score without selection bias (LadderHoldout(X, y, reserve=0.3, ...), "
+    "then certify()), and certificate() allows for all that was released"
+)
 ESTIMATED_BY = "bootstrap of the selection"
 
 
@@ -101,10 +106,55 @@ def estimate_of(one: EstimateRecord, metric: Metric) -> Estimate:
 
 
 def shown_estimate(tx: Transaction, ladder: LadderRecord, metric: Metric) -> Estimate | None:
-    """Return the corrected score of a ladder's incumbent, if it was asked for."""
+    """Return the corrected score of a ladder's incumbent, if it was asked for and there is one."""
+    if not any(one.submission == ladder.incumbent for one in tx.batches.estimates_of(ladder)):
+        return None
+    reason, entries = why_not_estimated(tx, ladder)
+    known = estimate_on_record(tx, ladder, len(entries))
+    return None if known is None or reason is not None else estimate_of(known, metric)
+
+
+def estimate_on_record(
+    tx: Transaction, ladder: LadderRecord, submissions: int
+) -> EstimateRecord | None:
+    """Return what was shown before of this incumbent among so many submissions."""
     for one in tx.batches.estimates_of(ladder):
-        if one.submission == ladder.incumbent:
-            return estimate_of(one, metric)
+        if (one.submission, one.submissions) == (ladder.incumbent, submissions):
+            return one
+    return None
+
+
+def why_not_estimated(
+    tx: Transaction, ladder: LadderRecord
+) -> tuple[str | None, tuple[Entry, ...]]:
+    """Return why there is no corrected score, if so, and the submissions of the batch."""
+    if ladder.incumbent is None:
+        return "the ladder has no incumbent yet", ()
+    mechanism = rules_of(ladder.settings).mechanism
+    if mechanism.needs_account or mechanism.needs_guide:
+        return f"a batch cannot be replayed under {mechanism.name}", ()
+    entries = tuple(one for one in tx.entries(ladder.id) if one.repeat_of is None)
+    batch = entries[0].batch
+    outside = tx.batches.queries_outside(ladder.holdout_id, batch) - (
+        len(entries) == 1 and batch is None
+    )
+    if outside:
+        why = next((f" ({one.context[APART]})" for one in entries if APART in one.context), "")
+        reason = (
+            f"{outside} queries of this holdout are not of one batch{why}, and to replay what "
+            f"learned from answers would leave most of the optimism in: {OTHERWISE}"
+        )
+        return reason, ()
+    return _revealed(tx, ladder, entries), entries
+
+
+def _revealed(tx: Transaction, ladder: LadderRecord, entries: tuple[Entry, ...]) -> str | None:
+    """Return what was revealed of these rows beside the batch, if anything was."""
+    if any(one.withdrawn is not None for one in entries):
+        return f"a submission of the batch was withdrawn: {OTHERWISE}"
+    for one in tx.sharing(ladder.holdout_id):
+        if tx.batches.queries_outside(one.holdout_id, None):
+            return f"the holdout {one.name!r} has {one.rows} of these rows and was queried"
     return None
 
 
@@ -122,8 +172,10 @@ def submission_of(entry: Entry, metric: Metric) -> Submission:
         account=entry.account,
         batch=entry.batch,
         score=score_of(entry.risk, metric),
-        improved=entry.improved,
+        improved=entry.improved and entry.repeat_of is None,
         context=entry.context,
         # Not of a repeat, which would show that it is one.
         withdrawn=entry.withdrawn if entry.repeat_of is None else None,
+        # Known from the answer where that is not what any submission gets that does not improve.
+        repeat_of=entry.repeat_of if entry.improved else None,
     )

@@ -72,6 +72,7 @@ from ladderholdout.mechanisms.arithmetic import inside, whole
 from ladderholdout.mechanisms.base import a_mechanism
 from ladderholdout.metrics import METRICS, Metric, get_metric
 from ladderholdout.metrics.arrays import label_vector
+from ladderholdout.metrics.metric import check_range
 from ladderholdout.vault import Rows
 
 IntArray: TypeAlias = NDArray[np.intp]
@@ -548,7 +549,8 @@ def _classes(
             "out to go on with those."
         )
     with without_autologging():
-        metric.targets(rows.y, classes)  # refuses what the metric cannot score
+        # Refuses what the metric cannot score, and a stated range that misses some of it.
+        check_range(metric.stated_targets, metric.targets(rows.y, classes))
     return classes
 
 

@@ -24,6 +24,7 @@ from ladderholdout.identity import copied_rows, near_copies, unwritable
 from ladderholdout.ledger import HoldoutRecord, Transaction
 from ladderholdout.mechanisms.rules import fresh_rng
 from ladderholdout.metrics import Evaluation, Metric
+from ladderholdout.metrics.scores import squared
 from ladderholdout.vault import Rows
 
 
@@ -190,11 +191,36 @@ def warn_of_narrow_range(metric: Metric, rows: Rows, reserve: NDArray[np.bool_] 
     clipped = metric.evaluate(targets, means).clipped
     if clipped is not None and clipped > _MANY * len(targets):
         warn(
-            f"loss_range={metric.loss_range} is narrow for these targets: many losses are beyond "
-            "it where their mean is predicted for every row. It is in the unit that "
-            f"{metric.name} shows; released scores and certificates are of the clipped loss.",
+            f"{stated_range(metric)} is narrow for these targets: many losses are beyond it where "
+            f"their mean is predicted for every row. Released scores and certificates are of "
+            f"{metric.clipping}, in the unit that {metric.name} shows.",
             RangeWarning,
         )
+
+
+def stated_range(metric: Metric) -> str:
+    """Return the argument that stated the range of the loss, with its value.
+
+    Examples
+    --------
+    >>> from ladderholdout.metrics import get_metric
+    >>> rmse, r2 = get_metric("neg_root_mean_squared_error"), get_metric("r2")
+    >>> stated_range(rmse.with_target_range((0, 50))), stated_range(rmse.with_range((0, 50)))
+    ('target_range=(0.0, 50.0)', 'loss_range=(0, 50)')
+    >>> stated_range(r2.with_target_range((0, 50), (0, 20)))
+    'loss_range=(0, 20)'
+    """
+    targets = metric.target_range or metric.stated_targets
+    largest = metric.largest_error
+    if largest is None:
+        assert metric.loss_range is not None
+        largest = metric.loss_range[1]
+    if targets is None:
+        return f"loss_range=(0, {largest:.12g})"
+    power = 2 if metric.loss is squared and not metric.root else 1
+    if largest == (targets[1] - targets[0]) ** power:
+        return f"target_range={targets}"
+    return f"loss_range=(0, {largest:.12g})"
 
 
 def warn_of_targets(

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ladderholdout.certificates import Rows, certify_score
-from ladderholdout.errors import InvalidArgument, VaultError
+from ladderholdout.errors import InvalidArgument, RangeWarning, VaultError, warn
 from ladderholdout.guard.bill import itemised
 from ladderholdout.guard.certification import (
     Level,
@@ -22,6 +22,7 @@ from ladderholdout.guard.certification import (
 )
 from ladderholdout.guard.containment import without_autologging, without_frames
 from ladderholdout.guard.open_ladder import OpenLadder
+from ladderholdout.guard.reserved_rows import stated_range
 from ladderholdout.guard.stored_rows import check_predictions
 from ladderholdout.guard.submission import Guard
 from ladderholdout.guard.views import ScoreCertificate
@@ -40,11 +41,24 @@ def certificate(ladder: OpenLadder, confidence: float | None) -> ScoreCertificat
         while True:
             found = ladder.showing(partial(_asking, guard=guard, level=level))
             if isinstance(found, ScoreCertificate):
+                _warn_of_clipped(found, guard)
                 return found
             # It takes its time, and nobody else should have to wait for it.
             version, noted = guard.labelled.version, _worked_out(guard, found)
             if not ladder.write(partial(_record, asked=found, noted=noted, version=version)):
                 guard.reload()
+
+
+def _warn_of_clipped(found: ScoreCertificate, guard: Guard) -> None:
+    """Warn where errors of the incumbent are beyond the range: that much the certificate shows."""
+    if found.clipped_share:
+        warn(
+            f"In up to {100 * found.clipped_share:g} % of the rows the incumbent's loss is beyond "
+            f"{stated_range(guard.metric)} and was clipped to it: released score and certificate "
+            f"are for {found.clipped}. Name that beside the score, or start another ladder with "
+            'a wider range: LadderHoldout(X, y, ..., ladder="wider").',
+            RangeWarning,
+        )
 
 
 def known_certificate(ladder: OpenLadder) -> tuple[ScoreCertificate, bool]:

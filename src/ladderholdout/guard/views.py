@@ -167,6 +167,11 @@ class ScoreCertificate:
         By which query of the reserve; None for a certificate of the ladder.
     price : float
         What of L is paid for a confidence that was not the registered one.
+    clipped : str
+        At what errors of these predictions were clipped, where some were or that is not known;
+        then the interval is for the score with errors clipped so, and so is the released score.
+    clipped_share : float
+        At most this share of the rows has such errors; 0 where that is not known.
     bill : tuple of (str, float)
         What L is made of, in words and nats; of a certificate that was asked for.
     instead : tuple of (str, float, float)
@@ -196,6 +201,8 @@ class ScoreCertificate:
     missing: str | None = None
     reserve_query: int | None = None
     price: float = 0.0
+    clipped: str = ""
+    clipped_share: float = 0.0
     bill: tuple[tuple[str, float], ...] = field(default=(), compare=False, repr=False)
     instead: tuple[tuple[str, float, float], ...] = field(default=(), compare=False, repr=False)
     doubts: tuple[str, ...] = ()
@@ -215,7 +222,19 @@ class ScoreCertificate:
         if self.missing is not None:
             return f"none: {self.missing}"
         share = f"{100 * self.confidence:.4g} %"
-        return f"true score in {self.ends()} ({', '.join([share, self.bound, *self.doubts])})"
+        notes = ", ".join([share, self.bound, *self.doubts])
+        return f"{self.of_what()} in {self.ends()} ({notes})"
+
+    def of_what(self) -> str:
+        """Return what the interval is for: the true score, or that with clipped errors.
+
+        Examples
+        --------
+        >>> found = ScoreCertificate(-9.0, -9.5, -8.5, 0.95, 3, clipped="errors clipped at 20")
+        >>> found.of_what()
+        'true score with errors clipped at 20'
+        """
+        return "true score" + (f" with {self.clipped}" if self.clipped else "")
 
     def ends(self) -> str:
         """Return both ends of the interval in few digits, rounded outwards.
@@ -234,8 +253,9 @@ class ScoreCertificate:
         if self.reserve_query is not None:
             source = f"Query {self.reserve_query} of the reserve"
         lines = [
-            f"The true score of submission {self.submission} is in {self.ends()} with a "
-            f"confidence of {self.confidence:g}, however it was searched for{self._doubted()}.",
+            f"The true score of submission {self.submission}{self._with()} is in {self.ends()} "
+            f"with a confidence of {self.confidence:g}, however it was searched for"
+            f"{self._doubted()}.",
             f"{source}: {self.score:.6g}; bound: {self.bound}; price of what was "
             f"released to the search: {self.log_count:.1f} nats{self._later()}.",
         ]
@@ -254,7 +274,10 @@ class ScoreCertificate:
             return html_table([("certificate", self.line())])
         head = html_table(
             [
-                ("true score", f"{self.ends()} ({100 * self.confidence:.4g} %{self._doubted()})"),
+                (
+                    self.of_what(),
+                    f"{self.ends()} ({100 * self.confidence:.4g} %{self._doubted()})",
+                ),
                 ("released", f"{self.score:.6g} (submission {self.submission})"),
             ]
         )
@@ -275,6 +298,9 @@ class ScoreCertificate:
 
     def _doubted(self) -> str:
         return "".join(f", {one}" for one in self.doubts)
+
+    def _with(self) -> str:
+        return f", with {self.clipped}," if self.clipped else ""
 
     def _later(self) -> str:
         if not self.price:
@@ -447,10 +473,15 @@ class Submission:
         The released score after it, which is the incumbent's (see `own_score`); None where
         the ladder releases no values and this one was not asked for.
     improved : bool
+        Whether it became the incumbent.
     context : Mapping
         Where it came from: estimator, parameters, search.
     withdrawn : str or None
         Why it was withdrawn; None where it was not.
+    repeat_of : int or None
+        The submission of the same predictions whose answer it was given again, that it improved
+        and its score. Repeats of what did not improve are answered like any other, and are not
+        told apart.
 
     Examples
     --------
@@ -469,6 +500,7 @@ class Submission:
     improved: bool
     context: Mapping[str, Any]
     withdrawn: str | None = None
+    repeat_of: int | None = None
 
     def __getitem__(self, metric: str) -> Submission:
         """Refuse: this is of one metric; of several, ``[name]`` is the entry of one."""
@@ -476,7 +508,7 @@ class Submission:
 
     @property
     def own_score(self) -> float | None:
-        """Its own score, which is known only where it became the incumbent.
+        """Its own score, which is known only where it became the incumbent, or repeats one.
 
         Examples
         --------
@@ -486,7 +518,7 @@ class Submission:
         >>> [(one.own_score, one.score) for one in holdout.history()]
         [(1.0, 1.0), (None, 1.0)]
         """
-        return self.score if self.improved else None
+        return self.score if self.improved or self.repeat_of is not None else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -695,11 +727,23 @@ def _listing(title: str, items: Sequence[str]) -> str:
 
 def _answers(latest: tuple[Submission, ...]) -> str:
     """Return in one line what the last answers were, and when the last one was."""
-    came = ", ".join(f"{one.number} {_outcome(one)}" for one in latest)
+    came = ", ".join(f"{one.number} {outcome(one)}" for one in latest)
     return f"{came} ({latest[-1].time:%Y-%m-%d %H:%M} UTC)"
 
 
-def _outcome(one: Submission) -> str:
+def outcome(one: Submission) -> str:
+    """Return what became of a submission, in a word or three.
+
+    Examples
+    --------
+    >>> from ladderholdout import LadderHoldout
+    >>> holdout = LadderHoldout([[0], [1]], [0, 1], scoring="accuracy", ledger="memory")
+    >>> _ = holdout.submit([0, 1]), holdout.submit([0, 0]), holdout.submit([0, 1])
+    >>> [outcome(one) for one in holdout.history()]
+    ['improved', 'not improved', 'repeat of 1']
+    """
     if one.withdrawn is not None:
         return "withdrawn"
+    if one.repeat_of is not None:
+        return f"repeat of {one.repeat_of}"
     return "improved" if one.improved else "not improved"

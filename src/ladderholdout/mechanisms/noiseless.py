@@ -54,7 +54,7 @@ class RoundedDisclosure(Stepped):
     Parameters
     ----------
     step : float, default=1e-5
-        Releases are multiples of it, in (0, 1].
+        Releases are multiples of it, in (0, 1], or the number of the metric's grid that is nearer.
 
     Raises
     ------
@@ -103,7 +103,7 @@ class Ladder(Stepped):
     Parameters
     ----------
     step : float
-        The margin, and the grid of the releases, in (0, 1].
+        The margin, in (0, 1]; for losses of 0 and 1 the grid of the releases too.
 
     Raises
     ------
@@ -139,7 +139,8 @@ class SimplifiedLadder(Stepped):
     Parameters
     ----------
     step : float
-        The grid of the releases, in (0, 1].
+        Two scores are told apart by multiples of it, in (0, 1]; for losses of 0 and 1 the grid of
+        the releases too.
 
     Raises
     ------

@@ -165,7 +165,7 @@ def metric_of_items(
     >>> questions = ["2 + 2?", "3 + 4?", "5 - 1?"]
     >>> holdout = LadderHoldout(questions, ["4", "7", "4"], scoring=exact, ledger="memory")
     >>> holdout.submit(["It is 4.", "It is 8.", "It is 4."]).score
-    0.666666666666667
+    0.67
     """
     if not callable(judge):
         raise InvalidArgument("judge", "a function of reference and prediction", as_given(judge))

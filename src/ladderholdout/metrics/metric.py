@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from ladderholdout.errors import InvalidArgument, InvalidSubmission, as_given
+from ladderholdout.errors import InvalidArgument, InvalidSubmission, as_given, warn
 from ladderholdout.metrics import arrays as forms
 from ladderholdout.metrics import measuring, responses
 from ladderholdout.metrics.evaluation import Array, Evaluation, FloatArray, checked_weights
-from ladderholdout.metrics.scores import zero_one
+from ladderholdout.metrics.scores import average_precision, cohen_kappa, r2, zero_one
 from ladderholdout.metrics.settings import MetricSettings
 
 
@@ -144,13 +145,8 @@ class Metric(MetricSettings):
         >>> get_metric("accuracy").targets(["b", "a"], np.array(["a", "b"]))
         array([1, 0])
         """
-        classes = self._relevant(classes)
-        if classes is None:
-            targets: Array = _target_values(self, y)
-        else:
-            _check_classes(self, classes)
-            targets = forms.target_codes(y, classes)
-        _check_defined(self, targets, classes)
+        targets = self._readable(y, classes)
+        _check_defined(self, targets, self._relevant(classes))
         return targets
 
     def respond(
@@ -316,6 +312,9 @@ class Metric(MetricSettings):
     ) -> float:
         """Score a fitted estimator plainly on any rows, as scikit-learn's scorer does.
 
+        Where the metric has no value on these rows (R2 of one row, AUC of one class) it is nan,
+        with scikit-learn's UndefinedMetricWarning.
+
         Parameters
         ----------
         estimator : object
@@ -349,13 +348,15 @@ class Metric(MetricSettings):
         classes = None
         if self.is_classification:
             classes = forms.union_of_classes(y, responses.known_classes(estimator))
-        targets = self.targets(y, classes)
+        targets = self._readable(y, classes)
         known = self._relevant(classes)
         answer = responses.respond(estimator, X, self.response, known, answers, copies=False)
         return self._scored(targets, answer, classes, sample_weight)
 
     def score_from(self, y: Any, predictions: Any, sample_weight: Any = None) -> float:
         """Score predictions plainly on any rows, as scikit-learn's functions do.
+
+        Where the metric has no value on these rows it is nan, as of `score_of`.
 
         Parameters
         ----------
@@ -385,11 +386,34 @@ class Metric(MetricSettings):
         if self.is_classification:
             labels = forms.sorted_classes(predictions) if self.response == "labels" else None
             classes = forms.union_of_classes(y, labels)
-        return self._scored(self.targets(y, classes), predictions, classes, sample_weight)
+        return self._scored(self._readable(y, classes), predictions, classes, sample_weight)
 
     def _scored(self, targets: Array, answer: Any, classes: Array | None, weights: Any) -> float:
         predictions = self.canonical(answer, len(targets), classes)
-        return self.to_score(self.evaluate(targets, predictions, weights).risk)
+        prepare = self._prepared
+        if prepare is average_precision and not (targets == 1).any():
+            text = "No positive class found in y_true, recall is set to one for all thresholds."
+            warn(text, UserWarning)
+            return 0.0
+        # What has a value for a ladder alone, which has to answer somehow.
+        alone = prepare is r2 and len(targets) < 2
+        same = prepare is cohen_kappa and len(np.unique([*targets, *predictions])) == 1
+        why = _why_undefined(self, targets, classes)
+        if why is None and not (alone or same):
+            return self.to_score(self.evaluate(targets, predictions, weights).risk)
+        from sklearn.exceptions import UndefinedMetricWarning
+
+        text = f"{self.name} has no value on these rows: {why or 'they are of one value'}."
+        warn(text, UndefinedMetricWarning)
+        return math.nan
+
+    def _readable(self, y: Any, classes: Array | None) -> Array:
+        """Return the targets in canonical form, whether or not the metric has a value on them."""
+        classes = self._relevant(classes)
+        if classes is None:
+            return _target_values(self, y)
+        _check_classes(self, classes)
+        return forms.target_codes(y, classes)
 
 
 def _target_values(metric: MetricSettings, y: Any) -> FloatArray:
@@ -399,13 +423,7 @@ def _target_values(metric: MetricSettings, y: Any) -> FloatArray:
     if not 1 <= values.ndim <= 1 + metric.multioutput or values.size == 0:
         raise InvalidArgument("y", allowed, forms.described(values))
     forms.check_magnitude(values, "y")
-    if metric.target_range is not None:
-        low, high = metric.target_range
-        beyond = int(np.count_nonzero((values < low) | (values > high)))
-        if beyond:
-            raise InvalidArgument(
-                "target_range", "such that it contains all targets", f"one that {beyond} are beyond"
-            )
+    check_range(metric.target_range, values)
     support = metric.support
     if support is None:
         return values
@@ -414,6 +432,27 @@ def _target_values(metric: MetricSettings, y: Any) -> FloatArray:
         limit = f"{'at least' if support.targets_may_touch else 'above'} {support.lower:g}"
         raise InvalidArgument("y", f"{limit} for {metric.name!r}", f"not so in {outside} places")
     return values
+
+
+def check_range(target_range: tuple[float, float] | None, targets: Array) -> None:
+    """Refuse a range of the target that does not contain all targets.
+
+    Examples
+    --------
+    >>> check_range((0.0, 5.0), np.array([1.0, 5.0]))
+    """
+    if target_range is None:
+        return
+    low, high = target_range
+    beyond = int(np.count_nonzero((targets < low) | (targets > high)))
+    if beyond:
+        raise InvalidArgument(
+            "target_range",
+            "such that it contains all targets",
+            f"one that {beyond} are beyond",
+            "State one that contains them; loss_range=(0, high) states the largest error alone, "
+            "and larger ones are clipped.",
+        )
 
 
 def _check_classes(metric: MetricSettings, classes: Array) -> None:
@@ -432,16 +471,22 @@ def _check_classes(metric: MetricSettings, classes: Array) -> None:
 
 def _check_defined(metric: MetricSettings, targets: Array, classes: Array | None) -> None:
     """Refuse targets without a value for perfect predictions now, not at a submission."""
+    came = _why_undefined(metric, targets, classes)
+    if came is not None:
+        remedy = "Every class has to occur; measured targets have to vary."
+        raise InvalidArgument("y", f"such that {metric.name!r} has a value", came, remedy)
+
+
+def _why_undefined(metric: MetricSettings, targets: Array, classes: Array | None) -> str | None:
+    """Return why there is no score of these targets, even of perfect predictions, if so."""
     # Where a row has a loss of 0 or 1, there is always a mean.
     if metric.support is not None or metric.loss is zero_one:
-        return
+        return None
     try:
         measuring.measure(metric, targets, _perfect(metric, targets, classes))
-        return
+        return None
     except InvalidSubmission as error:
-        allowed, came = error.args[1], f"{error.args[2]}, even for perfect predictions"
-    remedy = "Every class has to occur; measured targets have to vary."
-    raise InvalidArgument("y", allowed, came, remedy)
+        return f"{error.args[2]}, even for perfect predictions"
 
 
 def _perfect(metric: MetricSettings, targets: Array, classes: Array | None) -> Array:

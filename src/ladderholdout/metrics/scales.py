@@ -10,7 +10,14 @@ from functools import lru_cache
 from typing import Literal
 
 from ladderholdout.metrics.metric import Metric
-from ladderholdout.metrics.scores import max_error, zero_one
+from ladderholdout.metrics.scores import (
+    explained_variance,
+    max_error,
+    r2,
+    squared,
+    squared_log,
+    zero_one,
+)
 from ladderholdout.metrics.table import is_named
 
 # From here on neighbouring floats are whole steps apart.
@@ -22,9 +29,10 @@ _DIGITS, _LARGEST_EXPONENT, _LEAST_EXPONENT = (1, 2, 5), 305, -300
 # Of one row in so many parts: a share of rows is on the grid to the bit, and a share of
 # their weights is less than a quarter of a standard error away from it.
 _PARTS = 8
-# How many steps a risk has below it, in units of sqrt(n): a quarter of a standard error is as wide
-# as that where losses vary by an eighth of their mean (or, of the custom, by half of it).
-_FINE, _FINER = 32.0, 64.0
+# How many steps a risk has below it, in units of sqrt(n). A quarter of a standard error is as wide
+# as one where losses vary by a quarter of their mean: log loss and Brier score of a weak model;
+# errors vary by more (those of a uniform distribution by .58), and their squares by .9.
+_FINE, _OF_ERRORS, _OF_SQUARES, _FINER = 16.0, 10.0, 6.0, 64.0
 # What share of a stated range, or of 1, is still shown with all its digits; and of what can be of
 # any size.
 _LEAST, _LEAST_OF_ANY = 1e-6, 1e-30
@@ -40,9 +48,10 @@ class Scale:
     Beside a risk r the distance between two of them is at most
 
     - 1/(8n) for means of losses of 0 and 1, so that shares of n rows are shown to the bit;
-    - sqrt(r/n)/8 for what is counted from labels or ranks (F1, AUC);
-    - r/(32 sqrt(n)) for all other losses and scores, in the unit that the metric shows (the root of
-      the risk for RMSE), and half of that for a metric of the caller's own;
+    - sqrt(r/n)/5 for what is counted from labels or ranks (F1, AUC);
+    - r/(16 sqrt(n)) for all other losses and scores, in the unit that the metric shows (the root of
+      the risk for RMSE), r/(10 sqrt(n)) for errors, r/(6 sqrt(n)) for squared ones and R2, and
+      r/(64 sqrt(n)) where r is negative, a score of the caller's own that has no largest value;
     - r/(16n) for the largest error.
 
     Steps are 1, 2 or 5 times a power of ten, so that a released score has few digits.
@@ -53,8 +62,8 @@ class Scale:
         Which of these it is.
     root : bool, default=False
         Whether the score is the root of the risk.
-    fineness : float, default=32.0
-        For sizes: 32 in the third line above.
+    fineness : float, default=16.0
+        For sizes: 16 in the third line above.
     least : float, default=1e-6
         Below this number, in the unit that the metric shows, steps do not become finer.
 
@@ -62,9 +71,9 @@ class Scale:
     --------
     >>> auc, rmse = Scale("shares"), Scale("sizes", root=True)
     >>> auc.nearest(0.153217, 1000)
-    0.153
+    0.154
     >>> rmse.nearest(55.4321**2, 1000) ** 0.5
-    55.45
+    55.4
     >>> Scale("counts").nearest(7 / 30, 30) == 7 / 30
     True
     """
@@ -97,7 +106,7 @@ class Scale:
         Examples
         --------
         >>> [Scale("shares").number(risk, 1000) for risk in (0.0, 0.153, 0.152, -0.152)]
-        [0, 429, 428, -428]
+        [0, 190, 189, -189]
         """
         return self._place(self._shown(risk), n)[1]
 
@@ -107,11 +116,11 @@ class Scale:
         Examples
         --------
         >>> Scale("shares").width(0.153, 1000), Scale("sizes").width(0.153, 1000)
-        (0.001, 0.0001)
+        (0.002, 0.0002)
         """
         if self.kind == "counts":
             return 1.0 / (_PARTS * n)
-        shown, segments = abs(self._shown(risk)), self._segments(n)
+        shown, segments = abs(self._shown(risk)), self._segments(n, risk < 0)
         step = segments.steps[max(bisect_right(segments.starts, shown) - 1, 0)]
         return (shown + step) ** 2 - shown**2 if self.root else step
 
@@ -121,11 +130,12 @@ class Scale:
         Examples
         --------
         >>> Scale("shares").values(1000, (0.0, 1.0)), Scale("counts").values(1000, (0.0, 1.0))
-        (813, 8001)
+        (503, 8001)
         """
         if limits is not None:
             return self.number(limits[1], n) - self.number(limits[0], n) + 1
-        return 2 * self.number(sys.float_info.max, n) + 1
+        most = max(self.number(end * sys.float_info.max, n) * end for end in (1, -1))
+        return 2 * most + 1
 
     def _shown(self, risk: float) -> float:
         """Return the number that the metric shows of a risk, but for sign and offset."""
@@ -138,7 +148,7 @@ class Scale:
             return at / parts, at
         if not math.isfinite(shown):
             return shown, 0
-        segments, size = self._segments(n), abs(shown)
+        segments, size = self._segments(n, shown < 0), abs(shown)
         here = max(bisect_right(segments.starts, size) - 1, 0)
         digit, exponent = segments.named[here]
         # Halves go towards the larger risk, whatever its sign.
@@ -148,8 +158,9 @@ class Scale:
         value = float(f"{at * digit}e{exponent}")
         return (value, number) if shown >= 0 else (-value, -number)
 
-    def _segments(self, n: int) -> _Segments:
-        return _segments(self.kind, self.fineness, self.least, n)
+    def _segments(self, n: int, negative: bool) -> _Segments:
+        fineness = max(self.fineness, _FINER) if negative else self.fineness
+        return _segments(self.kind, fineness, self.least, n)
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,7 +181,7 @@ def _segments(kind: Kind, fineness: float, least: float, n: int) -> _Segments:
 
     def begins(step: float) -> float:
         if kind == "shares":
-            return 64.0 * n * step * step
+            return 25.0 * n * step * step
         return step * (fineness * math.sqrt(n) if kind == "sizes" else 16.0 * n)
 
     last = 0 if kind == "shares" else _LARGEST_EXPONENT  # no such risk is above 2
@@ -214,10 +225,10 @@ def scale_of(metric: Metric) -> Scale:
     >>> scale_of(get_metric("accuracy")).kind, scale_of(get_metric("roc_auc")).kind
     ('counts', 'shares')
     >>> scale_of(get_metric("neg_root_mean_squared_error").with_range((0, 500)))
-    Scale(kind='sizes', root=True, fineness=32.0, least=0.0005)
+    Scale(kind='sizes', root=True, fineness=10.0, least=0.0005)
     """
     if not is_named(metric):
-        return Scale("sizes", metric.root, _FINER, _LEAST_OF_ANY)
+        return Scale("sizes", metric.root, _FINE, _LEAST_OF_ANY)
     if metric.loss is zero_one:
         return Scale("counts")
     if metric.is_classification and not metric.is_mean:
@@ -226,5 +237,14 @@ def scale_of(metric: Metric) -> Scale:
     if metric.in_units_of_y or metric.clip:
         high = _LEAST_OF_ANY / _LEAST if metric.risk_range is None else metric.risk_range[1]
     least = _LEAST * (math.sqrt(high) if metric.root and metric.bounded else high)
-    kind: Kind = "extremes" if getattr(metric.score, "prepare", None) is max_error else "sizes"
-    return Scale(kind, metric.root, _FINE, least)
+    if metric.loss is squared and not metric.root:
+        least *= _LEAST  # that share of the largest error, squared
+    prepare = getattr(metric.score, "prepare", None)
+    squares = metric.loss in (squared, squared_log) or prepare in (r2, explained_variance)
+    fineness = _FINE
+    if squares and not metric.root:
+        fineness = _OF_SQUARES
+    elif not metric.is_classification:
+        fineness = _OF_ERRORS
+    kind: Kind = "extremes" if prepare is max_error else "sizes"
+    return Scale(kind, metric.root, fineness, least)

@@ -49,6 +49,8 @@ class MetricSettings:
     two_class_range: tuple[float, float] | None = None
     target_range: tuple[float, float] | None = None
     largest_error: float | None = None
+    # The range of the target that states the range of the error, for checks where it is stated.
+    stated_targets: tuple[float, float] | None = field(default=None, compare=False, repr=False)
     # The stated range in the unit of a single loss: squared where the score is a root.
     risk_range: tuple[float, float] | None = field(default=None, init=False, repr=False)
 
@@ -181,7 +183,8 @@ class MetricSettings:
                     "concordance; state loss_range=(0, largest) for other losses.",
                 )
             high = (most - least) ** (1 if self.root else power)
-            return self.with_range((0.0, high) if loss_range is None else loss_range)
+            metric = self.with_range((0.0, high) if loss_range is None else loss_range)
+            return replace(metric, stated_targets=(least, most))
         if self._prepared not in _RATIOS:
             raise InvalidArgument(
                 "target_range", "left out for this metric", "given: it does not depend on it"
@@ -202,6 +205,24 @@ class MetricSettings:
     def takes_target_range(self) -> bool:
         """Whether a certificate of it needs the range of the target."""
         return self._prepared in _RATIOS
+
+    @property
+    def clipping(self) -> str:
+        """How larger losses than the stated ones were clipped, in words; empty without a range.
+
+        Examples
+        --------
+        >>> from ladderholdout.metrics import get_metric
+        >>> get_metric("neg_root_mean_squared_error").with_range((0, 300_000)).clipping
+        'errors clipped at 300000'
+        """
+        if not self.clip or self.loss_range is None:
+            return ""
+        if self.largest_error is not None:
+            return f"errors clipped at {self.largest_error:.12g}"
+        is_error = self.loss is absolute or (self.loss is squared and self.root)
+        what = "errors" if is_error else "losses"
+        return f"{what} clipped at {self.loss_range[1]:.12g}"
 
     @property
     def _prepared(self) -> Any:

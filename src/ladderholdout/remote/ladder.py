@@ -349,7 +349,7 @@ class RemoteLadder:
                 one.number,
                 one.time,
                 one.improved,
-                one.score,
+                one.score if one.repeat_of is None else None,
                 found.reserve_score if one.number == found.incumbent else None,
                 estimate if one.number == found.incumbent else None,
             )
@@ -613,7 +613,7 @@ def _entry(line: Mapping[str, Any]) -> Entry:
         search=line["search"],
         digest="",
         risk=optional(float, line["released_risk"]),
-        improved=line["improved"],
+        improved=line["improved"] or line["repeat_of"] is not None,
         repeat_of=line["repeat_of"],
         disagreement=None,
         context=line["context"],

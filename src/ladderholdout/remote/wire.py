@@ -70,7 +70,9 @@ def release_from(found: Mapping[str, Any]) -> Release:
 def submission_from(found: Mapping[str, Any]) -> Submission:
     """Read a line of the history, and leave out what only a client's searches need."""
     known = {one.name: found[one.name] for one in fields(Submission)}
-    return Submission(**{**known, "time": moment(found["time"]), "score": _number(found["score"])})
+    known |= {"time": moment(found["time"]), "score": _number(found["score"])}
+    # A repeat has that of what it repeats, which its own line does not show.
+    return Submission(**known | ({"withdrawn": None} if known["repeat_of"] is not None else {}))
 
 
 def certificate_from(found: Mapping[str, Any]) -> ScoreCertificate:

@@ -22,7 +22,8 @@ from ladderholdout.errors import (
 from ladderholdout.extras import needed
 from ladderholdout.guard.history_table import origin_of
 from ladderholdout.guard.pictures import number, picture_of
-from ladderholdout.guard.views import Status, score_of
+from ladderholdout.guard.record_views import submission_of
+from ladderholdout.guard.views import Status
 from ladderholdout.leaderboard.standings import BOARD
 from ladderholdout.ledger import AccountRecord, Entry
 from ladderholdout.server.accounts import (
@@ -527,7 +528,9 @@ def _holdout(view: View, before: int) -> dict[str, Any]:
         "total": total,
         "wide": picture and Markup(picture.svg(680, 300, "wide")),
         "narrow": picture and Markup(picture.svg(330, 260, "narrow")),
-        "gains": [_shown(view, one) for one in drawn if one.improved][-_LINES:],
+        "gains": [_shown(view, one) for one in drawn if one.improved and one.repeat_of is None][
+            -_LINES:
+        ],
         "left_out": total - len(drawn),
         "response": view.metric.response,
         "classes": classes if classes and len(classes) <= _MOST_CLASSES else None,
@@ -539,15 +542,15 @@ def _holdout(view: View, before: int) -> dict[str, Any]:
 
 def _shown(view: View, one: Entry) -> dict[str, Any]:
     """Return a line of the history."""
-    score = score_of(one.risk, view.metric)
+    shown = submission_of(one, view.metric)
     return {
         "number": one.number,
         "time": one.time,
-        "score": score,
-        "own": score if one.improved else None,
-        "improved": one.improved,
-        "withdrawn": one.withdrawn,
-        "repeat_of": one.repeat_of,
+        "score": shown.score,
+        "own": shown.own_score,
+        "improved": shown.improved,
+        "withdrawn": shown.withdrawn,
+        "repeat_of": shown.repeat_of,
         "batch": (one.batch or "")[:8],
         "origin": printable(origin_of(one.context), longest=_LONGEST_CELL),
     }
@@ -576,7 +579,7 @@ def _meaning(line: Mapping[str, Any], status: Status) -> str:
     if line["withdrawn"]:
         return "It was withdrawn. What its release revealed stays counted in all certificates."
     score = None if line["score"] is None else f"{line['score']:.6g}"
-    if not line["improved"]:
+    if not line["improved"] and not line["repeat_of"]:
         stays = "stays as it was" if score is None else f"stayed at {score}"
         return (
             "These predictions did not improve on the incumbent by as much as the rule asks for, "
@@ -589,7 +592,8 @@ def _meaning(line: Mapping[str, Any], status: Status) -> str:
             f"The same predictions were submitted before, as submission {line['repeat_of']}, "
             "and get the same answer"
         )
-    found += "." if score is None else f": the released score became {score}."
+    became = score if line["repeat_of"] else f"the released score became {score}"
+    found += "." if score is None else f": {became}."
     own = {line["number"], line["repeat_of"]}
     if status.incumbent in own:
         return found + " They are the incumbent now."

@@ -226,7 +226,6 @@ class Served:
             | {
                 "search": one.search,
                 "place": one.place,
-                "repeat_of": one.repeat_of,
                 "released_risk": plain(one.risk),
                 "withdrawn": one.withdrawn,
             }
