@@ -725,10 +725,7 @@ def _dated(known: HoldoutRecord) -> str:
     return f"{known.name!r} ({known.n} rows, registered {known.created:%Y-%m-%d})"
 
 
-_FILES = (
-    " Files of predictions stay in the order of the first registration, also on pages and over "
-    "HTTP; with ids they may have any."
-)
+_FILES = " Files and servers keep the order of the first registration; ids allow any order."
 
 
 def _go_on(
@@ -751,8 +748,7 @@ def _go_on(
         _say(
             f"These are the rows of {known.name!r} with other features, known {match.how}: they "
             f"are recorded as view {view.number} of it, and its ladders go on."
-            + _FILES
-            * (not np.array_equal(match.places, match.known.places))
+            + ("" if np.array_equal(match.places, match.known.places) else _FILES)
         )
     elif view.places is None or not np.array_equal(match.places, view.places):
         foreign = not np.array_equal(given.hashes, view.row_hashes) or view.places is not None

@@ -23,8 +23,11 @@ if TYPE_CHECKING:
 # What pandas and others call the column of an index that has no name.
 UNNAMED = ("", "Unnamed: 0", "__index_level_0__")
 
-_MARKS = ((codecs.BOM_UTF8, "utf-8-sig"), (codecs.BOM_UTF16_LE, "utf-16"))
-_MARKS += ((codecs.BOM_UTF16_BE, "utf-16"),)
+_MARKS = (
+    (codecs.BOM_UTF8, "utf-8-sig"),
+    (codecs.BOM_UTF16_LE, "utf-16"),
+    (codecs.BOM_UTF16_BE, "utf-16"),
+)
 _DELIMITERS = (",", ";", "\t")
 _NAMES = {",": "commas", ";": "semicolons", "\t": "tabs"}
 _DIGITS = re.compile(r"[+-]?[0-9]+")
@@ -268,7 +271,7 @@ class _Count:
         if self.blank:
             came = f"with a blank line: line {self.blank}"
             remedy = (
-                "It may stand for a missing value: give the cell its value, or remove the line "
+                "It may mean a missing value: give the cell its value, or remove the line "
                 "where no row is meant."
             )
             raise refusal(self.argument, "CSV with a row in each line", came, remedy)
