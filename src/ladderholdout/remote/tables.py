@@ -148,6 +148,9 @@ def _begun(data: bytes, argument: str, header: bool) -> tuple[str, str, int]:
         text = "\0"
     if "\0" in text:
         _refuse_form(argument, "in another encoding")
+    doubled = text.count("\r\r\n")
+    if doubled and doubled == text.count("\n"):  # CSV that was translated to Windows twice
+        text = text.replace("\r\r\n", "\r\n")
     line, delimiter = 1, ""
     lines = io.StringIO(text, newline="")
     for begun in lines:
@@ -279,7 +282,7 @@ class _Count:
             self.begun, self.first = True, (start, row)
             self.shift = int(len(row) == len(self.names) + 1)
         if len(row) != len(self.names) + self.shift:
-            self._refuse(start, row)
+            self._refuse(*(self.first if len(row) == len(self.names) else (start, row)))
         if self.shift:
             self.quoted = self.quoted and raw.startswith('"')
         self.last = self.last or bool(row[-1].strip())
