@@ -171,6 +171,7 @@ def test_row_names_in_another_order_are_aligned_or_refused() -> None:
 
 FORMS: dict[str, Callable[[list[str]], bytes]] = {
     "windows": lambda lines: "\r\n".join([*lines, ""]).encode(),
+    "windows, twice": lambda lines: "\r\r\n".join([*lines, ""]).encode(),
     "old macs": lambda lines: "\r".join([*lines, ""]).encode(),
     "a mark": lambda lines: b"\xef\xbb\xbf" + "\n".join(lines).encode(),
     "UTF-16": lambda lines: "\n".join([*lines, ""]).encode("utf-16"),

@@ -84,7 +84,7 @@ MissingOption = Annotated[
     list[str] | None,
     typer.Option(
         metavar="TEXT",
-        help="A text that stands for a missing target, such as NA; repeat it for several. By "
+        help="A text that means a missing target, such as NA; repeat it for several. By "
         "default only empty cells do, and NA is a class.",
     ),
 ]

@@ -201,7 +201,7 @@ def target_of(
         Whether it has to hold numbers, as the targets of a regression do. Else they are texts,
         unless each is the plain spelling of its number.
     missing_texts : sequence of str
-        Texts that stand for a missing value.
+        Texts that mean a missing value.
 
     Raises
     ------

@@ -613,8 +613,9 @@ def _register(tx: Transaction, given: Given, wish: Wish) -> tuple[HoldoutRecord,
             f"{listed(shared)}: what was learned from {'that' if len(shared) == 1 else 'those'} "
             "is known about these rows too.",
             "To go on with it give its rows with their labels as they were registered, all of "
-            'them; ids= identifies them where features changed. overlap="warn" registers these rows as '
-            "another holdout, and the certificates of both count what was released of either.",
+            'them; ids= identifies them where features changed. overlap="warn" registers these '
+            "rows as another holdout, and the certificates of both count what was released of "
+            "either.",
         )
     elif moved := [one for one, *_, all_columns in in_other_columns(tx, given) if all_columns]:
         seen = [(one, n, n) for one in moved]
@@ -649,10 +650,7 @@ def _register(tx: Transaction, given: Given, wish: Wish) -> tuple[HoldoutRecord,
     return tx.holdout(new), order
 
 
-_FILES = (
-    " Files of predictions stay in the order of the first registration, also on pages and over "
-    "HTTP; with ids they may have any."
-)
+_FILES = " Files and servers keep the order of the first registration; ids allow any order."
 
 
 def _go_on(
@@ -675,8 +673,7 @@ def _go_on(
         _say(
             f"These are the rows of {known.name!r} with other features, known {match.how}: they "
             f"are recorded as view {view.number} of it, and its ladders go on."
-            + _FILES
-            * (not np.array_equal(match.places, match.known.places))
+            + ("" if np.array_equal(match.places, match.known.places) else _FILES)
         )
     else:
         foreign = not np.array_equal(match.places, view.places)

@@ -109,7 +109,10 @@ def _check_rows(table: Table, form: Form) -> None:
         return
     allowed, remedy = f"{form.n} rows" + " below a header" * form.header, ""
     if form.header and count == form.n - 1 and _may_predict(table, form):
-        remedy = "The first line has to name the columns; pass --no-header if it does not."
+        remedy = (
+            "The first line has to name the columns: add such a line, or pass --no-header on the "
+            "command line."
+        )
     elif not form.header and count == form.n + 1:
         remedy = "If the first line names the columns, leave out --no-header."
     raise InvalidSubmission("predictions", allowed, f"of {count}", remedy)
@@ -171,7 +174,7 @@ def _too_many(table: Table, form: Form, allowed: str) -> InvalidSubmission:
     remedy = "Leave out what is no prediction."
     if len(table.columns) == 2 and len(set(first)) == len(first):
         remedy = (
-            f"If {table.names[0]!r} names the rows, say so: --ids on the command line, ids= over "
+            f"If {table.names[0]!r} names the rows, state it: --ids on the command line, ids= over "
             "HTTP, ids of the tool, the field for it on the page."
             if form.has_ids
             else "The holdout was registered without ids: leave that column out, and give the "
@@ -188,7 +191,7 @@ def _order(table: Table, form: Form, classes: NDArray[Any]) -> list[int]:
         names = labels_like(classes, table.names).tolist()
     except InvalidSubmission:
         names = []
-    if sorted(map(str, names)) == sorted(map(str, classes.tolist())):
+    if len(names) == len(classes) and set(names) == set(classes.tolist()):
         return [names.index(one) for one in classes.tolist()]
     refused = _too_many(table, form, f"{len(classes)} columns, named after the classes")
     if len(table.columns) == 2 and table.names[0].strip().lower() in _IDS:
@@ -197,8 +200,8 @@ def _order(table: Table, form: Form, classes: NDArray[Any]) -> list[int]:
         "predictions",
         f"{len(classes)} columns, each named after one of the holdout's classes",
         f"a table of {len(table.columns)} columns with other names",
-        "Write pandas.DataFrame(model.predict_proba(X), columns=model.classes_), or pass "
-        "--no-header for columns in the order of the sorted classes.",
+        "Write pandas.DataFrame(model.predict_proba(X), columns=model.classes_); the command line "
+        "takes columns in the order of the sorted classes with --no-header.",
     )
 
 

@@ -23,8 +23,11 @@ if TYPE_CHECKING:
 # What pandas and others call the column of an index that has no name.
 UNNAMED = ("", "Unnamed: 0", "__index_level_0__")
 
-_MARKS = ((codecs.BOM_UTF8, "utf-8-sig"), (codecs.BOM_UTF16_LE, "utf-16"))
-_MARKS += ((codecs.BOM_UTF16_BE, "utf-16"),)
+_MARKS = (
+    (codecs.BOM_UTF8, "utf-8-sig"),
+    (codecs.BOM_UTF16_LE, "utf-16"),
+    (codecs.BOM_UTF16_BE, "utf-16"),
+)
 _DELIMITERS = (",", ";", "\t")
 _NAMES = {",": "commas", ";": "semicolons", "\t": "tabs"}
 _DIGITS = re.compile(r"[+-]?[0-9]+")
@@ -145,6 +148,9 @@ def _begun(data: bytes, argument: str, header: bool) -> tuple[str, str, int]:
         text = "\0"
     if "\0" in text:
         _refuse_form(argument, "in another encoding")
+    doubled = text.count("\r\r\n")
+    if doubled and doubled == text.count("\n"):  # CSV that was translated to Windows twice
+        text = text.replace("\r\r\n", "\r\n")
     line, delimiter = 1, ""
     lines = io.StringIO(text, newline="")
     for begun in lines:
@@ -268,7 +274,7 @@ class _Count:
         if self.blank:
             came = f"with a blank line: line {self.blank}"
             remedy = (
-                "It may stand for a missing value: give the cell its value, or remove the line "
+                "It may mean a missing value: give the cell its value, or remove the line "
                 "where no row is meant."
             )
             raise refusal(self.argument, "CSV with a row in each line", came, remedy)
@@ -276,7 +282,7 @@ class _Count:
             self.begun, self.first = True, (start, row)
             self.shift = int(len(row) == len(self.names) + 1)
         if len(row) != len(self.names) + self.shift:
-            self._refuse(start, row)
+            self._refuse(*(self.first if len(row) == len(self.names) else (start, row)))
         if self.shift:
             self.quoted = self.quoted and raw.startswith('"')
         self.last = self.last or bool(row[-1].strip())
