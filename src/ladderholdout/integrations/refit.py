@@ -277,7 +277,7 @@ def check_choices(argument: str, distributions: Any) -> None:
             if _are_equal(first, second) and not are_same(first, second):
                 raise InvalidArgument(
                     argument,
-                    "one whose choices Optuna can tell apart",
+                    "one whose choices are several for Optuna too",
                     f"one in which two choices of {name!r} are equal, as 1, 1.0 and True are",
                     "Optuna would refit the first of them. Take a GridSearchCV, or let the choices "
                     "be texts that the model reads.",
