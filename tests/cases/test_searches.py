@@ -65,8 +65,10 @@ from sklearn.preprocessing import FunctionTransformer, OneHotEncoder, StandardSc
 from sklearn.semi_supervised import SelfTrainingClassifier
 from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 from skopt import BayesSearchCV
+from typer.testing import CliRunner
 
 from ladderholdout import InvalidArgument, LadderHoldout, SearchStopped
+from ladderholdout.cli import app
 from ladderholdout.errors import (
     GroupedRowsWarning,
     InvalidSubmission,
@@ -76,6 +78,7 @@ from ladderholdout.errors import (
 )
 from ladderholdout.integrations import staged
 from ladderholdout.metrics import METRICS, Metric
+from tests.support_server import registered, rows, serving, token_of
 
 # Workers of loky cannot import this file: what it defines travels whole.
 cloudpickle.register_pickle_by_value(sys.modules[__name__])
@@ -263,6 +266,46 @@ def test_certificates_from_the_rows_name_groups_too(opened: Open, scoring: str) 
     assert DOUBT in search.certificate_.line() and DOUBT in holdout.certificate().line()
 
 
+@pytest.mark.processes
+def test_groups_reach_a_server_its_pages_and_the_command_line(tmp_path: Path) -> None:
+    ledger = tmp_path / "ledger.db"
+    registered(ledger)
+    token, viewer = token_of(ledger, "Ada"), token_of(ledger, "Bob", "analyst")
+    X_train, y_train = rows(seed=7)
+    with serving(ledger, tmp_path, "--share-rows", "churn") as server:
+        url = f"{server.url}/holdouts/churn"
+        remote = LadderHoldout.connect(url, token, timeout=30)
+        with pytest.warns(GroupedRowsWarning):
+            search = remote.guard(grid(cv=GroupKFold(3))).fit(
+                X_train, y_train, groups=np.arange(len(y_train)) // 4
+            )
+        assert DOUBT in search.certificate_.line() and DOUBT in remote.status().certificate.line()
+        with pytest.raises(InvalidArgument, match="1 to 100 characters"):
+            remote.open_ladder.note_groups("x" * 101)
+        other = LadderHoldout.connect(url, viewer, timeout=30)
+        other.submit(rows()[1])
+        assert DOUBT in other.certificate().line()
+    shown = CliRunner().invoke(
+        app, ["certificate", "churn", "--account", "Ada", "--ledger", str(ledger)]
+    )
+    assert shown.exit_code == 0 and DOUBT in shown.output
+    checked = CliRunner().invoke(app, ["verify", "churn", "--ledger", str(ledger)])
+    assert checked.exit_code == 0, checked.output
+
+
+def test_ids_that_repeat_on_the_command_line(tmp_path: Path) -> None:
+    file = tmp_path / "rows.csv"
+    table = pd.DataFrame(X_HOLDOUT, columns=NAMES).assign(y=y_holdout, patient=np.arange(150) // 3)
+    table.to_csv(file, index=False)
+    ledger = str(tmp_path / "ledger.db")
+    asked = ["register", str(file), "--target", "y", "--ids", "patient", "--scoring", "accuracy"]
+    done = CliRunner().invoke(app, [*asked, "--name", "held", "--ledger", ledger])
+    assert done.exit_code == 0 and "The rows come in groups" in done.output, done.output
+    LadderHoldout.open("held", ledger=ledger).submit(y_holdout)
+    shown = CliRunner().invoke(app, ["status", "held", "--ledger", ledger])
+    assert DOUBT in shown.output
+
+
 @pytest.mark.parametrize("splitter", [KFold(3), PredefinedSplit(np.arange(250) % 3), 3], ids=str)
 def test_what_is_no_sign_of_groups(opened: Open, splitter: Any) -> None:
     holdout = opened(ids=np.arange(150))
@@ -387,6 +430,35 @@ def test_searches_that_draw_their_candidates(opened: Open, kind: str) -> None:
     held = np.flatnonzero(search.cv_results_["is_incumbent"])
     assert search.best_index_ in held
     assert {scores[at] for at in held} == {scores[search.best_index_]}
+
+
+@pytest.mark.filterwarnings("ignore::optuna.exceptions.ExperimentalWarning")
+@pytest.mark.filterwarnings("ignore:.optuna.terminator. module:FutureWarning")
+@pytest.mark.filterwarnings("ignore:Choices for a categorical distribution")
+def test_choices_that_optuna_takes_for_one_are_refused(opened: Open) -> None:
+    """A trial of Optuna that tried 1.0 is on record as one that tried 1."""
+    holdout = opened()
+    for choices, alike in (([1, 1.0], True), ([True, 1], True), ([1, 2.5], False)):
+        space = {"how": CategoricalDistribution(choices)}
+        search = OptunaSearchCV(Chosen(), space, n_trials=2, cv=2, random_state=0)
+        asking = clone(search).set_params(scoring=holdout, cv=holdout.split())
+        study = optuna.create_study(sampler=optuna.samplers.RandomSampler(seed=0))
+        study.optimize(lambda trial, of=choices: trial.suggest_categorical("how", of) * 1.0,
+                       n_trials=4)  # fmt: skip
+
+        def build(trial: Any) -> Any:
+            return Chosen(trial.params["how"]).fit(X_TRAIN, y_train)
+
+        if not alike:
+            continue
+        with pytest.raises(InvalidArgument, match="choices of 'how' are equal"):
+            holdout.guard(search)
+        with pytest.raises(InvalidArgument, match="choices of 'how' are equal"):
+            holdout.finalists(study, build)
+        with pytest.raises(SearchStopped, match="choices of 'how' are equal"):
+            asking.fit(X_TRAIN, y_train)
+    assert holdout.status().submissions == 0
+    holdout.guard(search).fit(X_TRAIN, y_train)
 
 
 @pytest.mark.parametrize("kind", [HalvingGridSearchCV, GridSearchCV])

@@ -743,7 +743,7 @@ def selection_of(
 
 
 def doubts_about(tx: Transaction, holdout_id: int) -> tuple[str, ...]:
-    """Return which assumptions of a certificate something on record speaks against."""
+    """Return which assumptions of a certificate are in doubt by what is on record."""
     return (INDEPENDENT,) if tx.grouped(holdout_id) else ()
 
 

@@ -78,7 +78,6 @@ from ladderholdout.vault import Rows
 IntArray: TypeAlias = NDArray[np.intp]
 
 _REPEATED = "ids that repeat, and so identify no row"
-
 FEW = 20
 """One label in so many may be amended, over all amendments of a holdout."""
 
@@ -311,9 +310,7 @@ def open_rows(
     in common is taken from the first. `several` is true where they are of several metrics.
     """
     wish = wishes[0]
-    repeated = wish.ids is not None and len(np.unique(wish.ids)) < len(wish.ids)
-    # Ids that repeat name groups: no row is known by them.
-    given = Given(rows, fp.row_hashes(rows.X), None if repeated else wish.ids)
+    given = Given(rows, fp.row_hashes(rows.X), None if wish.repeats_ids else wish.ids)
     with Copies() as copies, ledger.write() as tx:
         match = recognise(tx, given)
         before = known = None if match is None else match.record
@@ -351,7 +348,7 @@ def open_rows(
                 settings = settings_for(other, metric, n, n_reserve)
                 ladder = _start_ladder(tx, known, settings, rows, metric, classes, order, other)
             opened.append((ladder, metric))
-        if repeated:
+        if wish.repeats_ids:
             tx.note_grouped(known.id, _REPEATED)
             warn_of_groups(_REPEATED)
         folder = vault_folder(ledger.url, wish.vault)

@@ -51,6 +51,11 @@ class Wish:
     ids: NDArray[np.uint64] | None
     default: DefaultRule
 
+    @property
+    def repeats_ids(self) -> bool:
+        """Whether ids repeat: those name groups, and no row is known by them."""
+        return self.ids is not None and len(np.unique(self.ids)) < len(self.ids)
+
 
 def text(argument: str, value: object) -> str:
     """Validate a name: what people type again months later."""

@@ -177,7 +177,7 @@ class ScoreCertificate:
     instead : tuple of (str, float, float)
         Other rules, and the ends of the interval that they would have given on what was released.
     doubts : tuple of str
-        Assumptions that something on record speaks against, as `line` names them.
+        Assumptions that are in doubt by what is on record, as `line` names them.
 
     Examples
     --------

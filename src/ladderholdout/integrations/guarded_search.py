@@ -45,7 +45,7 @@ from ladderholdout.guard.metric_views import Releases, ScoreCertificates
 from ladderholdout.guard.open_ladder import OpenLadder, ladder_of
 from ladderholdout.guard.views import Release, ScoreCertificate, incumbent_named
 from ladderholdout.identity import copy_of
-from ladderholdout.integrations.refit import IS_INCUMBENT, are_same
+from ladderholdout.integrations.refit import IS_INCUMBENT, are_same, check_choices
 from ladderholdout.integrations.sklearn import GuardedSplit, score
 from ladderholdout.integrations.training_rows import check_fit, look_for_overlap
 
@@ -446,7 +446,7 @@ class _Inner:
 
 @dataclass(frozen=True, slots=True)
 class _Mark:
-    """A score that stands for a fit that failed, in place of the one that the user stated.
+    """A score that marks a fit that failed, in place of the one that the user stated.
 
     That one may be a good score by this metric, as 0 is among errors with their signs turned. The
     two are so near that a search goes the same way. A halving search takes nan, which it ranks
@@ -501,6 +501,7 @@ def check_search(search: Any) -> tuple[Any, tuple[str, ...]]:
             "Give the search folds of the training rows, such as cv=5; guard(search) shows the "
             "finalists to the holdout itself.",
         )
+    check_choices("search", getattr(inner, "param_distributions", None))
     return inner, path
 
 

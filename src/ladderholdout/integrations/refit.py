@@ -6,6 +6,7 @@ import json
 import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, MutableMapping
+from itertools import combinations
 from typing import Any
 
 import numpy as np
@@ -251,3 +252,41 @@ def are_same(one: Any, other: Any) -> bool:
     if hasattr(one, "get_params") and not isinstance(one, type):
         return are_same(one.get_params(deep=False), other.get_params(deep=False))
     return False
+
+
+def check_choices(argument: str, distributions: Any) -> None:
+    """Refuse choices that Optuna takes for one, since it looks them up by ``==``.
+
+    A trial that tried 1.0 would be on record as one that tried 1, and refitted as that.
+
+    Parameters
+    ----------
+    argument : str
+        What the caller gave.
+    distributions : mapping
+        Distributions of Optuna by the names of parameters; what is none has no choices.
+
+    Raises
+    ------
+    InvalidArgument
+        Two choices of a parameter are equal by ``==`` and are not the same.
+    """
+    for name, one in distributions.items() if isinstance(distributions, Mapping) else ():
+        choices = getattr(one, "choices", ())
+        for first, second in combinations(choices if isinstance(choices, tuple) else (), 2):
+            if _are_equal(first, second) and not are_same(first, second):
+                raise InvalidArgument(
+                    argument,
+                    "one whose choices are several for Optuna too",
+                    f"one in which two choices of {name!r} are equal, as 1, 1.0 and True are",
+                    "Optuna would refit the first of them. Take a GridSearchCV, or let the choices "
+                    "be texts that the model reads.",
+                )
+
+
+def _are_equal(first: Any, second: Any) -> bool:
+    """Return whether ``==`` has two choices for one; False where it has no single answer."""
+    try:
+        return bool(first == second)
+    except Exception:  # as of arrays
+        return False

@@ -41,7 +41,7 @@ from ladderholdout.guard.settings import LARGEST_NUMBER, count_rows
 from ladderholdout.guard.submission import Origin
 from ladderholdout.guard.views import Release
 from ladderholdout.identity import held_digest
-from ladderholdout.integrations.refit import check_refit
+from ladderholdout.integrations.refit import check_choices, check_refit
 from ladderholdout.integrations.training_rows import look_for_overlap
 from ladderholdout.ledger import is_memory
 from ladderholdout.metrics import Metric
@@ -152,6 +152,11 @@ class GuardedSplit:
         caller = thirdparty.caller()
         # These split in threads, where what is around them cannot be seen.
         early = self._guarded and (caller.is_trial or caller.is_dask)
+        if early:
+            try:
+                check_choices("search", getattr(caller.owner, "param_distributions", None))
+            except InvalidArgument as error:
+                raise _stopped(error) from error
         if early and self._steps(caller):
             raise SearchStopped(
                 "The guard cannot answer, so the search stops. An OptunaSearchCV must not be a "

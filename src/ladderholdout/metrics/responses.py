@@ -74,7 +74,7 @@ _BOOSTERS = {
 
 
 def _refuse_booster(estimator: Any, response: str) -> None:
-    """Refuse a model that knows no classes, and says neither what its numbers are."""
+    """Refuse a model that knows no classes, nor whether its numbers are probabilities."""
     kind = type(estimator)
     place = kind.__module__.partition(".")[0], kind.__name__
     predicted = _BOOSTERS.get(place)

@@ -173,10 +173,10 @@ def get_metric(scoring: str | Metric) -> Metric:
     if isinstance(scoring, str):
         return _named(str.__str__(scoring))
     name = _meant(_name_of(scoring))
-    named = "" if name is None else f"its name, scoring={name!r}, if that is what it is, or "
+    named = "" if name is None else f" Or its name, if that is what it is: scoring={name!r}."
     remedy = (
-        f"A scorer hides what the guard has to know: give {named}Metric(name, response, "
-        "score=function), or loss=function for a mean of per-example losses."
+        "A scorer hides what the guard has to know: give Metric(name, response, score=function), "
+        f"or loss=function for a mean of per-example losses.{named}"
     )
     came = f"a {type(scoring).__name__}"
     raise InvalidArgument("scoring", "the name of a metric, or a Metric", came, remedy)
