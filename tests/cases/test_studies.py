@@ -503,6 +503,50 @@ def test_predictions_that_do_not_fit_are_refused_before_the_study(holdout: Ladde
             study_of().optimize(objective.guide, n_trials=1)
 
 
+@pytest.mark.parametrize("kind", ["list", "series", "polars", "tuple", "column"])
+def test_predictions_in_any_container_are_taken(holdout: LadderHoldout, kind: str) -> None:
+    pd, pl = pytest.importorskip("pandas"), pytest.importorskip("polars")
+    wrap: dict[str, Callable[[Any], Any]] = {
+        "list": list,
+        "series": pd.Series,
+        "polars": pl.Series,
+        "tuple": lambda found: tuple(found.tolist()),
+        "column": lambda found: found.reshape(-1, 1),
+    }
+
+    def build(trial: Any) -> Any:
+        return wrap[kind](tree(trial).fit(*TRAIN).predict(X_HOLDOUT)), 0.5
+
+    study = study_of()
+    objective = holdout.objective(build)
+    study.optimize(objective.guide, n_trials=2)
+    (one,) = holdout.finalists(study, objective, k=1)
+    assert one.release.score == pytest.approx(right_score(one.candidate.params))
+
+
+def test_predictions_for_each_of_several_metrics_are_taken() -> None:
+    both = LadderHoldout(X_HOLDOUT, Y_HOLDOUT, scoring=["accuracy", "roc_auc"], ledger="memory")
+
+    def build(trial: Any) -> Any:
+        model = tree(trial).fit(*TRAIN)
+        scores = model.predict_proba(X_HOLDOUT)[:, 1]
+        told = {"accuracy": model.predict(X_HOLDOUT), "roc_auc": scores}
+        return told, {"accuracy": 0.5, "roc_auc": 0.5}
+
+    study = study_of(directions=["maximize", "maximize"])
+    study.optimize(both.objective(build).guide, n_trials=1)
+    study.optimize(both.objective(build), n_trials=1)
+    assert both.status().submissions == 1
+
+
+def test_ask_and_tell_names_the_model(holdout: LadderHoldout) -> None:
+    loop = holdout.ask_tell(study_of())
+    for wrong, said in ((0.9, "a number or a text"), (DecisionTreeClassifier(), "not fitted")):
+        with pytest.raises(InvalidArgument, match=f"model must be a fitted estimator.*{said}"):
+            loop.tell(loop.ask(), wrong, guide=0.9)
+    assert holdout.status().submissions == 0
+
+
 # Trials that were left over
 
 

@@ -13,7 +13,7 @@ import numpy as np
 from ladderholdout.errors import InvalidArgument, as_given
 
 APART = "no_batch"
-"""The key of a submission's context that says why it is of no batch, where one was expected."""
+"""The key of a submission's context that states why it is of no batch, where one was expected."""
 
 _LONGEST = 120
 _LARGEST = 16_384

@@ -251,7 +251,7 @@ def disclose(holdout: OpenLadder, places: Places) -> None:
     if key in _disclosed:
         return
     _disclosed.add(key)
-    # Whoever configures logging disables the loggers that are there, unless he says otherwise.
+    # Whoever configures logging disables the loggers that are there, unless that is prevented.
     _logger.disabled = False
     same = "the server of the analyst's run" if places.audit == places.analyst else "the server"
     _logger.warning(

@@ -149,7 +149,7 @@ def built_again(build: Callable[[Any], Any], study: Study | None, trial: FrozenT
             "build",
             f"a function that builds the model of trial {trial.number} again",
             "one that prunes the trial by itself",
-            "Let it prune only where trial.should_prune() says so.",
+            "Let it prune only where trial.should_prune() returns True.",
         ) from None
 
 

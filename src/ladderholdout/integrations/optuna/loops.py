@@ -282,11 +282,6 @@ class Objective:
         X, y = map(copy_of, self._train[:2])
         return replace(candidate, model=candidate.model.fit(X, y), guide=guide)
 
-    def built_again(self, study: Study, trial: FrozenTrial) -> Candidate:
-        """Build the model of a finished trial of a study; the inner folds are not run."""
-        self._study = study
-        return self.candidate(trial, score=False)
-
     def _running(self, trial: Trial) -> None:
         """Refuse a trial that does not run, and remember the study of one that does."""
         if not isinstance(trial, Trial):
@@ -309,10 +304,10 @@ class Objective:
 
     def _check_predictions(self, candidate: Candidate) -> None:
         """Refuse predictions that the holdout would not take, before the study is searched."""
-        if self._train is None and not predicts(candidate.model):
-            rows = self._holdout.guard().holdout
-            for one in self._holdout.by_metric.values() or [self._holdout]:
-                one.metric.canonical(candidate.model, rows.n, rows.classes)
+        one = self._holdout
+        if self._train is None and not one.by_metric and not predicts(candidate.model):
+            rows = one.guard().holdout
+            one.metric.canonical(candidate.model, rows.n, rows.classes)
 
     def _score(self, candidate: Candidate, trial: Trial | FrozenTrial) -> float | dict[str, float]:
         """Return the mean score of the inner folds, and note each of them on a running trial."""
@@ -323,6 +318,12 @@ class Objective:
             trial.set_user_attr(INNER_SCORES, scores if several else scores["score"])
         means = {name: fmean(own) for name, own in scores.items()}
         return means if several else means["score"]
+
+
+def candidate_again(objective: Objective, study: Study, trial: FrozenTrial) -> Candidate:
+    """Build the model of a finished trial of a study; the inner folds are not run."""
+    objective._study = study
+    return objective.candidate(trial, score=False)
 
 
 class AskTell:
@@ -392,7 +393,7 @@ class AskTell:
         """
         if not isinstance(trial, Trial) or not is_same_study(trial.study, self._study):
             raise InvalidArgument("trial", "a trial that this study was asked for", "another")
-        candidate = candidate_of(Candidate(model, guide, tuple(others)))
+        candidate = _told(Candidate(model, guide, others))  # type: ignore[arg-type]
         check_feedback(self._holdout, self._study, candidate, self._feedback, self._guarded)
         release = submit(self._holdout, trial, candidate, key_of(self._holdout, trial))
         values = values_of(
@@ -400,6 +401,22 @@ class AskTell:
         )
         self._study.tell(trial, values)
         return release
+
+
+def _told(candidate: Candidate) -> Candidate:
+    """Check what `AskTell.tell` received, which no build returned."""
+    try:
+        return candidate_of(candidate)
+    except InvalidArgument as error:
+        argument, _, came, _ = error.args
+        if argument != "build":
+            raise
+        raise InvalidArgument(
+            "model",
+            "a fitted estimator, or predictions for the holdout's rows",
+            str(came).removeprefix("one that returns "),
+            "Give its score on the training rows as guide=.",
+        ) from None
 
 
 def guided_steps(trial: Trial, guides: Iterable[float]) -> Iterator[tuple[int, float]]:

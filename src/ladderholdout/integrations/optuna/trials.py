@@ -106,7 +106,7 @@ class Call:
     def _beside(self, study: Study) -> str | None:
         """Return what somebody else did in this study since the call began, None for nothing.
 
-        A trial that a process left behind tells the sampler nothing, as long as nobody touches it.
+        A trial that a process left behind is nothing new to the sampler, while nobody touches it.
         """
         for one in study.get_trials(deepcopy=False):
             if one.number in self._own:
@@ -301,8 +301,19 @@ def _check_model(model: Any, fits: bool, clones: bool) -> None:
         _check_unfitted(model, clones)
     elif predicts(model):
         _check_fitted(model)
-    elif isinstance(model, Mapping) or not getattr(model, "shape", hasattr(model, "__len__")):
+    elif not _are_predictions(model):
         raise _no_model(f"one that returns {as_given(model)}", fits, _SCORE)
+
+
+def _are_predictions(value: Any) -> bool:
+    """Return whether something may be predictions: an array or the like, or one for each metric."""
+    if isinstance(value, Mapping):
+        return bool(value) and all(
+            _are_predictions(one) and not _is_model(one) for one in value.values()
+        )
+    if isinstance(value, str | bytes):
+        return False
+    return bool(getattr(value, "shape", hasattr(value, "__len__")))
 
 
 def _check_unfitted(model: Any, clones: bool) -> None:

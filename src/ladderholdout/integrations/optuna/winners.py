@@ -20,7 +20,7 @@ from ladderholdout.guard.next_release import smallest_step
 from ladderholdout.guard.settings import parted
 from ladderholdout.guard.views import Release, incumbent_named, overtaken
 from ladderholdout.integrations.optuna.again import built_again
-from ladderholdout.integrations.optuna.loops import Objective
+from ladderholdout.integrations.optuna.loops import Objective, candidate_again
 from ladderholdout.integrations.optuna.trials import (
     INNER_SCORES,
     KEY,
@@ -282,7 +282,7 @@ def _built(build: Build | Objective, study: Study, trial: FrozenTrial) -> Candid
     if isinstance(owner, Objective) and getattr(build, "__name__", "") == "candidate":
         build = owner
     if isinstance(build, Objective):
-        return build.built_again(study, trial)
+        return candidate_again(build, study, trial)
     return candidate_of(built_again(build, study, trial))
 
 
