@@ -171,13 +171,12 @@ HTTP = _mlflow("utils.rest_utils", "http_request", "tries a server once")
 CREDENTIALS = _mlflow("utils.credentials", "get_default_host_creds", "how to call a server")
 BOOSTER_OF = Reliance("xgboost", "xgboost.sklearn", "", "an estimator trains, not xgboost.train")
 MODEL_OF = Reliance("lightgbm", "lightgbm.sklearn", "", "an estimator trains, not lightgbm.train")
-BOOSTER_ROWS = Reliance("xgboost", "xgboost.training", "train", "the training rows", ("dtrain",))
-BOOSTER_CALLBACKS = Reliance(
+BOOSTER = Reliance(
     "xgboost",
-    "xgboost.callback",
-    "CallbackContainer.before_training",
-    "the callbacks of a training, and their order",
-    ("self",),
+    "xgboost.training",
+    "train",
+    "the training rows, and the callbacks",
+    ("dtrain", "cb_container"),
 )
 MODEL_CLASSES = Reliance("lightgbm", MODEL_OF.module, "LGBMClassifier._classes", "their order")
 MODEL_CALLBACKS = Reliance(
@@ -215,7 +214,7 @@ RELIANCES: tuple[Reliance, ...] = (
     *(CONTEXT, LISTENER, SEND, REUSE),
     *(RUN_TRIAL, SEQUENTIAL, STORAGE, STUDY_ID, TRIAL_ID, CONSTRAINTS, ONE_TRIAL, DASK),
     *(SWITCH, DISABLE, PROVIDERS, CLIENT, ENGINES, SQL_STORE, HTTP, CREDENTIALS),
-    *(BOOSTER_OF, BOOSTER_ROWS, BOOSTER_CALLBACKS, MODEL_OF, MODEL_CLASSES, MODEL_CALLBACKS),
+    *(BOOSTER_OF, BOOSTER, MODEL_OF, MODEL_CLASSES, MODEL_CALLBACKS),
     *(EPOCH_CALLBACKS, MODULES),
 )
 """All of them."""
@@ -387,13 +386,14 @@ def called_from(module: str) -> bool:
     return any(frame.module == module for frame in caller().outward())
 
 
-def local_of(one: Reliance) -> Any:
-    """Return the variable of the innermost function of this name that runs in this thread.
+def local_of(one: Reliance, variable: str) -> Any:
+    """Return a variable of the innermost function of this name that runs in this thread.
 
     Parameters
     ----------
     one : Reliance
-        With one variable.
+    variable : str
+        One of its variables.
 
     Returns
     -------
@@ -402,7 +402,7 @@ def local_of(one: Reliance) -> Any:
     """
     frames = (frame for frame in caller().outward() if frame.place == one.place)
     frame = next(frames, None)
-    return None if frame is None else frame.local(one.variables[0])
+    return None if frame is None else frame.local(variable)
 
 
 def classes_of_model() -> Any:

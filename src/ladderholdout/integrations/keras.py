@@ -133,7 +133,7 @@ class LadderStoppingCallback(Adapter, keras.callbacks.Callback):
 
     def on_train_end(self, logs: Any = None) -> None:
         """Give the model the weights of the best epoch."""
-        called = local_of(EPOCH_CALLBACKS)
+        called = local_of(EPOCH_CALLBACKS, "self")
         again = called is not None and again_at_the_end(self, called.callbacks)
         self._here.best.restore(self.model, again)
 

@@ -140,7 +140,7 @@ class Callback(Adapter):
         self._here.training = _Training(
             self.stopping, env.model, env.begin_iteration, raw, self._init_score
         )
-        self._here.training.hold(self, local_of(MODEL_CALLBACKS))
+        self._here.training.hold(self, local_of(MODEL_CALLBACKS, "callbacks_after_iter"))
 
     def _answer(self, output: Any) -> NDArray[Any]:
         known = self._here.known if self._classes is None else self._classes

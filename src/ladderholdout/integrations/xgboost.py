@@ -17,17 +17,12 @@ from ladderholdout.guard.open_ladder import HasLadder
 from ladderholdout.integrations.adapter import (
     Adapter,
     BestRound,
+    again_at_the_end,
     refuse_columns,
     refuse_ranking,
     understood,
 )
-from ladderholdout.thirdparty import (
-    BOOSTER_CALLBACKS,
-    BOOSTER_OF,
-    BOOSTER_ROWS,
-    called_from,
-    local_of,
-)
+from ladderholdout.thirdparty import BOOSTER, BOOSTER_OF, called_from, local_of
 
 with needed("Early stopping of XGBoost"):
     import xgboost as xgb
@@ -109,20 +104,10 @@ class Callback(Adapter, xgb.callback.TrainingCallback):
             self._check_classes()
             self.stopping.start(library="xgboost")
             margins = self._link is not None
-            training = _Training(self.stopping, model, self._dmatrix, margins, self._be_last())
+            others = [one for one in _callbacks() if one is not self]
+            training = _Training(self.stopping, model, self._dmatrix, margins, others)
             self._here.training = training
         return model
-
-    def _be_last(self) -> list[Any]:
-        """Be called after all other callbacks, and return these.
-
-        Where one of them ends training, XGBoost calls no later one after that iteration.
-        """
-        container = local_of(BOOSTER_CALLBACKS)
-        others = [one for one in getattr(container, "callbacks", ()) if one is not self]
-        if container is not None:
-            container.callbacks = [*others, self]
-        return others
 
     def after_iteration(self, model: Any, epoch: int, evals_log: Any) -> bool:
         """Submit one iteration; return whether to stop."""
@@ -140,8 +125,10 @@ class Callback(Adapter, xgb.callback.TrainingCallback):
     def after_training(self, model: Any) -> Any:
         """Keep the best round."""
         training: _Training = self._here.training
-        del self._here.training
-        return training.kept(model)
+        again = again_at_the_end(self, _callbacks())
+        if not again:
+            del self._here.training
+        return training.kept(model, again)
 
 
 class _Training:
@@ -170,7 +157,7 @@ class _Training:
         self._margins, self._before = margins, model.num_boosted_rounds()
         self._stopping, self._X = stopping, stopping.X
         # One for all rounds: XGBoost remembers what it has predicted on it.
-        self._rows, self._missing = _rows_like(local_of(BOOSTER_ROWS), self._X, dmatrix)
+        self._rows, self._missing = _rows_like(local_of(BOOSTER, "dtrain"), self._X, dmatrix)
         self.best = BestRound(stopping, xgb.Booster.save_raw, _load, bool(others))
         self.evals: Mapping[str, Mapping[str, Sequence[Any]]] = {}
         self.waiting: deque[NDArray[Any]] = deque()
@@ -192,12 +179,12 @@ class _Training:
             return model.inplace_predict(self._X, predict_type=kind, missing=self._missing)
         return model.predict(self._rows, output_margin=self._margins)
 
-    def kept(self, model: xgb.Booster) -> xgb.Booster:
-        """Return the model of the best round."""
+    def kept(self, model: xgb.Booster, again: bool) -> xgb.Booster:
+        """Return the model of the best round; `again` where others may change it after that."""
         stopping = self._stopping
         rounds, evaluated = stopping.best_round, self._evaluated(model)
         if not self._cut:
-            model = self.best.restore(model)
+            model = self.best.restore(model, again)
         elif self._before + rounds < model.num_boosted_rounds():
             whole, model = model, model[: self._before + rounds]
             model.set_attr(**whole.attributes())
@@ -230,6 +217,12 @@ class _Training:
 
 def _load(model: xgb.Booster, raw: bytearray) -> None:
     model.load_model(raw)
+
+
+def _callbacks() -> list[Any]:
+    """Return the callbacks of the training that is going on, as XGBoost goes through them."""
+    found: list[Any] = getattr(local_of(BOOSTER, "cb_container"), "callbacks", [])
+    return found
 
 
 def _changes_models(callback: Any) -> bool:
