@@ -7,9 +7,16 @@ their own, and fails where one of them does not do what it is for. It imports no
 from __future__ import annotations
 
 import importlib
+import json
 import os
+import re
+import socket
+import subprocess
 import sys
 import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -238,8 +245,115 @@ def console() -> None:
             assert not end.code, words
 
 
+def helps() -> None:
+    """Each command says how it is used."""
+    from ladderholdout.cli import COMMANDS, app
+
+    for name in (one for panel in COMMANDS.values() for one in panel):
+        try:
+            app([name, "--help"])
+        except SystemExit as end:
+            assert not end.code, name
+
+
+def dashboard() -> None:
+    """Optuna Dashboard gets a note and a figure on a study."""
+    from ladderholdout.integrations.optuna.dashboard import note_of, plot_ladder, show
+
+    one = holdout(ladder="dashboard")
+    trials = optuna.create_study(direction="maximize", storage="sqlite://")
+    trials.optimize(one.objective(build, inner=2, train=(X[TRAIN], Y[TRAIN])), n_trials=3)
+    show(one, trials)
+    assert len(plot_ladder(one, trials).data) >= 1
+    assert note_of(one, trials).startswith("## Holdout smoke")
+
+
+PROGRAM = "import sys; from ladderholdout.cli import app; app()"
+
+
+def started(*words: str, **chosen: Any) -> subprocess.Popen[str]:
+    command = [sys.executable, "-W", "ignore", "-c", PROGRAM, *words]
+    return subprocess.Popen(command, text=True, **chosen)
+
+
+@contextmanager
+def waited(words: tuple[str, ...], answered: Callable[[str], Any]) -> Iterator[Any]:
+    """Start a command that serves, and yield what its output answered first."""
+    log = Path(tempfile.mkdtemp()) / "log"
+    with log.open("w") as opened:
+        process = started(*words, stdout=opened, stderr=opened)
+    try:
+        end = time.monotonic() + 60
+        while process.poll() is None and time.monotonic() < end:
+            if found := answered(log.read_text("utf-8")):
+                yield found
+                break
+            time.sleep(0.1)
+        else:
+            raise AssertionError(log.read_text("utf-8"))
+    finally:
+        process.terminate()
+        process.wait(60)
+
+
+def fetched(url: str) -> int:
+    import urllib3
+
+    try:
+        return int(urllib3.request("GET", url, retries=False, timeout=10.0).status)
+    except urllib3.exceptions.HTTPError:
+        return 0
+
+
+def server() -> None:
+    """The server: an account, a client, its pages, and the tools for agents; the owner's pages."""
+    from ladderholdout.server.accounts import add_account
+
+    rows, labels = make_classification(200, 6, random_state=5)
+    LadderHoldout(rows, labels, scoring="accuracy", name="served")
+    ledger = os.environ["LADDERHOLDOUT_LEDGER"]
+    token = add_account(ledger, "served", "ada", "analyst").token
+    port = str(free_port())
+    url = f"http://127.0.0.1:{port}"
+    words = ("serve", "--ledger", ledger, "--port", port)
+    with waited(words, lambda _: fetched(f"{url}/healthz") == 200):
+        one = LadderHoldout.connect(f"{url}/holdouts/served", token)
+        assert one.submit(labels).improved and one.status().submissions == 1
+        assert one.certificate().low > 0.5
+        assert fetched(f"{url}/sign-in") == 200 and fetched(f"{url}/v1/holdouts") == 401
+        known = agent(f"{url}/holdouts/served", token)
+        assert known["submissions"] == 1, known
+    shown = re.compile(r"http://\S+/enter\S+")
+    pages = ("ui", "--ledger", ledger, "--no-browser")
+    with waited(pages, lambda log: shown.search(log)) as found:
+        assert fetched(found[0]) == 200
+
+
+def free_port() -> int:
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        return int(one.getsockname()[1])
+
+
+def agent(url: str, token: str) -> dict[str, Any]:
+    """Return what the tool `status` answers, to a client of MCP's own."""
+    import asyncio
+
+    from mcp import Client, StdioServerParameters, stdio_client
+
+    command = ["-W", "ignore", "-c", PROGRAM, "mcp", "--server", url]
+    stated = {**os.environ, "LADDERHOLDOUT_TOKEN": token}
+    parameters = StdioServerParameters(command=sys.executable, args=command, env=stated)
+
+    async def asked() -> Any:
+        async with Client(stdio_client(parameters)) as client:
+            return (await client.call_tool("status", {})).content[0].text
+
+    return dict(json.loads(asyncio.run(asked())))
+
+
 PARTS = (grid, scorers, pipelines, study, search_cv, staged, lightgbm, xgboost, catboost)
-PARTS += (tracked, frames, report, attacks, dask, console)
+PARTS += (tracked, frames, report, attacks, dask, console, helps, dashboard, server)
 
 if __name__ == "__main__":
     optuna.logging.set_verbosity(optuna.logging.WARNING)

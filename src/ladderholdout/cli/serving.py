@@ -158,6 +158,10 @@ def serve(
     max_body: Annotated[
         int | None, typer.Option(help="Megabytes that a request may have; by default 64.")
     ] = None,
+    time_grid: Annotated[
+        int | None,
+        typer.Option(help="Milliseconds of which each answer takes a multiple; by default 25."),
+    ] = None,
     config: Annotated[
         Path | None,
         typer.Option(help="A TOML file with these settings; flags and environment come first."),
@@ -179,6 +183,7 @@ def serve(
         "allow_estimates": allow_estimates,
         "allow_reveals": allow_reveals,
         "max_body": max_body,
+        "time_grid": time_grid,
     }
     settings = settings_from(flags, os.environ, config)
     if ledger is not None and ":***@" in shown(settings.url):

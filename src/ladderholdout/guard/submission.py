@@ -39,6 +39,7 @@ from ladderholdout.ledger import (
     digests_of,
     is_server,
 )
+from ladderholdout.ledger.records import now
 from ladderholdout.ledger.replay import NOT_IMPROVED, not_improved, rules_of, state_from, state_to
 from ladderholdout.mechanisms.base import Evidence, Outcome, State
 from ladderholdout.mechanisms.rules import LadderRules, rng_of
@@ -128,6 +129,8 @@ class Measured:
     evaluation: Evaluation
     origin: Origin
     version: int
+    # When it came, and not when it was decided: how long that took must not be on record.
+    time: datetime
 
     @property
     def asked(self) -> Asked:
@@ -321,7 +324,7 @@ class Guard:
         if origin.batch is None:
             # From within a fit, perhaps: what is scored next may depend on the answer.
             rounds.loosen()
-        labelled = self.labelled
+        time, labelled = now(), self.labelled
         labelled.check(self.holdout.name)
         aligned = self.metric.canonical(predictions, self.holdout.n, self.holdout.classes)
         aligned = aligned.take(self.order if order is None else order, axis=0)
@@ -329,7 +332,7 @@ class Guard:
         evaluation = labelled.part.evaluate(self.metric, aligned)
         if origin.account is not None:
             evaluation = evaluation.by(origin.account)
-        return Measured(aligned, digests, evaluation, origin, labelled.version)
+        return Measured(aligned, digests, evaluation, origin, labelled.version, time)
 
     def is_amended(self, tx: Transaction, measured: Measured) -> bool:
         """Return whether labels were amended since something was measured."""
@@ -554,6 +557,7 @@ class Guard:
             "raw_risk": measured.evaluation.risk,
             "disagreement": self._differs(measured.predictions, incumbent),
             "context": origin.context,
+            "time": measured.time,
         }
 
     def _decided(

@@ -459,7 +459,8 @@ class Transaction:
             As read under lock in this transaction.
         entry : Mapping
             The columns of the submission: digest, reserve_digest, key, batch, search,
-            repeat_of, place, raw_risk, released_risk, improved, disagreement, context.
+            repeat_of, place, raw_risk, released_risk, improved, disagreement, context; and the
+            time at which it came, by default now.
         evidence : Mapping
             What the rule's decision rested on, so that it can be replayed; for a repeat, what
             it was answered as.
@@ -484,7 +485,8 @@ class Transaction:
             The holdout was retired.
         """
         refuse_retired(self.chains.end(ladder.holdout_id))
-        number, time = ladder.submissions + 1, now()
+        number = ladder.submissions + 1
+        time = entry.get("time") or now()
         values = {
             **statements.OPTIONAL,
             **entry,

@@ -262,9 +262,12 @@ _CORRECTING = 8.0
 # Nodes of the integral: their distance, and up to where, in the argument of the hyperbola.
 _STEP, _LAST = 0.15, 24.0
 _HALVINGS = 40
-# How many factors of a product are multiplied before a logarithm, and how many at a time. Ratios
-# of losses of 1e12, the most that `_differences` leaves, do not overflow.
+# How many factors of a product are multiplied before its size is taken out, and how many at a time.
+# Ratios of losses of 1e12, the most that `_differences` leaves, do not overflow.
 _FACTORS, _AT_ONCE = 8, 2**13
+# A power of two beyond which a node adds nothing to the integral. Numbers that are smaller than the
+# normal ones take the processor many times as long.
+_SMALLEST = 900
 
 
 def null_probability(
@@ -352,10 +355,12 @@ def probability_below_zero(differences: FloatArray) -> float:
     """
     sizes = np.abs(differences)
     largest = float(sizes.max(initial=0.0))
-    least = float(np.min(sizes, initial=largest, where=sizes > 0))
+    # Neither a mask nor `any` skips entries here: which ones there are depends on the labels.
+    least = float(np.where(sizes > 0, sizes, largest).min(initial=largest))
     exact = _of_one_size(differences)
     integral = _integrated(differences / (largest or 1.0))
-    one_sign = not ((differences < 0).any() and (differences > 0).any())
+    gains, costs = np.count_nonzero(differences < 0), np.count_nonzero(differences > 0)
+    one_sign = (gains == 0) | (costs == 0)
     return exact if one_sign or largest - least <= TIE * largest else integral
 
 
@@ -396,20 +401,32 @@ def _saddle(d: FloatArray) -> float:
 def _tail(d: FloatArray, saddle: float) -> float:
     """Integrate over s = saddle + width (i sinh t + bend (cosh t - 1))."""
     ratios = d / (1.0 - saddle * d)
-    second = float((ratios**2).sum()) + saddle**-2
-    third = 2.0 * (float((ratios**3).sum()) - saddle**-3)
+    second = float((ratios * ratios).sum()) + saddle**-2
+    # As products: a power takes another time where its base is negative.
+    third = 2.0 * (float((ratios * ratios * ratios).sum()) - saddle**-3)
     width = second**-0.5
     bend = min(max(width * third / (3.0 * second), -1.0), 1.0)
     t = np.arange(0.0, _LAST, _STEP)
     s = saddle + width * (1j * np.sinh(t) + bend * (np.cosh(t) - 1.0))
     slope = width * (1j * np.cosh(t) + bend * np.sinh(t))
-    values = (np.exp(-_log_product(s, d)) / s * slope).imag
+    product, exponents = _product(s, d)
+    product *= s
+    # In real numbers: how a complex division is done depends on its divisor.
+    above = slope.imag * product.real - slope.real * product.imag
+    values = above / (product.real * product.real + product.imag * product.imag)
+    values = np.ldexp(values, -np.clip(exponents, -_SMALLEST, _SMALLEST))
     return float(values.sum() - values[0] / 2) * _STEP / math.pi
 
 
-def _log_product(s: NDArray[np.complex128], d: FloatArray) -> NDArray[np.complex128]:
-    """Return log prod (1 - s d) at each s: products of a few factors first, as logs are slow."""
-    logs = np.zeros(len(s), dtype=np.complex128)
+def _product(
+    s: NDArray[np.complex128], d: FloatArray
+) -> tuple[NDArray[np.complex128], NDArray[np.int64]]:
+    """Return prod (1 - s d) at each s, as a number of about 1 and a power of two.
+
+    Without a logarithm: that of a complex number near the unit circle takes several times as long
+    as another one's, and how many of the factors are near it goes by the raw score.
+    """
+    product, exponents = np.ones(len(s), np.complex128), np.zeros(len(s), np.int64)
     width = _FACTORS * max(1, _AT_ONCE // len(s))
     for start in range(0, len(d), width):
         part = d[start : start + width]
@@ -419,8 +436,18 @@ def _log_product(s: NDArray[np.complex128], d: FloatArray) -> NDArray[np.complex
         for row in rows:
             level, angle = 1.0 - np.multiply.outer(s.real, row), np.multiply.outer(s.imag, row)
             real, imaginary = real * level + imaginary * angle, imaginary * level - real * angle
-        logs += np.log(real + 1j * imaginary).sum(axis=1)
-    return logs
+        factors, powers = _normalised(real + 1j * imaginary)
+        product, more = _normalised(product * factors.prod(axis=1))
+        exponents += powers.sum(axis=1) + more
+    return product, exponents
+
+
+def _normalised(
+    values: NDArray[np.complex128],
+) -> tuple[NDArray[np.complex128], NDArray[np.intc]]:
+    """Return numbers of a size from 0.5 to 1.5, and the powers of two that were taken out."""
+    _, powers = np.frexp(np.maximum(np.abs(values.real), np.abs(values.imag)))
+    return values * np.ldexp(1.0, -powers), powers
 
 
 def _linear_part(new: Evaluation, incumbent: Evaluation) -> FloatArray | None:

@@ -73,6 +73,7 @@ from ladderholdout.server.described import (
     LONGEST_KEY,
     takes,
 )
+from ladderholdout.server.grid import OnGrid
 from ladderholdout.server.pages import Pages, add_docs, add_pages
 from ladderholdout.server.served import MOST_ENTRIES, NotThere, Served, account_shown
 from ladderholdout.server.sessions import AccountGate, Gate, LocalGate
@@ -117,6 +118,8 @@ def create_app(settings: ServerSettings) -> FastAPI:
     pages = _furnished(app, AccountGate(served), most)
     add_docs(app, pages)
     _add_routes(app, served, most)
+    # Around all others: refusals and failures depend on the labels, too.
+    app.add_middleware(OnGrid, milliseconds=settings.time_grid)
     return app
 
 

@@ -20,6 +20,7 @@ STARTED_WITH = "LADDERHOLDOUT_SERVE"
 
 _ALL = "*"
 _LARGEST_PORT = 65535
+_COARSEST = 10_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +39,8 @@ class ServerSettings:
         Files in PEM.
     max_body : int
         Megabytes that a request may have.
+    time_grid : int
+        Milliseconds: each answer is sent at a multiple of them after its request.
     share_rows, allow_estimates, allow_reveals : tuple of str
         Names of the holdouts whose features are served, whose corrected score or whose score on
         a ladder that releases none may be asked for; ``*`` for all.
@@ -58,6 +61,7 @@ class ServerSettings:
     tls_cert: str | None = None
     tls_key: str | None = None
     max_body: int = 64
+    time_grid: int = 25
     share_rows: tuple[str, ...] = ()
     allow_estimates: tuple[str, ...] = ()
     allow_reveals: tuple[str, ...] = ()
@@ -71,6 +75,9 @@ class ServerSettings:
             raise InvalidArgument("workers", "at least 1", self.workers)
         if self.max_body < 1:
             raise InvalidArgument("max-body", "at least 1 megabyte", self.max_body)
+        if not 1 <= self.time_grid <= _COARSEST:
+            allowed = f"from 1 to {_COARSEST} milliseconds"
+            raise InvalidArgument("time-grid", allowed, self.time_grid)
         if (self.tls_cert is None) != (self.tls_key is None):
             raise InvalidArgument("tls-cert", "stated together with tls-key", "one without")
         for name in ("tls_cert", "tls_key"):
