@@ -90,7 +90,8 @@ def team(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Team]:
         ladder = "leaderboard" if holdout == "churn" else "main"
         held = LadderHoldout.open(holdout, account=name, ladder=ladder, ledger=ledger)
         held.submit([0] * N)
-    with serving(ledger, folder, "--allow-estimates", "*", "--allow-reveals", "*") as server:
+    flags = ["--allow-estimates", "*", "--allow-reveals", "*", "--max-refusals", "1000000"]
+    with serving(ledger, folder, *flags) as server:
         yield Team(server, ledger, tokens)
 
 

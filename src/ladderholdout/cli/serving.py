@@ -158,6 +158,13 @@ def serve(
     max_body: Annotated[
         int | None, typer.Option(help="Megabytes that a request may have; by default 64.")
     ] = None,
+    max_refusals: Annotated[
+        int | None,
+        typer.Option(
+            help="Requests of an account that may be refused in a minute before no more are read; "
+            "by default 100."
+        ),
+    ] = None,
     config: Annotated[
         Path | None,
         typer.Option(help="A TOML file with these settings; flags and environment come first."),
@@ -179,6 +186,7 @@ def serve(
         "allow_estimates": allow_estimates,
         "allow_reveals": allow_reveals,
         "max_body": max_body,
+        "max_refusals": max_refusals,
     }
     settings = settings_from(flags, os.environ, config)
     if ledger is not None and ":***@" in shown(settings.url):

@@ -10,7 +10,6 @@ does not exist.
 import io
 import json
 import os
-import socket
 import time
 import traceback
 import warnings
@@ -73,23 +72,26 @@ from ladderholdout.server.described import (
     takes,
 )
 from ladderholdout.server.pages import Pages, add_docs, add_pages
+from ladderholdout.server.refusals import Refusals
+from ladderholdout.server.room import Room
 from ladderholdout.server.served import MOST_ENTRIES, NotThere, Served, account_shown
 from ladderholdout.server.sessions import AccountGate, Gate, LocalGate
 from ladderholdout.server.settings import STARTED_WITH, ServerSettings
 from ladderholdout.vault import features_to_bytes
 
-with needed("The server"):
+with needed("The server", extra="server"):
     from fastapi import Depends, FastAPI, Header, HTTPException, Path, Query, Request, Response
     from fastapi.concurrency import run_in_threadpool
     from fastapi.exceptions import RequestValidationError
     from fastapi.responses import JSONResponse
-    from uvicorn.protocols.http.auto import AutoHTTPProtocol
+    from starlette.requests import ClientDisconnect
 
 Scope: TypeAlias = MutableMapping[str, Any]
 Receive: TypeAlias = Callable[[], Awaitable[Scope]]
 Send: TypeAlias = Callable[[Scope], Awaitable[None]]
 ASGIApp: TypeAlias = Callable[[Scope, Receive, Send], Awaitable[None]]
 
+_GONE = 499  # in the log alone: who asked went away before the end of the request
 _SMALL = 2**16  # bytes of a body that is read before its token: a connection buffers as many
 
 
@@ -112,10 +114,12 @@ def create_app(settings: ServerSettings) -> FastAPI:
         summary="Submit predictions for holdouts whose labels stay on this machine.",
         docs_url=None,
         redoc_url=None,
+        redirect_slashes=False,  # it would send people to whatever host a request names
     )
-    pages = _furnished(app, AccountGate(served), most)
+    refusals = Refusals(settings.max_refusals)
+    pages = _furnished(app, AccountGate(served), most, refusals)
     add_docs(app, pages)
-    _add_routes(app, served, most)
+    _add_routes(app, served, most, refusals)
     return app
 
 
@@ -131,17 +135,18 @@ def create_ui(url: str, port: int, token: str) -> FastAPI:
     token : str
         Taken once, for a session.
     """
-    app = FastAPI(docs_url=None, redoc_url=None, openapi_url=None)
-    _furnished(app, LocalGate(url, port, token), ServerSettings(url).max_body * MEGABYTE)
+    app = FastAPI(docs_url=None, redoc_url=None, openapi_url=None, redirect_slashes=False)
+    most = ServerSettings(url).max_body * MEGABYTE
+    _furnished(app, LocalGate(url, port, token), most, Refusals(None))
     app.add_middleware(OwnHost, port=port)
     return app
 
 
-def _furnished(app: FastAPI, gate: Gate, most: int) -> Pages:
+def _furnished(app: FastAPI, gate: Gate, most: int, refusals: Refusals) -> Pages:
     """Add the pages, and how errors are answered and requests are logged."""
-    pages = add_pages(app, gate, most)
+    pages = add_pages(app, gate, most, refusals)
     _add_handlers(app, pages)
-    app.add_middleware(Watched, pages=pages)
+    app.add_middleware(Watched, pages=pages, refusals=refusals)
 
     @app.get("/healthz", tags=["server"])
     async def health() -> dict[str, str]:
@@ -161,13 +166,14 @@ def from_environment() -> FastAPI:
 # -- routes -------------------------------------------------------------------------------
 
 
-def _add_routes(app: FastAPI, served: Served, most: int) -> None:
+def _add_routes(app: FastAPI, served: Served, most: int, refusals: Refusals) -> None:
     def token_holder(request: Request) -> AccountRecord:
         kind, _, token = request.headers.get("authorization", "").partition(" ")
         who = served.holder(token.strip()) if kind.lower() == "bearer" else None
         if who is None:
             raise AccessDenied("A token that is valid is needed, as Authorization: Bearer TOKEN.")
         request.state.account = who
+        refusals.check(request)
         return who
 
     Holder = Annotated[AccountRecord, Depends(token_holder)]
@@ -193,14 +199,25 @@ def _add_routes(app: FastAPI, served: Served, most: int) -> None:
         Header(alias=KEY, max_length=LONGEST_KEY, description="Makes a retry a repeat."),
     ]
 
-    async def body_of_analyst(request: Request, who: Analyst) -> Body:
+    def room_of(who: Analyst) -> Room:
+        return Room.of(served.ladder(who).guard())
+
+    async def small_of_analyst(request: Request, who: Analyst) -> Body:
+        return await read_body(request, _SMALL, most)
+
+    async def small_of_owner(request: Request, who: Owner) -> Body:
+        return await read_body(request, _SMALL, most)
+
+    async def hashes_of_rows(request: Request, room: Annotated[Room, Depends(room_of)]) -> Body:
+        return await read_body(request, min(most, _SMALL + 8 * room.rows), most)
+
+    async def batch_of_analyst(request: Request, who: Analyst) -> Body:
         return await read_body(request, most)
 
-    async def body_of_owner(request: Request, who: Owner) -> Body:
-        return await read_body(request, most)
-
-    Sent = Annotated[Body, Depends(body_of_analyst)]
-    SentByOwner = Annotated[Body, Depends(body_of_owner)]
+    Sent = Annotated[Body, Depends(small_of_analyst)]
+    SentByOwner = Annotated[Body, Depends(small_of_owner)]
+    Hashes = Annotated[Body, Depends(hashes_of_rows)]
+    SentBatch = Annotated[Body, Depends(batch_of_analyst)]
 
     @app.get("/v1/holdouts", tags=["holdouts"])
     def list_holdouts(who: Holder) -> Response:
@@ -218,7 +235,7 @@ def _add_routes(app: FastAPI, served: Served, most: int) -> None:
         return _rows(served.rows(who), request.headers.get("accept", ""))
 
     @app.post("/v1/holdouts/{name}/rows/order", tags=["holdouts"], openapi_extra=takes(NPY))
-    def order(who: Analyst, sent: Sent) -> Response:
+    def order(who: Analyst, sent: Hashes) -> Response:
         """Return where each row of the holdout is among somebody's own, by hashes of these."""
         return Response(to_bytes(served.order_of(who, array_from(sent.data))), media_type=NPY)
 
@@ -247,29 +264,32 @@ def _add_routes(app: FastAPI, served: Served, most: int) -> None:
             key = request.headers.get(KEY)
             if key is not None and len(key) > LONGEST_KEY:
                 raise InvalidArgument(KEY, f"at most {LONGEST_KEY} characters", "more")
-            classes, context = (
-                served.ladder(who).guard().holdout.classes,
-                request.headers.get(CONTEXT),
-            )
-            asked = submission_in(sent.data, sent.media, classes, context)
+            guard, context = served.ladder(who).guard(), request.headers.get(CONTEXT)
+            classes, room = guard.holdout.classes, Room.of(guard)
+            asked = submission_in(sent.data, sent.media, classes, context, room)
             return _json(served.submit(who, asked, key))
 
         def analyst() -> AccountRecord:
             return permitted(token_holder(request), request.path_params["name"], "analyst")
 
+        def expected() -> tuple[AccountRecord, int]:
+            who = analyst()
+            return who, min(most, room_of(who).bytes)
+
         if stated_size(request, _SMALL) < _SMALL:
             sent = await read_body(request, most)
             return await run_in_threadpool(lambda: submitted(sent, analyst()))
-        who = await run_in_threadpool(analyst)
-        sent = await read_body(request, most)
+        who, largest = await run_in_threadpool(expected)
+        sent = await read_body(request, largest, most)
         return await run_in_threadpool(submitted, sent, who)
 
     @app.post("/v1/holdouts/{name}/batches", tags=["submissions"], openapi_extra=A_BATCH)
-    def submit_batch(who: Analyst, sent: Sent, key: Key = None) -> Response:
+    def submit_batch(who: Analyst, sent: SentBatch, key: Key = None) -> Response:
         """Submit several sets of predictions, all fixed before feedback on any of them."""
         if sent.media not in ("", JSON):
             raise InvalidArgument("Content-Type", JSON, "another one")
-        return _json({"releases": served.submit_batch(who, batch_in(sent.data), key)})
+        batch = batch_in(sent.data, room_of(who))
+        return _json({"releases": served.submit_batch(who, batch, key)})
 
     @app.get("/v1/holdouts/{name}/submissions", tags=["submissions"])
     def history(
@@ -452,7 +472,7 @@ def _add_handlers(app: FastAPI, pages: Pages) -> None:
     async def of_http(request: Request, error: HTTPException) -> Response:
         return await answered(request, refused_by_http(error))
 
-    for status in (400, 403, 404, 405, 408, 413):  # the routes' own are of another class
+    for status in (400, 403, 404, 405, 408, 413, 429):  # the routes' own are of another class
         app.exception_handler(status)(of_http)
 
 
@@ -466,19 +486,6 @@ def _problem(refusal: Refusal) -> Response:
 
 
 # -- the log ------------------------------------------------------------------------------
-
-
-class Prompt(AutoHTTPProtocol):  # type: ignore[misc, valid-type]
-    """Sends each part of an answer at once, in worker processes too.
-
-    asyncio sees to it where it opens the socket itself. What uvicorn hands to its workers held the
-    second part of every answer back until the first was acknowledged: 40 ms.
-    """
-
-    def connection_made(self, transport: Any) -> None:
-        """Begin with a connection."""
-        transport.get_extra_info("socket").setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        super().connection_made(transport)
 
 
 class OwnHost:
@@ -515,10 +522,12 @@ class Watched:
     app : ASGIApp
     pages : Pages
         Show an error where a page was asked for.
+    refusals : Refusals
+        Count bodies that were not taken.
     """
 
-    def __init__(self, app: ASGIApp, pages: Pages) -> None:
-        self._app, self._pages = app, pages
+    def __init__(self, app: ASGIApp, pages: Pages, refusals: Refusals) -> None:
+        self._app, self._pages, self._refusals = app, pages, refusals
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
@@ -540,6 +549,8 @@ class Watched:
 
         try:
             await self._app(scope, receive, sent)
+        except ClientDisconnect:
+            status = _GONE
         except Exception as error:
             fault = _place_of(error)
             if not status:
@@ -547,6 +558,7 @@ class Watched:
                 failed = Refusal(problem, {})
                 show = _problem if is_api(scope["path"]) else self._pages.error
                 await show(failed)(scope, receive, sent)
+        self._refusals.note(Request(scope), status)
         _log(scope, status, time.perf_counter() - begun, fault)
 
 

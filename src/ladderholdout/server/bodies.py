@@ -5,15 +5,17 @@ from __future__ import annotations
 import csv
 import io
 import json
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
 from typing import Any
 from urllib.parse import parse_qsl
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ladderholdout.errors import InvalidArgument, InvalidSubmission
+from ladderholdout.errors import InvalidArgument, InvalidSubmission, LadderHoldoutError
 from ladderholdout.extras import needed
 from ladderholdout.guard.context import jsonable
 from ladderholdout.remote.wire import (
@@ -22,13 +24,20 @@ from ladderholdout.remote.wire import (
     JSON,
     NPY,
     array_from,
-    arrow_table,
     not_read,
     unpacked,
 )
+from ladderholdout.server.arrow import columns_in
+from ladderholdout.server.room import Room
 
 MOST_IN_A_BATCH = 1000
+MOST_OF_A_FORM = 2**16
+"""Bytes of a form without a file."""
 _MOST_FIELDS = 32
+_MOST_DIGITS = 400  # more have no float of their own
+_BLOCK = 128
+_ZERO = re.compile(r"(?<!\\)(?:\\\\)*\\u0000")
+_NO_TEXT = re.compile(rb"\\u([dD][89a-fA-F]|0000)")
 
 _ONE = 'an object {"predictions": [...], "context": {...}}'
 _MANY = f'an object {{"submissions": [...]}} with 1 to {MOST_IN_A_BATCH} of {_ONE}'
@@ -36,15 +45,29 @@ _MANY = f'an object {{"submissions": [...]}} with 1 to {MOST_IN_A_BATCH} of {_ON
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """One submission as it was asked for; `search` is under what a search finds it again."""
+    """One submission as it was asked for.
+
+    Attributes
+    ----------
+    predictions : array-like
+    notes : str
+        The context, as JSON: all of a batch are here at once, and values take ten times as much.
+    search : str or None
+        Under what a search finds it again.
+    """
 
     predictions: Any
-    context: Mapping[str, Any] = field(default_factory=dict)
+    notes: str = "{}"
     search: str | None = None
+
+    @property
+    def context(self) -> dict[str, Any]:
+        """What is noted in the history."""
+        return dict(json.loads(self.notes))
 
 
 def submission_in(
-    data: bytes, media: str, classes: NDArray[Any] | None, context: str | None
+    data: bytes, media: str, classes: NDArray[Any] | None, context: str | None, room: Room
 ) -> Asked:
     """Read one submission.
 
@@ -57,6 +80,8 @@ def submission_in(
         Of the holdout: whether labels are texts, and what columns of probabilities are named.
     context : str or None
         JSON from a header, for bodies that hold predictions alone.
+    room : Room
+        What there may be in it.
 
     Raises
     ------
@@ -64,28 +89,41 @@ def submission_in(
         The body is in no known form.
     """
     if media in ("", JSON):
-        return _asked(_json(data, _ONE))
+        room.check_json(data)
+        return _asked(_json(data, _ONE), room)
     noted = {} if context is None else _object(_json(context.encode(), "an object"), "an object")
     if media == NPY:
-        return Asked(array_from(data), jsonable(noted))
+        return Asked(room.check_array(array_from(data)), _notes(noted))
     if media == CSV:
-        return Asked(_table(*_csv(data), classes), jsonable(noted))
+        room.check_csv(data)
+        return Asked(_table(*_csv(data), classes, room), _notes(noted))
     if media == ARROW:
-        return Asked(_table(*_arrow(data), classes), jsonable(noted))
+        return Asked(_table(*columns_in(data, room), classes, room), _notes(noted))
     raise InvalidArgument("Content-Type", f"{JSON}, {NPY}, {CSV} or {ARROW}", "another one")
 
 
-def batch_in(data: bytes) -> tuple[Asked, ...]:
+def batch_in(data: bytes, room: Room) -> tuple[Asked, ...]:
     """Read several submissions, all fixed before feedback on any of them."""
-    listed = _object(_json(data, _MANY), _MANY).get("submissions")
+    room.check_batch(data, MOST_IN_A_BATCH)
+    listed = _object(_json(data, _MANY, partial(_made_small, room)), _MANY).get("submissions")
     if not isinstance(listed, list) or not 1 <= len(listed) <= MOST_IN_A_BATCH:
         raise not_read("the body", _MANY)
-    found = tuple(map(_asked, listed))
     # By what rule a training run stopped is known where the run is, and not from afar.
-    return tuple(
-        Asked(one.predictions, {k: v for k, v in one.context.items() if k != "stopping"})
-        for one in found
-    )
+    return tuple(_asked(one, room, without="stopping") for one in listed)
+
+
+def _made_small(room: Room, found: dict[str, Any]) -> dict[str, Any]:
+    """Bring one submission of a batch to few bytes, as soon as it is read."""
+    predictions, context = found.get("predictions"), found.get("context")
+    if isinstance(predictions, list) and len(predictions) == room.rows:
+        found["predictions"] = room.check_list(predictions)
+    if predictions is not None and isinstance(context, dict):
+        found["context"] = _Notes(json.dumps(context))
+    return found
+
+
+class _Notes(str):
+    """A context that was an object, as JSON."""
 
 
 def object_in(data: bytes, **wanted: type) -> dict[str, Any]:
@@ -98,7 +136,9 @@ def object_in(data: bytes, **wanted: type) -> dict[str, Any]:
     return {name: found.get(name) for name in wanted}
 
 
-def upload_in(data: bytes, classes: NDArray[Any] | None, context: Mapping[str, Any]) -> Asked:
+def upload_in(
+    data: bytes, classes: NDArray[Any] | None, context: Mapping[str, Any], room: Room
+) -> Asked:
     """Read a file of predictions; what it is, is seen by how it begins.
 
     Parameters
@@ -109,11 +149,13 @@ def upload_in(data: bytes, classes: NDArray[Any] | None, context: Mapping[str, A
         As for `submission_in`.
     context : mapping
         Notes for the history.
+    room : Room
+        As for `submission_in`.
     """
     media = NPY if data.startswith(b"\x93NUMPY") else CSV
     if data.startswith((b"ARROW1", b"\xff\xff\xff\xff")):
         media = ARROW
-    return submission_in(data, media, classes, json.dumps(context))
+    return submission_in(data, media, classes, json.dumps(context), room)
 
 
 def form_in(data: bytes, content_type: str) -> Form:
@@ -128,8 +170,10 @@ def form_in(data: bytes, content_type: str) -> Form:
     try:
         if media.strip().lower() == "multipart/form-data":
             return _multipart(data, content_type)
+        if len(data) > MOST_OF_A_FORM:
+            raise ValueError
         pairs = parse_qsl(data.decode(), keep_blank_values=True, max_num_fields=_MOST_FIELDS)
-        return Form(dict(pairs))
+        return Form(_texts(dict(pairs)))
     except (ValueError, KeyError):
         raise InvalidArgument("the form", "as its page sends it", "another") from None
 
@@ -183,10 +227,17 @@ def _multipart(data: bytes, content_type: str) -> Form:
             file, file_name = value, options[b"filename"].decode(errors="replace")
         else:
             fields[name] = value.decode()
-    return Form(fields, file, file_name)
+    return Form(_texts(fields), file, file_name)
 
 
-def _asked(value: Any) -> Asked:
+def _texts(fields: dict[str, str]) -> dict[str, str]:
+    """Refuse what no ledger holds as a text."""
+    if any("\0" in one for one in fields.values()):
+        raise ValueError
+    return fields
+
+
+def _asked(value: Any, room: Room, without: str | None = None) -> Asked:
     value = _object(value, _ONE)
     unknown = value.keys() - {"predictions", "context", "search"}
     if "predictions" not in value or unknown:
@@ -194,10 +245,22 @@ def _asked(value: Any) -> Asked:
     context, search = value.get("context") or {}, value.get("search")
     if search is not None and not (isinstance(search, str) and len(search) <= 32):
         raise not_read("search", "a text of at most 32 characters")
-    predictions = unpacked(value["predictions"])
-    if not isinstance(predictions, list | np.ndarray):
+    predictions = value["predictions"]
+    if isinstance(predictions, Mapping):
+        predictions = room.check_array(unpacked(room.check_packed(predictions)))
+    elif isinstance(predictions, list):
+        predictions = room.check_list(predictions)
+    elif not isinstance(predictions, np.ndarray):
         raise not_read("predictions", "a list")
-    return Asked(predictions, jsonable(_object(context, "an object")), search)
+    if isinstance(context, _Notes):
+        context = json.loads(context)
+    return Asked(predictions, _notes(_object(context, "an object"), without), search)
+
+
+def _notes(context: Mapping[str, Any], without: str | None = None) -> str:
+    noted = jsonable(context)
+    noted.pop(without, None)
+    return json.dumps(noted)
 
 
 def _object(value: Any, allowed: str) -> dict[str, Any]:
@@ -206,17 +269,48 @@ def _object(value: Any, allowed: str) -> dict[str, Any]:
     return value
 
 
-def _json(data: bytes, allowed: str) -> Any:
+def _json(
+    data: bytes, allowed: str, hook: Callable[[dict[str, Any]], Any] | None = None
+) -> Any:
     try:
-        return json.loads(data)
+        whole = _whole if _has_long_values(data) else None
+        found = json.loads(data.decode("utf-8-sig"), object_hook=hook, parse_int=whole)
+        # What no ledger holds: half a character, and the end of a text within it.
+        if _NO_TEXT.search(data):
+            text = json.dumps(found, ensure_ascii=False, default=lambda array: None)
+            if _ZERO.search(text) or not text.encode():
+                raise ValueError
+        return found
+    except LadderHoldoutError:
+        raise
     except (ValueError, RecursionError):
         raise not_read("the body", f"JSON, {allowed}") from None
+
+
+def _has_long_values(data: bytes) -> bool:
+    """Return whether a stretch of some hundred bytes is without a comma; most bodies have none."""
+    bytes_ = np.frombuffer(data, dtype=np.uint8)
+    for start in range(0, len(bytes_), 2**20):
+        part = bytes_[start : start + 2**20]
+        blocks = part[: len(part) // _BLOCK * _BLOCK].reshape(-1, _BLOCK)
+        if not (blocks == ord(",")).any(axis=1).all():
+            return True
+    return False
+
+
+def _whole(digits: str) -> int:
+    """Read a whole number, unless it is so long that reading it takes the square of its length."""
+    if len(digits) > _MOST_DIGITS:
+        raise ValueError
+    return int(digits)
 
 
 def _csv(data: bytes) -> tuple[list[str], list[Sequence[Any]]]:
     """Read a header and columns."""
     try:
-        lines = list(csv.reader(io.StringIO(data.decode("utf-8-sig")), strict=True))
+        # A StringIO takes four bytes for each character.
+        text = io.TextIOWrapper(io.BytesIO(data), "utf-8-sig", newline="")
+        lines = list(csv.reader(text, strict=True))
     except (UnicodeDecodeError, csv.Error):
         lines = []
     lines = [line for line in lines if line]
@@ -230,24 +324,14 @@ def _csv(data: bytes) -> tuple[list[str], list[Sequence[Any]]]:
     return lines[0], list(zip(*lines[1:], strict=True))
 
 
-def _arrow(data: bytes) -> tuple[list[str], list[Sequence[Any]]]:
-    with needed("A body in Arrow"):
-        import pyarrow
-    try:
-        table = arrow_table(data, "A body in Arrow")
-        return list(table.column_names), [one.to_pylist() for one in table.columns]
-    except (pyarrow.ArrowException, ValueError, OSError):
-        raise not_read("predictions", "an Arrow stream or file") from None
-
-
 def _table(
-    names: list[str], columns: list[Sequence[Any]], classes: NDArray[Any] | None
+    names: list[str], columns: list[Sequence[Any]], classes: NDArray[Any] | None, room: Room
 ) -> NDArray[Any]:
     """Return columns as predictions: in the order of the classes, where they are named so."""
     known = [] if classes is None else [str(one) for one in classes]
     # Names such as "1" and "2" are texts in a ledger that holds texts, and numbers in others.
     texts = known if classes is not None and classes.dtype.kind in "UO" else []
-    arrays = [_numbers_or_text(one, texts) for one in columns]
+    arrays = [_numbers_or_text(one, texts, room) for one in columns]
     if len(arrays) == 1:
         return arrays[0]
     if sorted(names) == sorted(known):
@@ -257,13 +341,13 @@ def _table(
     return np.column_stack(arrays)
 
 
-def _numbers_or_text(cells: Sequence[Any], texts: list[str]) -> NDArray[Any]:
+def _numbers_or_text(cells: Sequence[Any], texts: list[str], room: Room) -> NDArray[Any]:
     """Return numbers where all cells are some; names of classes as they are."""
     if any(one is None for one in cells):
         raise not_read("predictions", "without missing values")
     try:
         numbers = np.asarray(cells, dtype=np.float64)
     except (TypeError, ValueError):
-        return np.asarray([str(one) for one in cells])
+        return np.asarray([room.cut(str(one)) for one in cells])
     named = isinstance(cells[0], str) and set(cells) <= set(texts)
     return np.asarray(cells, dtype=str) if named else numbers

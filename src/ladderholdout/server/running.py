@@ -34,6 +34,14 @@ _LOGGING: dict[str, Any] = {
 }
 # Seconds that requests under way may take when the server is stopped.
 _GRACE = 30
+# Of both applications: no other kind of connection is taken, and none that states without end.
+_CONNECTIONS: dict[str, Any] = {
+    "http": "ladderholdout.server.protocol:Prompt",
+    "ws": "none",
+    "h11_max_incomplete_event_size": 2**16,
+    "access_log": False,
+    "server_header": False,
+}
 
 
 class Quoted(logging.Formatter):
@@ -69,7 +77,7 @@ def run_ui(url: str, port: int, started: Callable[[str], None]) -> None:
     InvalidArgument
         Something else listens at the port.
     """
-    with needed("The server"):
+    with needed("The server", extra="server"):
         import uvicorn
     from ladderholdout.server.app import create_ui
 
@@ -84,7 +92,7 @@ def run_ui(url: str, port: int, started: Callable[[str], None]) -> None:
         listening.listen()
         port = listening.getsockname()[1]
         app = create_ui(url, port, token)
-        config = uvicorn.Config(app, log_level="warning", access_log=False, server_header=False)
+        config = uvicorn.Config(app, log_level="warning", **_CONNECTIONS)
         started(f"http://127.0.0.1:{port}/enter?token={token}")
         warnings.simplefilter("ignore", LadderHoldoutWarning)  # the clients' matter
         uvicorn.Server(config).run(sockets=[listening])
@@ -102,21 +110,19 @@ def run(settings: ServerSettings) -> None:
     LedgerError
         There is no such ledger.
     """
-    with needed("The server"):
+    with needed("The server", extra="server"):
         import uvicorn
     Ledger(settings.url)  # raises what is wrong with it before the first request
     os.environ[STARTED_WITH] = settings.to_json()
     uvicorn.run(
         "ladderholdout.server.app:from_environment",
         factory=True,
-        http="ladderholdout.server.app:Prompt",
         host=settings.host,
         port=settings.port,
         workers=settings.workers,
         ssl_certfile=settings.tls_cert,
         ssl_keyfile=settings.tls_key,
         log_config=_LOGGING,
-        access_log=False,
-        server_header=False,
         timeout_graceful_shutdown=_GRACE,
+        **_CONNECTIONS,
     )

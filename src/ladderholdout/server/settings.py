@@ -38,6 +38,9 @@ class ServerSettings:
         Files in PEM.
     max_body : int
         Megabytes that a request may have.
+    max_refusals : int
+        Requests of an account that may be refused in a minute before the next is not read; one of
+        some megabytes counts as so many more.
     share_rows, allow_estimates, allow_reveals : tuple of str
         Names of the holdouts whose features are served, whose corrected score or whose score on
         a ladder that releases none may be asked for; ``*`` for all.
@@ -58,6 +61,7 @@ class ServerSettings:
     tls_cert: str | None = None
     tls_key: str | None = None
     max_body: int = 64
+    max_refusals: int = 100
     share_rows: tuple[str, ...] = ()
     allow_estimates: tuple[str, ...] = ()
     allow_reveals: tuple[str, ...] = ()
@@ -71,6 +75,8 @@ class ServerSettings:
             raise InvalidArgument("workers", "at least 1", self.workers)
         if self.max_body < 1:
             raise InvalidArgument("max-body", "at least 1 megabyte", self.max_body)
+        if self.max_refusals < 1:
+            raise InvalidArgument("max-refusals", "at least 1 a minute", self.max_refusals)
         if (self.tls_cert is None) != (self.tls_key is None):
             raise InvalidArgument("tls-cert", "stated together with tls-key", "one without")
         for name in ("tls_cert", "tls_key"):

@@ -24,6 +24,7 @@ from ladderholdout.leaderboard.standings import BOARD, Standings
 from ladderholdout.ledger import AccountRecord, HoldoutRecord, Ledger, shown
 from ladderholdout.metrics import Metric
 from ladderholdout.server.bodies import Asked
+from ladderholdout.server.room import Room
 from ladderholdout.server.served import (
     History,
     NotThere,
@@ -68,6 +69,9 @@ class View(Protocol):
 
     def holdout(self) -> HoldoutRecord:
         """Return the holdout, of which the pages show its size and the names of its classes."""
+
+    def room(self) -> Room:
+        """Return how much predictions may hold."""
 
     def status(self) -> Status:
         """Return the released score and what queried the holdout."""
@@ -206,6 +210,10 @@ class AccountView:
         """Return the holdout."""
         return self.served.home(self.who).records()[0]
 
+    def room(self) -> Room:
+        """Return how much predictions may hold."""
+        return Room.of(self.served.home(self.who).guard())
+
     def status(self) -> Status:
         """Return the status without what is of others."""
         return self.served.status(self.who, self._account)
@@ -339,6 +347,10 @@ class OwnerView:
     def holdout(self) -> HoldoutRecord:
         """Return the holdout."""
         return self._ladder.records()[0]
+
+    def room(self) -> Room:
+        """Return how much predictions may hold."""
+        return Room.of(self._ladder.guard())
 
     def status(self) -> Status:
         """Return the status."""
