@@ -195,8 +195,9 @@ def serve(
             "command line: put it into PGPASSFILE, or the URL into the environment or --config.",
             LadderHoldoutWarning,
         )
-    from ladderholdout.server.running import run
+    from ladderholdout.server.running import check_packages, run
 
+    check_packages()
     where = f"{'http' if settings.tls_cert is None else 'https'}://{settings.host}:{settings.port}"
     if as_json:
         print_json({"url": where, "ledger": shown(settings.url), "workers": settings.workers})

@@ -147,7 +147,7 @@ def _constant(name: str) -> float:
 _DECODER = json.JSONDecoder(parse_constant=_constant)
 
 
-SCHEMA = "0008"
+SCHEMA = "0009"
 """The Alembic revision that this version of the library reads and writes."""
 
 VERSION: ColumnElement[Any] = literal_column("(SELECT version_num FROM alembic_version)")
@@ -407,6 +407,16 @@ accounts = Table(
     Column("revoked", DateTime(timezone=True)),
     UniqueConstraint("holdout_id", "name", name="uq_accounts_name"),
     Index("ix_accounts_token_key", "token_key", unique=True),
+)
+
+# Sessions on the pages that somebody ended: a cookie is all that there is of the others.
+ended_sessions = Table(
+    "ended_sessions",
+    metadata,
+    # SHA-256 of the session's random name.
+    Column("digest", String(64), primary_key=True),
+    # When its cookie ends by itself, and this row may go.
+    Column("until", DateTime(timezone=True), nullable=False),
 )
 
 # Alembic's own table, as it makes it.

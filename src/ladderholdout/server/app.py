@@ -62,7 +62,7 @@ from ladderholdout.server.answers import (
     refused_by_http,
     stated_size,
 )
-from ladderholdout.server.bodies import batch_in, object_in, submission_in
+from ladderholdout.server.bodies import SEARCH, batch_in, is_search, object_in, submission_in
 from ladderholdout.server.described import (
     A_BATCH,
     A_COUNT,
@@ -224,22 +224,17 @@ def _add_routes(app: FastAPI, served: Served, most: int, refusals: Refusals) -> 
         """List the holdouts of the token."""
         return _json({"holdouts": [served.listed(who)]})
 
-    @app.get("/v1/holdouts/{name}", tags=["holdouts"])
-    def describe(who: Anyone, account: Account = None) -> Response:
-        """Describe a holdout: its size, features, metric, rules, and the state of a ladder."""
-        return _json(served.described(who, account))
-
-    @app.get("/v1/holdouts/{name}/rows", tags=["holdouts"])
+    @app.get("/v1/holdouts/{name:path}/rows", tags=["holdouts"])
     def rows(request: Request, who: Anyone) -> Response:
         """Send the features without labels, where the owner shares them."""
         return _rows(served.rows(who), request.headers.get("accept", ""))
 
-    @app.post("/v1/holdouts/{name}/rows/order", tags=["holdouts"], openapi_extra=takes(NPY))
+    @app.post("/v1/holdouts/{name:path}/rows/order", tags=["holdouts"], openapi_extra=takes(NPY))
     def order(who: Analyst, sent: Hashes) -> Response:
         """Return where each row of the holdout is among somebody's own, by hashes of these."""
         return Response(to_bytes(served.order_of(who, array_from(sent.data))), media_type=NPY)
 
-    @app.post("/v1/holdouts/{name}/overlaps", tags=["holdouts"], openapi_extra=A_COUNT)
+    @app.post("/v1/holdouts/{name:path}/overlaps", tags=["holdouts"], openapi_extra=A_COUNT)
     def overlaps(who: Analyst, sent: Sent) -> Response:
         """Note that rows of the holdout are among the training rows: {"rows": count}."""
         try:
@@ -252,7 +247,7 @@ def _add_routes(app: FastAPI, served: Served, most: int, refusals: Refusals) -> 
         return Response(status_code=204)
 
     @app.post(
-        "/v1/holdouts/{name}/submissions",
+        "/v1/holdouts/{name:path}/submissions",
         tags=["submissions"],
         openapi_extra=A_SUBMISSION,
     )
@@ -283,7 +278,7 @@ def _add_routes(app: FastAPI, served: Served, most: int, refusals: Refusals) -> 
         sent = await read_body(request, largest, most)
         return await run_in_threadpool(submitted, sent, who)
 
-    @app.post("/v1/holdouts/{name}/batches", tags=["submissions"], openapi_extra=A_BATCH)
+    @app.post("/v1/holdouts/{name:path}/batches", tags=["submissions"], openapi_extra=A_BATCH)
     def submit_batch(who: Analyst, sent: SentBatch, key: Key = None) -> Response:
         """Submit several sets of predictions, all fixed before feedback on any of them."""
         if sent.media not in ("", JSON):
@@ -291,7 +286,7 @@ def _add_routes(app: FastAPI, served: Served, most: int, refusals: Refusals) -> 
         batch = batch_in(sent.data, room_of(who))
         return _json({"releases": served.submit_batch(who, batch, key)})
 
-    @app.get("/v1/holdouts/{name}/submissions", tags=["submissions"])
+    @app.get("/v1/holdouts/{name:path}/submissions", tags=["submissions"])
     def history(
         who: Anyone,
         account: Account = None,
@@ -300,45 +295,47 @@ def _add_routes(app: FastAPI, served: Served, most: int, refusals: Refusals) -> 
         search: Annotated[str | None, Query(max_length=32)] = None,
     ) -> Response:
         """List submissions and what was released after each."""
+        if search is not None and not is_search(search):
+            raise InvalidArgument("search", SEARCH, "another")
         return _json(served.history(who, account, after, limit, search))
 
-    @app.get("/v1/holdouts/{name}/status", tags=["results"])
+    @app.get("/v1/holdouts/{name:path}/status", tags=["results"])
     def status(who: Anyone, account: Account = None) -> Response:
         """Return the released score, its certificate, and how much was asked."""
         return _json(served.status(who, account))
 
-    @app.get("/v1/holdouts/{name}/certificate", tags=["results"])
+    @app.get("/v1/holdouts/{name:path}/certificate", tags=["results"])
     def certificate(who: Anyone, account: Account = None) -> Response:
         """Return the interval for the true score of the incumbent that is on record."""
         return _json(served.certificate(who, account)[0])
 
-    @app.post("/v1/holdouts/{name}/certificate", tags=["results"])
+    @app.post("/v1/holdouts/{name:path}/certificate", tags=["results"])
     def work_out(who: Asking, account: Account = None) -> Response:
         """Work out that interval, put it on record where it has a price, and return it."""
         return _json(served.work_out(who, account))
 
-    @app.post("/v1/holdouts/{name}/estimate", tags=["results"])
+    @app.post("/v1/holdouts/{name:path}/estimate", tags=["results"])
     def estimate(who: Analyst) -> Response:
         """Correct the incumbent's score for its selection in a batch, where the owner allows it."""
         return _json(served.estimate(who))
 
-    @app.post("/v1/holdouts/{name}/reveal", tags=["results"])
+    @app.post("/v1/holdouts/{name:path}/reveal", tags=["results"])
     def reveal(who: Analyst) -> Response:
         """Show the score of a ladder that releases none, where the owner allows it."""
         return _json({"score": served.reveal(who)})
 
-    @app.get("/v1/holdouts/{name}/leaderboard", tags=["results"])
+    @app.get("/v1/holdouts/{name:path}/leaderboard", tags=["results"])
     def leaderboard(who: Anyone) -> Response:
         """Rank the accounts by their released scores."""
         return _json(served.standings(who))
 
-    @app.get("/v1/holdouts/{name}/accounts", tags=["accounts"])
+    @app.get("/v1/holdouts/{name:path}/accounts", tags=["accounts"])
     def accounts(who: Owner) -> Response:
         """List the accounts on the holdout."""
         return _json({"accounts": [*map(account_shown, accounts_of(served.url, who.holdout))]})
 
     @app.post(
-        "/v1/holdouts/{name}/accounts",
+        "/v1/holdouts/{name:path}/accounts",
         tags=["accounts"],
         openapi_extra=A_FORM,
     )
@@ -350,7 +347,7 @@ def _add_routes(app: FastAPI, served: Served, most: int, refusals: Refusals) -> 
         return _issued(add_account(served.url, who.holdout, name, role, **limits))
 
     @app.post(
-        "/v1/holdouts/{name}/accounts/rotate",
+        "/v1/holdouts/{name:path}/accounts/rotate",
         tags=["accounts"],
         openapi_extra=A_FORM,
     )
@@ -361,7 +358,7 @@ def _add_routes(app: FastAPI, served: Served, most: int, refusals: Refusals) -> 
         return _issued(rotate_token(served.url, who.holdout, name, expires=_end_in(asked)))
 
     @app.post(
-        "/v1/holdouts/{name}/accounts/revoke",
+        "/v1/holdouts/{name:path}/accounts/revoke",
         tags=["accounts"],
         openapi_extra=A_FORM,
     )
@@ -371,7 +368,7 @@ def _add_routes(app: FastAPI, served: Served, most: int, refusals: Refusals) -> 
         return _json(account_shown(revoke_token(served.url, who.holdout, name)))
 
     @app.post(
-        "/v1/holdouts/{name}/accounts/limit",
+        "/v1/holdouts/{name:path}/accounts/limit",
         tags=["accounts"],
         openapi_extra=A_FORM,
     )
@@ -382,7 +379,7 @@ def _add_routes(app: FastAPI, served: Served, most: int, refusals: Refusals) -> 
         return _json(account_shown(limit_account(served.url, who.holdout, name, asked["per_day"])))
 
     @app.post(
-        "/v1/holdouts/{name}/withdrawals",
+        "/v1/holdouts/{name:path}/withdrawals",
         tags=["holdouts"],
         openapi_extra=A_FORM,
     )
@@ -393,7 +390,7 @@ def _add_routes(app: FastAPI, served: Served, most: int, refusals: Refusals) -> 
         return _json(served.withdraw(who, asked["account"], number, reason))
 
     @app.post(
-        "/v1/holdouts/{name}/retirement",
+        "/v1/holdouts/{name:path}/retirement",
         tags=["holdouts"],
         openapi_extra=A_FORM,
     )
@@ -401,6 +398,12 @@ def _add_routes(app: FastAPI, served: Served, most: int, refusals: Refusals) -> 
         """Take no more submissions: {"name"}, the holdout's, to confirm it."""
         asked = object_in(sent.data, name=str)
         return _json({"retired": served.retire(who, asked["name"] or "")})
+
+    # Last: a name of an older ledger may have slashes.
+    @app.get("/v1/holdouts/{name:path}", tags=["holdouts"])
+    def describe(who: Anyone, account: Account = None) -> Response:
+        """Describe a holdout: its size, features, metric, rules, and the state of a ladder."""
+        return _json(served.described(who, account))
 
 
 def _end_in(asked: dict[str, Any]) -> datetime | None:
@@ -572,7 +575,7 @@ def _log(scope: Scope, status: int, seconds: float, fault: str | None) -> None:
     route, who = scope.get("route"), scope["state"].get("account")
     line = {
         "method": scope["method"],
-        "route": getattr(route, "path", None),
+        "route": getattr(route, "path_format", None),
         "holdout": getattr(who, "holdout", None),
         "account": getattr(who, "name", None),
         "status": status,

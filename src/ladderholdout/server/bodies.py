@@ -31,6 +31,7 @@ from ladderholdout.server.arrow import columns_in
 from ladderholdout.server.room import Room
 
 MOST_IN_A_BATCH = 1000
+SEARCH = "a printable text of at most 32 characters"
 MOST_OF_A_FORM = 2**16
 """Bytes of a form without a file."""
 _MOST_FIELDS = 32
@@ -188,7 +189,7 @@ class Form:
 
 
 def _multipart(data: bytes, content_type: str) -> Form:
-    with needed("An upload"):
+    with needed("An upload", extra="server"):
         from python_multipart.exceptions import FormParserError
         from python_multipart.multipart import MultipartParser, parse_options_header
     parts: list[tuple[dict[bytes, bytes], list[bytes]]] = []
@@ -243,8 +244,8 @@ def _asked(value: Any, room: Room, without: str | None = None) -> Asked:
     if "predictions" not in value or unknown:
         raise not_read("the body", _ONE)
     context, search = value.get("context") or {}, value.get("search")
-    if search is not None and not (isinstance(search, str) and len(search) <= 32):
-        raise not_read("search", "a text of at most 32 characters")
+    if search is not None and not (isinstance(search, str) and is_search(search)):
+        raise not_read("search", SEARCH)
     predictions = value["predictions"]
     if isinstance(predictions, Mapping):
         predictions = room.check_array(unpacked(room.check_packed(predictions)))
@@ -255,6 +256,11 @@ def _asked(value: Any, room: Room, without: str | None = None) -> Asked:
     if isinstance(context, _Notes):
         context = json.loads(context)
     return Asked(predictions, _notes(_object(context, "an object"), without), search)
+
+
+def is_search(text: str) -> bool:
+    """Return whether a text can be what a search finds its submissions by."""
+    return len(text) <= 32 and text.isprintable()
 
 
 def _notes(context: Mapping[str, Any], without: str | None = None) -> str:

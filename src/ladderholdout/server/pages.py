@@ -52,7 +52,7 @@ from ladderholdout.server.viewers import (
     View,
 )
 
-with needed("The pages of the server", extra="server"):
+with needed("A page of the server", extra="server"):
     from fastapi import Depends, FastAPI, HTTPException, Request, Response
     from fastapi.responses import HTMLResponse, RedirectResponse
     from jinja2 import Environment, PackageLoader, StrictUndefined
@@ -296,6 +296,7 @@ def add_pages(app: FastAPI, gate: Gate, most: int, refusals: Refusals) -> Pages:
 
     @page("/sign-out", "POST")
     def sign_out(session: Signed, form: Sent) -> Response:
+        gate.leave(session.cookie)
         answer = RedirectResponse("/sign-in" if gate.port is None else "/", 303)
         answer.delete_cookie(gate.cookie, httponly=True, samesite="strict")
         return answer

@@ -58,6 +58,21 @@ class Quoted(logging.Formatter):
         return json.dumps(line if kind is None else line | {"error": kind.__name__})
 
 
+def check_packages() -> None:
+    """Refuse to start without a package of which a page or a form would be in want later.
+
+    Raises
+    ------
+    MissingExtra
+        One is not installed: the extra that is named brings all of them.
+    """
+    with needed("The server", extra="server"):
+        import fastapi  # noqa: F401
+        import jinja2  # noqa: F401
+        import python_multipart  # noqa: F401
+        import uvicorn  # noqa: F401
+
+
 def run_ui(url: str, port: int, started: Callable[[str], None]) -> None:
     """Serve the pages of a ledger to one person on this machine, until the process is stopped.
 
@@ -77,6 +92,7 @@ def run_ui(url: str, port: int, started: Callable[[str], None]) -> None:
     InvalidArgument
         Something else listens at the port.
     """
+    check_packages()
     with needed("The server", extra="server"):
         import uvicorn
     from ladderholdout.server.app import create_ui
@@ -110,6 +126,7 @@ def run(settings: ServerSettings) -> None:
     LedgerError
         There is no such ledger.
     """
+    check_packages()
     with needed("The server", extra="server"):
         import uvicorn
     Ledger(settings.url)  # raises what is wrong with it before the first request
