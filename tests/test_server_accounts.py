@@ -41,8 +41,8 @@ from ladderholdout.server.accounts import (
     rotate_token,
 )
 from ladderholdout.server.bodies import batch_in, form_in, submission_in, upload_in
-from ladderholdout.server.room import Room
 from ladderholdout.server.settings import ServerSettings, settings_from
+from ladderholdout.server.space import Space
 
 X, Y = np.arange(80.0).reshape(40, 2), np.arange(40) % 2
 
@@ -276,9 +276,9 @@ def test_numbers_that_json_lacks_travel_as_texts() -> None:
 @given(st.binary(max_size=200), st.sampled_from(["", "application/x-npy", "text/csv", "text/x"]))
 def test_any_bytes_are_read_or_refused(data: bytes, media: str) -> None:
     with suppress(InvalidArgument):
-        submission_in(data, media, np.array(["a", "b"]), None, Room(2, 2, 1))
+        submission_in(data, media, np.array(["a", "b"]), None, Space(2, 2, 1))
     with suppress(InvalidArgument):
-        batch_in(data, Room(2, 2, 1))
+        batch_in(data, Space(2, 2, 1))
 
 
 @given(
@@ -291,7 +291,7 @@ def test_any_form_is_read_or_refused(data: bytes, media: str, begun: bool) -> No
     with suppress(InvalidArgument):
         form_in(head * begun + data, media)
     with suppress(InvalidArgument):
-        upload_in(data, np.array([0, 1]), {}, Room(2, 2, 1))
+        upload_in(data, np.array([0, 1]), {}, Space(2, 2, 1))
 
 
 def test_a_form_has_fields_and_a_file() -> None:
@@ -312,7 +312,7 @@ def test_a_form_has_fields_and_a_file() -> None:
     ("classes", "kind"), [(np.array([0, 1]), "f"), (np.array(["0", "1"]), "U")]
 )
 def test_labels_in_csv_are_numbers_where_the_classes_are(classes: Any, kind: str) -> None:
-    asked = submission_in(b"label\n0\n1\n", "text/csv", classes, None, Room(2, 2, 1))
+    asked = submission_in(b"label\n0\n1\n", "text/csv", classes, None, Space(2, 2, 1))
     assert asked.predictions.dtype.kind == kind
 
 

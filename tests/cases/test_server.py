@@ -9,6 +9,7 @@ from __future__ import annotations
 import http.client
 import io
 import json
+import os
 import re
 import socket
 import sqlite3
@@ -38,7 +39,7 @@ from ladderholdout.remote.wire import ARROW, CSV, JSON, NPY, packed
 from ladderholdout.server.accounts import add_account, rotate_token
 from ladderholdout.server.arrow import columns_in
 from ladderholdout.server.bodies import batch_in, submission_in
-from ladderholdout.server.room import Room
+from ladderholdout.server.space import Space
 from tests.support_server import (
     COMMAND,
     PROGRAM,
@@ -198,7 +199,7 @@ def test_arrow_is_refused_before_its_values_are_made(what: str) -> None:
     data, before = ARROWS[what](), pa.total_allocated_bytes()
     begun = time.process_time()
     with pytest.raises(InvalidArgument) as caught:
-        asked = submission_in(data, ARROW, np.array(["a", "b"]), None, Room(N, 2, 1))
+        asked = submission_in(data, ARROW, np.array(["a", "b"]), None, Space(N, 2, 1))
         # A text is no class, which the metric says: it was cut to two characters by then.
         assert asked.predictions.nbytes <= 8 * N
         raise InvalidArgument("predictions", "labels", "others")
@@ -229,7 +230,7 @@ TEXTS = {
 def test_arrow_of_every_simple_kind_is_read(what: str, file: bool, compression: str | None) -> None:
     column = (PLAIN | TEXTS)[what]
     data = stream(compression, file, p=column)
-    names, (values,) = columns_in(data, Room(N, 2, 1))
+    names, (values,) = columns_in(data, Space(N, 2, 1))
     expected = [*"ab"] * (N // 2) if what in TEXTS else [0, 1] * (N // 2)
     assert names == ["p"] and list(values) == expected
 
@@ -241,7 +242,7 @@ def test_arrow_in_several_batches_with_a_dictionary_each_is_read() -> None:
     with ipc.new_stream(written, pa.schema({"p": kinds})) as writer:
         for part in parts:
             writer.write_batch(pa.record_batch({"p": part}))
-    _, (values,) = columns_in(written.getvalue(), Room(5, 2, 1))
+    _, (values,) = columns_in(written.getvalue(), Space(5, 2, 1))
     assert list(values) == [*"ababb"]
 
 
@@ -252,9 +253,11 @@ OTHERS: dict[str, tuple[str, Callable[[], bytes]]] = {
     "depth in JSON": (JSON, lambda: b"[" * MB),
     "keys in JSON": (
         JSON,
-        lambda: b'{"predictions":[0],"context":{'
-        + b",".join(b'"%x":0' % place for place in range(10**5))
-        + b"}}",
+        lambda: (
+            b'{"predictions":[0],"context":{'
+            + b",".join(b'"%x":0' % place for place in range(10**5))
+            + b"}}"
+        ),
     ),
     "a long number in JSON": (JSON, lambda: b'{"predictions":[' + b"9" * MB + b"]}"),
     "long numbers in JSON": (
@@ -293,7 +296,7 @@ def test_a_body_is_refused_before_its_values_are_made(what: str) -> None:
     media, build = OTHERS[what]
     data, begun = build(), time.process_time()
     with pytest.raises(InvalidArgument, match=r"must be"):
-        asked = submission_in(data, media, None, None, Room(N, 1))
+        asked = submission_in(data, media, None, None, Space(N, 1))
         # What is left is of the right size, and no finite numbers: the metric says so.
         assert np.asarray(asked.predictions, dtype=object).size == N
         raise InvalidArgument("predictions", "numbers", "others")
@@ -315,7 +318,7 @@ def texts_of(count: int, longest: int) -> list[str]:
     ],
 )
 def test_one_long_text_does_not_make_all_of_them_long(media: str, data: bytes) -> None:
-    asked = submission_in(data, media, np.array(["a", "b"]), None, Room(N, 2, 1))
+    asked = submission_in(data, media, np.array(["a", "b"]), None, Space(N, 2, 1))
     taken = np.asarray(asked.predictions)
     # Still no class, and as many of them as there were.
     assert taken.size == N and taken.nbytes <= 8 * N
@@ -327,7 +330,7 @@ def test_a_name_of_a_class_with_commas_and_brackets_is_counted_as_one(tmp_path: 
     X, y = rows()
     LadderHoldout(X, names[y], scoring="accuracy", name="odd", ledger=tmp_path / "ledger.db")
     ladder = LadderHoldout.open("odd", ledger=tmp_path / "ledger.db")._ladder
-    room = Room.of(ladder.guard())
+    space = Space.of(ladder.guard())
     guesses = names[1 - y]
     for data, media in (
         (json.dumps({"predictions": guesses.tolist()}).encode(), JSON),
@@ -335,14 +338,14 @@ def test_a_name_of_a_class_with_commas_and_brackets_is_counted_as_one(tmp_path: 
         (npy(guesses), NPY),
         (stream(p=pa.array(guesses)), ARROW),
     ):
-        asked = submission_in(data, media, names, None, room)
+        asked = submission_in(data, media, names, None, space)
         assert accuracy_score(guesses, np.asarray(asked.predictions)) == 1.0
 
 
 def test_a_batch_is_counted_submission_by_submission() -> None:
-    room = Room(N, 2, 1)
+    space = Space(N, 2, 1)
     one = {"predictions": [0, 1] * (N // 2), "context": {"depth": 3, "stopping": "x"}}
-    taken = batch_in(json.dumps({"submissions": [one] * 3}).encode(), room)
+    taken = batch_in(json.dumps({"submissions": [one] * 3}).encode(), space)
     assert [dict(each.context) for each in taken] == [{"depth": 3}] * 3
     assert all(np.array_equal(each.predictions, [0, 1] * (N // 2)) for each in taken)
     for wrong in (
@@ -354,7 +357,7 @@ def test_a_batch_is_counted_submission_by_submission() -> None:
     ):
         begun = time.process_time()
         with pytest.raises(InvalidArgument):
-            batch_in(wrong, room)
+            batch_in(wrong, space)
         assert time.process_time() - begun < 1
 
 
@@ -372,12 +375,12 @@ def test_a_batch_is_counted_submission_by_submission() -> None:
 )
 def test_half_a_character_is_refused_wherever_it_is(body: str, text: str) -> None:
     with pytest.raises(InvalidArgument, match="must be"):
-        submission_in((body % text).encode(), JSON, None, None, Room(2, 1, 9))
+        submission_in((body % text).encode(), JSON, None, None, Space(2, 1, 9))
 
 
 def test_a_whole_character_and_a_backslash_are_texts() -> None:
     body = rb'{"predictions":[0,1],"search":"\ud83d\ude00","context":{"a":"\\u0000 \\ud800"}}'
-    asked = submission_in(body, JSON, None, None, Room(2, 1))
+    asked = submission_in(body, JSON, None, None, Space(2, 1))
     assert asked.search == "\N{GRINNING FACE}"
     assert asked.context == {"a": r"\u0000 \ud800"}
 
@@ -662,7 +665,9 @@ def test_a_new_name_can_be_a_part_of_an_address(name: str, tmp_path: Path) -> No
     assert len(held.status().ladders) == 1
 
 
-@pytest.mark.parametrize("name", ["churn 2026", "é ü", "50 % off", "a.b", "...", "a?b#c&d", "x" * 200])
+@pytest.mark.parametrize(
+    "name", ["churn 2026", "é ü", "50 % off", "a.b", "...", "a?b#c&d", "x" * 200]
+)
 def test_other_names_are_taken(name: str, tmp_path: Path) -> None:
     X, y = rows()
     ledger = tmp_path / "ledger.db"
@@ -710,7 +715,7 @@ def test_the_command_line_and_the_server_refuse_such_names(tmp_path: Path) -> No
             text=True,
         )
         assert done.returncode != 0
-        assert "--name must be" in done.stderr and "part of an address" in done.stderr
+        assert "name must be" in done.stderr and "part of an address" in done.stderr
     registered(ledger)
     owner = token_of(ledger, "olga", "owner")
     with serving(ledger, tmp_path) as server:
@@ -786,12 +791,9 @@ def test_the_agent_of_the_examples_names_what_it_needs(tmp_path: Path) -> None:
     hidden = tmp_path / "jinja2.py"
     hidden.write_text("raise ModuleNotFoundError(\"No module named 'jinja2'\", name='jinja2')\n")
     example = Path(__file__).parents[2] / "examples" / "agent.py"
-    code = f"import runpy, sys; sys.argv = ['agent.py']; runpy.run_path({str(example)!r}, run_name='__main__')"
-    import os
-
     places = os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])
     done = subprocess.run(
-        [sys.executable, "-c", code],
+        [sys.executable, str(example)],
         capture_output=True,
         text=True,
         timeout=100,

@@ -30,10 +30,10 @@ _OF_SERVERS = {"host", "port", "hostaddr", "passfile", "service", "options", "re
     *_TRANSPORT,
     *_LIVELINESS,
 }
-_ELSEWHERE = (
-    "A ledger is a file, or for several machines a PostgreSQL database: postgresql://user@host/base."
+_ELSEWHERE = "A ledger is a file, or for several machines a PostgreSQL database: postgresql://user@host/base."
+_CONNECTED = (
+    "To a server of this library one connects: LadderHoldout.connect(url), or --server URL."
 )
-_CONNECTED = "To a server of this library one connects: LadderHoldout.connect(url), or --server URL."
 _REMEDIES = {
     "postgres": "Write postgresql:// for postgres://.",
     "sqlite": "Name its file, as in sqlite:////folder/ledger.db.",

@@ -73,10 +73,10 @@ from ladderholdout.server.described import (
 )
 from ladderholdout.server.pages import Pages, add_docs, add_pages
 from ladderholdout.server.refusals import Refusals
-from ladderholdout.server.room import Room
 from ladderholdout.server.served import MOST_ENTRIES, NotThere, Served, account_shown
 from ladderholdout.server.sessions import AccountGate, Gate, LocalGate
 from ladderholdout.server.settings import STARTED_WITH, ServerSettings
+from ladderholdout.server.space import Space
 from ladderholdout.vault import features_to_bytes
 
 with needed("The server", extra="server"):
@@ -84,7 +84,6 @@ with needed("The server", extra="server"):
     from fastapi.concurrency import run_in_threadpool
     from fastapi.exceptions import RequestValidationError
     from fastapi.responses import JSONResponse
-    from starlette.requests import ClientDisconnect
 
 Scope: TypeAlias = MutableMapping[str, Any]
 Receive: TypeAlias = Callable[[], Awaitable[Scope]]
@@ -199,8 +198,8 @@ def _add_routes(app: FastAPI, served: Served, most: int, refusals: Refusals) -> 
         Header(alias=KEY, max_length=LONGEST_KEY, description="Makes a retry a repeat."),
     ]
 
-    def room_of(who: Analyst) -> Room:
-        return Room.of(served.ladder(who).guard())
+    def space_of(who: Analyst) -> Space:
+        return Space.of(served.ladder(who).guard())
 
     async def small_of_analyst(request: Request, who: Analyst) -> Body:
         return await read_body(request, _SMALL, most)
@@ -208,8 +207,8 @@ def _add_routes(app: FastAPI, served: Served, most: int, refusals: Refusals) -> 
     async def small_of_owner(request: Request, who: Owner) -> Body:
         return await read_body(request, _SMALL, most)
 
-    async def hashes_of_rows(request: Request, room: Annotated[Room, Depends(room_of)]) -> Body:
-        return await read_body(request, min(most, _SMALL + 8 * room.rows), most)
+    async def hashes_of_rows(request: Request, space: Annotated[Space, Depends(space_of)]) -> Body:
+        return await read_body(request, min(most, _SMALL + 8 * space.rows), most)
 
     async def batch_of_analyst(request: Request, who: Analyst) -> Body:
         return await read_body(request, most)
@@ -260,8 +259,8 @@ def _add_routes(app: FastAPI, served: Served, most: int, refusals: Refusals) -> 
             if key is not None and len(key) > LONGEST_KEY:
                 raise InvalidArgument(KEY, f"at most {LONGEST_KEY} characters", "more")
             guard, context = served.ladder(who).guard(), request.headers.get(CONTEXT)
-            classes, room = guard.holdout.classes, Room.of(guard)
-            asked = submission_in(sent.data, sent.media, classes, context, room)
+            classes, space = guard.holdout.classes, Space.of(guard)
+            asked = submission_in(sent.data, sent.media, classes, context, space)
             return _json(served.submit(who, asked, key))
 
         def analyst() -> AccountRecord:
@@ -269,7 +268,7 @@ def _add_routes(app: FastAPI, served: Served, most: int, refusals: Refusals) -> 
 
         def expected() -> tuple[AccountRecord, int]:
             who = analyst()
-            return who, min(most, room_of(who).bytes)
+            return who, min(most, space_of(who).bytes)
 
         if stated_size(request, _SMALL) < _SMALL:
             sent = await read_body(request, most)
@@ -283,7 +282,7 @@ def _add_routes(app: FastAPI, served: Served, most: int, refusals: Refusals) -> 
         """Submit several sets of predictions, all fixed before feedback on any of them."""
         if sent.media not in ("", JSON):
             raise InvalidArgument("Content-Type", JSON, "another one")
-        batch = batch_in(sent.data, room_of(who))
+        batch = batch_in(sent.data, space_of(who))
         return _json({"releases": served.submit_batch(who, batch, key)})
 
     @app.get("/v1/holdouts/{name:path}/submissions", tags=["submissions"])
@@ -552,10 +551,11 @@ class Watched:
 
         try:
             await self._app(scope, receive, sent)
-        except ClientDisconnect:
-            status = _GONE
         except Exception as error:
-            fault = _place_of(error)
+            if type(error).__name__ == "ClientDisconnect":  # Starlette's, which FastAPI hands on
+                status = _GONE
+            else:
+                fault = _place_of(error)
             if not status:
                 problem = {"title": "The server failed; its log has the details.", "status": 500}
                 failed = Refusal(problem, {})

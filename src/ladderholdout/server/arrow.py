@@ -1,9 +1,9 @@
 """Predictions in Arrow: what a stream states is read before any of its values is.
 
 A message states its rows, and how long a compressed part will be, in its first bytes. Arrow itself
-makes what is stated and looks at the bytes later, if at all: 224 bytes are 300 million rows of
+makes what is stated and checks the bytes later, if at all: 224 bytes are 300 million rows of
 nothing, and a kilobyte is a gigabyte of zeros. So these statements are read here, by the format's
-own description of them (Message.fbs), and Arrow gets a stream that keeps within the room.
+own description of them (Message.fbs), and Arrow gets a stream that keeps within the space.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import numpy as np
 from ladderholdout.errors import LadderHoldoutError
 from ladderholdout.extras import needed
 from ladderholdout.remote.wire import not_read
-from ladderholdout.server.room import Room
+from ladderholdout.server.space import Space
 
 if TYPE_CHECKING:
     import pyarrow
@@ -32,25 +32,25 @@ _MESSAGES, _ROWS_OF_ONE = 1000, 64  # so many messages, and one more for so many
 _WIDEST = 16  # bytes of a value: decimals, and the places of texts
 _LONGEST = 100  # characters of a number that is written as a text
 _VIEWS = "string_view"
-# Types by their number in Schema.fbs: whole numbers, fractions, texts, booleans, decimals, and texts
-# in two other layouts. Nothing that has other columns within it, or rows without bytes.
+# Types by their number in Schema.fbs: whole numbers, fractions, texts, booleans, decimals, and
+# texts in two other layouts. Nothing that has other columns within it, or rows without bytes.
 _SIMPLE = {2, 3, 5, 6, 7, 20, 24}
 _LABELS = 64  # notes on a schema or a column
 _FORMS = "an Arrow stream or file with columns of numbers or texts"
 
 
-def columns_in(data: bytes, room: Room) -> tuple[list[str], list[Sequence[Any]]]:
+def columns_in(data: bytes, space: Space) -> tuple[list[str], list[Sequence[Any]]]:
     """Read the names and the columns of a stream or a file.
 
     Parameters
     ----------
     data : bytes
-    room : Room
+    space : Space
 
     Raises
     ------
     InvalidSubmission
-        It is neither, or holds anything else than the predictions have room for.
+        It is neither, or holds anything else than the predictions have space for.
     """
     with needed("A body in Arrow"):
         import pyarrow
@@ -58,15 +58,15 @@ def columns_in(data: bytes, room: Room) -> tuple[list[str], list[Sequence[Any]]]
     # A file is a stream between a mark and a list of its parts, which is not needed.
     view = memoryview(data)[8 if data.startswith(_FILE) else 0 :]
     try:
-        _check(view, room)
+        _check(view, space)
         with ipc.open_stream(pyarrow.py_buffer(view)) as reader:
             batches = list(reader)
         table = pyarrow.Table.from_batches(batches, reader.schema)
         for one in table.columns:
             _check_views(one, len(view))
         table.validate(full=True)  # else a place outside of the body could be read
-        room.check_rows(len(table))
-        return list(table.column_names), [_values(one, room) for one in table.columns]
+        space.check_rows(len(table))
+        return list(table.column_names), [_values(one, space) for one in table.columns]
     except LadderHoldoutError:
         raise
     except (pyarrow.ArrowException, struct.error, ValueError, OSError, MemoryError):
@@ -102,22 +102,22 @@ def _place(array: pyarrow.Array) -> tuple[int, ...]:
     return (array.offset, len(array), *held)
 
 
-def _values(column: pyarrow.ChunkedArray, room: Room) -> Sequence[Any]:
-    """Return a column as numbers, or as texts that are cut as `Room.cut` does."""
-    import pyarrow
-
+def _values(column: pyarrow.ChunkedArray, space: Space) -> Sequence[Any]:
+    """Return a column as numbers, or as texts that are cut as `Space.cut` does."""
+    with needed("A body in Arrow"):
+        import pyarrow
     if column.null_count:
         raise not_read("predictions", "without missing values")
     if hasattr(column.type, "value_type"):
         known = {
-            _place(one): np.asarray(_values(pyarrow.chunked_array([one]), room))
+            _place(one): np.asarray(_values(pyarrow.chunked_array([one]), space))
             for one in _parts(column)
         }
         codes = [(known[_place(one.dictionary)], one.indices.to_numpy()) for one in column.chunks]
         found: Sequence[Any] = np.concatenate([one[at] for one, at in codes]).tolist()
         return found
     if _is_text(column.type):
-        return [room.cut(one.as_py(), _LONGEST) for chunk in column.chunks for one in chunk]
+        return [space.cut(one.as_py(), _LONGEST) for chunk in column.chunks for one in chunk]
     if pyarrow.types.is_decimal(column.type):
         column = column.cast(pyarrow.float64())
     numbers: Sequence[Any] = np.asarray(column.to_numpy(), dtype=np.float64)  # type: ignore[assignment]
@@ -136,16 +136,16 @@ class _Message:
     body: memoryview
 
 
-def _check(view: memoryview, room: Room) -> None:
-    """Refuse a stream that states more than there is room for, or more of what is needless."""
+def _check(view: memoryview, space: Space) -> None:
+    """Refuse a stream that states more than there is space for, or more of what is needless."""
     rows = named = made = 0
-    # Compressed parts become so many bytes: of each column its values, their places and their texts.
-    room_for = 2**16 + room.rows * (room.columns + 1) * (_WIDEST + 4 * (room.longest + 1))
-    longest = _DESCRIPTION + _OF_A_COLUMN * room.columns
-    most = _MESSAGES + room.rows // _ROWS_OF_ONE
+    # Compressed parts become so many bytes: of each column values, their places and their texts.
+    space_for = 2**16 + space.rows * (space.columns + 1) * (_WIDEST + 4 * (space.longest + 1))
+    longest = _DESCRIPTION + _OF_A_COLUMN * space.columns
+    most = _MESSAGES + space.rows // _ROWS_OF_ONE
     for number, message in enumerate(_messages(view, longest)):
         if message.kind == _SCHEMA:
-            _check_schema(message.header, room)
+            _check_schema(message.header, space)
             continue
         if message.kind not in (_BATCH, _DICTIONARY) or number > most:
             raise not_read("predictions", _FORMS)
@@ -153,21 +153,21 @@ def _check(view: memoryview, room: Room) -> None:
         if message.kind == _DICTIONARY and message.header.number(2, "<B"):
             raise not_read("predictions", _FORMS)
         batch = message.header if message.kind == _BATCH else message.header.table(1)
-        made += _made(batch, message.body, 4 * (room.columns + 2))
+        made += _made(batch, message.body, 4 * (space.columns + 2))
         length = max(batch.number(0, "<q"), 0)
         if message.kind == _BATCH:
             rows += length
         else:
             named += length
-        if rows > room.rows:
-            room.check_rows(rows)
-        if named > 2 * room.rows + 2**10 or made > room_for:
-            raise not_read("predictions", f"{_FORMS}, a value for each of {room.rows} rows")
+        if rows > space.rows:
+            space.check_rows(rows)
+        if named > 2 * space.rows + 2**10 or made > space_for:
+            raise not_read("predictions", f"{_FORMS}, a value for each of {space.rows} rows")
 
 
-def _check_schema(schema: _Table, room: Room) -> None:
+def _check_schema(schema: _Table, space: Space) -> None:
     """Refuse columns that are no numbers or texts, before any is made."""
-    room.check_columns(schema.count(1))
+    space.check_columns(schema.count(1))
     fields = list(schema.tables(1))
     simple = all(one.number(2, "<B") in _SIMPLE and not one.count(5) for one in fields)
     if not simple or any(one > _LABELS for one in (schema.count(2), *(f.count(6) for f in fields))):

@@ -28,7 +28,7 @@ from ladderholdout.remote.wire import (
     unpacked,
 )
 from ladderholdout.server.arrow import columns_in
-from ladderholdout.server.room import Room
+from ladderholdout.server.space import Space
 
 MOST_IN_A_BATCH = 1000
 SEARCH = "a printable text of at most 32 characters"
@@ -68,7 +68,7 @@ class Asked:
 
 
 def submission_in(
-    data: bytes, media: str, classes: NDArray[Any] | None, context: str | None, room: Room
+    data: bytes, media: str, classes: NDArray[Any] | None, context: str | None, space: Space
 ) -> Asked:
     """Read one submission.
 
@@ -81,7 +81,7 @@ def submission_in(
         Of the holdout: whether labels are texts, and what columns of probabilities are named.
     context : str or None
         JSON from a header, for bodies that hold predictions alone.
-    room : Room
+    space : Space
         What there may be in it.
 
     Raises
@@ -90,34 +90,34 @@ def submission_in(
         The body is in no known form.
     """
     if media in ("", JSON):
-        room.check_json(data)
-        return _asked(_json(data, _ONE), room)
+        space.check_json(data)
+        return _asked(_json(data, _ONE), space)
     noted = {} if context is None else _object(_json(context.encode(), "an object"), "an object")
     if media == NPY:
-        return Asked(room.check_array(array_from(data)), _notes(noted))
+        return Asked(space.check_array(array_from(data)), _notes(noted))
     if media == CSV:
-        room.check_csv(data)
-        return Asked(_table(*_csv(data), classes, room), _notes(noted))
+        space.check_csv(data)
+        return Asked(_table(*_csv(data), classes, space), _notes(noted))
     if media == ARROW:
-        return Asked(_table(*columns_in(data, room), classes, room), _notes(noted))
+        return Asked(_table(*columns_in(data, space), classes, space), _notes(noted))
     raise InvalidArgument("Content-Type", f"{JSON}, {NPY}, {CSV} or {ARROW}", "another one")
 
 
-def batch_in(data: bytes, room: Room) -> tuple[Asked, ...]:
+def batch_in(data: bytes, space: Space) -> tuple[Asked, ...]:
     """Read several submissions, all fixed before feedback on any of them."""
-    room.check_batch(data, MOST_IN_A_BATCH)
-    listed = _object(_json(data, _MANY, partial(_made_small, room)), _MANY).get("submissions")
+    space.check_batch(data, MOST_IN_A_BATCH)
+    listed = _object(_json(data, _MANY, partial(_made_small, space)), _MANY).get("submissions")
     if not isinstance(listed, list) or not 1 <= len(listed) <= MOST_IN_A_BATCH:
         raise not_read("the body", _MANY)
     # By what rule a training run stopped is known where the run is, and not from afar.
-    return tuple(_asked(one, room, without="stopping") for one in listed)
+    return tuple(_asked(one, space, without="stopping") for one in listed)
 
 
-def _made_small(room: Room, found: dict[str, Any]) -> dict[str, Any]:
+def _made_small(space: Space, found: dict[str, Any]) -> dict[str, Any]:
     """Bring one submission of a batch to few bytes, as soon as it is read."""
     predictions, context = found.get("predictions"), found.get("context")
-    if isinstance(predictions, list) and len(predictions) == room.rows:
-        found["predictions"] = room.check_list(predictions)
+    if isinstance(predictions, list) and len(predictions) == space.rows:
+        found["predictions"] = space.check_list(predictions)
     if predictions is not None and isinstance(context, dict):
         found["context"] = _Notes(json.dumps(context))
     return found
@@ -138,7 +138,7 @@ def object_in(data: bytes, **wanted: type) -> dict[str, Any]:
 
 
 def upload_in(
-    data: bytes, classes: NDArray[Any] | None, context: Mapping[str, Any], room: Room
+    data: bytes, classes: NDArray[Any] | None, context: Mapping[str, Any], space: Space
 ) -> Asked:
     """Read a file of predictions; what it is, is seen by how it begins.
 
@@ -150,13 +150,13 @@ def upload_in(
         As for `submission_in`.
     context : mapping
         Notes for the history.
-    room : Room
+    space : Space
         As for `submission_in`.
     """
     media = NPY if data.startswith(b"\x93NUMPY") else CSV
     if data.startswith((b"ARROW1", b"\xff\xff\xff\xff")):
         media = ARROW
-    return submission_in(data, media, classes, json.dumps(context), room)
+    return submission_in(data, media, classes, json.dumps(context), space)
 
 
 def form_in(data: bytes, content_type: str) -> Form:
@@ -238,7 +238,7 @@ def _texts(fields: dict[str, str]) -> dict[str, str]:
     return fields
 
 
-def _asked(value: Any, room: Room, without: str | None = None) -> Asked:
+def _asked(value: Any, space: Space, without: str | None = None) -> Asked:
     value = _object(value, _ONE)
     unknown = value.keys() - {"predictions", "context", "search"}
     if "predictions" not in value or unknown:
@@ -248,9 +248,9 @@ def _asked(value: Any, room: Room, without: str | None = None) -> Asked:
         raise not_read("search", SEARCH)
     predictions = value["predictions"]
     if isinstance(predictions, Mapping):
-        predictions = room.check_array(unpacked(room.check_packed(predictions)))
+        predictions = space.check_array(unpacked(space.check_packed(predictions)))
     elif isinstance(predictions, list):
-        predictions = room.check_list(predictions)
+        predictions = space.check_list(predictions)
     elif not isinstance(predictions, np.ndarray):
         raise not_read("predictions", "a list")
     if isinstance(context, _Notes):
@@ -275,9 +275,7 @@ def _object(value: Any, allowed: str) -> dict[str, Any]:
     return value
 
 
-def _json(
-    data: bytes, allowed: str, hook: Callable[[dict[str, Any]], Any] | None = None
-) -> Any:
+def _json(data: bytes, allowed: str, hook: Callable[[dict[str, Any]], Any] | None = None) -> Any:
     try:
         whole = _whole if _has_long_values(data) else None
         found = json.loads(data.decode("utf-8-sig"), object_hook=hook, parse_int=whole)
@@ -331,13 +329,13 @@ def _csv(data: bytes) -> tuple[list[str], list[Sequence[Any]]]:
 
 
 def _table(
-    names: list[str], columns: list[Sequence[Any]], classes: NDArray[Any] | None, room: Room
+    names: list[str], columns: list[Sequence[Any]], classes: NDArray[Any] | None, space: Space
 ) -> NDArray[Any]:
     """Return columns as predictions: in the order of the classes, where they are named so."""
     known = [] if classes is None else [str(one) for one in classes]
     # Names such as "1" and "2" are texts in a ledger that holds texts, and numbers in others.
     texts = known if classes is not None and classes.dtype.kind in "UO" else []
-    arrays = [_numbers_or_text(one, texts, room) for one in columns]
+    arrays = [_numbers_or_text(one, texts, space) for one in columns]
     if len(arrays) == 1:
         return arrays[0]
     if sorted(names) == sorted(known):
@@ -347,13 +345,13 @@ def _table(
     return np.column_stack(arrays)
 
 
-def _numbers_or_text(cells: Sequence[Any], texts: list[str], room: Room) -> NDArray[Any]:
+def _numbers_or_text(cells: Sequence[Any], texts: list[str], space: Space) -> NDArray[Any]:
     """Return numbers where all cells are some; names of classes as they are."""
     if any(one is None for one in cells):
         raise not_read("predictions", "without missing values")
     try:
         numbers = np.asarray(cells, dtype=np.float64)
     except (TypeError, ValueError):
-        return np.asarray([room.cut(str(one)) for one in cells])
+        return np.asarray([space.cut(str(one)) for one in cells])
     named = isinstance(cells[0], str) and set(cells) <= set(texts)
     return np.asarray(cells, dtype=str) if named else numbers

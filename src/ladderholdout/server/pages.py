@@ -38,9 +38,9 @@ from ladderholdout.server.accounts import (
 from ladderholdout.server.answers import Refusal, of_forms, read_body, refused
 from ladderholdout.server.bodies import MOST_OF_A_FORM, Form, form_in, upload_in
 from ladderholdout.server.refusals import Refusals
-from ladderholdout.server.room import Room
 from ladderholdout.server.served import NotThere
 from ladderholdout.server.sessions import LIFE, Gate, Session
+from ladderholdout.server.space import Space
 from ladderholdout.server.viewers import (
     CERTIFY,
     ESTIMATE,
@@ -236,13 +236,13 @@ def add_pages(app: FastAPI, gate: Gate, most: int, refusals: Refusals) -> Pages:
     async def form_of_person(request: Request, session: Signed) -> Form:
         return await sent(request, session)
 
-    def room_of(view: Seen) -> Room:
-        return view.room()
+    def space_of(view: Seen) -> Space:
+        return view.space()
 
     async def form_with_file(
-        request: Request, session: Signed, room: Annotated[Room, Depends(room_of)]
+        request: Request, session: Signed, space: Annotated[Space, Depends(space_of)]
     ) -> Form:
-        return await sent(request, session, room.bytes + MOST_OF_A_FORM)
+        return await sent(request, session, space.bytes + MOST_OF_A_FORM)
 
     Sent = Annotated[Form, Depends(form_of_person)]
     Upload = Annotated[Form, Depends(form_with_file)]
@@ -469,7 +469,7 @@ def _asked(view: View, form: Form) -> Any:
         raise InvalidArgument("note", f"at most {_LONGEST_NOTE} characters", "more")
     context = {"file": printable(form.file_name, longest=_LONGEST_CELL)} if form.file_name else {}
     context |= {"note": note} if note else {}
-    return upload_in(form.file, view.holdout().classes, context, view.room())
+    return upload_in(form.file, view.holdout().classes, context, view.space())
 
 
 def _change_account(view: View, fields: Mapping[str, str]) -> Issued | None:

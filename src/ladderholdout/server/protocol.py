@@ -75,8 +75,8 @@ class Prompt(AutoHTTPProtocol):  # type: ignore[misc, valid-type]
     def _refuse(self) -> None:
         """Answer that the headers are too long, and hang up.
 
-        Not at once, where a little is still on its way: whoever sends is told of nothing else then
-        than that the connection broke.
+        Not at once, while a little is still on its way: whoever sends would only see that the
+        connection broke.
         """
         status = HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE
         title = f"The headers of a request may have {LARGEST_HEAD // 2**10} kilobytes."

@@ -24,7 +24,6 @@ from ladderholdout.leaderboard.standings import BOARD, Standings
 from ladderholdout.ledger import AccountRecord, HoldoutRecord, Ledger, shown
 from ladderholdout.metrics import Metric
 from ladderholdout.server.bodies import Asked
-from ladderholdout.server.room import Room
 from ladderholdout.server.served import (
     History,
     NotThere,
@@ -34,6 +33,7 @@ from ladderholdout.server.served import (
     shown_history,
     withdrawn,
 )
+from ladderholdout.server.space import Space
 
 SUBMIT, CERTIFY, ESTIMATE, REVEAL = "submit", "certify", "estimate", "reveal"
 MANAGE, LEADERBOARD, REPORT = "manage", "leaderboard", "report"
@@ -70,7 +70,7 @@ class View(Protocol):
     def holdout(self) -> HoldoutRecord:
         """Return the holdout, of which the pages show its size and the names of its classes."""
 
-    def room(self) -> Room:
+    def space(self) -> Space:
         """Return how much predictions may hold."""
 
     def status(self) -> Status:
@@ -210,9 +210,9 @@ class AccountView:
         """Return the holdout."""
         return self.served.home(self.who).records()[0]
 
-    def room(self) -> Room:
+    def space(self) -> Space:
         """Return how much predictions may hold."""
-        return Room.of(self.served.home(self.who).guard())
+        return Space.of(self.served.home(self.who).guard())
 
     def status(self) -> Status:
         """Return the status without what is of others."""
@@ -348,9 +348,9 @@ class OwnerView:
         """Return the holdout."""
         return self._ladder.records()[0]
 
-    def room(self) -> Room:
+    def space(self) -> Space:
         """Return how much predictions may hold."""
-        return Room.of(self._ladder.guard())
+        return Space.of(self._ladder.guard())
 
     def status(self) -> Status:
         """Return the status."""

@@ -26,7 +26,7 @@ _NUMBERS = {bool, int, float}
 
 
 @dataclass(frozen=True, slots=True)
-class Room:
+class Space:
     """What predictions for a holdout may hold.
 
     Attributes
@@ -45,8 +45,8 @@ class Room:
     marks: int = 0
 
     @classmethod
-    def of(cls, guard: Guard) -> Room:
-        """Return what the holdout of a ladder has room for."""
+    def of(cls, guard: Guard) -> Space:
+        """Return what the holdout of a ladder has space for."""
         classes, shape = guard.holdout.classes, np.shape(guard.rows.y)
         if classes is None:
             return cls(guard.holdout.n, shape[1] if len(shape) > 1 else 1)
@@ -121,7 +121,10 @@ class Room:
 
     def check_array(self, array: NDArray[Any]) -> NDArray[Any]:
         """Refuse an array of another shape; cut texts, as `cut` does."""
-        if array.shape[:1] != (self.rows,) or not self.rows <= array.size <= self.rows * self.columns:
+        if (
+            array.shape[:1] != (self.rows,)
+            or not self.rows <= array.size <= self.rows * self.columns
+        ):
             came = f"an array of shape {array.shape}"
             raise InvalidSubmission("predictions", self._allowed(), came)
         if array.dtype.kind == "U" and array.dtype.itemsize > 4 * (self.longest + 1):
