@@ -17,6 +17,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -44,6 +45,12 @@ def climb(evaluate: Callable[[np.ndarray], float]) -> float:
     return score
 
 
+def answers(port: int) -> bool:
+    """Whether something listens at a port."""
+    with socket.socket() as one:
+        return one.connect_ex(("127.0.0.1", port)) == 0
+
+
 @contextmanager
 def served(X: np.ndarray, y: np.ndarray, folder: Path) -> Iterator[LadderHoldout]:
     """Serve a holdout for the length of a block, and connect to it."""
@@ -53,11 +60,16 @@ def served(X: np.ndarray, y: np.ndarray, folder: Path) -> Iterator[LadderHoldout
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = str(free.getsockname()[1])
-    with (folder / "server.log").open("w") as log:
+    printed = folder / "server.log"
+    with printed.open("w") as log:
         server = subprocess.Popen(
             [*SERVE, "--ledger", str(ledger), "--port", port], stdout=log, stderr=log
         )
     try:
+        while not answers(int(port)):
+            if server.poll() is not None:
+                sys.exit(printed.read_text().strip().splitlines()[-1])
+            time.sleep(0.05)
         yield LadderHoldout.connect(f"http://127.0.0.1:{port}/holdouts/coins", token)
     finally:
         server.terminate()

@@ -27,7 +27,7 @@ from ladderholdout.leaderboard import Leaderboard
 from ladderholdout.ledger.records import now
 from ladderholdout.remote.wire import ARROW, CSV, JSON, KEY, NPY, ROWS, packed
 from ladderholdout.server.accounts import add_account, revoke_token
-from ladderholdout.server.app import Prompt
+from ladderholdout.server.protocol import Prompt
 from ladderholdout.vault import features_from_bytes
 from tests.support_server import (
     N,
@@ -97,7 +97,8 @@ def team(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Team]:
     revoke_token(str(ledger), "churn", "gone")
     tokens["wrong"] = tokens["analyst"][:-1] + ("A" if tokens["analyst"][-1] != "A" else "B")
     tokens["of another key"] = tokens["analyst"].replace("lh_", "lh_0")
-    with serving(ledger, folder, "--share-rows", "*", "--allow-estimates", "*") as server:
+    flags = ["--share-rows", "*", "--allow-estimates", "*", "--max-refusals", "1000000"]
+    with serving(ledger, folder, *flags) as server:
         time.sleep(max(0.0, (soon - now()).total_seconds()))
         yield Team(server, ledger, tokens)
 

@@ -44,6 +44,7 @@ from ladderholdout.server.accounts import (
 )
 from ladderholdout.server.bodies import batch_in, form_in, submission_in, upload_in
 from ladderholdout.server.settings import ServerSettings, settings_from
+from ladderholdout.server.space import Space
 
 X, Y = np.arange(80.0).reshape(40, 2), np.arange(40) % 2
 
@@ -277,9 +278,10 @@ def test_numbers_that_json_lacks_travel_as_texts() -> None:
 @given(st.binary(max_size=200), st.sampled_from(["", "application/x-npy", "text/csv", "text/x"]))
 def test_any_bytes_are_read_or_refused(data: bytes, media: str) -> None:
     with suppress(InvalidArgument):
-        submission_in(data, media, Form(get_metric("accuracy"), 2, np.array(["a", "b"])), None)
+        form = Form(get_metric("accuracy"), 2, np.array(["a", "b"]))
+        submission_in(data, media, form, None, Space(2, 2, 1))
     with suppress(InvalidArgument):
-        batch_in(data)
+        batch_in(data, Space(2, 2, 1))
 
 
 @given(
@@ -292,7 +294,8 @@ def test_any_form_is_read_or_refused(data: bytes, media: str, begun: bool) -> No
     with suppress(InvalidArgument):
         form_in(head * begun + data, media)
     with suppress(InvalidArgument):
-        upload_in(data, Form(get_metric("accuracy"), 2, np.array([0, 1])), {})
+        form = Form(get_metric("accuracy"), 2, np.array([0, 1]))
+        upload_in(data, form, {}, Space(2, 2, 1))
 
 
 def test_a_form_has_fields_and_a_file() -> None:
@@ -314,7 +317,7 @@ def test_a_form_has_fields_and_a_file() -> None:
 )
 def test_labels_in_csv_are_numbers_where_the_classes_are(classes: Any, kind: str) -> None:
     form = Form(get_metric("accuracy"), 2, classes)
-    asked = submission_in(b"label\n0\n1\n", "text/csv", form, None)
+    asked = submission_in(b"label\n0\n1\n", "text/csv", form, None, Space(2, 2, 1))
     assert asked.predictions.dtype.kind == kind
 
 

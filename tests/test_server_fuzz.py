@@ -198,7 +198,7 @@ def direct(folder: Path, y: Any, scoring: str = "accuracy", **allowed: Any) -> D
     tokens = {role: token_of(ledger, role, role) for role in ("analyst", "reader", "owner")}
     tokens["a foreign analyst"] = token_of(ledger, "analyst", holdout="other")
     tokens["somebody"] = tokens["analyst"][:-2] + "xx"
-    settings = ServerSettings(str(ledger), share_rows=("*",), **allowed)
+    settings = ServerSettings(str(ledger), share_rows=("*",), max_refusals=10**6, **allowed)
     return Direct(create_app(settings), ledger, tokens)
 
 
@@ -310,7 +310,8 @@ def over_http(folder: Path) -> Iterator[tuple[Any, dict[str, str]]]:
     ledger = folder / "ledger.db"
     registered(ledger)
     tokens = {role: token_of(ledger, role, role) for role in ("analyst", "reader", "owner")}
-    with serving(ledger, folder, "--share-rows", "*", "--allow-estimates", "*") as server:
+    flags = ["--share-rows", "*", "--allow-estimates", "*", "--max-refusals", "1000000"]
+    with serving(ledger, folder, *flags) as server:
         yield server, tokens
 
 

@@ -39,7 +39,7 @@ EXTRAS = {
 }
 
 
-def missing(what: str, package: str) -> MissingExtra:
+def missing(what: str, package: str, extra: str | None = None) -> MissingExtra:
     """Return the error that names the extra of a package.
 
     Parameters
@@ -48,6 +48,8 @@ def missing(what: str, package: str) -> MissingExtra:
         What needs the package, as the beginning of a sentence.
     package : str
         One of `EXTRAS`.
+    extra : str, optional
+        Another extra that brings the package, with all else that is needed.
 
     Returns
     -------
@@ -58,11 +60,13 @@ def missing(what: str, package: str) -> MissingExtra:
     >>> print(missing("A file ending in .csv", "pandas"))
     A file ending in .csv needs pandas, which is not installed: pip install 'ladderholdout[tables]'
     """
-    return MissingExtra(what, package, EXTRAS[package])
+    return MissingExtra(what, package, extra or EXTRAS[package])
 
 
 @contextmanager
-def needed(what: str, error: type[LadderHoldoutError] = MissingExtra) -> Iterator[None]:
+def needed(
+    what: str, error: type[LadderHoldoutError] = MissingExtra, *, extra: str | None = None
+) -> Iterator[None]:
     """Name the extra where an import inside the block finds no such package.
 
     Only a package of `EXTRAS` that is not there at all is named. One that is there and does not
@@ -74,6 +78,9 @@ def needed(what: str, error: type[LadderHoldoutError] = MissingExtra) -> Iterato
         What needs the package, as the beginning of a sentence.
     error : type, default=MissingExtra
         What is raised with the same text, for those who catch every fault of a ledger or vault.
+    extra : str, optional
+        As for `missing`: a package that several extras bring is named with the one that brings
+        the rest too.
 
     Raises
     ------
@@ -92,5 +99,5 @@ def needed(what: str, error: type[LadderHoldoutError] = MissingExtra) -> Iterato
         # Where the package itself is loaded, it only lacks a module that was asked of it.
         if package not in EXTRAS or sys.modules.get(package) is not None:
             raise
-        absent = missing(what, package)
+        absent = missing(what, package, extra)
         raise (absent if error is MissingExtra else error(str(absent))) from None

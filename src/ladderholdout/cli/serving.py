@@ -162,6 +162,13 @@ def serve(
         int | None,
         typer.Option(help="Milliseconds of which each answer takes a multiple; by default 25."),
     ] = None,
+    max_refusals: Annotated[
+        int | None,
+        typer.Option(
+            help="Requests of an account that may be refused in a minute before no more are read; "
+            "by default 100."
+        ),
+    ] = None,
     config: Annotated[
         Path | None,
         typer.Option(help="A TOML file with these settings; flags and environment come first."),
@@ -184,6 +191,7 @@ def serve(
         "allow_reveals": allow_reveals,
         "max_body": max_body,
         "time_grid": time_grid,
+        "max_refusals": max_refusals,
     }
     settings = settings_from(flags, os.environ, config)
     if ledger is not None and ":***@" in shown(settings.url):
@@ -192,8 +200,9 @@ def serve(
             "command line: put it into PGPASSFILE, or the URL into the environment or --config.",
             LadderHoldoutWarning,
         )
-    from ladderholdout.server.running import run
+    from ladderholdout.server.running import check_packages, run
 
+    check_packages()
     where = f"{'http' if settings.tls_cert is None else 'https'}://{settings.host}:{settings.port}"
     if as_json:
         print_json({"url": where, "ledger": shown(settings.url), "workers": settings.workers})

@@ -44,6 +44,7 @@ from ladderholdout.guard.settings import (
     going_on,
     metric_for,
     parted,
+    segment,
     settings_for,
     text,
 )
@@ -583,6 +584,9 @@ def _start_ladder(
     others, (base, of_several) = tx.ladders(holdout.id), parted(settings.name)
     # The ladders of several metrics are one thing to their user: the warning names the first.
     beside = of_several and ladders_named(tx, holdout, settings.account, base)
+    for argument, name in (("account", settings.account), ("ladder", settings.name)):
+        if not any(name in (one.settings.account, one.settings.name) for one in others):
+            segment(argument, name)
     started = tx.add_ladder(
         holdout.id, settings, state_to(rules_of(settings).start(holdout.n_ladder))
     )
@@ -599,7 +603,7 @@ def _start_ladder(
 def _register(tx: Transaction, given: Given, wish: Wish) -> tuple[HoldoutRecord, NDArray[Any]]:
     """Register rows that the ledger does not know; return their order by content, too."""
     fingerprint = fp.fingerprint(given.hashes)
-    name = wish.name or f"holdout-{fingerprint[:8]}"
+    name = segment("name", wish.name or f"holdout-{fingerprint[:8]}")
     shared, n = shared_with(tx, given), len(given)
     seen = [(one.known, one.inside, one.covered) for one in shared]
     if shared:

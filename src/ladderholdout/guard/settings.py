@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
@@ -24,6 +25,8 @@ from ladderholdout.vault import Rows
 LARGEST_NUMBER = 2**31 - 1
 """Of a submission or a budget: what the columns of every ledger hold."""
 _LONGEST = 200
+_LONGEST_SEGMENT = 255  # bytes of a name in the file systems of today
+_ESCAPE = re.compile("%[0-9A-Fa-f]{2}")
 
 
 class DefaultRule(Protocol):
@@ -71,6 +74,31 @@ def text(argument: str, value: object) -> str:
         )
         raise InvalidArgument(argument, allowed, f"one with a character that is not ({wrong})")
     return str.__str__(value)  # of a kind of str, the text itself
+
+
+def segment(argument: str, value: object) -> str:
+    """Validate the name of something new, which is a part of addresses, and may be of a file.
+
+    A ledger of before may hold others, which `text` lets through where something is looked up.
+    """
+    name = text(argument, value)
+    came = None
+    if name in (".", ".."):
+        came = "a name for a folder"
+    elif "/" in name or "\\" in name:
+        came = "one with a slash"
+    elif _ESCAPE.search(name):
+        came = "one with a character in the form of addresses, as %2F"
+    elif len(name.encode()) > _LONGEST_SEGMENT:
+        came = f"one of {len(name.encode())} bytes"
+    if came is not None:
+        raise InvalidArgument(
+            argument,
+            f"a text of at most {_LONGEST_SEGMENT} bytes that can be a part of an address",
+            came,
+            "Take letters, digits, spaces, dots and hyphens.",
+        )
+    return name
 
 
 BETWEEN = ":"

@@ -10,6 +10,7 @@ from datetime import datetime
 from html import escape
 
 from ladderholdout.errors import HoldoutConflict, printable
+from ladderholdout.guard.settings import segment
 from ladderholdout.guard.views import ScoreCertificate
 from ladderholdout.ledger import LadderRecord, Transaction
 from ladderholdout.ledger.replay import rules_of, state_to
@@ -126,7 +127,7 @@ def ladder_of(tx: Transaction, home: LadderRecord, account: str) -> LadderRecord
 
 def start(tx: Transaction, home: LadderRecord, account: str) -> LadderRecord:
     """Start the ladder of a team, with the settings of the board."""
-    settings = replace(home.settings, account=account)
+    settings = replace(home.settings, account=segment("account", account))
     state = state_to(rules_of(settings).start(tx.holdout(home.holdout_id).n_ladder))
     return tx.add_ladder(home.holdout_id, settings, state)
 

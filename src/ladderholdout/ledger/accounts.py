@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Connection, Row, bindparam, insert, select, update
+from sqlalchemy import Connection, Row, bindparam, delete, insert, select, update
 
 from ladderholdout.ledger.prepared import Prepared
 from ladderholdout.ledger.records import LadderRecord, now, read_all, utc
-from ladderholdout.ledger.tables import accounts, holdouts, submissions
+from ladderholdout.ledger.tables import accounts, ended_sessions, holdouts, submissions
 
 _ACCOUNTS = select(accounts, holdouts.c.name.label("holdout")).join(holdouts)
 # Every request asks for this one.
@@ -101,6 +101,17 @@ class Accounts:
         query = select(entry.time).where(entry.ladder_id == ladder.id, entry.number == number)
         time = self._conn.execute(query).scalar_one_or_none()
         return time is not None and utc(time) >= since
+
+    def end_session(self, digest: str, until: datetime) -> None:
+        """Keep that a session was ended, until its cookie ends; forget those that are past."""
+        self._conn.execute(delete(ended_sessions).where(ended_sessions.c.until < now()))
+        if not self.has_ended(digest):
+            self._conn.execute(insert(ended_sessions).values(digest=digest, until=until))
+
+    def has_ended(self, digest: str) -> bool:
+        """Return whether a session was ended."""
+        query = select(ended_sessions.c.until).where(ended_sessions.c.digest == digest)
+        return self._conn.execute(query).first() is not None
 
     def _found(self, *where: Any) -> tuple[AccountRecord, ...]:
         query = _ACCOUNTS.where(*where).order_by(accounts.c.id)

@@ -30,6 +30,17 @@ _OF_SERVERS = {"host", "port", "hostaddr", "passfile", "service", "options", "re
     *_TRANSPORT,
     *_LIVELINESS,
 }
+_ELSEWHERE = "A ledger is a file, or for several machines a PostgreSQL database: postgresql://user@host/base."
+_CONNECTED = (
+    "To a server of this library one connects: LadderHoldout.connect(url), or --server URL."
+)
+_REMEDIES = {
+    "postgres": "Write postgresql:// for postgres://.",
+    "sqlite": "Name its file, as in sqlite:////folder/ledger.db.",
+    "file": "Give the path alone.",
+    "http": _CONNECTED,
+    "https": _CONNECTED,
+}
 
 
 class Access(Enum):
@@ -110,18 +121,30 @@ def _parsed(text: str) -> URL:
         raise _refused("a URL that does not parse") from None
     if url.get_backend_name() == _SERVER:
         return _of_server(url)
+    # Without the query: a password may be in it.
+    known = url.set(query={}).render_as_string(hide_password=True)
     if url.get_backend_name() != "sqlite" or url.host or url.database in (None, "", ":memory:"):
-        # Without the query: a password may be in it.
-        raise _refused(url.set(query={}).render_as_string(hide_password=True))
+        raise _refused(known, _REMEDIES.get(url.get_backend_name(), _ELSEWHERE))
+    if url.drivername not in ("sqlite", "sqlite+pysqlite"):
+        # What it would do beside, such as to encrypt the file, would be left out.
+        raise _refused(
+            f"a URL with the driver {url.get_driver_name()}", f"Write sqlite:///{url.database}."
+        )
     _check_query(url, set())
-    return url
+    return url.set(drivername="sqlite")
 
 
 def _of_server(url: URL) -> URL:
     if url.drivername not in (_SERVER, f"{_SERVER}+psycopg"):
-        raise _refused(f"a URL with the driver {url.get_driver_name()}; psycopg is the one known")
+        raise _refused(
+            f"a URL with the driver {url.get_driver_name()}",
+            "Write postgresql://, which takes psycopg: pip install 'ladderholdout[postgres]'.",
+        )
     if not url.database:
-        raise _refused("a URL of a server without the name of a database")
+        raise _refused(
+            "a URL of a server without the name of a database",
+            "Add it, as in postgresql://user@host/base.",
+        )
     if "password" in url.query:
         password = str(url.query["password"])
         url = url.difference_update_query(["password"]).set(password=url.password or password)
@@ -154,9 +177,9 @@ def _absolute(path: str) -> str:
         raise _refused("in the home folder of a user who is not known here") from None
 
 
-def _refused(came: str) -> InvalidArgument:
+def _refused(came: str, remedy: str = "") -> InvalidArgument:
     allowed = 'a path, "memory" or a URL like sqlite:////folder/ledger.db or postgresql://host/base'
-    return InvalidArgument("ledger", allowed, came)
+    return InvalidArgument("ledger", allowed, came, remedy)
 
 
 def is_memory(url: str) -> bool:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, nullcontext, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -238,7 +238,7 @@ def source(url: str) -> ServerSource:
     parsed, timeout = make_url(url), timeout_of(url)
     defaults = {name: value for name, value in _PATIENCE.items() if name not in parsed.query}
     # SQLAlchemy imports the driver here.
-    with needed(f"The ledger {shown(url)}", LedgerError):
+    with needed(f"The ledger {shown(url)}", LedgerError), _with_library(shown(url)):
         engine = create_engine(
             parsed.difference_update_query(["timeout"]),
             connect_args=defaults,
@@ -249,6 +249,20 @@ def source(url: str) -> ServerSource:
         )
     _prepare(engine, timeout)
     return ServerSource(engine, shown(url), timeout)
+
+
+@contextmanager
+def _with_library(place: str) -> Iterator[None]:
+    """Name what brings the library of PostgreSQL, which psycopg alone does not."""
+    try:
+        yield
+    except ModuleNotFoundError:
+        raise
+    except ImportError:
+        raise LedgerError(
+            f"The ledger {place} needs libpq, which psycopg does not find: "
+            "pip install 'ladderholdout[postgres]'"
+        ) from None
 
 
 def _prepare(engine: Engine, timeout: float) -> None:

@@ -416,6 +416,16 @@ _format = Table(
     Column("number", Integer, primary_key=True, autoincrement=False),
 )
 
+# Sessions on the pages that somebody ended: a cookie is all that there is of the others.
+ended_sessions = Table(
+    "ended_sessions",
+    metadata,
+    # SHA-256 of the session's random name.
+    Column("digest", String(64), primary_key=True),
+    # When its cookie ends by itself, and this row may go.
+    Column("until", DateTime(timezone=True), nullable=False),
+)
+
 
 def create(conn: Connection) -> None:
     """Make all tables in an empty database, in the format of this version of the library."""

@@ -359,7 +359,10 @@ def place_of(url: object) -> tuple[str, str | None]:
 
 def path_of(name: str, *parts: str) -> str:
     """Return the path of a holdout, or of something of it, in the API."""
-    return "/".join(("/v1/holdouts", quote(name, safe=""), *parts))
+    quoted = quote(name, safe="")
+    if name in (".", ".."):  # of an older ledger: left as they are they lead elsewhere
+        quoted = name.replace(".", "%2E")
+    return "/".join(("/v1/holdouts", quoted, *parts))
 
 
 def check_timeout(timeout: object) -> float:

@@ -88,8 +88,21 @@ def _without_ids(table: Table, ids: str) -> tuple[Table, list[Any]]:
     return left, names
 
 
+LONGEST_ID = 1000
+"""Characters of an id: an array of texts takes for each of them what the longest one needs."""
+
+
+def check_lengths(names: Sequence[Any], argument: str = "ids") -> None:
+    """Refuse ids that are no names of rows, but whole texts."""
+    longest = max((len(name) for name in names if isinstance(name, str)), default=0)
+    if longest > LONGEST_ID:
+        allowed = f"of at most {LONGEST_ID} characters each"
+        raise InvalidArgument(argument, allowed, f"one of {longest}")
+
+
 def check_ids(names: Sequence[Any], table: Table, argument: str = "ids") -> None:
     """Refuse ids that are missing or come twice, with the line."""
+    check_lengths(names, argument)
     known: dict[Any, int] = {}
     for place, name in enumerate(names):
         if name is None or name == "" or name != name:
@@ -285,7 +298,10 @@ def _texts_like(classes: NDArray[Any], texts: Sequence[str]) -> NDArray[Any]:
     """Return texts as they are; those that are no class, without the spaces around them."""
     known = set(classes.tolist())
     bare = {text: text.strip() for text in dict.fromkeys(texts) if text not in known}
-    return np.array([bare[text] if bare.get(text) in known else text for text in texts], dtype=str)
+    # An array of texts takes for each of them what the longest one needs.
+    longest = max((len(name) for name in known if isinstance(name, str)), default=0) + 1
+    found = [bare[text] if bare.get(text) in known else text[:longest] for text in texts]
+    return np.array(found, dtype=str)
 
 
 def _label(text: str) -> int | float | None:

@@ -338,8 +338,22 @@ def _refuse_form(argument: str, came: str) -> NoReturn:
     )
 
 
-def table_of(arrow: pyarrow.Table) -> Table:
-    """Read the columns of an Arrow table, and the index that pandas wrote beside them."""
+def _listed(column: pyarrow.ChunkedArray) -> Sequence[Any]:
+    found: Sequence[Any] = column.to_pylist()
+    return found
+
+
+def table_of(
+    arrow: pyarrow.Table, read: Callable[[pyarrow.ChunkedArray], Sequence[Any]] = _listed
+) -> Table:
+    """Return an Arrow table with the index that pandas wrote beside its columns.
+
+    Parameters
+    ----------
+    arrow : pyarrow.Table
+    read : callable
+        Returns the values of a column.
+    """
     stated = (arrow.schema.pandas_metadata or {}).get("index_columns", [])
     indexed = [one for one in stated if isinstance(one, str) and one in arrow.column_names]
     if not indexed:
@@ -347,16 +361,18 @@ def table_of(arrow: pyarrow.Table) -> Table:
     index: Sequence[Any] | None = None
     name = ""
     if indexed:
-        labels = [arrow.column(one).to_pylist() for one in indexed]
+        labels = [read(arrow.column(one)) for one in indexed]
         index = labels[0] if len(labels) == 1 else list(zip(*labels, strict=True))
         name = indexed[0] if len(labels) == 1 and indexed[0] not in UNNAMED else ""
     for one in stated:
         if isinstance(one, dict) and one.get("kind") == "range":
-            index, name = range(one["start"], one["stop"], one["step"]), str(one["name"] or "")
+            counted = range(one["start"], one["stop"], one["step"])
+            if len(counted) == len(arrow):
+                index, name = counted, str(one["name"] or "")
     places = [at for at, one in enumerate(arrow.column_names) if one not in indexed]
     return Table(
         tuple(arrow.column_names[at] for at in places),
-        tuple(arrow.column(at).to_pylist() for at in places),
+        tuple(read(arrow.column(at)) for at in places),
         index,
         name,
     )

@@ -19,7 +19,7 @@ from typing import Any
 from ladderholdout.errors import HoldoutConflict, InvalidArgument, UnknownHoldout, did_you_mean
 from ladderholdout.guard.ladder import LocalLadder, by_first_order, reopen
 from ladderholdout.guard.registration import named
-from ladderholdout.guard.settings import LARGEST_NUMBER, choice, parted, text
+from ladderholdout.guard.settings import LARGEST_NUMBER, choice, parted, segment
 from ladderholdout.leaderboard.board import check_rule
 from ladderholdout.leaderboard.standings import BOARD, start
 from ladderholdout.ledger import (
@@ -127,7 +127,7 @@ def add_account(
     ('Ada', 'analyst', 20)
     >>> folder.cleanup()
     """
-    name, role = text("NAME", name), choice("--role", role, ROLES)
+    name, role = segment("NAME", name), choice("--role", role, ROLES)
     if name == BOARD:
         raise InvalidArgument("NAME", f"another name than {BOARD!r}", "that", "It is taken.")
     per_day = _limit("--per-day", role, per_day)

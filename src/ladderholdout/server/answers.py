@@ -8,6 +8,7 @@ import logging
 import math
 import re
 import time
+from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,7 +27,7 @@ from ladderholdout.errors import (
 from ladderholdout.extras import needed
 from ladderholdout.remote.wire import problem_of
 
-with needed("The server"):
+with needed("The server", extra="server"):
     from fastapi import HTTPException, Request
 
 LOG = logging.getLogger("ladderholdout.server")
@@ -83,11 +84,41 @@ def stated_size(request: Request, unstated: int) -> float:
     return int(stated) if re.fullmatch(r"[0-9]{1,18}", stated) else math.inf
 
 
-async def read_body(request: Request, most: int) -> Body:
-    """Read a body that is not too long, from a client that goes on sending it."""
-    if stated_size(request, 0) > most:
-        raise HTTPException(413, f"A request may have {most // MEGABYTE} megabytes.")
-    parts, size, stream = [], 0, aiter(request.stream())
+async def read_body(request: Request, most: int, largest: int | None = None) -> Body:
+    """Read a body that is not too long, from a client that goes on sending it.
+
+    Parameters
+    ----------
+    request : Request
+    most : int
+        Bytes that it may have here.
+    largest : int, optional
+        Bytes that any request may have: up to so many are let pass by unread, where `most` is less,
+        for who still sends reads no answer.
+    """
+    too_large = HTTPException(413, f"Such a request may have {most / MEGABYTE:.3g} megabytes.")
+    stated = stated_size(request, 0)
+    if stated > max(most, largest or 0):
+        raise too_large
+    parts, size = [], 0
+    async for part in _parts_of(request):
+        size += len(part)
+        if size > max(most, largest or 0):
+            raise too_large
+        if max(size, stated) <= most:
+            parts.append(part)
+        else:
+            parts.clear()
+    if size > most:
+        raise too_large
+    request.state.read = size
+    media = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    return Body(b"".join(parts), media)
+
+
+async def _parts_of(request: Request) -> AsyncIterator[bytes]:
+    """Yield what comes of a body; end the request of a client that pauses for long."""
+    stream = aiter(request.stream())
     while True:
         try:
             async with asyncio.timeout(_SLOW):
@@ -95,13 +126,8 @@ async def read_body(request: Request, most: int) -> Body:
         except TimeoutError:
             raise HTTPException(408, "The request was not sent to its end.") from None
         if part is None:
-            break
-        size += len(part)
-        if size > most:
-            raise HTTPException(413, f"A request may have {most // MEGABYTE} megabytes.")
-        parts.append(part)
-    media = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-    return Body(b"".join(parts), media)
+            return
+        yield part
 
 
 def not_found() -> Refusal:
@@ -151,4 +177,5 @@ def refused_by_http(error: HTTPException) -> Refusal:
     if error.status_code == 404:
         return not_found()
     headers = {"Connection": "close"} if error.status_code in (408, 413) else {}
+    headers |= error.headers or {}
     return Refusal({"title": str(error.detail), "status": error.status_code}, headers)

@@ -10,7 +10,6 @@ does not exist.
 import io
 import json
 import os
-import socket
 import time
 import traceback
 import warnings
@@ -63,7 +62,7 @@ from ladderholdout.server.answers import (
     refused_by_http,
     stated_size,
 )
-from ladderholdout.server.bodies import batch_in, object_in, submission_in
+from ladderholdout.server.bodies import SEARCH, batch_in, is_search, object_in, submission_in
 from ladderholdout.server.described import (
     A_BATCH,
     A_COUNT,
@@ -75,23 +74,25 @@ from ladderholdout.server.described import (
 )
 from ladderholdout.server.grid import OnGrid
 from ladderholdout.server.pages import Pages, add_docs, add_pages
+from ladderholdout.server.refusals import Refusals
 from ladderholdout.server.served import MOST_ENTRIES, NotThere, Served, account_shown
 from ladderholdout.server.sessions import AccountGate, Gate, LocalGate
 from ladderholdout.server.settings import STARTED_WITH, ServerSettings
+from ladderholdout.server.space import Space
 from ladderholdout.vault import features_to_bytes
 
-with needed("The server"):
+with needed("The server", extra="server"):
     from fastapi import Depends, FastAPI, Header, HTTPException, Path, Query, Request, Response
     from fastapi.concurrency import run_in_threadpool
     from fastapi.exceptions import RequestValidationError
     from fastapi.responses import JSONResponse
-    from uvicorn.protocols.http.auto import AutoHTTPProtocol
 
 Scope: TypeAlias = MutableMapping[str, Any]
 Receive: TypeAlias = Callable[[], Awaitable[Scope]]
 Send: TypeAlias = Callable[[Scope], Awaitable[None]]
 ASGIApp: TypeAlias = Callable[[Scope, Receive, Send], Awaitable[None]]
 
+_GONE = 499  # in the log alone: who asked went away before the end of the request
 _SMALL = 2**16  # bytes of a body that is read before its token: a connection buffers as many
 
 
@@ -114,10 +115,12 @@ def create_app(settings: ServerSettings) -> FastAPI:
         summary="Submit predictions for holdouts whose labels stay on this machine.",
         docs_url=None,
         redoc_url=None,
+        redirect_slashes=False,  # it would send people to whatever host a request names
     )
-    pages = _furnished(app, AccountGate(served), most)
+    refusals = Refusals(settings.max_refusals)
+    pages = _furnished(app, AccountGate(served), most, refusals)
     add_docs(app, pages)
-    _add_routes(app, served, most)
+    _add_routes(app, served, most, refusals)
     # Around all others: refusals and failures depend on the labels, too.
     app.add_middleware(OnGrid, milliseconds=settings.time_grid)
     return app
@@ -135,17 +138,18 @@ def create_ui(url: str, port: int, token: str) -> FastAPI:
     token : str
         Taken once, for a session.
     """
-    app = FastAPI(docs_url=None, redoc_url=None, openapi_url=None)
-    _furnished(app, LocalGate(url, port, token), ServerSettings(url).max_body * MEGABYTE)
+    app = FastAPI(docs_url=None, redoc_url=None, openapi_url=None, redirect_slashes=False)
+    most = ServerSettings(url).max_body * MEGABYTE
+    _furnished(app, LocalGate(url, port, token), most, Refusals(None))
     app.add_middleware(OwnHost, port=port)
     return app
 
 
-def _furnished(app: FastAPI, gate: Gate, most: int) -> Pages:
+def _furnished(app: FastAPI, gate: Gate, most: int, refusals: Refusals) -> Pages:
     """Add the pages, and how errors are answered and requests are logged."""
-    pages = add_pages(app, gate, most)
+    pages = add_pages(app, gate, most, refusals)
     _add_handlers(app, pages)
-    app.add_middleware(Watched, pages=pages)
+    app.add_middleware(Watched, pages=pages, refusals=refusals)
 
     @app.get("/healthz", tags=["server"])
     async def health() -> dict[str, str]:
@@ -165,13 +169,14 @@ def from_environment() -> FastAPI:
 # -- routes -------------------------------------------------------------------------------
 
 
-def _add_routes(app: FastAPI, served: Served, most: int) -> None:
+def _add_routes(app: FastAPI, served: Served, most: int, refusals: Refusals) -> None:
     def token_holder(request: Request) -> AccountRecord:
         kind, _, token = request.headers.get("authorization", "").partition(" ")
         who = served.holder(token.strip()) if kind.lower() == "bearer" else None
         if who is None:
             raise AccessDenied("A token that is valid is needed, as Authorization: Bearer TOKEN.")
         request.state.account = who
+        refusals.check(request)
         return who
 
     Holder = Annotated[AccountRecord, Depends(token_holder)]
@@ -197,36 +202,42 @@ def _add_routes(app: FastAPI, served: Served, most: int) -> None:
         Header(alias=KEY, max_length=LONGEST_KEY, description="Makes a retry a repeat."),
     ]
 
-    async def body_of_analyst(request: Request, who: Analyst) -> Body:
+    def space_of(who: Analyst) -> Space:
+        return Space.of(served.ladder(who).guard())
+
+    async def small_of_analyst(request: Request, who: Analyst) -> Body:
+        return await read_body(request, _SMALL, most)
+
+    async def small_of_owner(request: Request, who: Owner) -> Body:
+        return await read_body(request, _SMALL, most)
+
+    async def hashes_of_rows(request: Request, space: Annotated[Space, Depends(space_of)]) -> Body:
+        return await read_body(request, min(most, _SMALL + 8 * space.rows), most)
+
+    async def batch_of_analyst(request: Request, who: Analyst) -> Body:
         return await read_body(request, most)
 
-    async def body_of_owner(request: Request, who: Owner) -> Body:
-        return await read_body(request, most)
-
-    Sent = Annotated[Body, Depends(body_of_analyst)]
-    SentByOwner = Annotated[Body, Depends(body_of_owner)]
+    Sent = Annotated[Body, Depends(small_of_analyst)]
+    SentByOwner = Annotated[Body, Depends(small_of_owner)]
+    Hashes = Annotated[Body, Depends(hashes_of_rows)]
+    SentBatch = Annotated[Body, Depends(batch_of_analyst)]
 
     @app.get("/v1/holdouts", tags=["holdouts"])
     def list_holdouts(who: Holder) -> Response:
         """List the holdouts of the token."""
         return _json({"holdouts": [served.listed(who)]})
 
-    @app.get("/v1/holdouts/{name}", tags=["holdouts"])
-    def describe(who: Anyone, account: Account = None) -> Response:
-        """Describe a holdout: its size, features, metric, rules, and the state of a ladder."""
-        return _json(served.described(who, account))
-
-    @app.get("/v1/holdouts/{name}/rows", tags=["holdouts"])
+    @app.get("/v1/holdouts/{name:path}/rows", tags=["holdouts"])
     def rows(request: Request, who: Anyone) -> Response:
         """Send the features without labels, where the owner shares them."""
         return _rows(served.rows(who), request.headers.get("accept", ""))
 
-    @app.post("/v1/holdouts/{name}/rows/order", tags=["holdouts"], openapi_extra=takes(NPY))
-    def order(who: Analyst, sent: Sent) -> Response:
+    @app.post("/v1/holdouts/{name:path}/rows/order", tags=["holdouts"], openapi_extra=takes(NPY))
+    def order(who: Analyst, sent: Hashes) -> Response:
         """Return where each row of the holdout is among somebody's own, by hashes of these."""
         return Response(to_bytes(served.order_of(who, array_from(sent.data))), media_type=NPY)
 
-    @app.post("/v1/holdouts/{name}/overlaps", tags=["holdouts"], openapi_extra=A_COUNT)
+    @app.post("/v1/holdouts/{name:path}/overlaps", tags=["holdouts"], openapi_extra=A_COUNT)
     def overlaps(who: Analyst, sent: Sent) -> Response:
         """Note that rows of the holdout are among the training rows: {"rows": count}."""
         try:
@@ -251,7 +262,7 @@ def _add_routes(app: FastAPI, served: Served, most: int) -> None:
         return Response(status_code=204)
 
     @app.post(
-        "/v1/holdouts/{name}/submissions",
+        "/v1/holdouts/{name:path}/submissions",
         tags=["submissions"],
         openapi_extra=A_SUBMISSION,
     )
@@ -264,27 +275,33 @@ def _add_routes(app: FastAPI, served: Served, most: int) -> None:
             if key is not None and len(key) > LONGEST_KEY:
                 raise InvalidArgument(KEY, f"at most {LONGEST_KEY} characters", "more")
             context, ids = request.headers.get(CONTEXT), request.query_params.get("ids")
-            asked = submission_in(sent.data, sent.media, served.wanted(who), context, ids)
+            space = Space.of(served.ladder(who).guard())
+            asked = submission_in(sent.data, sent.media, served.wanted(who), context, space, ids)
             return _json(served.submit(who, asked, key))
 
         def analyst() -> AccountRecord:
             return permitted(token_holder(request), request.path_params["name"], "analyst")
 
+        def expected() -> tuple[AccountRecord, int]:
+            who = analyst()
+            return who, min(most, space_of(who).bytes)
+
         if stated_size(request, _SMALL) < _SMALL:
             sent = await read_body(request, most)
             return await run_in_threadpool(lambda: submitted(sent, analyst()))
-        who = await run_in_threadpool(analyst)
-        sent = await read_body(request, most)
+        who, largest = await run_in_threadpool(expected)
+        sent = await read_body(request, largest, most)
         return await run_in_threadpool(submitted, sent, who)
 
-    @app.post("/v1/holdouts/{name}/batches", tags=["submissions"], openapi_extra=A_BATCH)
-    def submit_batch(who: Analyst, sent: Sent, key: Key = None) -> Response:
+    @app.post("/v1/holdouts/{name:path}/batches", tags=["submissions"], openapi_extra=A_BATCH)
+    def submit_batch(who: Analyst, sent: SentBatch, key: Key = None) -> Response:
         """Submit several sets of predictions, all fixed before feedback on any of them."""
         if sent.media not in ("", JSON):
             raise InvalidArgument("Content-Type", JSON, "another one")
-        return _json({"releases": served.submit_batch(who, batch_in(sent.data), key)})
+        batch = batch_in(sent.data, space_of(who))
+        return _json({"releases": served.submit_batch(who, batch, key)})
 
-    @app.get("/v1/holdouts/{name}/submissions", tags=["submissions"])
+    @app.get("/v1/holdouts/{name:path}/submissions", tags=["submissions"])
     def history(
         who: Anyone,
         account: Account = None,
@@ -293,45 +310,47 @@ def _add_routes(app: FastAPI, served: Served, most: int) -> None:
         search: Annotated[str | None, Query(max_length=32)] = None,
     ) -> Response:
         """List submissions and what was released after each."""
+        if search is not None and not is_search(search):
+            raise InvalidArgument("search", SEARCH, "another")
         return _json(served.history(who, account, after, limit, search))
 
-    @app.get("/v1/holdouts/{name}/status", tags=["results"])
+    @app.get("/v1/holdouts/{name:path}/status", tags=["results"])
     def status(who: Anyone, account: Account = None) -> Response:
         """Return the released score, its certificate, and how much was asked."""
         return _json(served.status(who, account))
 
-    @app.get("/v1/holdouts/{name}/certificate", tags=["results"])
+    @app.get("/v1/holdouts/{name:path}/certificate", tags=["results"])
     def certificate(who: Anyone, account: Account = None) -> Response:
         """Return the interval for the true score of the incumbent that is on record."""
         return _json(served.certificate(who, account)[0])
 
-    @app.post("/v1/holdouts/{name}/certificate", tags=["results"])
+    @app.post("/v1/holdouts/{name:path}/certificate", tags=["results"])
     def work_out(who: Asking, account: Account = None) -> Response:
         """Work out that interval, put it on record where it has a price, and return it."""
         return _json(served.work_out(who, account))
 
-    @app.post("/v1/holdouts/{name}/estimate", tags=["results"])
+    @app.post("/v1/holdouts/{name:path}/estimate", tags=["results"])
     def estimate(who: Analyst) -> Response:
         """Correct the incumbent's score for its selection in a batch, where the owner allows it."""
         return _json(served.estimate(who))
 
-    @app.post("/v1/holdouts/{name}/reveal", tags=["results"])
+    @app.post("/v1/holdouts/{name:path}/reveal", tags=["results"])
     def reveal(who: Analyst) -> Response:
         """Show the score of a ladder that releases none, where the owner allows it."""
         return _json({"score": served.reveal(who)})
 
-    @app.get("/v1/holdouts/{name}/leaderboard", tags=["results"])
+    @app.get("/v1/holdouts/{name:path}/leaderboard", tags=["results"])
     def leaderboard(who: Anyone) -> Response:
         """Rank the accounts by their released scores."""
         return _json(served.standings(who))
 
-    @app.get("/v1/holdouts/{name}/accounts", tags=["accounts"])
+    @app.get("/v1/holdouts/{name:path}/accounts", tags=["accounts"])
     def accounts(who: Owner) -> Response:
         """List the accounts on the holdout."""
         return _json({"accounts": [*map(account_shown, accounts_of(served.url, who.holdout))]})
 
     @app.post(
-        "/v1/holdouts/{name}/accounts",
+        "/v1/holdouts/{name:path}/accounts",
         tags=["accounts"],
         openapi_extra=A_FORM,
     )
@@ -343,7 +362,7 @@ def _add_routes(app: FastAPI, served: Served, most: int) -> None:
         return _issued(add_account(served.url, who.holdout, name, role, **limits))
 
     @app.post(
-        "/v1/holdouts/{name}/accounts/rotate",
+        "/v1/holdouts/{name:path}/accounts/rotate",
         tags=["accounts"],
         openapi_extra=A_FORM,
     )
@@ -354,7 +373,7 @@ def _add_routes(app: FastAPI, served: Served, most: int) -> None:
         return _issued(rotate_token(served.url, who.holdout, name, expires=_end_in(asked)))
 
     @app.post(
-        "/v1/holdouts/{name}/accounts/revoke",
+        "/v1/holdouts/{name:path}/accounts/revoke",
         tags=["accounts"],
         openapi_extra=A_FORM,
     )
@@ -364,7 +383,7 @@ def _add_routes(app: FastAPI, served: Served, most: int) -> None:
         return _json(account_shown(revoke_token(served.url, who.holdout, name)))
 
     @app.post(
-        "/v1/holdouts/{name}/accounts/limit",
+        "/v1/holdouts/{name:path}/accounts/limit",
         tags=["accounts"],
         openapi_extra=A_FORM,
     )
@@ -375,7 +394,7 @@ def _add_routes(app: FastAPI, served: Served, most: int) -> None:
         return _json(account_shown(limit_account(served.url, who.holdout, name, asked["per_day"])))
 
     @app.post(
-        "/v1/holdouts/{name}/withdrawals",
+        "/v1/holdouts/{name:path}/withdrawals",
         tags=["holdouts"],
         openapi_extra=A_FORM,
     )
@@ -386,7 +405,7 @@ def _add_routes(app: FastAPI, served: Served, most: int) -> None:
         return _json(served.withdraw(who, asked["account"], number, reason))
 
     @app.post(
-        "/v1/holdouts/{name}/retirement",
+        "/v1/holdouts/{name:path}/retirement",
         tags=["holdouts"],
         openapi_extra=A_FORM,
     )
@@ -394,6 +413,12 @@ def _add_routes(app: FastAPI, served: Served, most: int) -> None:
         """Take no more submissions: {"name"}, the holdout's, to confirm it."""
         asked = object_in(sent.data, name=str)
         return _json({"retired": served.retire(who, asked["name"] or "")})
+
+    # Last: a name of an older ledger may have slashes.
+    @app.get("/v1/holdouts/{name:path}", tags=["holdouts"])
+    def describe(who: Anyone, account: Account = None) -> Response:
+        """Describe a holdout: its size, features, metric, rules, and the state of a ladder."""
+        return _json(served.described(who, account))
 
 
 def _end_in(asked: dict[str, Any]) -> datetime | None:
@@ -465,7 +490,7 @@ def _add_handlers(app: FastAPI, pages: Pages) -> None:
     async def of_http(request: Request, error: HTTPException) -> Response:
         return await answered(request, refused_by_http(error))
 
-    for status in (400, 403, 404, 405, 408, 413):  # the routes' own are of another class
+    for status in (400, 403, 404, 405, 408, 413, 429):  # the routes' own are of another class
         app.exception_handler(status)(of_http)
 
 
@@ -479,19 +504,6 @@ def _problem(refusal: Refusal) -> Response:
 
 
 # -- the log ------------------------------------------------------------------------------
-
-
-class Prompt(AutoHTTPProtocol):  # type: ignore[misc, valid-type]
-    """Sends each part of an answer at once, in worker processes too.
-
-    asyncio sees to it where it opens the socket itself. What uvicorn hands to its workers held the
-    second part of every answer back until the first was acknowledged: 40 ms.
-    """
-
-    def connection_made(self, transport: Any) -> None:
-        """Begin with a connection."""
-        transport.get_extra_info("socket").setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        super().connection_made(transport)
 
 
 class OwnHost:
@@ -528,10 +540,12 @@ class Watched:
     app : ASGIApp
     pages : Pages
         Show an error where a page was asked for.
+    refusals : Refusals
+        Count bodies that were not taken.
     """
 
-    def __init__(self, app: ASGIApp, pages: Pages) -> None:
-        self._app, self._pages = app, pages
+    def __init__(self, app: ASGIApp, pages: Pages, refusals: Refusals) -> None:
+        self._app, self._pages, self._refusals = app, pages, refusals
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
@@ -554,12 +568,16 @@ class Watched:
         try:
             await self._app(scope, receive, sent)
         except Exception as error:
-            fault = _place_of(error)
+            if type(error).__name__ == "ClientDisconnect":  # Starlette's, which FastAPI hands on
+                status = _GONE
+            else:
+                fault = _place_of(error)
             if not status:
                 problem = {"title": "The server failed; its log has the details.", "status": 500}
                 failed = Refusal(problem, {})
                 show = _problem if is_api(scope["path"]) else self._pages.error
                 await show(failed)(scope, receive, sent)
+        self._refusals.note(Request(scope), status)
         _log(scope, status, time.perf_counter() - begun, fault)
 
 
@@ -573,7 +591,7 @@ def _log(scope: Scope, status: int, seconds: float, fault: str | None) -> None:
     route, who = scope.get("route"), scope["state"].get("account")
     line = {
         "method": scope["method"],
-        "route": getattr(route, "path", None),
+        "route": getattr(route, "path_format", None),
         "holdout": getattr(who, "holdout", None),
         "account": getattr(who, "name", None),
         "status": status,

@@ -3,33 +3,43 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
 from typing import Any
 from urllib.parse import parse_qsl
 
 import numpy as np
 
-from ladderholdout.errors import InvalidArgument
+from ladderholdout.errors import InvalidArgument, LadderHoldoutError
 from ladderholdout.extras import needed
 from ladderholdout.guard.context import jsonable
 from ladderholdout.guard.named_rows import NamedPredictions
 from ladderholdout.remote.predictions import Form as Wanted
-from ladderholdout.remote.predictions import predictions_in
-from ladderholdout.remote.tables import Table, read_csv, table_of
+from ladderholdout.remote.predictions import check_lengths, predictions_in
+from ladderholdout.remote.tables import read_csv
 from ladderholdout.remote.wire import (
     ARROW,
     CSV,
     JSON,
     NPY,
     array_from,
-    arrow_table,
     not_read,
     unpacked,
 )
+from ladderholdout.server.arrow import table_in
+from ladderholdout.server.space import Space
 
 MOST_IN_A_BATCH = 1000
+SEARCH = "a printable text of at most 32 characters"
+MOST_OF_A_FORM = 2**16
+"""Bytes of a form without a file."""
 _MOST_FIELDS = 32
+_MOST_DIGITS = 400  # more have no float of their own
+_BLOCK = 128
+_ZERO = re.compile(r"(?<!\\)(?:\\\\)*\\u0000")
+_NO_TEXT = re.compile(rb"\\u([dD][89a-fA-F]|0000)")
 
 _ONE = 'an object {"predictions": [...], "ids": [...], "context": {...}}'
 _MANY = f'an object {{"submissions": [...]}} with 1 to {MOST_IN_A_BATCH} of {_ONE}'
@@ -37,15 +47,34 @@ _MANY = f'an object {{"submissions": [...]}} with 1 to {MOST_IN_A_BATCH} of {_ON
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """One submission as it was asked for; `search` is under what a search finds it again."""
+    """One submission as it was asked for.
+
+    Attributes
+    ----------
+    predictions : array-like
+    notes : str
+        The context, as JSON: all of a batch are here at once, and values take ten times as much.
+    search : str or None
+        Under what a search finds it again.
+    """
 
     predictions: Any
-    context: Mapping[str, Any] = field(default_factory=dict)
+    notes: str = "{}"
     search: str | None = None
+
+    @property
+    def context(self) -> dict[str, Any]:
+        """What is noted in the history."""
+        return dict(json.loads(self.notes))
 
 
 def submission_in(
-    data: bytes, media: str, wanted: Wanted, context: str | None, ids: str | None = None
+    data: bytes,
+    media: str,
+    wanted: Wanted,
+    context: str | None,
+    space: Space,
+    ids: str | None = None,
 ) -> Asked:
     """Read one submission.
 
@@ -58,6 +87,8 @@ def submission_in(
         What predictions have to be for the ladder.
     context : str or None
         JSON from a header, for bodies that hold predictions alone.
+    space : Space
+        What there may be in it.
     ids : str or None
         The column of a table that has the ids of the rows.
 
@@ -70,29 +101,42 @@ def submission_in(
         allowed = 'left out for a body that is no table; JSON has a list, "ids": [...]'
         raise InvalidArgument("ids", allowed, "given")
     if media in ("", JSON):
-        return _asked(_json(data, _ONE))
+        space.check_json(data)
+        return _asked(_json(data, _ONE), space)
     noted = {} if context is None else _object(_json(context.encode(), "an object"), "an object")
     if media == NPY:
-        return Asked(array_from(data), jsonable(noted))
+        return Asked(space.check_array(array_from(data)), _notes(noted))
     if media == CSV:
+        space.check_csv(data)
         table = read_csv(data, "predictions").table
-        return Asked(predictions_in(table, wanted, ids), jsonable(noted))
+        return Asked(predictions_in(table, wanted, ids), _notes(noted))
     if media == ARROW:
-        return Asked(predictions_in(_arrow(data), wanted, ids), jsonable(noted))
+        return Asked(predictions_in(table_in(data, space), wanted, ids), _notes(noted))
     raise InvalidArgument("Content-Type", f"{JSON}, {NPY}, {CSV} or {ARROW}", "another one")
 
 
-def batch_in(data: bytes) -> tuple[Asked, ...]:
+def batch_in(data: bytes, space: Space) -> tuple[Asked, ...]:
     """Read several submissions, all fixed before feedback on any of them."""
-    listed = _object(_json(data, _MANY), _MANY).get("submissions")
+    space.check_batch(data, MOST_IN_A_BATCH)
+    listed = _object(_json(data, _MANY, partial(_made_small, space)), _MANY).get("submissions")
     if not isinstance(listed, list) or not 1 <= len(listed) <= MOST_IN_A_BATCH:
         raise not_read("the body", _MANY)
-    found = tuple(map(_asked, listed))
     # By what rule a training run stopped is known where the run is, and not from afar.
-    return tuple(
-        Asked(one.predictions, {k: v for k, v in one.context.items() if k != "stopping"})
-        for one in found
-    )
+    return tuple(_asked(one, space, without="stopping") for one in listed)
+
+
+def _made_small(space: Space, found: dict[str, Any]) -> dict[str, Any]:
+    """Bring one submission of a batch to few bytes, as soon as it is read."""
+    predictions, context = found.get("predictions"), found.get("context")
+    if isinstance(predictions, list) and len(predictions) == space.rows:
+        found["predictions"] = space.check_list(predictions)
+    if predictions is not None and isinstance(context, dict):
+        found["context"] = _Notes(json.dumps(context))
+    return found
+
+
+class _Notes(str):
+    """A context that was an object, as JSON."""
 
 
 def object_in(data: bytes, **wanted: type) -> dict[str, Any]:
@@ -106,7 +150,7 @@ def object_in(data: bytes, **wanted: type) -> dict[str, Any]:
 
 
 def upload_in(
-    data: bytes, wanted: Wanted, context: Mapping[str, Any], ids: str | None = None
+    data: bytes, wanted: Wanted, context: Mapping[str, Any], space: Space, ids: str | None = None
 ) -> Asked:
     """Read a file of predictions; what it is, is seen by how it begins.
 
@@ -118,11 +162,13 @@ def upload_in(
         As for `submission_in`.
     context : mapping
         Notes for the history.
+    space : Space
+        As for `submission_in`.
     """
     media = NPY if data.startswith(b"\x93NUMPY") else CSV
     if data.startswith((b"ARROW1", b"\xff\xff\xff\xff")):
         media = ARROW
-    return submission_in(data, media, wanted, json.dumps(context), ids)
+    return submission_in(data, media, wanted, json.dumps(context), space, ids)
 
 
 def form_in(data: bytes, content_type: str) -> Form:
@@ -137,8 +183,10 @@ def form_in(data: bytes, content_type: str) -> Form:
     try:
         if media.strip().lower() == "multipart/form-data":
             return _multipart(data, content_type)
+        if len(data) > MOST_OF_A_FORM:
+            raise ValueError
         pairs = parse_qsl(data.decode(), keep_blank_values=True, max_num_fields=_MOST_FIELDS)
-        return Form(dict(pairs))
+        return Form(_texts(dict(pairs)))
     except (ValueError, KeyError):
         raise InvalidArgument("the form", "as its page sends it", "another") from None
 
@@ -153,7 +201,7 @@ class Form:
 
 
 def _multipart(data: bytes, content_type: str) -> Form:
-    with needed("An upload"):
+    with needed("An upload", extra="server"):
         from python_multipart.exceptions import FormParserError
         from python_multipart.multipart import MultipartParser, parse_options_header
     parts: list[tuple[dict[bytes, bytes], list[bytes]]] = []
@@ -192,25 +240,50 @@ def _multipart(data: bytes, content_type: str) -> Form:
             file, file_name = value, options[b"filename"].decode(errors="replace")
         else:
             fields[name] = value.decode()
-    return Form(fields, file, file_name)
+    return Form(_texts(fields), file, file_name)
 
 
-def _asked(value: Any) -> Asked:
+def _texts(fields: dict[str, str]) -> dict[str, str]:
+    """Refuse what no ledger holds as a text."""
+    if any("\0" in one for one in fields.values()):
+        raise ValueError
+    return fields
+
+
+def _asked(value: Any, space: Space, without: str | None = None) -> Asked:
     value = _object(value, _ONE)
     unknown = value.keys() - {"predictions", "context", "search", "ids"}
     if "predictions" not in value or unknown:
         raise not_read("the body", _ONE)
     context, search = value.get("context") or {}, value.get("search")
-    if search is not None and not (isinstance(search, str) and len(search) <= 32):
-        raise not_read("search", "a text of at most 32 characters")
-    predictions = unpacked(value["predictions"])
-    if not isinstance(predictions, list | np.ndarray):
+    if search is not None and not (isinstance(search, str) and is_search(search)):
+        raise not_read("search", SEARCH)
+    predictions = value["predictions"]
+    if isinstance(predictions, Mapping):
+        predictions = space.check_array(unpacked(space.check_packed(predictions)))
+    elif isinstance(predictions, list):
+        predictions = space.check_list(predictions)
+    elif not isinstance(predictions, np.ndarray):
         raise not_read("predictions", "a list")
     if (ids := value.get("ids")) is not None:
         if not isinstance(ids, list) or len(ids) != len(predictions):
             raise not_read("ids", "a list with one for each prediction")
+        check_lengths(ids)
         predictions = NamedPredictions(predictions, ids)
-    return Asked(predictions, jsonable(_object(context, "an object")), search)
+    if isinstance(context, _Notes):
+        context = json.loads(context)
+    return Asked(predictions, _notes(_object(context, "an object"), without), search)
+
+
+def is_search(text: str) -> bool:
+    """Return whether a text can be what a search finds its submissions by."""
+    return len(text) <= 32 and text.isprintable()
+
+
+def _notes(context: Mapping[str, Any], without: str | None = None) -> str:
+    noted = jsonable(context)
+    noted.pop(without, None)
+    return json.dumps(noted)
 
 
 def _object(value: Any, allowed: str) -> dict[str, Any]:
@@ -219,17 +292,35 @@ def _object(value: Any, allowed: str) -> dict[str, Any]:
     return value
 
 
-def _json(data: bytes, allowed: str) -> Any:
+def _json(data: bytes, allowed: str, hook: Callable[[dict[str, Any]], Any] | None = None) -> Any:
     try:
-        return json.loads(data)
+        whole = _whole if _has_long_values(data) else None
+        found = json.loads(data.decode("utf-8-sig"), object_hook=hook, parse_int=whole)
+        # What no ledger holds: half a character, and the end of a text within it.
+        if _NO_TEXT.search(data):
+            text = json.dumps(found, ensure_ascii=False, default=lambda array: None)
+            if _ZERO.search(text) or not text.encode():
+                raise ValueError
+        return found
+    except LadderHoldoutError:
+        raise
     except (ValueError, RecursionError):
         raise not_read("the body", f"JSON, {allowed}") from None
 
 
-def _arrow(data: bytes) -> Table:
-    with needed("A body in Arrow"):
-        import pyarrow
-    try:
-        return table_of(arrow_table(data, "A body in Arrow"))
-    except (pyarrow.ArrowException, ValueError, OSError):
-        raise not_read("predictions", "an Arrow stream or file") from None
+def _has_long_values(data: bytes) -> bool:
+    """Return whether a stretch of some hundred bytes is without a comma; most bodies have none."""
+    bytes_ = np.frombuffer(data, dtype=np.uint8)
+    for start in range(0, len(bytes_), 2**20):
+        part = bytes_[start : start + 2**20]
+        blocks = part[: len(part) // _BLOCK * _BLOCK].reshape(-1, _BLOCK)
+        if not (blocks == ord(",")).any(axis=1).all():
+            return True
+    return False
+
+
+def _whole(digits: str) -> int:
+    """Read a whole number, unless it is so long that reading it takes the square of its length."""
+    if len(digits) > _MOST_DIGITS:
+        raise ValueError
+    return int(digits)

@@ -37,9 +37,11 @@ from ladderholdout.server.accounts import (
     rotate_token,
 )
 from ladderholdout.server.answers import Refusal, of_forms, read_body, refused
-from ladderholdout.server.bodies import Form, form_in, upload_in
+from ladderholdout.server.bodies import MOST_OF_A_FORM, Form, form_in, upload_in
+from ladderholdout.server.refusals import Refusals
 from ladderholdout.server.served import NotThere
 from ladderholdout.server.sessions import LIFE, Gate, Session
+from ladderholdout.server.space import Space
 from ladderholdout.server.viewers import (
     CERTIFY,
     ESTIMATE,
@@ -51,7 +53,7 @@ from ladderholdout.server.viewers import (
     View,
 )
 
-with needed("The pages of the server"):
+with needed("A page of the server", extra="server"):
     from fastapi import Depends, FastAPI, HTTPException, Request, Response
     from fastapi.responses import HTMLResponse, RedirectResponse
     from jinja2 import Environment, PackageLoader, StrictUndefined
@@ -164,7 +166,7 @@ _TITLES = {
     409: "That is not possible",
     413: "That is too large",
     422: "That was not understood",
-    429: "That is enough for today",
+    429: "That is enough for now",
     500: "The server failed",
     503: "The record cannot be reached",
 }
@@ -184,7 +186,7 @@ def add_docs(app: FastAPI, pages: Pages) -> None:
         return pages.show("docs.html", None, info=api["info"], operations=operations)
 
 
-def add_pages(app: FastAPI, gate: Gate, most: int) -> Pages:
+def add_pages(app: FastAPI, gate: Gate, most: int, refusals: Refusals) -> Pages:
     """Add the pages to an application.
 
     Parameters
@@ -193,6 +195,8 @@ def add_pages(app: FastAPI, gate: Gate, most: int) -> Pages:
     gate : Gate
     most : int
         Bytes that a request may have.
+    refusals : Refusals
+        Of bodies that were not taken.
     """
     pages = Pages(gate)
 
@@ -218,9 +222,10 @@ def add_pages(app: FastAPI, gate: Gate, most: int) -> Pages:
 
     Seen = Annotated[View, Depends(view_of)]
 
-    async def sent(request: Request, session: Session) -> Form:
+    async def sent(request: Request, session: Session, largest: int = MOST_OF_A_FORM) -> Form:
         _check_origin(request)
-        body = await read_body(request, most)
+        refusals.check(request)
+        body = await read_body(request, min(most, largest), most)
         form = form_in(body.data, request.headers.get("content-type", ""))
         if not session.takes(form.fields.get("form_token", "")):
             raise HTTPException(403, _OF_ANOTHER_PAGE)
@@ -232,7 +237,16 @@ def add_pages(app: FastAPI, gate: Gate, most: int) -> Pages:
     async def form_of_person(request: Request, session: Signed) -> Form:
         return await sent(request, session)
 
+    def space_of(view: Seen) -> Space:
+        return view.space()
+
+    async def form_with_file(
+        request: Request, session: Signed, space: Annotated[Space, Depends(space_of)]
+    ) -> Form:
+        return await sent(request, session, space.bytes + MOST_OF_A_FORM)
+
     Sent = Annotated[Form, Depends(form_of_person)]
+    Upload = Annotated[Form, Depends(form_with_file)]
 
     def page(path: str, method: str = "GET") -> Route:
         return app.api_route(path, methods=[method], include_in_schema=False)
@@ -283,6 +297,7 @@ def add_pages(app: FastAPI, gate: Gate, most: int) -> Pages:
 
     @page("/sign-out", "POST")
     def sign_out(session: Signed, form: Sent) -> Response:
+        gate.leave(session.cookie)
         answer = RedirectResponse("/sign-in" if gate.port is None else "/", 303)
         answer.delete_cookie(gate.cookie, httponly=True, samesite="strict")
         return answer
@@ -358,7 +373,7 @@ def add_pages(app: FastAPI, gate: Gate, most: int) -> Pages:
         return pages.show("holdout.html", session, status, **_holdout(view, before) | notice)
 
     @page("/holdouts/{name:path}/submissions", "POST")
-    def submit(session: Signed, view: Seen, form: Sent) -> Response:
+    def submit(session: Signed, view: Seen, form: Upload) -> Response:
         _require(view, SUBMIT)
         try:
             release = view.submit(_asked(view, form), form.fields.get("key", "") or uuid4().hex)
@@ -456,7 +471,7 @@ def _asked(view: View, form: Form) -> Any:
     context = {"file": printable(form.file_name, longest=_LONGEST_CELL)} if form.file_name else {}
     context |= {"note": note} if note else {}
     ids = form.fields.get("ids", "").strip() or None
-    return upload_in(form.file, view.wanted(), context, ids)
+    return upload_in(form.file, view.wanted(), context, view.space(), ids)
 
 
 def _change_account(view: View, fields: Mapping[str, str]) -> Issued | None:

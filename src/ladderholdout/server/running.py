@@ -34,6 +34,14 @@ _LOGGING: dict[str, Any] = {
 }
 # Seconds that requests under way may take when the server is stopped.
 _GRACE = 30
+# Of both applications: no other kind of connection is taken, and none that states without end.
+_CONNECTIONS: dict[str, Any] = {
+    "http": "ladderholdout.server.protocol:Prompt",
+    "ws": "none",
+    "h11_max_incomplete_event_size": 2**16,
+    "access_log": False,
+    "server_header": False,
+}
 
 
 class Quoted(logging.Formatter):
@@ -48,6 +56,21 @@ class Quoted(logging.Formatter):
             "event": record.getMessage(),
         }
         return json.dumps(line if kind is None else line | {"error": kind.__name__})
+
+
+def check_packages() -> None:
+    """Refuse to start without a package of which a page or a form would be in want later.
+
+    Raises
+    ------
+    MissingExtra
+        One is not installed: the extra that is named brings all of them.
+    """
+    with needed("The server", extra="server"):
+        import fastapi  # noqa: F401
+        import jinja2  # noqa: F401
+        import python_multipart  # noqa: F401
+        import uvicorn  # noqa: F401
 
 
 def run_ui(url: str, port: int, started: Callable[[str], None]) -> None:
@@ -69,7 +92,8 @@ def run_ui(url: str, port: int, started: Callable[[str], None]) -> None:
     InvalidArgument
         Something else listens at the port.
     """
-    with needed("The server"):
+    check_packages()
+    with needed("The server", extra="server"):
         import uvicorn
     from ladderholdout.server.app import create_ui
 
@@ -84,7 +108,7 @@ def run_ui(url: str, port: int, started: Callable[[str], None]) -> None:
         listening.listen()
         port = listening.getsockname()[1]
         app = create_ui(url, port, token)
-        config = uvicorn.Config(app, log_level="warning", access_log=False, server_header=False)
+        config = uvicorn.Config(app, log_level="warning", **_CONNECTIONS)
         started(f"http://127.0.0.1:{port}/enter?token={token}")
         warnings.simplefilter("ignore", LadderHoldoutWarning)  # the clients' matter
         uvicorn.Server(config).run(sockets=[listening])
@@ -102,21 +126,20 @@ def run(settings: ServerSettings) -> None:
     LedgerError
         There is no such ledger.
     """
-    with needed("The server"):
+    check_packages()
+    with needed("The server", extra="server"):
         import uvicorn
     Ledger(settings.url)  # raises what is wrong with it before the first request
     os.environ[STARTED_WITH] = settings.to_json()
     uvicorn.run(
         "ladderholdout.server.app:from_environment",
         factory=True,
-        http="ladderholdout.server.app:Prompt",
         host=settings.host,
         port=settings.port,
         workers=settings.workers,
         ssl_certfile=settings.tls_cert,
         ssl_keyfile=settings.tls_key,
         log_config=_LOGGING,
-        access_log=False,
-        server_header=False,
         timeout_graceful_shutdown=_GRACE,
+        **_CONNECTIONS,
     )

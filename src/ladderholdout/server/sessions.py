@@ -3,12 +3,14 @@
 The cookie of a server names accounts, and has the token of each, masked by HMAC-SHA-512 of a
 random name of the session under the hash of the token, which the ledger alone holds. So the cookie
 without the ledger shows no token, the ledger without the cookie makes no session, and a token that
-is revoked or rotated ends its sessions at once, in every process. Nothing is stored for a session.
+is revoked or rotated ends its sessions at once, in every process. Nothing is stored for a session
+but that somebody ended it.
 """
 
 from __future__ import annotations
 
 import base64
+import hashlib
 import hmac
 import re
 import secrets
@@ -16,9 +18,11 @@ import threading
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Protocol
 
-from ladderholdout.ledger import Access, AccountRecord, Ledger
+from ladderholdout.ledger import Access, AccountRecord, Ledger, Transaction
+from ladderholdout.ledger.records import now
 from ladderholdout.server.accounts import is_token_of
 from ladderholdout.server.served import Served
 from ladderholdout.server.viewers import AccountHolder, LedgerOwner, Person
@@ -73,6 +77,9 @@ class Gate(Protocol):
     def enter(self, cookie: str, token: str) -> Session | None:
         """Return the session of who shows a token; None where it is not valid."""
 
+    def leave(self, cookie: str) -> None:
+        """End the session of a cookie, and of all copies of it."""
+
 
 class AccountGate:
     """Lets in who has a token of a server.
@@ -99,7 +106,10 @@ class AccountGate:
         account = self._served.holder(token)
         if account is None:
             return None
-        kept = [one for one in self._held(cookie) if one[0].holdout_id != account.holdout_id]
+        before = list(self._held(cookie))
+        if before:
+            self.leave(cookie)
+        kept = [one for one in before if one[0].holdout_id != account.holdout_id]
         held = [*kept, (account, int(time.time()), token)][-_MOST_ACCOUNTS:]
         name = _drawn()
         entries = [
@@ -109,6 +119,11 @@ class AccountGate:
         texts = [f"{one.id}.{since}.{masked.decode()}" for one, since, masked in entries]
         return self.read("~".join([name, *texts]))
 
+    def leave(self, cookie: str) -> None:
+        """End the session of a cookie in the ledger, for every process that reads it."""
+        digest, until = _digest(cookie), now() + timedelta(seconds=LIFE)
+        self._ledger.transact(lambda tx: tx.accounts.end_session(digest, until))
+
     def _held(self, cookie: str) -> Iterator[tuple[AccountRecord, int, str]]:
         """Yield the accounts of a cookie that are valid, since when, and their tokens."""
         name, *texts = cookie.split("~")[: 1 + _MOST_ACCOUNTS]
@@ -117,7 +132,12 @@ class AccountGate:
         fresh = {key: one for key, one in entries.items() if 0 <= time.time() - one[0] < LIFE}
         if not fresh:
             return
-        for account in self._ledger.transact(lambda tx: tx.accounts.of_ids(fresh), Access.READ):
+        digest = _digest(cookie)
+
+        def valid(tx: Transaction) -> tuple[AccountRecord, ...]:
+            return () if tx.accounts.has_ended(digest) else tx.accounts.of_ids(fresh)
+
+        for account in self._ledger.transact(valid, Access.READ):
             since, masked = fresh[account.id]
             token = _masked(name, account, since, base64.urlsafe_b64decode(masked))
             if is_token_of(account, token.decode("latin-1")):
@@ -127,6 +147,11 @@ class AccountGate:
 def _drawn() -> str:
     """Draw the name of a session."""
     return secrets.token_urlsafe(16)
+
+
+def _digest(cookie: str) -> str:
+    """Return by what the ledger knows a session, of which its name alone makes no cookie."""
+    return hashlib.sha256(cookie.partition("~")[0].encode()).hexdigest()
 
 
 def _masked(name: str, account: AccountRecord, since: int, token: bytes) -> bytes:
@@ -165,3 +190,7 @@ class LocalGate:
                 return None
             self._known = _drawn()
         return Session(self._known, self._owner)
+
+    def leave(self, cookie: str) -> None:
+        """End the session; the address of before lets in nobody, as before."""
+        self._known = _drawn()

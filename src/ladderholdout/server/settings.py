@@ -41,6 +41,9 @@ class ServerSettings:
         Megabytes that a request may have.
     time_grid : int
         Milliseconds: each answer is sent at a multiple of them after its request.
+    max_refusals : int
+        Requests of an account that may be refused in a minute before the next is not read; one of
+        some megabytes counts as so many more.
     share_rows, allow_estimates, allow_reveals : tuple of str
         Names of the holdouts whose features are served, whose corrected score or whose score on
         a ladder that releases none may be asked for; ``*`` for all.
@@ -62,6 +65,7 @@ class ServerSettings:
     tls_key: str | None = None
     max_body: int = 64
     time_grid: int = 25
+    max_refusals: int = 100
     share_rows: tuple[str, ...] = ()
     allow_estimates: tuple[str, ...] = ()
     allow_reveals: tuple[str, ...] = ()
@@ -78,6 +82,8 @@ class ServerSettings:
         if not 1 <= self.time_grid <= _COARSEST:
             allowed = f"from 1 to {_COARSEST} milliseconds"
             raise InvalidArgument("time-grid", allowed, self.time_grid)
+        if self.max_refusals < 1:
+            raise InvalidArgument("max-refusals", "at least 1 a minute", self.max_refusals)
         if (self.tls_cert is None) != (self.tls_key is None):
             raise InvalidArgument("tls-cert", "stated together with tls-key", "one without")
         for name in ("tls_cert", "tls_key"):

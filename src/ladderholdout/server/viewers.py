@@ -35,6 +35,7 @@ from ladderholdout.server.served import (
     shown_history,
     withdrawn,
 )
+from ladderholdout.server.space import Space
 
 SUBMIT, CERTIFY, ESTIMATE, REVEAL = "submit", "certify", "estimate", "reveal"
 MANAGE, LEADERBOARD, REPORT = "manage", "leaderboard", "report"
@@ -73,6 +74,9 @@ class View(Protocol):
 
     def wanted(self) -> Form:
         """Return what predictions have to be for the ladder."""
+
+    def space(self) -> Space:
+        """Return how much predictions may hold."""
 
     def status(self) -> Status:
         """Return the released score and what queried the holdout."""
@@ -215,6 +219,10 @@ class AccountView:
         """Return what predictions have to be."""
         return self.served.wanted(self.who)
 
+    def space(self) -> Space:
+        """Return how much predictions may hold."""
+        return Space.of(self.served.home(self.who).guard())
+
     def status(self) -> Status:
         """Return the status without what is of others."""
         return self.served.status(self.who, self._account)
@@ -354,6 +362,10 @@ class OwnerView:
     def wanted(self) -> Form:
         """Return what predictions have to be."""
         return form_of(self._ladder)
+
+    def space(self) -> Space:
+        """Return how much predictions may hold."""
+        return Space.of(self._ladder.guard())
 
     def status(self) -> Status:
         """Return the status."""

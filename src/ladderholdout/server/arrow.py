@@ -1,0 +1,271 @@
+"""Predictions in Arrow: what a stream states is read before any of its values is.
+
+A message states its rows, and how long a compressed part will be, in its first bytes. Arrow itself
+makes what is stated and checks the bytes later, if at all: 224 bytes are 300 million rows of
+nothing, and a kilobyte is a gigabyte of zeros. So these statements are read here, by the format's
+own description of them (Message.fbs), and Arrow gets a stream that keeps within the space.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ladderholdout.errors import LadderHoldoutError
+from ladderholdout.extras import needed
+from ladderholdout.ledger.tables import FAULTS
+from ladderholdout.remote.predictions import LONGEST_ID
+from ladderholdout.remote.tables import Table, table_of
+from ladderholdout.remote.wire import not_read
+from ladderholdout.server.space import Space
+
+if TYPE_CHECKING:
+    import pyarrow
+
+_FILE = b"ARROW1"
+_CONTINUES = b"\xff\xff\xff\xff"
+_SCHEMA, _DICTIONARY, _BATCH = 1, 2, 3
+# Bytes of what describes a message: pandas describes each column in some hundred of them.
+_DESCRIPTION, _OF_A_COLUMN = 2**14, 2**10
+_MESSAGES, _ROWS_OF_ONE = 1000, 64  # so many messages, and one more for so many rows
+_WIDEST = 16  # bytes of a value: decimals, and the places of texts
+_LONGEST = LONGEST_ID + 1  # characters of a text: longer ones are no ids
+_VIEWS = "string_view"
+# Types by their number in Schema.fbs: whole numbers, fractions, texts, booleans, decimals, and
+# texts in two other layouts. Nothing that has other columns within it, or rows without bytes.
+_SIMPLE = {2, 3, 5, 6, 7, 20, 24}
+_LABELS = 64  # notes on a schema or a column
+_FORMS = "an Arrow stream or file with columns of numbers or texts"
+
+
+def table_in(data: bytes, space: Space) -> Table:
+    """Read a stream or a file.
+
+    Parameters
+    ----------
+    data : bytes
+    space : Space
+
+    Raises
+    ------
+    InvalidSubmission
+        It is neither, or holds anything else than the predictions have space for.
+    """
+    with needed("A body in Arrow"):
+        import pyarrow
+        from pyarrow import ipc
+    # A file is a stream between a mark and a list of its parts, which is not needed.
+    view = memoryview(data)[8 if data.startswith(_FILE) else 0 :]
+    try:
+        _check(view, space)
+        with ipc.open_stream(pyarrow.py_buffer(view)) as reader:
+            batches = list(reader)
+        table = pyarrow.Table.from_batches(batches, reader.schema)
+        for one in table.columns:
+            _check_views(one, len(view))
+        table.validate(full=True)  # else a place outside of the body could be read
+        space.check_rows(len(table))
+        return table_of(table, partial(_values, space=space))
+    except LadderHoldoutError:
+        raise
+    # Notes of pandas on an index are JSON, which may be of any form.
+    except (pyarrow.ArrowException, struct.error, OSError, MemoryError, *FAULTS):
+        raise not_read("predictions", _FORMS) from None
+
+
+def _is_text(kind: pyarrow.DataType) -> bool:
+    """Return whether a column holds texts, in any of three layouts."""
+    return str(kind) in ("string", "large_string", _VIEWS)
+
+
+def _check_views(column: pyarrow.ChunkedArray, size: int) -> None:
+    """Refuse texts that are many times as long together as the body: all in the same place."""
+    long = 0
+    for chunk in _parts(column):
+        if str(chunk.type) == _VIEWS and (views := chunk.buffers()[1]) is not None:
+            lengths = np.frombuffer(views, dtype="<i4", count=views.size // 4)[::4]
+            long += int(np.maximum(lengths, 0).sum(dtype=np.int64))
+    if long > 4 * size + 2**16:
+        raise not_read("predictions", _FORMS)
+
+
+def _parts(column: pyarrow.ChunkedArray) -> list[pyarrow.Array]:
+    """Return the arrays of a column, of one in a dictionary those of each dictionary once."""
+    if not hasattr(column.type, "value_type"):
+        return list(column.chunks)
+    return list({_place(one.dictionary): one.dictionary for one in column.chunks}.values())
+
+
+def _place(array: pyarrow.Array) -> tuple[int, ...]:
+    """Return where an array is in memory: a dictionary is of all batches after it."""
+    held = (0 if one is None else one.address for one in array.buffers())
+    return (array.offset, len(array), *held)
+
+
+def _values(column: pyarrow.ChunkedArray, space: Space) -> Sequence[Any]:
+    """Return the values of a column; texts are cut as `Space.cut` does, far behind any id."""
+    import pyarrow
+
+    if column.null_count:
+        raise not_read("predictions", "without missing values")
+    found: list[Any]
+    if hasattr(column.type, "value_type"):
+        known = {
+            _place(one): _values(pyarrow.chunked_array([one]), space) for one in _parts(column)
+        }
+        codes = ((known[_place(one.dictionary)], one.indices.to_pylist()) for one in column.chunks)
+        return [values[at] for values, places in codes for at in places]
+    if _is_text(column.type):
+        return [space.cut(one.as_py(), _LONGEST) for chunk in column.chunks for one in chunk]
+    if pyarrow.types.is_decimal(column.type):
+        column = column.cast(pyarrow.float64())
+    found = column.to_pylist()
+    return found
+
+
+# -- what messages state ------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Message:
+    """One message: its kind, the table that describes it, and its bytes."""
+
+    kind: int
+    header: _Table
+    body: memoryview
+
+
+def _check(view: memoryview, space: Space) -> None:
+    """Refuse a stream that states more than there is space for, or more of what is needless."""
+    rows = named = made = 0
+    # Compressed parts become so many bytes: of each column values, their places and their texts.
+    space_for = 2**16 + space.rows * (space.columns + 1) * (_WIDEST + 4 * (space.longest + 1))
+    longest = _DESCRIPTION + _OF_A_COLUMN * space.columns
+    most = _MESSAGES + space.rows // _ROWS_OF_ONE
+    for number, message in enumerate(_messages(view, longest)):
+        if message.kind == _SCHEMA:
+            _check_schema(message.header, space)
+            continue
+        if message.kind not in (_BATCH, _DICTIONARY) or number > most:
+            raise not_read("predictions", _FORMS)
+        # A dictionary that grows would be kept once for each batch between.
+        if message.kind == _DICTIONARY and message.header.number(2, "<B"):
+            raise not_read("predictions", _FORMS)
+        batch = message.header if message.kind == _BATCH else message.header.table(1)
+        made += _made(batch, message.body, 4 * (space.columns + 2))
+        length = max(batch.number(0, "<q"), 0)
+        if message.kind == _BATCH:
+            rows += length
+        else:
+            named += length
+        if rows > space.rows:
+            space.check_rows(rows)
+        if named > 2 * space.rows + 2**10 or made > space_for:
+            raise not_read("predictions", f"{_FORMS}, a value for each of {space.rows} rows")
+
+
+def _check_schema(schema: _Table, space: Space) -> None:
+    """Refuse columns that are no numbers or texts, before any is made."""
+    space.check_columns(schema.count(1))
+    fields = list(schema.tables(1))
+    simple = all(one.number(2, "<B") in _SIMPLE and not one.count(5) for one in fields)
+    if not simple or any(one > _LABELS for one in (schema.count(2), *(f.count(6) for f in fields))):
+        raise not_read("predictions", _FORMS)
+
+
+def _made(batch: _Table, body: memoryview, most: int) -> int:
+    """Return how many bytes the compressed parts of a batch state to become."""
+    if not batch.has(3):
+        return 0
+    start, count = batch.vector(2)
+    if count > most:
+        raise not_read("predictions", _FORMS)
+    made = 0
+    for at in range(count):
+        offset, length = struct.unpack_from("<qq", batch.data, start + 16 * at)
+        if length > 0:
+            if not 0 <= offset <= len(body) - 8:
+                raise not_read("predictions", _FORMS)
+            made += max(struct.unpack_from("<q", body, offset)[0], 0)
+    return made
+
+
+def _messages(view: memoryview, longest: int) -> Iterator[_Message]:
+    """Yield the messages of a stream; none is described in more bytes than the longest."""
+    at = 0
+    while at < len(view):
+        if view[at : at + 4] != _CONTINUES:
+            raise not_read("predictions", _FORMS)
+        (size,) = struct.unpack_from("<i", view, at + 4)
+        if size == 0:
+            return
+        at += 8
+        if not 8 <= size <= min(longest, len(view) - at):
+            raise not_read("predictions", _FORMS)
+        data = view[at : at + size]
+        message = _Table(data, struct.unpack_from("<I", data)[0])
+        at += size
+        length = message.number(3, "<q")
+        if not 0 <= length <= len(view) - at or message.has(4):
+            raise not_read("predictions", _FORMS)
+        yield _Message(message.number(1, "<B"), message.table(2), view[at : at + length])
+        at += length
+
+
+@dataclass(frozen=True, slots=True)
+class _Table:
+    """A table of a flat buffer; of places outside of it reading fails with `struct.error`."""
+
+    data: memoryview
+    place: int
+
+    def _field(self, number: int) -> int:
+        """Return the place of a field, 0 for one that is left out."""
+        back = int(struct.unpack_from("<i", self.data, self.place)[0])
+        fields = self.place - back
+        if not 0 <= fields < len(self.data):
+            raise struct.error
+        at = 4 + 2 * number
+        if at >= struct.unpack_from("<H", self.data, fields)[0]:
+            return 0
+        offset = int(struct.unpack_from("<H", self.data, fields + at)[0])
+        return self.place + offset if offset else 0
+
+    def has(self, number: int) -> bool:
+        """Return whether a field is stated."""
+        return bool(self._field(number))
+
+    def number(self, number: int, form: str) -> int:
+        """Return a number, 0 where it is left out."""
+        place = self._field(number)
+        return int(struct.unpack_from(form, self.data, place)[0]) if place else 0
+
+    def table(self, number: int) -> _Table:
+        """Return a table within this one."""
+        place = self._field(number)
+        if not place:
+            raise struct.error
+        return _Table(self.data, place + int(struct.unpack_from("<I", self.data, place)[0]))
+
+    def vector(self, number: int) -> tuple[int, int]:
+        """Return where the entries of a vector begin, and how many it has."""
+        place = self._field(number)
+        if not place:
+            return 0, 0
+        start = place + int(struct.unpack_from("<I", self.data, place)[0])
+        return start + 4, int(struct.unpack_from("<I", self.data, start)[0])
+
+    def tables(self, number: int) -> Iterator[_Table]:
+        """Yield the tables of a vector."""
+        start, count = self.vector(number)
+        for place in range(start, start + 4 * count, 4):
+            yield _Table(self.data, place + int(struct.unpack_from("<I", self.data, place)[0]))
+
+    def count(self, number: int) -> int:
+        """Return how many entries a vector has."""
+        return self.vector(number)[1]

@@ -1,0 +1,195 @@
+"""How much a body may hold, which is counted before any of its values is made.
+
+A few bytes can state a million values: in Arrow a column of nothing, in JSON a list of empty lists.
+What a submission needs is known from the holdout, so that whatever states more is refused at the
+cost of counting it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ladderholdout.errors import InvalidSubmission
+from ladderholdout.guard.submission import Guard
+
+_SMALL = 2**20  # bytes of a body that are taken whatever the holdout is
+_OF_A_ROW, _OF_A_CELL = 1024, 64
+_NOTES = 2**14  # marks beside predictions: a context may have as many characters
+_LIST = re.compile(rb'"predictions"\s*:\s*\[')
+_NUMBERS = {bool, int, float}
+
+
+@dataclass(frozen=True, slots=True)
+class Space:
+    """What predictions for a holdout may hold.
+
+    Attributes
+    ----------
+    rows, columns : int
+        Of an array of predictions, as a class or an output has one column.
+    longest : int
+        Characters of a text: no class has a longer name.
+    marks : int
+        Of commas and the like in the name of a class, at most.
+    """
+
+    rows: int
+    columns: int
+    longest: int = 0
+    marks: int = 0
+
+    @classmethod
+    def of(cls, guard: Guard) -> Space:
+        """Return what the holdout of a ladder has space for."""
+        classes, shape = guard.holdout.classes, np.shape(guard.rows.y)
+        if classes is None:
+            return cls(guard.holdout.n, shape[1] if len(shape) > 1 else 1)
+        texts = [str(one) for one in classes.tolist()] if classes.dtype.kind in "UO" else [""]
+        return cls(
+            guard.holdout.n,
+            max(len(classes), 2),
+            max(map(len, texts)),
+            max(sum(one.encode().count(mark) for mark in b",:[{;\t\r\n") for one in texts),
+        )
+
+    @property
+    def cells(self) -> int:
+        """Numbers of one submission, and a text that names each row."""
+        return self.rows * (self.columns + 1)
+
+    @property
+    def bytes(self) -> int:
+        """Bytes that a body of one submission may have."""
+        return _SMALL + self.rows * (_OF_A_ROW + _OF_A_CELL * self.columns + 12 * self.longest)
+
+    def check_json(self, data: bytes, *, large: bool | None = None) -> None:
+        """Refuse JSON of more values than one submission and its notes have.
+
+        Parameters
+        ----------
+        data : bytes
+        large : bool, optional
+            Whether too short a list is refused unread: others are worth their own message.
+        """
+        large = len(data) > _SMALL if large is None else large
+        values = sum(data.count(mark) for mark in (b",", b":"))
+        lists = sum(data.count(mark) for mark in (b"[", b"{"))
+        of_names = 1 + self.marks
+        if values > 4 * self.cells * of_names + _NOTES:
+            raise self._refused("more values")
+        if lists > self.rows * of_names + _NOTES:
+            raise self._refused("more lists")
+        if data.count(b"\\") > self.rows * (2 * self.longest + 2) + _NOTES:
+            raise self._refused("more characters that are written as numbers")
+        if large and data.count(b",") < self.rows - 1 and _LIST.search(data):
+            raise self._refused("fewer values")
+
+    def check_batch(self, data: bytes, most: int) -> None:
+        """Refuse JSON of more submissions, or of more values in any of them.
+
+        Parameters
+        ----------
+        data : bytes
+        most : int
+            Submissions.
+        """
+        name, at = b'"predictions"', 0
+        # Notes may have the name too.
+        if data.count(name) > 4 * most:
+            raise InvalidSubmission("the body", f"a batch of at most {most}", "of more")
+        view = data[: data.find(name)] if name in data else data
+        while view:
+            self.check_json(view, large=len(data) > _SMALL)
+            at += len(view)
+            end = data.find(name, at + len(name))
+            view = data[at : len(data) if end < 0 else end]
+
+    def check_csv(self, data: bytes) -> None:
+        """Refuse CSV of more lines or cells than predictions have."""
+        lines = max(data.count(b"\n"), data.count(b"\r"))
+        if lines > 2 * (self.rows + 2) * (1 + self.marks):
+            raise self._refused("more lines")
+        cells = sum(data.count(mark) for mark in (b",", b";", b"\t"))
+        if cells > (self.rows + 1) * (self.columns + 4) * (1 + self.marks):
+            raise self._refused("more cells")
+
+    def check_array(self, array: NDArray[Any]) -> NDArray[Any]:
+        """Refuse an array of another shape; cut texts, as `cut` does."""
+        if (
+            array.shape[:1] != (self.rows,)
+            or not self.rows <= array.size <= self.rows * self.columns
+        ):
+            came = f"an array of shape {array.shape}"
+            raise InvalidSubmission("predictions", self._allowed(), came)
+        if array.dtype.kind == "U" and array.dtype.itemsize > 4 * (self.longest + 1):
+            array = array.astype(f"U{self.longest + 1}")
+        return array
+
+    def check_packed(self, value: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Refuse an array in base64 of more bytes than a body may have."""
+        text = value.get("npy")
+        if isinstance(text, str) and len(text) > self.bytes * 4 // 3:
+            raise self._refused("more bytes")
+        return value
+
+    def check_list(self, values: list[Any]) -> list[Any] | NDArray[Any]:
+        """Refuse a list of another length or depth; return numbers in few bytes, texts cut."""
+        if len(values) != self.rows:
+            raise InvalidSubmission("predictions", self._allowed(), f"a list of {len(values)}")
+        for one in values:
+            if isinstance(one, list) and any(isinstance(each, list | dict) for each in one):
+                raise InvalidSubmission("predictions", self._allowed(), "lists within lists")
+        if set(map(type, values)) <= _NUMBERS or all(isinstance(one, list) for one in values):
+            numbers = _array(values)
+            if numbers is not None:
+                return self.check_array(numbers)
+        return [self._cut_in(one) for one in values]
+
+    def _cut_in(self, value: Any) -> Any:
+        if isinstance(value, list):
+            return [self.cut(one) if isinstance(one, str) else one for one in value]
+        return self.cut(value) if isinstance(value, str) else value
+
+    def cut(self, text: str, least: int = 0) -> str:
+        """Return a text that is no name of a class with one character more than all of these.
+
+        An array of texts takes for each of them what the longest one needs.
+        """
+        return text[: max(self.longest, least) + 1]
+
+    def check_rows(self, rows: int) -> None:
+        """Refuse another number of rows."""
+        if rows != self.rows:
+            raise InvalidSubmission("predictions", self._allowed(), f"a table of {rows} rows")
+
+    def check_columns(self, columns: int) -> None:
+        """Refuse more columns than there may be."""
+        if not 1 <= columns <= self.columns + 1:
+            came = f"a table of {columns} columns"
+            raise InvalidSubmission("predictions", self._allowed(), came)
+
+    def _allowed(self) -> str:
+        return f"one for each of the {self.rows} rows" + (
+            f", or up to {self.columns} columns" if self.columns > 1 else ""
+        )
+
+    def _refused(self, what: str) -> InvalidSubmission:
+        return InvalidSubmission("predictions", self._allowed(), f"a body with {what}")
+
+
+def _array(values: list[Any]) -> NDArray[Any] | None:
+    """Return numbers as an array, of whole ones a small one; None where there is anything else."""
+    try:
+        found = np.asarray(values)
+    except (ValueError, OverflowError):
+        return None
+    if found.dtype == np.int64:
+        small = found.astype(np.int32)
+        return small if np.array_equal(small, found) else found
+    return found if found.dtype.kind in "bf" else None
