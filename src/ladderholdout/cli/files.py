@@ -210,10 +210,8 @@ def target_of(
     """
     column, table = file.column(argument, name), file.apart
     if table.starts is None:
-        wrong = np.flatnonzero(
-            np.asarray(column.isna()) | np.asarray(column.isin([*missing_texts]))
-        )
-        _check_there(argument, table, wrong.tolist())
+        gone = np.asarray(column.isna()) | np.asarray(column.isin([*missing_texts]))
+        _check_there(argument, table, np.flatnonzero(gone).tolist())
         return np.asarray(column)
     wrong = [at for at, text in enumerate(column) if not text.strip() or text in missing_texts]
     _check_there(argument, table, wrong)

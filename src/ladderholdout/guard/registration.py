@@ -671,10 +671,11 @@ def _go_on(
         tx.rows.set_known(known.id, match.known)
     if view is None:
         view = tx.rows.add_view(known.id, fp.fingerprint(given.hashes), given.hashes, match.places)
+        first = match.places if match.known.places is None else match.known.places
         _say(
             f"These are the rows of {known.name!r} with other features, known {match.how}: they "
             f"are recorded as view {view.number} of it, and its ladders go on."
-            + ("" if np.array_equal(match.places, match.known.places) else _FILES)
+            + ("" if np.array_equal(match.places, first) else _FILES)
         )
     else:
         foreign = not np.array_equal(match.places, view.places)

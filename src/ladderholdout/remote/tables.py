@@ -268,7 +268,7 @@ class _Count:
 
     def takes(self, start: int, row: list[str], raw: str) -> bool:
         """Return whether this is a row, or a blank line that may be at the end."""
-        if not row or (len(row) == 1 and not row[0].strip()):
+        if not row or (len(row) == 1 and not row[0].strip() and '"' not in raw):
             self.blank = self.blank or start
             return False
         if self.blank:
