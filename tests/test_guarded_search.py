@@ -212,8 +212,11 @@ def test_a_finalist_that_fails_costs_no_other_its_hours(
         search = guarded(holdout, binary, grid, finalists=2)
     assert [one.candidate for one in search.finalists_] == [1]
     grid.set_params(param_grid={"fails": [True]})
-    with pytest.warns(FitFailedWarning), pytest.raises(RuntimeError, match="no memory"):
-        guarded(holdout, binary, grid)
+    search = holdout.guard(grid)
+    failing = pytest.raises(InvalidArgument, match=r"no memory.*search_")
+    with pytest.warns(FitFailedWarning), failing:
+        search.fit(binary.X_train, binary.y_train)
+    assert search.search_.cv_results_["params"] == [{"fails": True}]
 
 
 # -- which candidates are finalists ----------------------------------------------------------
@@ -358,6 +361,7 @@ def test_several_metrics_go_by_the_one_at_refit(holdout: LadderHoldout, binary: 
     assert search.best_index_ == np.argmax(search.cv_results_["mean_test_neg_log_loss"])
 
 
+@pytest.mark.filterwarnings("ignore::ladderholdout.errors.GroupedRowsWarning")
 def test_groups_weights_and_frames_reach_the_search_and_the_winner(tmp_path: Path) -> None:
     X, y = load_diabetes(return_X_y=True, as_frame=True)
     ledger = tmp_path / "ledger.db"

@@ -220,9 +220,9 @@ def test_each_candidate_is_described_as_if_it_were_alone(
     points = search.cv_results_["params"]
     history = holdout.history()
     assert len(history) == len(points) > 1
-    for point, one in zip(points, history, strict=True):
+    for at, (point, one) in enumerate(zip(points, history, strict=True)):
         alone = clone(model).set_params(**clone(point, safe=False))
-        assert one.context == describe_estimator(alone)
+        assert one.context == describe_estimator(alone) | {"candidate": at}
 
 
 def test_the_parameters_of_a_search_are_read_once(

@@ -408,6 +408,7 @@ def test_a_regression_holdout_has_plain_inner_folds(opened: Open) -> None:
     assert same_folds(holdout.split(inner=4).split(X[100:], classes), KFold(4).split(X[100:]), 342)
 
 
+@pytest.mark.filterwarnings("ignore::ladderholdout.errors.GroupedRowsWarning")
 @pytest.mark.parametrize("routing", [False, True])
 def test_groups_reach_the_inner_splitter(
     holdout: LadderHoldout, binary: Any, routing: bool

@@ -26,6 +26,7 @@ The tree::
         ├── KnownHoldoutWarning       these rows are in the ledger already, named or given otherwise
         ├── OverlapWarning            some rows of the holdout were seen elsewhere
         ├── CopiedRowsWarning         rows of the holdout equal each other, labels included
+        ├── GroupedRowsWarning        the rows come in groups, and are taken as independent
         ├── NotConsultedWarning       the search never queries the holdout
         ├── NotIncumbentWarning       what was picked is not the incumbent of the ladder
         │   └── NoImprovementWarning  no candidate of this search became the incumbent
@@ -576,6 +577,17 @@ class CopiedRowsWarning(LadderHoldoutWarning):
     >>> import warnings
     >>> warnings.simplefilter("error", CopiedRowsWarning)  # to stop where it is given
     >>> warnings.simplefilter("default", CopiedRowsWarning)
+    """
+
+
+class GroupedRowsWarning(LadderHoldoutWarning):
+    """The rows come in groups, and certificates take each row as a draw of its own.
+
+    Examples
+    --------
+    >>> import warnings
+    >>> warnings.simplefilter("error", GroupedRowsWarning)  # to stop where it is given
+    >>> warnings.simplefilter("default", GroupedRowsWarning)
     """
 
 

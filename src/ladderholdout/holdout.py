@@ -15,6 +15,7 @@ from ladderholdout.guard.batches import Batch
 from ladderholdout.guard.context import describe_estimator, jsonable
 from ladderholdout.guard.early_stopping import LadderStopping
 from ladderholdout.guard.finalists import Finalist, check_finalists, confirm
+from ladderholdout.guard.groups import look_for_groups
 from ladderholdout.guard.history_table import Submissions
 from ladderholdout.guard.ladder import SEARCH_POLICIES
 from ladderholdout.guard.open_ladder import OpenLadder, of_one_metric
@@ -446,6 +447,7 @@ class LadderHoldout:
         0.5
         """
         stated = describe_estimator(estimator) | jsonable(context)
+        look_for_groups(self._ladder, estimator, {})
         return self._ladder.evaluate(estimator, Origin(context=stated))
 
     def batch(self) -> Batch:
@@ -812,6 +814,11 @@ class LadderHoldout:
         GuardedSearch
             An estimator: ``fit`` it on the training rows, and use it like the winner.
 
+        Raises
+        ------
+        InvalidArgument
+            `search` is none, or asks the holdout itself.
+
         Examples
         --------
         >>> from sklearn.datasets import load_breast_cancer
@@ -824,8 +831,11 @@ class LadderHoldout:
         >>> search.is_incumbent_, search.certificate_.missing
         (True, None)
         """
-        from ladderholdout.integrations.guarded_search import GuardedSearch
+        from ladderholdout.guard.finalists import check_finalists
+        from ladderholdout.integrations.guarded_search import GuardedSearch, check_search
 
+        check_search(search)
+        check_finalists("finalists", finalists)
         return GuardedSearch(search, self, finalists=finalists, verbose=verbose)
 
     def split(self, inner: Any = 0, *, guarded: bool = True) -> GuardedSplit:
@@ -903,7 +913,12 @@ class LadderHoldout:
         return select(self._ladder, cv_results)
 
     def __call__(
-        self, estimator: Any, X: Any, y: Any = None, sample_weight: ArrayLike | None = None
+        self,
+        estimator: Any = None,
+        X: Any = None,
+        y: Any = None,
+        sample_weight: ArrayLike | None = None,
+        **others: Any,
     ) -> Any:
         """Score an estimator: plainly on other rows, through the guard on the holdout's.
 
@@ -917,6 +932,9 @@ class LadderHoldout:
         y : array-like, shape (n_rows,), optional
         sample_weight : array-like, shape (n_rows,), optional
             For plain scores.
+        **others
+            None: whoever gives ``y_true`` and ``y_pred`` takes this for a function of a metric,
+            and is refused.
 
         Returns
         -------
@@ -944,6 +962,8 @@ class LadderHoldout:
         """
         from ladderholdout.integrations.sklearn import score
 
+        if others:
+            estimator = next(iter(others.values()))
         return score(self._ladder, estimator, X, y, sample_weight)
 
     def set_score_request(self, *, sample_weight: bool | str | None = None) -> Self:
@@ -997,7 +1017,7 @@ class LadderHoldout:
         build: Callable[[Any], Any],
         *,
         inner: Any = None,
-        train: tuple[Any, Any] | None = None,
+        train: tuple[Any, ...] | None = None,
         feedback: str = "auto",
         guarded: int = 0,
     ) -> Objective:
@@ -1012,8 +1032,9 @@ class LadderHoldout:
         inner : int or splitter, optional
             Compute the inner score here: by cross-validation of the unfitted estimator that
             `build` returns on `train`, on all of which it is then fitted.
-        train : tuple of (X, y), optional
-            The training rows, for unfitted estimators.
+        train : tuple of (X, y) or (X, y, groups), optional
+            The training rows, for unfitted estimators; with groups where the inner folds keep
+            those together.
         feedback : {"auto", "guide", "guided", "penalised", "incumbent"}
             The feedback to the study (see `ladderholdout.feedback`).
         guarded : int, default=0

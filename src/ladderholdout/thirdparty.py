@@ -94,16 +94,19 @@ _BOOSTING, _LOGISTIC = (
 
 FIT = _sklearn(
     _SEARCH, "BaseSearchCV.fit", "the search and its results", "self", "results",
-    "evaluate_candidates",
+    "evaluate_candidates", "params",
 )  # fmt: skip
 CANDIDATES = _sklearn(
-    _SEARCH, "BaseSearchCV.fit.<locals>.evaluate_candidates", "takes one round of folds", "X"
-)
+    _SEARCH, "BaseSearchCV.fit.<locals>.evaluate_candidates", "takes one round of folds", "X",
+    "candidate_params",
+)  # fmt: skip
 ONE_FIT = _sklearn(
     _VALIDATION, "_fit_and_score", "a candidate", "test", "candidate_progress", "parameters"
 )
 SCORE = _sklearn(_VALIDATION, "_score", "a candidate is scored")
-CROSS_VALIDATE = _sklearn(_VALIDATION, "cross_validate", "what it asks", "scoring")
+CROSS_VALIDATE = _sklearn(
+    _VALIDATION, "cross_validate", "what it asks", "scoring", "estimator", "params"
+)
 LEARNING = _sklearn(_VALIDATION, "learning_curve", "takes one round, in order", "scoring", "X")
 VALIDATION = _sklearn(_VALIDATION, "validation_curve", "takes one round, in order", "scoring")
 VALIDATION_FOLDS = _sklearn(
@@ -397,6 +400,8 @@ class Scoring:
         The candidate's place in its round, from 1, whenever it is scored.
     in_order : bool
         Whether candidates come in their order; looked up only for one without a place.
+    candidate : int or None
+        The candidate's place in its round, from 0, however many scorers there are.
     parameters : mapping or None
         The candidate's point of the grid, where it has one.
     call : object
@@ -407,6 +412,7 @@ class Scoring:
     by_sklearn: bool
     place: int | None
     in_order: bool
+    candidate: int | None
     parameters: Mapping[str, Any] | None
     call: Any
 
@@ -449,7 +455,13 @@ def scoring() -> Scoring | None:
             frame.is_search and frame.place[1] in _IN_ORDER for frame in (*around, *frames)
         )
         parameters = None if innermost is None else innermost.local("parameters")
-        return Scoring(test, around[0].is_sklearn, place, in_order, parameters, call)
+        candidate = None if innermost is None else _candidate(innermost)
+        return Scoring(test, around[0].is_sklearn, place, in_order, candidate, parameters, call)
+
+
+def _candidate(fit: Frame) -> int | None:
+    progress = fit.local("candidate_progress")
+    return None if progress is None else int(progress[0])
 
 
 def _place(around: list[Frame], fit: Frame | None) -> tuple[int | None, Any]:
@@ -457,8 +469,7 @@ def _place(around: list[Frame], fit: Frame | None) -> tuple[int | None, Any]:
 
     Several scorers submit it once for each, in their order.
     """
-    progress = None if fit is None else fit.local("candidate_progress")
-    at = None if progress is None else int(progress[0])
+    at = None if fit is None else _candidate(fit)
     for frame in around:
         if not frame.module.startswith("sklearn.metrics."):
             break
@@ -486,6 +497,16 @@ def wishes(consumer: Frame) -> tuple[Any, Any] | None:
     return getattr(consumer.owner, "scoring", None), getattr(consumer.owner, "refit", None)
 
 
+def given_to_fits(consumer: Frame) -> dict[str, Any]:
+    """Return what the fits of a search are given beside the rows, and its own parameters."""
+    for frame in consumer.outward():
+        if frame.place in (FIT.place, CROSS_VALIDATE.place):
+            owner = frame.owner if frame.owner is not None else frame.local("estimator")
+            own = owner.get_params(deep=True) if hasattr(owner, "get_params") else {}
+            return {**own, **(frame.local("params") or {})}
+    return {}
+
+
 def n_jobs_of(consumer: Frame) -> Any:
     """Return the ``n_jobs`` of a search, or of a function that searches."""
     return getattr(consumer.owner, "n_jobs", consumer.local("n_jobs"))
@@ -496,6 +517,12 @@ def fit_around(consumer: Frame) -> Callable[[], Any] | None:
     fit = _innermost_fit(consumer)
     own = None if fit is None else fit.local("evaluate_candidates")
     return None if own is None else weakref.ref(own)  # not there yet: it only lists the folds
+
+
+def candidates_of(consumer: Frame) -> int | None:
+    """Return how many candidates a search takes the folds for; None where that is not known."""
+    given = consumer.local("candidate_params") if consumer.place == CANDIDATES.place else None
+    return None if given is None else len(given)
 
 
 def fit_ending(fit: Callable[[], Any] | None) -> Ending | None:

@@ -10,6 +10,7 @@ from uuid import uuid4
 
 from ladderholdout.errors import InvalidArgument
 from ladderholdout.guard.context import describe_estimator, jsonable
+from ladderholdout.guard.groups import look_for_groups
 from ladderholdout.guard.open_ladder import OpenLadder
 from ladderholdout.guard.submission import Waiting
 from ladderholdout.guard.views import Release
@@ -43,6 +44,7 @@ class Batch:
         """Take a fitted estimator, as `LadderHoldout.evaluate` does."""
         described = describe_estimator(estimator) | jsonable(context)
         self._check_open()
+        look_for_groups(self._ladder, estimator, {})
         self.add(self._ladder.predictions(estimator), described)
 
     def add(self, predictions: Any, context: Mapping[str, Any]) -> None:

@@ -28,7 +28,7 @@ from ladderholdout.guard import rounds
 from ladderholdout.guard.open_ladder import OpenLadder
 from ladderholdout.guard.settings import stored_metric
 from ladderholdout.guard.stored_rows import Amended, amended_before
-from ladderholdout.guard.views import AN_OLDER_COPY, ScoreCertificate, score_of
+from ladderholdout.guard.views import AN_OLDER_COPY, INDEPENDENT, ScoreCertificate, score_of
 from ladderholdout.ledger import (
     Chosen,
     ImprovementRecord,
@@ -532,6 +532,8 @@ class Selection:
     way : str
         Return the part of a reason about the reserve, if there is one.
     chosen : Chosen
+    doubts : tuple of str
+        What `doubts_about` the rows' independence is on record.
     """
 
     ladder: LadderRecord
@@ -544,6 +546,7 @@ class Selection:
     amended: Amended
     way: str
     chosen: Chosen
+    doubts: tuple[str, ...]
 
     def refused(self, reason: str) -> ScoreCertificate:
         """Return that there is no certificate."""
@@ -578,6 +581,7 @@ class Selection:
             log_count=one.log_count,
             assumptions=assumptions_of(self.metric, batch=one.place > 1, clipped=one.clipped),
             price=self.level.price,
+            doubts=self.doubts,
         )
 
     @property
@@ -643,6 +647,7 @@ class Selection:
             log_count=found.log_count,
             assumptions=(*found.assumptions, *self.amended.assumptions()),
             price=level.price,
+            doubts=self.doubts,
         )
 
 
@@ -705,9 +710,15 @@ def selection_of(
         event,
     )
     amended = amended_before(tx, ladder.holdout_id, chosen.position, weights)
+    doubts = doubts_about(tx, ladder.holdout_id)
     return Selection(
-        ladder, metric, weights, level, score, transcript, counted, amended, way, chosen
+        ladder, metric, weights, level, score, transcript, counted, amended, way, chosen, doubts
     )
+
+
+def doubts_about(tx: Transaction, holdout_id: int) -> tuple[str, ...]:
+    """Return which assumptions of a certificate are in doubt by what is on record."""
+    return (INDEPENDENT,) if tx.grouped(holdout_id) else ()
 
 
 def _shown_before(tx: Transaction, holdout_id: int, chosen: Chosen) -> float:

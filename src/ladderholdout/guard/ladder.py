@@ -279,6 +279,11 @@ class LocalLadder:
         with without_frames:
             Ledger.opened(self.ledger).transact(note)
 
+    def note_groups(self, by: str) -> None:
+        """Put on record what shows that the rows of the holdout come in groups."""
+        if by not in self.read(lambda tx, ladder: tx.grouped(ladder.holdout_id)):
+            self.write(lambda tx, ladder: tx.note_grouped(ladder.holdout_id, by))
+
     # -- the rows, once for each process ----------------------------------------------
 
     def guard(self) -> Guard:

@@ -133,6 +133,9 @@ class OpenLadder(Protocol):
     def note_overlap(self, source: str, rows: int) -> None:
         """Put on record how many rows of the holdout were seen elsewhere."""
 
+    def note_groups(self, by: str) -> None:
+        """Put on record what shows that the rows of the holdout come in groups."""
+
     def guard(self) -> Guard:
         """Return the rows, labels and rules as this process holds them."""
 

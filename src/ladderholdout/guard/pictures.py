@@ -240,7 +240,8 @@ def picture_of(
     if status.score is not None:
         description += f" The released score is {status.score:.6g}."
     if band is not None:
-        description += f" The certificate goes from {band[0]:.4g} to {band[1]:.4g}."
+        doubts = "".join(f", {one}" for one in certificate.doubts)
+        description += f" The certificate goes from {band[0]:.4g} to {band[1]:.4g}{doubts}."
     return Picture(
         shots,
         None if counts else status.score,

@@ -28,6 +28,7 @@ from ladderholdout.guard.reserved_rows import (
     set_reserve,
     share,
     warn_of_copies,
+    warn_of_groups,
     warn_of_narrow_range,
     warn_of_targets,
 )
@@ -75,6 +76,7 @@ from ladderholdout.vault import Rows
 
 IntArray: TypeAlias = NDArray[np.intp]
 
+_REPEATED = "ids that repeat, and so identify no row"
 FEW = 20
 """One label in so many may be amended, over all amendments of a holdout."""
 
@@ -337,7 +339,7 @@ def open_rows(
     in common is taken from the first. `several` is true where they are of several metrics.
     """
     wish = wishes[0]
-    given = Given(rows, fp.row_hashes(rows.X), wish.ids)
+    given = Given(rows, fp.row_hashes(rows.X), None if wish.repeats_ids else wish.ids)
     with Copies() as copies, ledger.write() as tx:
         match = recognise(tx, given)
         before = known = None if match is None else match.record
@@ -375,6 +377,9 @@ def open_rows(
                 settings = settings_for(other, metric, n, n_reserve)
                 ladder = _start_ladder(tx, known, settings, rows, metric, classes, order, other)
             opened.append((ladder, metric))
+        if wish.repeats_ids:
+            tx.note_grouped(known.id, _REPEATED)
+            warn_of_groups(_REPEATED)
         folder = vault_folder(ledger.url, wish.vault)
         if wish.vault is None and before is not None:
             folder = folder_of(before.vault_path)

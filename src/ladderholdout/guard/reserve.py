@@ -20,7 +20,13 @@ from ladderholdout.certificates import (
 from ladderholdout.certificates.reserve_intervals import DRAWN_LEVEL
 from ladderholdout.errors import HoldoutConflict, InvalidArgument
 from ladderholdout.guard import rounds
-from ladderholdout.guard.certification import Level, Moment, level_of, price_of_others
+from ladderholdout.guard.certification import (
+    Level,
+    Moment,
+    doubts_about,
+    level_of,
+    price_of_others,
+)
 from ladderholdout.guard.containment import without_autologging, without_frames
 from ladderholdout.guard.open_ladder import OpenLadder
 from ladderholdout.guard.reserved_rows import Part
@@ -186,6 +192,7 @@ def _certificate(guard: Guard, reserve: Part, asked: _Asked, level: Level) -> Sc
     shown = sum(one.log_values for one in asked.queries if one.number < query.number)
     log_count = reserve_log_count(query.number, 1) + shown + asked.others + level.price
     bound, low, high = _interval(metric, reserve, query, log_count, confidence, amended)
+    about = partial(doubts_about, holdout_id=guard.holdout.id)
     return ScoreCertificate(
         score=metric.to_score(query.risk),
         low=metric.to_score(high),
@@ -204,6 +211,7 @@ def _certificate(guard: Guard, reserve: Part, asked: _Asked, level: Level) -> Sc
         ),
         reserve_query=query.number,
         price=level.price,
+        doubts=guard.ledger.transact(about, Access.READ),
     )
 
 

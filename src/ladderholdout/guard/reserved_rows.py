@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from ladderholdout.errors import (
     CopiedRowsWarning,
+    GroupedRowsWarning,
     HoldoutConflict,
     InvalidArgument,
     RangeWarning,
@@ -95,6 +96,16 @@ def warn_of_copies(
             "one of each, with the number of its copies as sample_weight.",
             CopiedRowsWarning,
         )
+
+
+def warn_of_groups(by: str) -> None:
+    """Warn that rows come in groups where a holdout takes them as independent."""
+    warn(
+        f"The rows come in groups ({by}), and the holdout takes each row as a draw of its own: "
+        "where it has several rows of one group, its certificates are narrower than they may be, "
+        "and their lines name that. Register one row of each group.",
+        GroupedRowsWarning,
+    )
 
 
 def share(reserve: object) -> float:

@@ -13,7 +13,7 @@ from __future__ import annotations
 import threading
 import weakref
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 from uuid import uuid4
@@ -38,11 +38,24 @@ _shown = object()
 _folded = False
 
 
+@dataclass(frozen=True, slots=True)
+class _Opened:
+    """A round that was opened: its name, that of the first one of its fit, and its candidates.
+
+    The fit is known as long as it runs (`thirdparty.fit_around`).
+    """
+
+    search: str
+    first: str
+    size: int | None
+    fit: Callable[[], Any] | None
+
+
 class _Here(threading.local):
     """The searches that this thread opened, oldest first, and what it has not submitted yet."""
 
     def __init__(self) -> None:
-        self.searches: deque[str] = deque(maxlen=_REMEMBERED)
+        self.searches: deque[_Opened] = deque(maxlen=_REMEMBERED)
         self.waiting: dict[int, Callable[[], None]] = {}
 
 
@@ -80,8 +93,9 @@ class Round:
     `steps` are the fitted pipelines between the user's rows and the search, and `rows` is a
     digest of the rows that the search was given (see `pipelines`). With `own_rows` scikit-learn
     itself fits the candidates on the rows that the splitter was given, and what is around the
-    search was inspected then: no scorer has to do so again. The last three are those of the
-    candidate that is being scored, once there is one (see `thirdparty.Scoring`).
+    search was inspected then: no scorer has to do so again. `offset` is how many candidates of the
+    same fit came before the round. The last four are those of the candidate that is being scored,
+    once there is one (see `thirdparty.Scoring`), with its row in ``cv_results_``.
     """
 
     search: str
@@ -89,7 +103,9 @@ class Round:
     steps: tuple[Any, ...] = field(default=(), compare=False)
     rows: str | None = None
     own_rows: bool = False
+    offset: int = 0
     place: int | None = None
+    candidate: int | None = None
     parameters: Mapping[str, Any] | None = field(default=None, compare=False)
     call: Any = field(default=None, compare=False)
 
@@ -145,17 +161,49 @@ def open_round(
     # A search within a candidate's fit: that candidate depends on the answers to this one.
     loosen()
     token = uuid4().hex
-    _here.searches.append(token)
+    offset = _remember(token, consumer)
     batch = token if consumer.takes_one_round else None
-    fold = GuardedFold(Round(token, batch, steps, rows, own_rows))
+    fold = GuardedFold(Round(token, batch, steps, rows, own_rows, offset))
     if ended is not None and consumer.is_search:
         weakref.finalize(fold, ended, token).atexit = False
     return fold
 
 
+def _remember(token: str, consumer: Frame) -> int:
+    """Remember a round, and return how many candidates came before it in the same fit."""
+    fit, size = thirdparty.fit_around(consumer), thirdparty.candidates_of(consumer)
+    running = None if fit is None else fit()
+    same = [
+        one
+        for one in _here.searches
+        if running is not None and one.fit is not None and one.fit() is running
+    ]
+    _here.searches.append(_Opened(token, same[0].first if same else token, size, fit))
+    return sum(one.size or 0 for one in same)
+
+
 def opened_here() -> list[str]:
     """Return the searches that this thread opened, newest first."""
-    return list(reversed(_here.searches))
+    return [one.search for one in reversed(_here.searches)]
+
+
+def fits_here() -> Iterator[tuple[list[str], int | None]]:
+    """Yield the rounds of each fit that this thread opened some in, newest fit first.
+
+    With how many candidates they have together, None where that is not known.
+    """
+    fits: dict[str, list[_Opened]] = {}
+    for one in _here.searches:
+        fits.setdefault(one.first, []).append(one)
+    for opened in reversed(fits.values()):
+        sizes = [one.size for one in opened]
+        known = None if None in sizes else sum(one or 0 for one in sizes)
+        yield [one.search for one in opened], known
+
+
+def fit_of(search: str) -> list[str]:
+    """Return all rounds of the fit that one round of this thread belongs to."""
+    return next((found for found, _ in fits_here() if search in found), [search])
 
 
 def current() -> Round | None:
@@ -172,6 +220,7 @@ def current() -> Round | None:
         batch=fold.of.batch if binds else None,
         own_rows=fold.of.own_rows and found.by_sklearn,
         place=found.place if binds else None,
+        candidate=None if found.candidate is None else fold.of.offset + found.candidate,
         parameters=found.parameters,
         call=found.call,
     )

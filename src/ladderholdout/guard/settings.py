@@ -49,6 +49,11 @@ class Wish:
     ids: NDArray[np.uint64] | None
     default: DefaultRule
 
+    @property
+    def repeats_ids(self) -> bool:
+        """Whether ids repeat: those name groups, and no row is known by them."""
+        return self.ids is not None and len(np.unique(self.ids)) < len(self.ids)
+
 
 def text(argument: str, value: object) -> str:
     """Validate a name: what people type again months later."""
@@ -157,7 +162,8 @@ def ids_of(X: Any, ids: Any, argument: str = "X") -> tuple[Any, NDArray[np.uint6
                 f"Give {argument} as a DataFrame with that column, or the ids themselves.",
             )
         X, ids = X.drop(columns=[ids]) if hasattr(X, "iloc") else X.drop(ids), X[ids]
-    hashes, n = fp.id_hashes(ids), count_rows(X)
+    # Ids of predictions name rows. Those of a holdout may turn out to name groups of them.
+    hashes, n = fp.id_hashes(ids, may_repeat=argument == "X"), count_rows(X)
     if len(hashes) != n:
         raise InvalidArgument(
             "ids", f"as long as {argument} ({n} rows)", f"of length {len(hashes)}"

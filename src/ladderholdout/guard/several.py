@@ -418,6 +418,10 @@ class SeveralLadders:
         """Put on record how many rows of the holdout were seen elsewhere."""
         self.first.note_overlap(source, rows)
 
+    def note_groups(self, by: str) -> None:
+        """Put on record what shows that the rows of the holdout come in groups."""
+        self.first.note_groups(by)
+
     def guard(self) -> Guard:
         """Return the rows, labels and rules of the first ladder as this process holds them."""
         return self.first.guard()

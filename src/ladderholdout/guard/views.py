@@ -20,6 +20,9 @@ TOGETHER = "together"
 NOT_ASKED = "not asked for; reveal shows it, and later certificates pay for that"
 """What is shown in place of a score that a ladder shows on demand alone."""
 
+INDEPENDENT = "rows taken as independent, not in groups"
+"""What the line of a certificate adds where it is on record that there are groups."""
+
 AN_OLDER_COPY = (
     "an older copy of the ledger was put in place: not all that was released is on record"
 )
@@ -168,6 +171,8 @@ class ScoreCertificate:
         What L is made of, in words and nats; of a certificate that was asked for.
     instead : tuple of (str, float, float)
         Other rules, and the ends of the interval that they would have given on what was released.
+    doubts : tuple of str
+        Assumptions that are in doubt by what is on record, as `line` names them.
 
     Examples
     --------
@@ -193,6 +198,7 @@ class ScoreCertificate:
     price: float = 0.0
     bill: tuple[tuple[str, float], ...] = field(default=(), compare=False, repr=False)
     instead: tuple[tuple[str, float, float], ...] = field(default=(), compare=False, repr=False)
+    doubts: tuple[str, ...] = ()
 
     def __getitem__(self, metric: str) -> ScoreCertificate:
         """Refuse: this is of one metric; of several, ``[name]`` is that by one."""
@@ -209,7 +215,7 @@ class ScoreCertificate:
         if self.missing is not None:
             return f"none: {self.missing}"
         share = f"{100 * self.confidence:.4g} %"
-        return f"true score in {self.ends()} ({share}, {self.bound})"
+        return f"true score in {self.ends()} ({', '.join([share, self.bound, *self.doubts])})"
 
     def ends(self) -> str:
         """Return both ends of the interval in few digits, rounded outwards.
@@ -229,7 +235,7 @@ class ScoreCertificate:
             source = f"Query {self.reserve_query} of the reserve"
         lines = [
             f"The true score of submission {self.submission} is in {self.ends()} with a "
-            f"confidence of {self.confidence:g}, however it was searched for.",
+            f"confidence of {self.confidence:g}, however it was searched for{self._doubted()}.",
             f"{source}: {self.score:.6g}; bound: {self.bound}; price of what was "
             f"released to the search: {self.log_count:.1f} nats{self._later()}.",
         ]
@@ -248,7 +254,7 @@ class ScoreCertificate:
             return html_table([("certificate", self.line())])
         head = html_table(
             [
-                ("true score", f"{self.ends()} ({100 * self.confidence:.4g} %)"),
+                ("true score", f"{self.ends()} ({100 * self.confidence:.4g} %{self._doubted()})"),
                 ("released", f"{self.score:.6g} (submission {self.submission})"),
             ]
         )
@@ -266,6 +272,9 @@ class ScoreCertificate:
         ]
         inside = "".join(parts)
         return f"{head}<details><summary>What it rests on</summary>{inside}</details>"
+
+    def _doubted(self) -> str:
+        return "".join(f", {one}" for one in self.doubts)
 
     def _later(self) -> str:
         if not self.price:

@@ -30,13 +30,15 @@ _LUCK = 8.0
 _LONG = 1 << 16
 
 
-def id_hashes(ids: Any) -> UInt64Array:
+def id_hashes(ids: Any, *, may_repeat: bool = False) -> UInt64Array:
     """Hash the ids of rows.
 
     Parameters
     ----------
     ids : array-like of n values
         Numbers, strings, dates, UUIDs, or tuples of these; each once.
+    may_repeat : bool, default=False
+        Whether some may come repeatedly, as those of groups do.
 
     Returns
     -------
@@ -60,7 +62,7 @@ def id_hashes(ids: Any) -> UInt64Array:
             raise InvalidArgument("ids", allowed, f"a {type(ids).__name__}", remedy)
         values = [str(one) if isinstance(one, UUID) else one for one in ids]
     hashes = row_hashes(values, "ids")
-    if len(np.unique(hashes)) < len(hashes):
+    if not may_repeat and len(np.unique(hashes)) < len(hashes):
         twice = len(hashes) - len(np.unique(hashes))
         raise InvalidArgument("ids", "distinct", f"a list that repeats {twice} of them", remedy)
     return hashes

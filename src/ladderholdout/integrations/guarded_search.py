@@ -34,16 +34,19 @@ from ladderholdout.errors import (
     InvalidArgument,
     LadderHoldoutError,
     as_given,
+    as_number,
 )
 from ladderholdout.guard import rounds
 from ladderholdout.guard.batches import Batch, held_by
 from ladderholdout.guard.context import describe_estimator, describe_parameters
 from ladderholdout.guard.finalists import Finalist, check_finalists, ranked, winner_of
+from ladderholdout.guard.groups import look_for_groups
 from ladderholdout.guard.metric_views import Releases, ScoreCertificates
 from ladderholdout.guard.open_ladder import OpenLadder, ladder_of
 from ladderholdout.guard.views import Release, ScoreCertificate, incumbent_named
-from ladderholdout.integrations.refit import IS_INCUMBENT
-from ladderholdout.integrations.sklearn import GuardedSplit, look_for_overlap, score
+from ladderholdout.integrations.refit import IS_INCUMBENT, are_same, check_choices
+from ladderholdout.integrations.sklearn import GuardedSplit, score
+from ladderholdout.integrations.training_rows import check_fit, look_for_overlap
 
 try:
     from sklearn.callback import CallbackSupportMixin, with_callbacks
@@ -170,25 +173,30 @@ class GuardedSearch(CallbackSupportMixin, MetaEstimatorMixin, BaseEstimator):
         Raises
         ------
         InvalidArgument
-            `search` is none, asks the holdout itself, or all of its candidates failed.
+            `search` is none or asks the holdout itself, or the rows or labels do not fit those of
+            the holdout, found out before the search. Or all of its candidates failed.
         HoldoutConflict
             The holdout is retired; found out before the search.
         OverlapError
-            Half of the holdout or more is among the training rows.
+            Half of the holdout or more is among the training rows, or in a parameter of the fit.
         LedgerError, VaultError
             The guard cannot answer; what was released before is in the ledger, and ``search_``
             is fitted.
         """
         ladder = ladder_of(self.holdout, several=True)
         count = check_finalists("finalists", self.finalists)
-        search, path = _unfitted(self.search)
+        search, path, marked = _unfitted(self.search)
         ladder.check_open()
-        look_for_overlap(ladder, X)
+        look_for_overlap(ladder, X, {**search.get_params(deep=True), **params})
+        look_for_groups(ladder, search, params)
+        check_fit(ladder, search, X, y)
+        # Scorers of the search score its own folds, and the holdout is asked when that is over.
+        rounds.mark_opened(ladder.place)
         given = self._given(params)
         tasks = _Tasks.of(self, thirdparty.fit_tasks(self, 2), X, y)
         with tasks.inner("search", search):
             self.search_ = search.fit(X, y, **given)
-        found = _read(_at(search, path), _at(self.search, path))
+        found = _read(_at(search, path), _at(self.search, path), marked)
         rounds.loosen()  # what is fitted around this may depend on the answers
         confirming = tasks.part("finalists")
         chosen = self._fitted(ladder, found, found.order(count), path, X, y, params, confirming)
@@ -243,7 +251,9 @@ class GuardedSearch(CallbackSupportMixin, MetaEstimatorMixin, BaseEstimator):
             bar.update(task, total=len(chosen), completed=len(chosen))
         if not chosen:
             assert fault is not None
-            raise fault
+            if isinstance(fault, LadderHoldoutError) and not isinstance(fault, InvalidArgument):
+                raise fault  # the guard's own, whatever the models are
+            raise _all_failed(fault) from fault
         return chosen
 
     def _confirm(self, ladder: OpenLadder, found: _Inner, chosen: list[_Fitted]) -> None:
@@ -433,16 +443,47 @@ class _Inner:
         return [int(at) for at in (*best, *rest)], count
 
 
-def _unfitted(search: Any) -> tuple[Any, tuple[str, ...]]:
-    """Return a copy of a search that does not refit, and where in its pipelines it is."""
+@dataclass(frozen=True, slots=True)
+class _Mark:
+    """A score that marks a fit that failed, in place of the one that the user stated.
+
+    That one may be a good score by this metric, as 0 is among errors with their signs turned. The
+    two are so near that a search goes the same way. A halving search takes nan, which it ranks
+    last: what failed would win each rung otherwise, and what did not would be gone.
+    """
+
+    stated: float
+    number: float
+
+    @classmethod
+    def of(cls, search: Any) -> _Mark | None:
+        """Return the mark for a search; None where its ``error_score`` is nan or an error."""
+        number = as_number(getattr(search, "error_score", None))
+        if not np.isfinite(number):
+            return None
+        near = number + 7.2354816e-12 * max(1.0, abs(number))
+        return cls(number, np.nan if hasattr(search, "min_resources") else near)
+
+    def is_in(self, scores: Any) -> NDArray[np.bool_]:
+        """Return which of these scores are the mark."""
+        found = np.asarray(scores, dtype=np.float64)
+        return np.isclose(found, self.number, rtol=1e-13, atol=0.0, equal_nan=True)
+
+
+def check_search(search: Any) -> tuple[Any, tuple[str, ...]]:
+    """Return the search at the end of pipelines, and where in them it is.
+
+    Raises
+    ------
+    InvalidArgument
+        There is none, or one that asks the holdout itself.
+    """
     path: tuple[str, ...] = ()
     inner = search
     while isinstance(inner, Pipeline):
         name, inner = inner.steps[-1]
         path = (*path, name)
-    if isinstance(inner, type) or not all(
-        hasattr(inner, name) for name in ("fit", "get_params", "estimator", "refit")
-    ):
+    if isinstance(inner, type) or not _searches(inner):
         raise InvalidArgument(
             "search",
             "an unfitted search such as GridSearchCV, or a pipeline that ends in one",
@@ -459,9 +500,25 @@ def _unfitted(search: Any) -> tuple[Any, tuple[str, ...]]:
             "Give the search folds of the training rows, such as cv=5; guard(search) shows the "
             "finalists to the holdout itself.",
         )
-    copy = _copied(search)
-    copy.set_params(**{"__".join((*path, "refit")): False})
-    return copy, path
+    check_choices("search", getattr(inner, "param_distributions", None))
+    return inner, path
+
+
+def _searches(inner: Any) -> bool:
+    """Return whether something is a search; scikit-learn has others that refit an estimator."""
+    if not all(hasattr(inner, name) for name in ("fit", "get_params", "estimator", "refit")):
+        return False
+    own = type(inner).__module__.startswith("sklearn.")
+    return not own or any(name.startswith("param_") for name in inner.get_params(deep=False))
+
+
+def _unfitted(search: Any) -> tuple[Any, tuple[str, ...], _Mark | None]:
+    """Return a copy of a search that does not refit, where it is, and what marks a failed fit."""
+    inner, path = check_search(search)
+    copy, mark = _copied(search), _Mark.of(inner)
+    changed = {"refit": False} if mark is None else {"refit": False, "error_score": mark.number}
+    copy.set_params(**{"__".join((*path, name)): one for name, one in changed.items()})
+    return copy, path, mark
 
 
 def _as_they_come() -> str:
@@ -510,13 +567,11 @@ def _fit(model: Any, X: Any, y: Any, params: Mapping[str, Any]) -> tuple[Any, Ex
         return None, error
 
 
-def _take(
-    ladder: OpenLadder, at: int, model: Any, chosen: list[_Fitted]
-) -> LadderHoldoutError | None:
+def _take(ladder: OpenLadder, at: int, model: Any, chosen: list[_Fitted]) -> Exception | None:
     """Add a fitted candidate unless another one predicts the same; return why it cannot be."""
     try:
         predictions = ladder.predictions(model)
-    except LadderHoldoutError as refused:
+    except Exception as refused:  # by the guard, or by the model on these rows
         return refused
     if not any(_are_equal(predictions, one.predictions) for one in chosen):
         chosen.append(_Fitted(at, model, predictions))
@@ -540,7 +595,21 @@ def _warn_of(parameters: Mapping[str, Any], error: Exception) -> None:
     )
 
 
-def _read(fitted: Any, stated: Any) -> _Inner:
+def _all_failed(fault: Exception) -> InvalidArgument:
+    """Return the error for finalists of which none can be submitted, after the whole search."""
+    own = isinstance(fault, LadderHoldoutError)
+    came = str(fault) if own else f"{type(fault).__name__}: {fault}"
+    return InvalidArgument(
+        "search",
+        "one of whose finalists at least one can be fitted and predicts the holdout's rows",
+        f"one of which none can. The first: {came.rstrip('.')}",
+        "Nothing was submitted. The search itself is kept, fitted, as search_ of this object, with "
+        "its cv_results_: refit what you need of it, and show it by holdout.evaluate(model) or "
+        "holdout.submit(predictions).",
+    )
+
+
+def _read(fitted: Any, stated: Any, mark: _Mark | None) -> _Inner:
     """Read the candidates of a fitted search, each of them once."""
     if hasattr(fitted, "study_"):
         results = _of_study(fitted.study_)
@@ -554,15 +623,25 @@ def _read(fitted: Any, stated: Any) -> _Inner:
             "Submit its models by hand: holdout.finalists(models).",
         )
     metric = _metric_of(results, getattr(stated, "refit", True))
-    means = np.asarray(results[f"mean_test_{metric}"], dtype=np.float64)
     of_fold = re.compile(rf"split\d+_test_{re.escape(metric)}")
     columns = [name for name in results if of_fold.fullmatch(name)]
+    means = np.asarray(results[f"mean_test_{metric}"], dtype=np.float64)
+    if mark is not None:
+        every = [results[name] for name in columns] or [means]
+        means = np.where(_failed(every, mark), np.nan, means)
+        if np.isfinite(mark.number):
+            _without(mark, fitted, results)
     rungs = np.asarray(results.get("iter", np.zeros(len(means))), dtype=np.intp)
     # Of equal candidates the one on the last rung, and there the first.
-    rows: dict[str, int] = {}
+    rows: list[int] = []
+    known: dict[str, list[int]] = {}
     for row in sorted(range(len(means)), key=lambda at: (-rungs[at], at)):
-        rows.setdefault(repr(sorted(describe_parameters(results["params"][row]).items())), row)
-    taken = sorted(rows.values())
+        own = results["params"][row]
+        alike = known.setdefault(repr(sorted(describe_parameters(own).items())), [])
+        if not any(are_same(own, results["params"][one]) for one in alike):
+            alike.append(row)
+            rows.append(row)
+    taken = sorted(rows)
     folds = np.column_stack([results[name] for name in columns])[taken] if columns else None
     return _Inner(
         results,
@@ -573,6 +652,24 @@ def _read(fitted: Any, stated: Any) -> _Inner:
         rungs[taken],
         getattr(stated, "n_jobs", None),
     )
+
+
+def _failed(folds: Sequence[Any], mark: _Mark) -> NDArray[np.bool_]:
+    """Return which candidates failed: on more folds than others, or on all of them."""
+    count = np.array([mark.is_in(scores) for scores in folds]).sum(axis=0)
+    failed: NDArray[np.bool_] = (count > count.min(initial=len(folds))) | (count == len(folds))
+    return failed
+
+
+def _without(mark: _Mark, fitted: Any, results: dict[str, Any]) -> None:
+    """Show the score that the user stated for a fit that failed, and not the mark."""
+    for name, values in results.items():
+        if re.match(r"(split\d+|mean)_(test|train)_", name):
+            shown = np.asarray(values, dtype=np.float64).copy()
+            shown[mark.is_in(shown)] = mark.stated
+            results[name] = shown
+    if hasattr(fitted, "cv_results_"):
+        fitted.cv_results_ = dict(results)
 
 
 def _metric_of(results: Mapping[str, Any], refit: Any) -> str:

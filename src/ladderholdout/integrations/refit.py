@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, MutableMapping
+from itertools import combinations
 from typing import Any
 
 import numpy as np
@@ -19,7 +21,6 @@ from ladderholdout.errors import (
     as_given,
     warn,
 )
-from ladderholdout.feedback import counted
 from ladderholdout.guard import rounds
 from ladderholdout.guard.context import describe_parameters
 from ladderholdout.guard.open_ladder import OpenLadder
@@ -58,23 +59,18 @@ def select(holdout: OpenLadder, cv_results: Mapping[str, Any] | None) -> int:
     entries = [entry for entries in found.values() for entry in entries]
     improvers = [entry for entry in entries if entry.improved and entry.withdrawn is None]
     if improvers:
-        last = max(improvers, key=_first)
-        score = _feedback_on(holdout, last)
-        if _first(last) != incumbent:
+        last = _first(max(improvers, key=_first))
+        if last != incumbent:
             warn(
-                f"Picked: the model of submission {_first(last)}, the last of this search that "
+                f"Picked: the model of submission {last}, the last of this search that "
                 f"became the incumbent. {overtaken(incumbent)}",
                 NotIncumbentWarning,
             )
-        # Two functions may read the same in the ledger, and a candidate that names few
-        # parameters fits the entries of others: the feedback on each decides first.
+        # Others may predict the same. Where it is not known whose submission it was, a candidate
+        # that names few parameters fits the entries of others as well.
         return max(
-            (at for at in found if _first(last) in map(_first, found[at])),
-            key=lambda at: (
-                any(cv_results[name][at] == score for name in columns[-1]),
-                len(asked[at]),
-                -at,
-            ),
+            (at for at in found if _has(found[at], last)),
+            key=lambda at: (any(one.number == last for one in found[at]), len(asked[at]), -at),
         )
     warn(
         "No candidate of this search became the incumbent, so none is known to be better than "
@@ -100,13 +96,14 @@ def check_refit(holdout: OpenLadder, around: Callable[[], Any] | None, search: s
     if isinstance(fit.refit, str):
         holdout = holdout.by_metric.get(fit.refit, holdout)
     try:
-        entries, incumbent = _of_search(holdout, search), _incumbent(holdout)
+        every = [one for of in rounds.fit_of(search) for one in _of_search(holdout, of)]
+        entries, incumbent = tuple(every), _incumbent(holdout)
     except LadderHoldoutError:  # whoever asks next gets it; here nobody could catch it
         return
     if ranks is None or not entries:
         return
     picked = int(np.argmin(ranks))
-    found = _matches(_parameters(fit.results), entries).get(picked, [])
+    found = _by_place(entries).get(picked, [])
     if _has(found, incumbent):
         return
     warn(
@@ -144,23 +141,48 @@ def _first(entry: Entry) -> int:
     return entry.repeat_of or entry.number
 
 
-def _feedback_on(holdout: OpenLadder, improver: Entry) -> float:
-    """Return the feedback to its search on a submission that improved."""
-    if holdout.rules.mechanism.shows_values:
-        assert improver.risk is not None
-        return holdout.metric.to_score(improver.risk)
-    first = _first(improver)
-    return counted(holdout.showing(lambda tx, ladder: tx.improvements(ladder.id, first)), True)
-
-
 def _entries_of(holdout: OpenLadder, asked: list[dict[str, Any]]) -> dict[int, list[Entry]]:
-    """Match candidates with their submissions, newest search of this thread first."""
-    found: dict[int, list[Entry]] = {}
+    """Return the submissions of each candidate, by its place in the newest search they are of.
+
+    Only where the candidates of no fit in this thread are these, one after the other, are they
+    found by their parameters, newest search first: so are those of other libraries.
+    """
+    for searches, size in rounds.fits_here():
+        if size == len(asked):
+            entries = [one for search in searches for one in _of_search(holdout, search)]
+            found = _by_place(entries)
+            if found and all(_fits(asked[at], own) for at, own in found.items()):
+                return found
+    found = {}
     for search in rounds.opened_here():
         found = _matches(asked, _of_search(holdout, search)) | found
         if len(found) == len(asked):
             break
     return found
+
+
+def _by_place(entries: Iterable[Entry]) -> dict[int, list[Entry]]:
+    found: dict[int, list[Entry]] = defaultdict(list)
+    for entry in entries:
+        at = entry.context.get("candidate")
+        if at is not None:
+            found[at].append(entry)
+    return dict(sorted(found.items()))
+
+
+def _fits(asked: Mapping[str, Any], entries: Iterable[Entry]) -> bool:
+    """Return whether entries are of an estimator with these parameters, among others."""
+    described = (entry.context.get("parameters", {}) for entry in entries)
+    return all(
+        name in own and _key(own[name]) == _key(value)
+        for own in described
+        for name, value in asked.items()
+    )
+
+
+def _key(value: Any) -> str:
+    """Return a parameter as a text: 1, 1.0 and True are three, which are equal by ``==``."""
+    return json.dumps(value)
 
 
 def _of_search(holdout: OpenLadder, search: str) -> tuple[Entry, ...]:
@@ -174,8 +196,8 @@ def _matches(asked: list[dict[str, Any]], entries: Iterable[Entry]) -> dict[int,
         for entry in entries:
             described = entry.context.get("parameters", {})
             if described.keys() >= set(names):
-                table[names, *(described[name] for name in names)].append(entry)
-    keys = ((tuple(params), *params.values()) for params in asked)
+                table[names, *(_key(described[name]) for name in names)].append(entry)
+    keys = ((tuple(params), *map(_key, params.values())) for params in asked)
     return {at: table[key] for at, key in enumerate(keys) if key in table}
 
 
@@ -202,3 +224,69 @@ def _inner_means(
         return None
     means: NDArray[np.float64] = np.mean([cv_results[name] for [name] in folds], axis=0)
     return None if np.isnan(means).all() else means
+
+
+def are_same(one: Any, other: Any) -> bool:
+    """Return whether two parameters, or mappings of them, are of one type and equal throughout.
+
+    As ``==`` has it 1, 1.0 and True are equal, nan is not and arrays have many answers. What has
+    no parts is the same if it is one object.
+
+    >>> nan = float("nan")
+    >>> are_same({"a": 1}, {"a": 1.0}), are_same([nan, "b"], [nan, "b"]), are_same(print, len)
+    (False, True, False)
+    """
+    if one is other:
+        return True
+    if type(one) is not type(other):
+        return False
+    if isinstance(one, str | bytes | int | float | complex | np.generic):
+        return bool(one == other) or (one != one and other != other)
+    if isinstance(one, np.ndarray):
+        same = one.dtype == other.dtype and one.shape == other.shape
+        return bool(same and all(map(are_same, one.ravel().tolist(), other.ravel().tolist())))
+    if isinstance(one, Mapping):
+        return one.keys() == other.keys() and all(are_same(one[key], other[key]) for key in one)
+    if isinstance(one, list | tuple):
+        return len(one) == len(other) and all(map(are_same, one, other))
+    if hasattr(one, "get_params") and not isinstance(one, type):
+        return are_same(one.get_params(deep=False), other.get_params(deep=False))
+    return False
+
+
+def check_choices(argument: str, distributions: Any) -> None:
+    """Refuse choices that Optuna takes for one, since it looks them up by ``==``.
+
+    A trial that tried 1.0 would be on record as one that tried 1, and refitted as that.
+
+    Parameters
+    ----------
+    argument : str
+        What the caller gave.
+    distributions : mapping
+        Distributions of Optuna by the names of parameters; what is none has no choices.
+
+    Raises
+    ------
+    InvalidArgument
+        Two choices of a parameter are equal by ``==`` and are not the same.
+    """
+    for name, one in distributions.items() if isinstance(distributions, Mapping) else ():
+        choices = getattr(one, "choices", ())
+        for first, second in combinations(choices if isinstance(choices, tuple) else (), 2):
+            if _are_equal(first, second) and not are_same(first, second):
+                raise InvalidArgument(
+                    argument,
+                    "one whose choices are several for Optuna too",
+                    f"one in which two choices of {name!r} are equal, as 1, 1.0 and True are",
+                    "Optuna would refit the first of them. Take a GridSearchCV, or let the choices "
+                    "be texts that the model reads.",
+                )
+
+
+def _are_equal(first: Any, second: Any) -> bool:
+    """Return whether ``==`` has two choices for one; False where it has no single answer."""
+    try:
+        return bool(first == second)
+    except Exception:  # as of arrays
+        return False

@@ -32,17 +32,18 @@ from ladderholdout.errors import (
 )
 from ladderholdout.feedback import feedback_of, feedback_of_one_bit
 from ladderholdout.guard import pipelines, rounds
-from ladderholdout.guard.containment import without_frames
 from ladderholdout.guard.context import describe_estimator, describe_parameters
+from ladderholdout.guard.groups import look_for_groups
 from ladderholdout.guard.open_ladder import HasLadder, OpenLadder, of_one_metric
-from ladderholdout.guard.registration import judge_overlap
 from ladderholdout.guard.rounds import Round
 from ladderholdout.guard.settings import LARGEST_NUMBER, count_rows
 from ladderholdout.guard.submission import Origin
 from ladderholdout.guard.views import Release
-from ladderholdout.integrations.refit import check_refit
+from ladderholdout.integrations.refit import check_choices, check_refit
+from ladderholdout.integrations.training_rows import look_for_overlap
 from ladderholdout.ledger import is_memory
 from ladderholdout.metrics import Metric
+from ladderholdout.metrics.responses import predicts
 from ladderholdout.thirdparty import Frame
 
 _SAMPLE = 64
@@ -114,7 +115,8 @@ class GuardedSplit:
         X, y, groups = indexable(X, y, groups)
         # Now, and in the thread of the search: its workers are far from what is around it.
         steps = self._steps(thirdparty.caller(), X, y) if self._guarded else ()
-        look_for_overlap(self._holdout, X)
+        look_for_overlap(self._holdout, X, thirdparty.given_to_fits(thirdparty.caller()))
+        look_for_groups(self._holdout, self, {"groups": groups})
         return self._folds(X, y, groups, steps)
 
     def _folds(
@@ -144,6 +146,11 @@ class GuardedSplit:
         caller = thirdparty.caller()
         # These split in threads, where what is around them cannot be seen.
         early = self._guarded and (caller.is_trial or caller.is_dask)
+        if early:
+            try:
+                check_choices("search", getattr(caller.owner, "param_distributions", None))
+            except InvalidArgument as error:
+                raise _stopped(error) from error
         if early and self._steps(caller):
             raise SearchStopped(
                 "The guard cannot answer, so the search stops. An OptunaSearchCV must not be a "
@@ -316,6 +323,7 @@ def score(
 ) -> float | dict[str, float]:
     """Score an estimator by the scorer rule; see `LadderHoldout.__call__`."""
     try:
+        _refuse_predictions(estimator)
         _refuse_in_mid_fit(estimator)
         _refuse_several_inside(holdout)
         if count_rows(X) == 0:
@@ -348,10 +356,44 @@ def plain_score(
         answers = _answers(thirdparty.call_of_scorers())
         return holdout.metric.score_of(estimator, X, y, sample_weight, answers)
     answers = {}
-    return {
-        name: one.metric.score_of(estimator, X, y, sample_weight, answers)
+    return ByMetric(
+        (name, one.metric.score_of(estimator, X, y, sample_weight, answers))
         for name, one in holdout.by_metric.items()
-    }
+    )
+
+
+class ByMetric(dict[str, float]):
+    """The scores of a model by several metrics, of which ``refit=`` of a search names one.
+
+    A fitted search's ``score`` looks it up, whatever it is. `LadderHoldout.select` of one metric
+    means that one.
+    """
+
+    def __missing__(self, key: Any) -> float:
+        holdout = getattr(key, "__self__", None)
+        if isinstance(holdout, HasLadder) and holdout.open_ladder.metric.name in self:
+            return self[holdout.open_ladder.metric.name]
+        name = next(iter(self))
+        raise InvalidArgument(
+            "refit",
+            f"holdout.select or one of {', '.join(map(repr, self))}, where search.score is called",
+            as_given(key),
+            f"Score by one of them: holdout[{name!r}](search.best_estimator_, X, y).",
+        )
+
+
+def _refuse_predictions(estimator: Any) -> None:
+    """Refuse predictions in the model's place, as tools hand them to a function of a metric."""
+    if predicts(estimator) or hasattr(estimator, "fit"):
+        return
+    raise InvalidArgument(
+        "estimator",
+        "a fitted model, to be scored on rows with their targets",
+        as_given(estimator),
+        "A tool that calls metric(y_true, y_pred) cannot ask the holdout. Give it a metric of its "
+        "own by name, and show the holdout what the best of its models predict: "
+        "holdout.submit(predictions), or for several holdout.finalists([predictions, others]).",
+    )
 
 
 def _refuse_several_inside(holdout: OpenLadder) -> None:
@@ -387,6 +429,8 @@ def _guarded(
     described, asking = _description(estimator, found)
     if steps:
         described |= {"after": [type(one).__name__ for step in steps for _, one in step.steps]}
+    if found is not None and found.candidate is not None:
+        described |= {"candidate": found.candidate}
     search = None if found is None else found.search
     batch = None if found is None or asking else found.batch
     place = None if batch is None or found is None else found.place
@@ -401,7 +445,8 @@ def _guarded(
         release = evaluate(of_one_metric(holdout), estimator, trial, origin)
     if not holdout.by_metric:
         return _fed_back(holdout, release)
-    return {name: _fed_back(one, release[name]) for name, one in holdout.by_metric.items()}
+    fed_back = ((name, _fed_back(one, release[name])) for name, one in holdout.by_metric.items())
+    return ByMetric(fed_back)
 
 
 def _fed_back(holdout: OpenLadder, release: Release) -> float:
@@ -630,24 +675,3 @@ def routing(request: bool | str | None, owner: str) -> MetadataRequest:
     asked = MetadataRequest(owner=owner)
     asked.score.add_request(param="sample_weight", alias=request)
     return asked
-
-
-def look_for_overlap(holdout: OpenLadder, X: Any) -> None:
-    """Warn, and record, how many rows of the holdout are among the training rows."""
-    with without_frames:
-        guard = holdout.guard()
-        try:
-            hashes = fp.row_hashes(X)
-        except InvalidArgument:
-            return  # rows of another kind than any holdout's
-        shared = fp.overlap(guard.hashes, hashes)
-        if not shared:
-            return
-        holdout.note_overlap("training rows", shared)
-    judge_overlap(
-        holdout.overlap,
-        shared,
-        guard.holdout.n,
-        f"{shared} of the {guard.holdout.n} rows of the holdout are among the training rows: "
-        "scores on them are not scores on unseen data.",
-    )

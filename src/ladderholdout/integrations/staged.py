@@ -23,8 +23,9 @@ from sklearn.ensemble import (
 
 from ladderholdout.errors import InvalidArgument
 from ladderholdout.guard.early_stopping import LadderStopping, Loud, Rule
-from ladderholdout.guard.open_ladder import HasLadder
+from ladderholdout.guard.open_ladder import HasLadder, ladder_of
 from ladderholdout.integrations.adapter import Adapter, BestRound
+from ladderholdout.integrations.training_rows import look_for_overlap
 from ladderholdout.mechanisms.arithmetic import whole
 
 _HISTOGRAM = (HistGradientBoostingClassifier, HistGradientBoostingRegressor)
@@ -110,6 +111,7 @@ class Stages(Adapter):
         object
             The same estimator, fitted; its parameters are what they were.
         """
+        self._look(X, fit_params)
         if isinstance(estimator, _MONITORED):
             estimator.fit(X, y, monitor=self, **fit_params)
             estimator.n_estimators_ = len(estimator.estimators_)
@@ -164,6 +166,7 @@ class Stages(Adapter):
         >>> stages.stopping.rounds <= 10
         True
         """
+        self._look(X, params)
         metric = self.stopping.metric
         if metric.is_classification:
             params = {"classes": np.unique(y), **params}
@@ -176,6 +179,11 @@ class Stages(Adapter):
             if stop:
                 break
         return best.restore(estimator)
+
+    def _look(self, X: Any, params: Mapping[str, Any]) -> None:
+        """Look for the holdout's rows in what a fit is given."""
+        with Loud():
+            look_for_overlap(ladder_of(self.stopping.holdout), X, params)
 
     def __call__(self, stage: int, estimator: Any, variables: Mapping[str, Any]) -> bool:
         """Be the ``monitor=`` of a GradientBoosting's ``fit``.

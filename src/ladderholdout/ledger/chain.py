@@ -3,11 +3,11 @@
 There is one chain for each holdout, through all of its ladders: what may be claimed of one
 ladder depends on the queries of the others, and a ladder that was deleted with all of its
 entries must be missed. Its links are the registration, which rows are the reserve, what is
-known of the rows and where their copy is, every view of them with other features, every
-amendment of their labels, the class labels once they are fixed, the start of every ladder with
-its settings, every submission, every query of the reserve, every asking for a score that is shown
-on demand alone, every opening of raw scores, every confidence that was stated later, every
-withdrawal, every finding that the ledger is an older copy, and the retirement.
+known of the rows and where their copy is, that they come in groups, every view of them with
+other features, every amendment of their labels, the class labels once they are fixed, the start
+of every ladder with its settings, every submission, every query of the reserve, every asking for
+a score that is shown on demand alone, every opening of raw scores, every confidence that was
+stated later, every withdrawal, every finding that the ledger is an older copy, and the retirement.
 
 The hashes are keyed with the holdout's secret. They cover raw risks, and their last one is
 shown and anchored in other places: without a key, raw risks could be tried until one fits.
@@ -111,6 +111,9 @@ EMPTY = Head(0, "")
 RESTORED = "restored"
 """The kind of a link that records that an older copy of the ledger was found; a length follows."""
 
+GROUPED = "grouped"
+"""The kind of a link that records that the rows come in groups, and what showed it."""
+
 WITHDRAWN = "withdrawn"
 """The kind of a link that records that a submission was withdrawn."""
 
@@ -124,9 +127,9 @@ class Link:
     position : int
         In the chain, from 1.
     kind : str
-        One of holdout, reserve, rows, view, amended, classes, ladder, submission, ``look``, asked,
-        opened, confidence, withdrawn, retired, or restored with the number of links that were
-        known.
+        One of holdout, reserve, rows, view, grouped, amended, classes, ladder, submission,
+        ``look``, asked, opened, confidence, withdrawn, retired, or restored with the number of
+        links that were known.
     ladder : str or None
         Account and name, as ``default/main``; None for what concerns the holdout.
     number : int or None
@@ -151,6 +154,7 @@ class Link:
             "reserve": "the choice of the reserve",
             "rows": "a note on the rows",
             "view": "a note on a view of the rows",
+            GROUPED: "a note that the rows come in groups",
             "amended": "an amendment of the labels",
             "look": f"query {self.number} of the reserve",
             "classes": "the list of classes",
@@ -396,6 +400,7 @@ _OF_HOLDOUT = {
     "reserve": reserve_content,
     "rows": id_content,
     "view": id_content,
+    GROUPED: id_content,
     "amended": id_content,
     "classes": classes_content,
     "confidence": id_content,

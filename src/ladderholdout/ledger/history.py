@@ -561,6 +561,11 @@ def read_confidence(event: EventRecord) -> float:
     return float(json.loads(event.detail or "")["confidence"])
 
 
+def read_grouped(event: EventRecord) -> str:
+    """Read what showed that the rows come in groups."""
+    return str(json.loads(event.detail or "")["by"])
+
+
 def read_restoring(event: EventRecord) -> tuple[int, int]:
     """Read where an older copy was found in place, and how many links there had been."""
     return event.position, int(event.kind.split()[1])

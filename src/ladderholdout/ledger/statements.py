@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from sqlalchemy import ColumnElement, bindparam, exists, func, select
 
-from ladderholdout.ledger.chain import END_COLUMNS, RESTORED, WITHDRAWN
+from ladderholdout.ledger.chain import END_COLUMNS, GROUPED, RESTORED, WITHDRAWN
 from ladderholdout.ledger.history import is_marked, is_of
 from ladderholdout.ledger.prepared import Prepared
 from ladderholdout.ledger.records import select_entries, select_holdouts
@@ -29,7 +29,7 @@ OF_HOLDOUT = "its_holdout_"
 # The kinds of events that are read together, for they are few; others describe all of the rows.
 KINDS = (
     *("amended", "asked", "batch", "confidence", "estimate", "interval", "opened", RESTORED),
-    WITHDRAWN,
+    *(GROUPED, WITHDRAWN),
 )
 # What most holdouts have none of, by the name under which a transaction reads it.
 MISSING: dict[str, ColumnElement[bool]] = {

@@ -26,6 +26,7 @@ from ladderholdout.ledger.accounts import Accounts
 from ladderholdout.ledger.batches import Batches, NewIncumbent, keep_incumbent
 from ladderholdout.ledger.chain import (
     EMPTY,
+    GROUPED,
     RESTORED,
     WITHDRAWN,
     Chains,
@@ -47,6 +48,7 @@ from ladderholdout.ledger.history import (
     read_chosen,
     read_confidence,
     read_events,
+    read_grouped,
     read_improved,
     read_restoring,
     read_shown,
@@ -618,6 +620,15 @@ class Transaction:
             return known
         self.chains.note(holdout_id, "confidence", detail={"confidence": confidence})
         return (*known, confidence)
+
+    def grouped(self, holdout_id: int) -> tuple[str, ...]:
+        """Return what showed that the rows of a holdout come in groups, if anything did."""
+        return read_all(self.events(holdout_id, GROUPED), read_grouped)
+
+    def note_grouped(self, holdout_id: int, by: str) -> None:
+        """Note what shows that the rows of a holdout come in groups, if it is new."""
+        if by not in self.grouped(holdout_id):
+            self.chains.note(holdout_id, GROUPED, detail={"by": by})
 
     def amended(self, holdout_id: int, before: int | None = None) -> NDArray[np.bool_] | None:
         """Return which labels of a holdout were ever amended; None where none was.

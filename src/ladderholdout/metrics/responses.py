@@ -35,6 +35,7 @@ def respond(
     answers: dict[str, Any] | None = None,
 ) -> Array:
     """Return the raw predictions of a fitted estimator; see `Metric.respond`."""
+    _refuse_booster(estimator, response)
     known = None if classes is None else known_classes(estimator)
     if classes is not None and known is not None:
         _refuse_unknown(known, classes)
@@ -44,6 +45,37 @@ def respond(
     if response == "scores":
         return _scores(asked, known, classes)
     return np.asarray(asked("predict"))
+
+
+_BOOSTERS = {
+    ("lightgbm", "Booster"): "model.predict(X)",
+    ("xgboost", "Booster"): "model.predict(xgboost.DMatrix(X))",
+    ("catboost", "CatBoost"): 'model.predict(X, prediction_type="Probability")[:, 1]',
+}
+"""What is trained without a class of scikit-learn's kind, and what gives its probabilities."""
+
+
+def _refuse_booster(estimator: Any, response: str) -> None:
+    """Refuse a model that knows no classes, nor whether its numbers are probabilities."""
+    kind = type(estimator)
+    place = kind.__module__.partition(".")[0], kind.__name__
+    predicted = _BOOSTERS.get(place)
+    if predicted is None or (response == "values" and place[0] != "xgboost"):
+        return
+    whole = predicted.removesuffix("[:, 1]")
+    ways = {
+        "values": f"holdout.submit({whole})",
+        "scores": f"holdout.submit({predicted})",
+        "probabilities": f"holdout.submit({whole})",
+        "labels": f"holdout.submit(np.asarray(classes)[({predicted} > 0.5).astype(int)]) for two "
+        f"sorted classes, holdout.submit(np.asarray(classes)[{whole}.argmax(axis=1)]) for more",
+    }
+    raise InvalidSubmission(
+        "predictions",
+        "from an estimator in the manner of scikit-learn",
+        f"from a {place[1]} of {place[0]} itself",
+        f"Submit what it predicts, X being the holdout's rows: {ways[response]}.",
+    )
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)

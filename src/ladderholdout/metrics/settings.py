@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
@@ -286,6 +287,13 @@ def _check_settings(metric: MetricSettings) -> None:
     for name in ("loss", "score"):
         if getattr(metric, name) is not None and not callable(getattr(metric, name)):
             raise InvalidArgument(name, "a function", as_given(getattr(metric, name)))
+    if metric.score is not None and not _takes_weights(metric.score):
+        raise InvalidArgument(
+            "score",
+            "a function of (targets, predictions, sample_weight)",
+            "one without sample_weight, by which draws of the rows are weighed",
+            "Add the parameter, sample_weight=None, and hand it on to the function that you call.",
+        )
     if callable(metric.loss) == callable(metric.score):
         raise InvalidArgument("loss", "a function exactly where score is none", "not so")
     for name in ("root", "in_units_of_y", "clip", "binary", "multioutput"):
@@ -304,6 +312,16 @@ def _check_settings(metric: MetricSettings) -> None:
         raise InvalidArgument("clip", "False without loss and loss_range", True)
     if (metric.target_range is None) != (metric.largest_error is None):
         raise InvalidArgument("largest_error", "given exactly where target_range is", "not so")
+
+
+def _takes_weights(score: Callable[..., Any]) -> bool:
+    """Return whether a function takes a ``sample_weight``, as far as that can be known."""
+    try:
+        parameters = inspect.signature(score).parameters
+    except (TypeError, ValueError):  # one of C
+        return True
+    any_name = any(one.kind is one.VAR_KEYWORD for one in parameters.values())
+    return any_name or "sample_weight" in parameters
 
 
 def _is_finite(value: Any) -> bool:

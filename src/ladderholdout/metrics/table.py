@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from types import MappingProxyType
@@ -170,9 +172,11 @@ def get_metric(scoring: str | Metric) -> Metric:
         return scoring
     if isinstance(scoring, str):
         return _named(str.__str__(scoring))
+    name = _meant(_name_of(scoring))
+    named = "" if name is None else f" Or its name, if that is what it is: scoring={name!r}."
     remedy = (
         "A scorer hides what the guard has to know: give Metric(name, response, score=function), "
-        "or loss=function for a mean of per-example losses."
+        f"or loss=function for a mean of per-example losses.{named}"
     )
     came = f"a {type(scoring).__name__}"
     raise InvalidArgument("scoring", "the name of a metric, or a Metric", came, remedy)
@@ -196,5 +200,68 @@ def is_named(metric: Metric) -> bool:
 def _named(name: str) -> Metric:
     if name in METRICS:
         return METRICS[name]
-    remedy = did_you_mean(name, METRICS) or "ladderholdout.metrics.METRICS lists them."
+    meant = _meant(name)
+    remedy = f"Did you mean {meant!r}?" if meant else did_you_mean(name, METRICS)
+    remedy = remedy or "ladderholdout.metrics.METRICS lists them."
     raise InvalidArgument("scoring", f"one of the {len(METRICS)} names", as_given(name), remedy)
+
+
+_CALLED = {
+    "acc": "accuracy",
+    "ap": "average_precision",
+    "auc": "roc_auc",
+    "auprc": "average_precision",
+    "auroc": "roc_auc",
+    "balanced_acc": "balanced_accuracy",
+    "brier": "neg_brier_score",
+    "ccc": "concordance",
+    "cross_entropy": "neg_log_loss",
+    "f0_5": "f0.5",
+    "fbeta": "f2",
+    "kappa": "cohen_kappa",
+    "logloss": "neg_log_loss",
+    "mae": "neg_mean_absolute_error",
+    "mape": "neg_mean_absolute_percentage_error",
+    "mcc": "matthews_corrcoef",
+    "medae": "neg_median_absolute_error",
+    "mse": "neg_mean_squared_error",
+    "msle": "neg_mean_squared_log_error",
+    "pearsonr": "pearson",
+    "pr_auc": "average_precision",
+    "r_2": "r2",
+    "rmse": "neg_root_mean_squared_error",
+    "rmsle": "neg_root_mean_squared_log_error",
+    "spearmanr": "spearman",
+    "zero_one": "accuracy",
+}
+"""What metrics are called elsewhere, without ``neg_``, ``_score`` and ``_loss``."""
+
+
+def _meant(name: str | None) -> str | None:
+    """Return the metric that another name means, such as that of a function of scikit-learn.
+
+    >>> _meant("f1_score"), _meant("RMSE"), _meant("mean-squared-error"), _meant("dice")
+    ('f1', 'neg_root_mean_squared_error', 'neg_mean_squared_error', None)
+    """
+    if name is None:
+        return None
+    plain = re.sub(r"[^a-z0-9]+", "_", name.casefold()).strip("_")
+    short = re.sub(r"^neg(ative)?_|(_score|_loss|_error)$", "", plain)
+    core = re.sub(r"^neg(ative)?_|(_score|_loss)$", "", plain)
+    for one in (plain, f"neg_{plain}", core, f"neg_{core}", short):
+        if one in METRICS:
+            return one
+    return _CALLED.get(core) or _CALLED.get(short)
+
+
+def _name_of(scorer: Any) -> str | None:
+    """Return what a function, or the function of a scorer, is called; None where that is hidden."""
+    with suppress(Exception):  # of whatever kind it is
+        function = scorer.func if isinstance(scorer, partial) else scorer
+        made = re.match(r"make_scorer\((\w+)", repr(scorer))
+        name = made[1] if made else getattr(function, "__name__", None)
+        average = re.search(r"average='?(\w+)'?", repr(scorer)) if made else None
+        if average is not None and average[1] in ("macro", "micro", "weighted"):
+            name = f"{_meant(name)}_{average[1]}"
+        return name if isinstance(name, str) else None
+    return None

@@ -311,6 +311,10 @@ class RemoteLadder:
         """Put on record how many rows of the holdout are among the training rows."""
         self._call("POST", "overlaps", json={"rows": rows})
 
+    def note_groups(self, by: str) -> None:
+        """Put on record what shows that the rows of the holdout come in groups."""
+        self._call("POST", "groups", json={"by": by})
+
     def unsent(self, *, after: int, raw: bool, limit: int) -> Unsent:
         """Return the next submissions after a number, for a copy in a tracker."""
         if raw:

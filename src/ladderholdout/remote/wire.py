@@ -76,7 +76,7 @@ def submission_from(found: Mapping[str, Any]) -> Submission:
 def certificate_from(found: Mapping[str, Any]) -> ScoreCertificate:
     """Read a certificate."""
     numbers = {name: _number(found[name]) for name in ("score", "low", "high", "log_count")}
-    lists = {"assumptions": tuple(found["assumptions"])}
+    lists = {name: tuple(found[name]) for name in ("assumptions", "doubts")}
     lists |= {name: tuple(map(tuple, found[name])) for name in ("bill", "instead")}
     return ScoreCertificate(**{**found, **numbers, **lists})
 

@@ -68,6 +68,7 @@ from ladderholdout.server.described import (
     A_BATCH,
     A_COUNT,
     A_FORM,
+    A_SIGN,
     A_SUBMISSION,
     LONGEST_KEY,
     takes,
@@ -232,6 +233,18 @@ def _add_routes(app: FastAPI, served: Served, most: int) -> None:
         if type(count) is not int:
             raise not_read("the body", 'an object {"rows": count}')
         served.note_overlap(who, count)
+        return Response(status_code=204)
+
+    @app.post("/v1/holdouts/{name}/groups", tags=["holdouts"], openapi_extra=A_SIGN)
+    def groups(who: Analyst, sent: Sent) -> Response:
+        """Note what showed that the rows come in groups: {"by": text}."""
+        try:
+            by = json.loads(sent.data)["by"]
+        except (ValueError, TypeError, KeyError, RecursionError):
+            by = None
+        if type(by) is not str:
+            raise not_read("the body", 'an object {"by": text}')
+        served.note_groups(who, by)
         return Response(status_code=204)
 
     @app.post(

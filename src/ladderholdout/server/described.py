@@ -69,6 +69,13 @@ _COUNT = {
 }
 
 
+_SIGN = {
+    "type": "object",
+    "properties": {"by": {"type": "string", "minLength": 1, "maxLength": 100}},
+    "required": ["by"],
+}
+
+
 def takes(*media: str, json: Mapping[str, Any] | None = None) -> dict[str, Any]:
     """Describe the body of a request for OpenAPI: what it has as JSON, and other forms."""
     schemas: dict[str, Any] = {one: {"schema": {}} for one in media}
@@ -80,4 +87,5 @@ def takes(*media: str, json: Mapping[str, Any] | None = None) -> dict[str, Any]:
 A_SUBMISSION = takes(NPY, CSV, ARROW, json=_ONE) | {"parameters": [_NAME, _KEY, _CONTEXT]}
 A_BATCH = takes(json=_MANY)
 A_COUNT = takes(json=_COUNT)
+A_SIGN = takes(json=_SIGN)
 A_FORM = takes(json={"type": "object"})

@@ -37,6 +37,7 @@ from ladderholdout.server.bodies import Asked
 from ladderholdout.server.settings import ServerSettings
 
 TRAINING_ROWS = "training rows"
+LONGEST_SIGN = 100
 MOST_ENTRIES = 1000
 """Lines of the history in one answer."""
 
@@ -287,6 +288,13 @@ class Served:
         if not 1 <= rows <= n:
             raise InvalidArgument("rows", f"a number from 1 to {n}", rows)
         self.ladder(who).note_overlap(TRAINING_ROWS, rows)
+
+    def note_groups(self, who: AccountRecord, by: str) -> None:
+        """Note what showed an analyst's process that rows come in groups."""
+        if not 1 <= len(by) <= LONGEST_SIGN:
+            allowed = f"a text of 1 to {LONGEST_SIGN} characters"
+            raise InvalidArgument("by", allowed, f"one of {len(by)}")
+        self.ladder(who).note_groups(by)
 
     # -- submissions ------------------------------------------------------------------
 

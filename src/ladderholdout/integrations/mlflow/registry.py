@@ -236,6 +236,7 @@ def document(
         "queries_of_overlapping_holdouts": sum(count for _, _, count in status.sharing),
         "ledger_head": None if head is None else {"length": head.length, "hash": head.hash},
         "assumptions": list(certificate.assumptions),
+        "doubts": list(certificate.doubts),
         "software": names.versions(),
     }
 
@@ -277,7 +278,8 @@ def _tags(described: dict[str, Any], folder: str) -> dict[str, str]:
 
 def _interval(described: dict[str, Any]) -> str:
     low, high = described["interval"]["low"], described["interval"]["high"]
-    return interval(-math.inf if low is None else low, math.inf if high is None else high)
+    ends = interval(-math.inf if low is None else low, math.inf if high is None else high)
+    return ", ".join([ends, *described["doubts"]])
 
 
 # -- the page --------------------------------------------------------------------------

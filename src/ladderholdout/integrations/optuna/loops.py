@@ -17,6 +17,7 @@ from sklearn.model_selection import check_cv, cross_validate
 
 from ladderholdout.errors import InvalidArgument, LadderHoldoutWarning, as_given, warn
 from ladderholdout.feedback import feedback_of
+from ladderholdout.guard.groups import is_of_groups, look_for_groups
 from ladderholdout.guard.settings import count_rows
 from ladderholdout.guard.views import Release
 from ladderholdout.integrations.optuna.trials import (
@@ -40,9 +41,9 @@ from ladderholdout.integrations.optuna.trials import (
 from ladderholdout.integrations.sklearn import (
     asks,
     checked_folds,
-    look_for_overlap,
     plain_score,
 )
+from ladderholdout.integrations.training_rows import look_for_overlap
 from ladderholdout.mechanisms.arithmetic import natural
 from ladderholdout.thirdparty import caller, frozen, is_same_study
 
@@ -50,14 +51,27 @@ if TYPE_CHECKING:
     from ladderholdout.guard.open_ladder import OpenLadder
 
 
-def _pair(train: Any) -> tuple[Any, Any]:
-    """Validate training rows with their targets, of the same number."""
-    if isinstance(train, tuple | list) and len(train) == 2:
+def _parts(train: Any) -> tuple[Any, Any, Any]:
+    """Validate training rows with their targets, and groups if there are some, of one number."""
+    if isinstance(train, tuple | list) and len(train) in (2, 3):
         with suppress(InvalidArgument):
-            if count_rows(train[0]) == count_rows(train[1]) > 0:
-                return train[0], train[1]
+            if count_rows(train[0]) > 0 and len({count_rows(one) for one in train}) == 1:
+                return train[0], train[1], train[2] if len(train) == 3 else None
     came = as_given(train)
-    raise InvalidArgument("train", "a pair (X_train, y_train) of as many rows", came)
+    raise InvalidArgument(
+        "train", "a pair (X_train, y_train) of as many rows, or (X_train, y_train, groups)", came
+    )
+
+
+def _check_groups(inner: Any, train: Any) -> None:
+    """Refuse a splitter of groups without groups, before a study begins."""
+    if is_of_groups(inner) and train[2] is None:
+        raise InvalidArgument(
+            "train",
+            f"(X_train, y_train, groups) for {type(inner).__name__}",
+            "without groups",
+            "Give the group of each training row as the third.",
+        )
 
 
 class Objective:
@@ -71,7 +85,7 @@ class Objective:
         `Candidate`.
     inner : int, splitter or None
         Folds of `train` by which the library computes the guide.
-    train : tuple of (X, y) or None
+    train : tuple of (X, y) or (X, y, groups), or None
         The training rows, where `build` returns an unfitted estimator.
     feedback : str
         What the study receives; see `ladderholdout.feedback`.
@@ -105,7 +119,7 @@ class Objective:
         build: Callable[[Any], Any],
         *,
         inner: Any,
-        train: tuple[Any, Any] | None,
+        train: tuple[Any, ...] | None,
         feedback: str,
         guarded: int,
     ) -> None:
@@ -119,9 +133,13 @@ class Objective:
                 "Or leave inner out and return (estimator, guide) from build.",
             )
         if train is not None:
-            look_for_overlap(holdout, _pair(train)[0])
+            train = _parts(train)
         if inner is not None:
             inner = checked_folds(inner)
+            _check_groups(inner, train)
+        if train is not None:
+            look_for_overlap(holdout, train[0])
+            look_for_groups(holdout, inner, {"groups": train[2]})
         self._holdout, self._build, self._inner, self._train = holdout, build, inner, train
         self._feedback, self._guarded = feedback, natural("guarded", guarded)
         self._call: Call | None = None
@@ -245,15 +263,17 @@ class Objective:
             return candidate
         inner = score and self._inner is not None
         guide = self._score(candidate, trial) if inner else candidate.guide
-        X, y = self._train
+        X, y, _ = self._train
         return replace(candidate, model=candidate.model.fit(X, y), guide=guide)
 
     def _score(self, candidate: Candidate, trial: Trial | FrozenTrial) -> float | dict[str, float]:
         """Return the mean score of the inner folds, and note each of them on a running trial."""
         assert self._train is not None
-        X, y = self._train
+        X, y, groups = self._train
         metric = self._holdout.metric
-        folds = check_cv(self._inner, y, classifier=metric.is_classification)
+        cv = check_cv(self._inner, y, classifier=metric.is_classification)
+        # As a list, groups reach the splitter whether or not scikit-learn routes metadata.
+        folds = cv if groups is None else list(cv.split(X, y, groups))
         score = partial(plain_score, self._holdout)
         found = cross_validate(
             clone(candidate.model), X, y, cv=folds, scoring=score, error_score="raise"

@@ -33,6 +33,7 @@ from ladderholdout.integrations.optuna.trials import (
     in_direction,
     numbered,
 )
+from ladderholdout.integrations.refit import check_choices
 from ladderholdout.ledger import Entry, LadderRecord, Transaction
 from ladderholdout.ledger.replay import rules_of
 from ladderholdout.mechanisms import State
@@ -169,6 +170,8 @@ def finalists(
         )
     done = study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,))
     trials = [trial for trial in done if is_feasible(trial)]
+    for trial in trials:
+        check_choices("study", trial.distributions)
     if not trials:
         raise InvalidArgument("study", "one with a feasible finished trial", "one without")
     scores = [in_direction(study, trial.value or 0.0) for trial in trials]

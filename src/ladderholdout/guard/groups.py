@@ -1,0 +1,67 @@
+"""Signs that rows come in groups, where a holdout takes each as a draw of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from typing import Any
+
+from ladderholdout.guard.open_ladder import OpenLadder
+from ladderholdout.guard.reserved_rows import warn_of_groups
+
+# How scikit-learn marks that a splitter takes no groups.
+_UNUSED = "$UNUSED$"
+_LONGEST = 80
+
+
+def look_for_groups(holdout: OpenLadder, search: Any, params: Mapping[str, Any]) -> None:
+    """Warn, and put on record, where a fit knows groups of rows and the holdout knows none.
+
+    Parameters
+    ----------
+    holdout : OpenLadder
+    search : object
+        A search, or a splitter: one that keeps groups together is a sign of them.
+    params : mapping
+        What its fit is given: ``groups``, also for a step of a pipeline.
+    """
+    named = next((name for name, one in params.items() if _is_of_groups(name, one)), None)
+    splitter = next(filter(is_of_groups, _values_of(search)), None)
+    if named is not None:
+        by = f"{named[-_LONGEST:]} of the fit"
+    elif splitter is not None:
+        by = type(splitter).__name__[:_LONGEST]
+    else:
+        return
+    holdout.note_groups(by)
+    warn_of_groups(by)
+
+
+def _is_of_groups(name: str, value: Any) -> bool:
+    return value is not None and name.rpartition("__")[2] == "groups"
+
+
+def _values_of(search: Any) -> Iterator[Any]:
+    yield search
+    with suppress(Exception):  # what it cannot name holds no splitter that is known
+        if hasattr(search, "get_params") and not isinstance(search, type):
+            yield from search.get_params(deep=True).values()
+
+
+def is_of_groups(splitter: Any) -> bool:
+    """Return whether a splitter keeps the rows of a group together.
+
+    >>> from sklearn.model_selection import GroupKFold, KFold
+    >>> is_of_groups(GroupKFold(3)), is_of_groups(KFold(3)), is_of_groups(5)
+    (True, False, False)
+    """
+    if isinstance(splitter, type) or not callable(getattr(splitter, "split", None)):
+        return False
+    if "group" in type(splitter).__name__.lower():
+        return True
+    with suppress(Exception):  # of whatever kind it is
+        asked = splitter.get_metadata_routing().split.requests.get("groups")
+        if asked not in (None, False, _UNUSED):
+            return True
+    inner = getattr(splitter, "_inner", None)  # of a guarded split
+    return inner is not None and is_of_groups(inner)
