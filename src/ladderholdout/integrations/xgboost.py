@@ -104,7 +104,7 @@ class Callback(Adapter, xgb.callback.TrainingCallback):
             self._check_classes()
             self.stopping.start(library="xgboost")
             margins = self._link is not None
-            others = [one for one in _callbacks() if one is not self]
+            others = [one for one in _callbacks() if one is not self and not _only_reports(one)]
             training = _Training(self.stopping, model, self._dmatrix, margins, others)
             self._here.training = training
         return model
@@ -223,6 +223,16 @@ def _callbacks() -> list[Any]:
     """Return the callbacks of the training that is going on, as XGBoost goes through them."""
     found: list[Any] = getattr(local_of(BOOSTER, "cb_container"), "callbacks", [])
     return found
+
+
+def _only_reports(callback: Any) -> bool:
+    """Return whether a callback is one of XGBoost's that neither ends training nor cuts models."""
+    kinds = (
+        xgb.callback.EvaluationMonitor,
+        xgb.callback.LearningRateScheduler,
+        xgb.callback.TrainingCheckPoint,
+    )
+    return type(callback) in kinds
 
 
 def _changes_models(callback: Any) -> bool:
