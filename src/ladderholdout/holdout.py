@@ -456,8 +456,8 @@ class LadderHoldout:
         -------
         Batch
             A context manager. What `submit` and `evaluate` take in its block is read and checked
-            there, and queries the holdout when the block ends, in that order; ``batch.releases`` has the answers then. A
-            certificate pays for none of the answers within a batch.
+            there, and queries the holdout when the block ends, in that order; ``batch.releases``
+            has the answers then. A certificate pays for none of the answers within a batch.
 
         Examples
         --------
