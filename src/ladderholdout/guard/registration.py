@@ -644,8 +644,9 @@ def _register(tx: Transaction, given: Given, wish: Wish) -> tuple[HoldoutRecord,
             f"{listed(shared)}: what was learned from {'that' if len(shared) == 1 else 'those'} "
             "is known about these rows too.",
             "To go on with it give its rows with their labels as they were registered, all of "
-            'them; ids= identifies them where features changed. overlap="warn" registers these rows '
-            "as another holdout, and the certificates of both count what was released of either.",
+            'them; ids= identifies them where features changed. overlap="warn" registers these '
+            "rows as another holdout, and the certificates of both count what was released of "
+            "either.",
         )
     elif moved := [one for one, *_, all_columns in in_other_columns(tx, given) if all_columns]:
         seen = [(one, n, n) for one in moved]
