@@ -139,7 +139,7 @@ def read_once(values: Any) -> Any:
         return values
     try:
         return np.asanyarray(values)
-    except Exception:  # `readable` says what it is
+    except Exception:  # `readable` refuses it
         return values
 
 
