@@ -600,7 +600,7 @@ class Selection:
             log_count=one.log_count,
             assumptions=assumptions_of(self.metric, batch=one.place > 1, clipped=one.clipped),
             price=self.level.price,
-            clipped=self.metric.clipping if one.clipped else "",
+            clipping=self.metric.clipping if one.clipped else "",
             clipped_share=one.clipped,
         )
 
@@ -668,7 +668,7 @@ class Selection:
             assumptions=(*found.assumptions, *self.amended.assumptions()),
             price=level.price,
             # How many errors are beyond the range is not known before it was paid for.
-            clipped=metric.clipping,
+            clipping=metric.clipping,
         )
 
 

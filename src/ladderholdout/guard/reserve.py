@@ -213,7 +213,7 @@ def _certificate(guard: Guard, reserve: Part, asked: _Asked, level: Level) -> Sc
         ),
         reserve_query=query.number,
         price=level.price,
-        clipped=metric.clipping,
+        clipping=metric.clipping,
     )
 
 
