@@ -466,8 +466,8 @@ class Submission:
         Why it was withdrawn; None where it was not.
     repeat_of : int or None
         The submission of the same predictions whose answer it was given again, that it improved
-        and its score. Repeats of what did not improve are answered like any other, and are not
-        told apart.
+        and its score. Repeats of what did not improve are answered like any other, and cannot be
+        distinguished.
 
     Examples
     --------
