@@ -225,7 +225,7 @@ def test_default_ladders_of_other_metrics_are_counted_too(ledger: Path) -> None:
         plain = opened(ledger, ladder="plain", mechanism=None)
     plain.submit(wrong(300))
     # The grid of the AUC, counted: what numbers nearby are released as.
-    grid = sorted({Scale("shares").nearest(risk, N) for risk in np.linspace(0, 1, 100_001)})
+    grid = sorted({Scale("shares").nearest(risk, N) for risk in np.linspace(0, 1, 2_000_001)})
     values = tuple(
         int(np.argmin(np.abs(np.array(grid) - 1 + score))) for score in told if score is not None
     )

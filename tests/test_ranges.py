@@ -95,7 +95,8 @@ def test_clipped_losses_are_counted_for_the_audit_and_nowhere_else(tmp_path: Pat
         certificate = holdout.certificate()
     shown = repr((seen, holdout.status(), holdout.history(), certificate))
     assert "clipped=" not in shown
-    audit = holdout.audit()
+    with pytest.warns(RangeWarning, match="up to 100 %"):
+        audit = holdout.audit()
     assert [one.clipped for one in audit.submissions] == [37, 37, None]
     assert [row["clipped"] for row in audit.rows()] == [37, 37, None]
     assert "clipped losses        in 2 of 2 submissions, up to 37 of 200 rows" in str(audit)

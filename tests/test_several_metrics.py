@@ -966,6 +966,6 @@ def test_a_history_shows_each_metric_in_its_table() -> None:
         (word, line) for line in lines for word in ("roc_auc", "neg_brier_score") if word in line
     ]
     assert [word for word, _ in shown] == ["roc_auc", "neg_brier_score"] * 2
-    assert "0.74" in shown[0][1] and "-0.25" in shown[1][1]
+    assert "0.74" in shown[0][1] and "-0.158" in shown[1][1]
     assert holdout.history()._repr_html_().count("<tr>") == 5
     assert "metric" not in str(holdout["roc_auc"].history())

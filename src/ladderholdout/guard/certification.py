@@ -604,7 +604,7 @@ class Selection:
             assumptions=assumptions_of(self.metric, batch=one.place > 1, clipped=one.clipped),
             price=self.level.price,
             doubts=self.doubts,
-            clipped=self.metric.clipping if one.clipped else "",
+            clipping=self.metric.clipping if one.clipped else "",
             clipped_share=one.clipped,
         )
 
@@ -673,7 +673,7 @@ class Selection:
             price=level.price,
             doubts=self.doubts,
             # How many errors are beyond the range is not known before it was paid for.
-            clipped=metric.clipping,
+            clipping=metric.clipping,
         )
 
 

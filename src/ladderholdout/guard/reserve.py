@@ -221,7 +221,7 @@ def _certificate(guard: Guard, reserve: Part, asked: _Asked, level: Level) -> Sc
         reserve_query=query.number,
         price=level.price,
         doubts=guard.ledger.transact(about, Access.READ),
-        clipped=metric.clipping,
+        clipping=metric.clipping,
     )
 
 

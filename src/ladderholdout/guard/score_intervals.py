@@ -55,7 +55,7 @@ def _warn_of_clipped(found: ScoreCertificate, guard: Guard) -> None:
         warn(
             f"In up to {100 * found.clipped_share:g} % of the rows the incumbent's loss is beyond "
             f"{stated_range(guard.metric)} and was clipped to it: released score and certificate "
-            f"are for {found.clipped}. Name that beside the score, or start another ladder with "
+            f"are for {found.clipping}. Name that beside the score, or start another ladder with "
             'a wider range: LadderHoldout(X, y, ..., ladder="wider").',
             RangeWarning,
         )

@@ -167,7 +167,7 @@ class ScoreCertificate:
         By which query of the reserve; None for a certificate of the ladder.
     price : float
         What of L is paid for a confidence that was not the registered one.
-    clipped : str
+    clipping : str
         At what errors of these predictions were clipped, where some were or that is not known;
         then the interval is for the score with errors clipped so, and so is the released score.
     clipped_share : float
@@ -201,7 +201,7 @@ class ScoreCertificate:
     missing: str | None = None
     reserve_query: int | None = None
     price: float = 0.0
-    clipped: str = ""
+    clipping: str = ""
     clipped_share: float = 0.0
     bill: tuple[tuple[str, float], ...] = field(default=(), compare=False, repr=False)
     instead: tuple[tuple[str, float, float], ...] = field(default=(), compare=False, repr=False)
@@ -230,11 +230,11 @@ class ScoreCertificate:
 
         Examples
         --------
-        >>> found = ScoreCertificate(-9.0, -9.5, -8.5, 0.95, 3, clipped="errors clipped at 20")
+        >>> found = ScoreCertificate(-9.0, -9.5, -8.5, 0.95, 3, clipping="errors clipped at 20")
         >>> found.of_what()
         'true score with errors clipped at 20'
         """
-        return "true score" + (f" with {self.clipped}" if self.clipped else "")
+        return "true score" + (f" with {self.clipping}" if self.clipping else "")
 
     def ends(self) -> str:
         """Return both ends of the interval in few digits, rounded outwards.
@@ -300,7 +300,7 @@ class ScoreCertificate:
         return "".join(f", {one}" for one in self.doubts)
 
     def _with(self) -> str:
-        return f", with {self.clipped}," if self.clipped else ""
+        return f", with {self.clipping}," if self.clipping else ""
 
     def _later(self) -> str:
         if not self.price:
@@ -480,8 +480,8 @@ class Submission:
         Why it was withdrawn; None where it was not.
     repeat_of : int or None
         The submission of the same predictions whose answer it was given again, that it improved
-        and its score. Repeats of what did not improve are answered like any other, and are not
-        told apart.
+        and its score. Repeats of what did not improve are answered like any other, and cannot be
+        distinguished.
 
     Examples
     --------

@@ -64,6 +64,11 @@ class State:
         Returns
         -------
         float
+
+        Examples
+        --------
+        >>> State(n=100, standing=0.25).released_as(Evidence(0.2001), step=0.1)
+        0.2
         """
         own = round_half_up(evidence.risk, step)
         return own if self.shown is None else self.shown

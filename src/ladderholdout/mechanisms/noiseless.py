@@ -139,7 +139,7 @@ class SimplifiedLadder(Stepped):
     Parameters
     ----------
     step : float
-        Two scores are told apart by multiples of it, in (0, 1]; for losses of 0 and 1 the grid of
+        Risks are compared as multiples of it, in (0, 1]; for losses of 0 and 1 the grid of
         the releases too.
 
     Raises

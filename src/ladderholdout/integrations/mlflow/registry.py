@@ -228,7 +228,7 @@ def document(
         "n": status.n_ladder if certificate.reserve_query is None else status.reserve,
         "released_score": certificate.score,
         "interval": {"low": certificate.low, "high": certificate.high},
-        "clipped": certificate.clipped or None,
+        "clipped": certificate.clipping or None,
         "confidence": certificate.confidence,
         "bound": certificate.bound,
         "incumbent": certificate.submission,
