@@ -17,6 +17,7 @@ import struct
 import subprocess
 import sys
 import time
+import tracemalloc
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
@@ -318,8 +319,11 @@ def texts_of(count: int, longest: int) -> list[str]:
     ],
 )
 def test_one_long_text_does_not_make_all_of_them_long(media: str, data: bytes) -> None:
+    tracemalloc.start()
     asked = submission_in(data, media, np.array(["a", "b"]), None, Space(N, 2, 1))
-    taken = np.asarray(asked.predictions)
+    taken, (_, most) = np.asarray(asked.predictions), tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert most <= 4 * len(data) + MB
     # Still no class, and as many of them as there were.
     assert taken.size == N and taken.nbytes <= 8 * N
     assert set(taken.ravel()[:-1]) == {"a"} and taken.ravel()[-1] == "bb"

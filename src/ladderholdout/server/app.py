@@ -284,7 +284,7 @@ def _add_routes(app: FastAPI, served: Served, most: int, refusals: Refusals) -> 
 
         def expected() -> tuple[AccountRecord, int]:
             who = analyst()
-            return who, min(most, space_of(who).bytes)
+            return who, min(most, space_of(who).largest)
 
         if stated_size(request, _SMALL) < _SMALL:
             sent = await read_body(request, most)

@@ -282,8 +282,7 @@ def is_search(text: str) -> bool:
 
 def _notes(context: Mapping[str, Any], without: str | None = None) -> str:
     noted = jsonable(context)
-    noted.pop(without, None)
-    return json.dumps(noted)
+    return json.dumps({name: value for name, value in noted.items() if name != without})
 
 
 def _object(value: Any, allowed: str) -> dict[str, Any]:

@@ -243,7 +243,7 @@ def add_pages(app: FastAPI, gate: Gate, most: int, refusals: Refusals) -> Pages:
     async def form_with_file(
         request: Request, session: Signed, space: Annotated[Space, Depends(space_of)]
     ) -> Form:
-        return await sent(request, session, space.bytes + MOST_OF_A_FORM)
+        return await sent(request, session, space.largest + MOST_OF_A_FORM)
 
     Sent = Annotated[Form, Depends(form_of_person)]
     Upload = Annotated[Form, Depends(form_with_file)]

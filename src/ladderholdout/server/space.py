@@ -64,7 +64,7 @@ class Space:
         return self.rows * (self.columns + 1)
 
     @property
-    def bytes(self) -> int:
+    def largest(self) -> int:
         """Bytes that a body of one submission may have."""
         return _SMALL + self.rows * (_OF_A_ROW + _OF_A_CELL * self.columns + 12 * self.longest)
 
@@ -134,7 +134,7 @@ class Space:
     def check_packed(self, value: Mapping[str, Any]) -> Mapping[str, Any]:
         """Refuse an array in base64 of more bytes than a body may have."""
         text = value.get("npy")
-        if isinstance(text, str) and len(text) > self.bytes * 4 // 3:
+        if isinstance(text, str) and len(text) > self.largest * 4 // 3:
             raise self._refused("more bytes")
         return value
 
@@ -142,10 +142,11 @@ class Space:
         """Refuse a list of another length or depth; return numbers in few bytes, texts cut."""
         if len(values) != self.rows:
             raise InvalidSubmission("predictions", self._allowed(), f"a list of {len(values)}")
-        for one in values:
-            if isinstance(one, list) and any(isinstance(each, list | dict) for each in one):
-                raise InvalidSubmission("predictions", self._allowed(), "lists within lists")
-        if set(map(type, values)) <= _NUMBERS or all(isinstance(one, list) for one in values):
+        inner = [each for one in values if isinstance(one, list) for each in one]
+        if any(isinstance(each, list | dict) for each in inner):
+            raise InvalidSubmission("predictions", self._allowed(), "lists within lists")
+        # Of texts NumPy would make an array before it could be seen how long they are.
+        if set(map(type, [one for one in values if not isinstance(one, list)] + inner)) <= _NUMBERS:
             numbers = _array(values)
             if numbers is not None:
                 return self.check_array(numbers)
