@@ -296,11 +296,15 @@ OTHERS: dict[str, tuple[str, Callable[[], bytes]]] = {
 def test_a_body_is_refused_before_its_values_are_made(what: str) -> None:
     media, build = OTHERS[what]
     data, begun = build(), time.process_time()
+    tracemalloc.start()
     with pytest.raises(InvalidArgument, match=r"must be"):
         asked = submission_in(data, media, None, None, Space(N, 1))
         # What is left is of the right size, and no finite numbers: the metric says so.
         assert np.asarray(asked.predictions, dtype=object).size == N
         raise InvalidArgument("predictions", "numbers", "others")
+    _, most = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert most <= 4 * len(data) + MB
     assert time.process_time() - begun < 1
 
 
