@@ -445,7 +445,7 @@ def kept(holdout: LadderHoldout, stopping: Any, model: Any, data: Parts) -> None
 def test_lightgbm_beside_its_own_early_stopping(
     place: Any, boosting: str, better: bool, patience: int
 ) -> None:
-    data = parts("binary", seed=3)
+    data = parts("binary", seed=2)
     X, y, X_valid, y_valid = halves(data)
     holdout = data.holdout("neg_log_loss")
     if better:
