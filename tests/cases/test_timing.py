@@ -1,6 +1,7 @@
 """Attack the time of a rejection by its rank correlation with the raw score, and the server's grid.
 
-The quick tests count what a decision calls; the slow ones take 10,000 times.
+The quick tests name what a decision calls, and fail where a logarithm comes back. The slow ones
+take 10,000 times: on a busy machine these alone see no complex logarithm.
 """
 
 from __future__ import annotations
@@ -180,16 +181,6 @@ def test_the_integral_is_what_it_was_by_logarithms() -> None:
         d /= np.abs(d).max()
         saddle = resampling._saddle(d)
         assert resampling._tail(d, saddle) == pytest.approx(with_logarithms(d, saddle), abs=1e-11)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", ["f1", "roc_auc"])
-def test_the_rank_correlation_sees_complex_logarithms(
-    name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The test above can fail: with glibc's logarithms it does."""
-    monkeypatch.setattr(resampling, "_tail", with_logarithms)
-    assert abs(deviations(name, REJECTIONS)) > ALARM
 
 
 # -- the record ---------------------------------------------------------------------------
