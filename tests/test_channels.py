@@ -92,9 +92,14 @@ def test_what_the_analyst_sees_of_a_repeat_is_its_first_answer_alone() -> None:
         replace(one, submission=0) for one in first
     ]
     assert [one.submission for one in again] == [3, 4]
-    for what in (again[0], holdout.history()[-1], holdout.status()):
+    # The history names the repeats that show by themselves, since they improved the first time.
+    assert [one.repeat_of for one in holdout.history()] == [None, None, 1, 2]
+    for predictions in (1 - y, 1 - y):
+        holdout.submit(predictions)
+    assert [one.repeat_of for one in holdout.history()[4:]] == [None, None]
+    for what in (again[0], holdout.history()[-1]):
         shown = {name for name in dir(what) if not name.startswith("_")}
-        assert not shown & {"repeat", "repeat_of", "repeats", "digest", "disagreement"}
+        assert not shown & {"repeat", "repeats", "digest", "disagreement"}
         assert "repeat" not in str(what)
 
 

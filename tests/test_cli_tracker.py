@@ -406,7 +406,7 @@ def test_status_says_all_in_one_glance(registered: Path, table: pd.DataFrame) ->
     said = dict(line.split(maxsplit=1) for line in output("status", "churn").splitlines())
     assert said["released"].startswith("score  1 (submission 2)")
     assert said["submissions"].strip() == "5"
-    assert said["last"].startswith("answers    3 improved, 4 not improved, 5 improved (")
+    assert said["last"].startswith("answers    3 repeat of 1, 4 not improved, 5 repeat of 2 (")
     LadderHoldout.open("churn").audit()
     output("retire", "churn", "--yes")
     shown = output("status", "churn")

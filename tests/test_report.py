@@ -23,7 +23,7 @@ from ladderholdout.guard import ladder as ladders
 from tests.support_browser import rendered, screenshot
 from tests.test_leaks import Canaries
 
-NAME = "churn <b>2026</b> & $co$"
+NAME = "churn <b>2026<b> & $co$"
 
 
 def climbed(name: str = NAME, k: int = 30, seed: int = 0) -> tuple[LadderHoldout, list[float]]:

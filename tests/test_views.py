@@ -299,7 +299,7 @@ def test_ids_are_learned_later(ledger: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "ids", ["key", IDS[:-1], [*IDS[:-1], IDS[0]], 3, [{}] * N], ids=lambda ids: type(ids).__name__
+    "ids", ["key", IDS[:-1], [*IDS[:-1], None], 3, [{}] * N], ids=lambda ids: type(ids).__name__
 )
 def test_bad_ids_leave_nothing_behind(ledger: Path, ids: Any) -> None:
     opened(ledger, *coins(N, seed=1), name="other")

@@ -738,11 +738,6 @@ def databases() -> tuple[str, ...]:
     return tuple(DATABASE_ENGINES)
 
 
-def is_database(scheme: str) -> bool:
-    """Return whether tracking URIs with this scheme are databases."""
-    return scheme.partition("+")[0] in databases()
-
-
 def load_sql_store() -> None:
     """Load MLflow's store for databases."""
     import mlflow.store.tracking.sqlalchemy_store  # noqa: F401

@@ -28,8 +28,10 @@ from ladderholdout.metrics import get_metric
 from ladderholdout.remote.predictions import Form
 from ladderholdout.remote.wire import ARROW, CSV
 from ladderholdout.server.bodies import submission_in, upload_in
+from ladderholdout.server.space import Space
 
 N = 120
+SPACE = Space(N, 2, 1)
 RULE = ("--mechanism", "FullDisclosure()")
 
 
@@ -120,8 +122,8 @@ def test_ragged_predictions_are_refused_with_line_and_cause(kind: str) -> None:
     body = "\n".join(["p", *lines, ""]).encode()
     form = Form(metric, N, np.array([0, 1]))
     for read in (
-        lambda: submission_in(body, CSV, form, None),
-        lambda: upload_in(body, form, {}),
+        lambda: submission_in(body, CSV, form, None, SPACE),
+        lambda: upload_in(body, form, {}, SPACE),
     ):
         with pytest.raises(InvalidArgument, match=said):
             read()
@@ -198,7 +200,7 @@ def test_csv_of_every_make_is_read(kind: str) -> None:
     assert np.array_equal(held.X.to_numpy(), X) and np.array_equal(held.y, Y)
     shares = ["0,1", *(f"{1 - p:.3f},{p}" for p in P)]
     form = Form(get_metric("neg_log_loss"), N, np.array([0, 1]))
-    read = submission_in(FORMS[kind](shares), CSV, form, None).predictions
+    read = submission_in(FORMS[kind](shares), CSV, form, None, SPACE).predictions
     assert np.allclose(read, np.column_stack([1 - P, P]))
 
 
@@ -259,7 +261,7 @@ def test_classes_are_what_their_texts_are(kind: str) -> None:
     assert score("p.parquet") == pytest.approx(right)
     record, _ = LadderHoldout.open("h").open_ladder.records()
     form = Form(get_metric("accuracy"), N, record.classes)
-    read = submission_in(Path("p.csv").read_bytes(), CSV, form, None).predictions
+    read = submission_in(Path("p.csv").read_bytes(), CSV, form, None, SPACE).predictions
     LadderHoldout.open("h").submit(read)
     assert LadderHoldout.open("h").history()[-1].score == pytest.approx(right)
 
@@ -591,10 +593,10 @@ def test_arrow_bodies_are_read_by_the_same_rules() -> None:
         writer.write_table(arrow)
     data = sink.getvalue().to_pybytes()
     form = Form(get_metric("accuracy"), N, np.array(["007", "7"]))
-    read = submission_in(data, ARROW, form, None).predictions
+    read = submission_in(data, ARROW, form, None, SPACE).predictions
     assert read.tolist() == ["7" if v else "007" for v in GUESS]
     with pytest.raises(InvalidArgument, match="another spelling"):
-        submission_in(data, ARROW, Form(get_metric("accuracy"), N, np.array([0, 7])), None)
+        submission_in(data, ARROW, Form(get_metric("accuracy"), N, np.array([0, 7])), None, SPACE)
 
 
 @pytest.mark.long

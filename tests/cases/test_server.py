@@ -36,9 +36,11 @@ from ladderholdout import LadderHoldout
 from ladderholdout.errors import InvalidArgument, LedgerError
 from ladderholdout.extras import EXTRAS
 from ladderholdout.ledger import resolve_url
+from ladderholdout.metrics import get_metric
+from ladderholdout.remote.predictions import Form
 from ladderholdout.remote.wire import ARROW, CSV, JSON, NPY, packed
 from ladderholdout.server.accounts import add_account, rotate_token
-from ladderholdout.server.arrow import columns_in
+from ladderholdout.server.arrow import table_in
 from ladderholdout.server.bodies import batch_in, submission_in
 from ladderholdout.server.space import Space
 from tests.support_server import (
@@ -200,7 +202,7 @@ def test_arrow_is_refused_before_its_values_are_made(what: str) -> None:
     data, before = ARROWS[what](), pa.total_allocated_bytes()
     begun = time.process_time()
     with pytest.raises(InvalidArgument) as caught:
-        asked = submission_in(data, ARROW, np.array(["a", "b"]), None, Space(N, 2, 1))
+        asked = submission_in(data, ARROW, form_of("a", "b"), None, Space(N, 2, 1))
         # A text is no class, which the metric says: it was cut to two characters by then.
         assert asked.predictions.nbytes <= 8 * N
         raise InvalidArgument("predictions", "labels", "others")
@@ -231,9 +233,10 @@ TEXTS = {
 def test_arrow_of_every_simple_kind_is_read(what: str, file: bool, compression: str | None) -> None:
     column = (PLAIN | TEXTS)[what]
     data = stream(compression, file, p=column)
-    names, (values,) = columns_in(data, Space(N, 2, 1))
+    read = table_in(data, Space(N, 2, 1))
+    (values,) = read.columns
     expected = [*"ab"] * (N // 2) if what in TEXTS else [0, 1] * (N // 2)
-    assert names == ["p"] and list(values) == expected
+    assert read.names == ("p",) and list(values) == expected
 
 
 def test_arrow_in_several_batches_with_a_dictionary_each_is_read() -> None:
@@ -243,8 +246,16 @@ def test_arrow_in_several_batches_with_a_dictionary_each_is_read() -> None:
     with ipc.new_stream(written, pa.schema({"p": kinds})) as writer:
         for part in parts:
             writer.write_batch(pa.record_batch({"p": part}))
-    _, (values,) = columns_in(written.getvalue(), Space(5, 2, 1))
+    (values,) = table_in(written.getvalue(), Space(5, 2, 1)).columns
     assert list(values) == [*"ababb"]
+
+
+VALUES = Form(get_metric("neg_mean_absolute_error"), N, None)
+
+
+def form_of(*classes: str) -> Form:
+    """What a ladder of accuracy takes on rows of these classes."""
+    return Form(get_metric("accuracy"), N, np.array(classes))
 
 
 OTHERS: dict[str, tuple[str, Callable[[], bytes]]] = {
@@ -298,7 +309,7 @@ def test_a_body_is_refused_before_its_values_are_made(what: str) -> None:
     data, begun = build(), time.process_time()
     tracemalloc.start()
     with pytest.raises(InvalidArgument, match=r"must be"):
-        asked = submission_in(data, media, None, None, Space(N, 1))
+        asked = submission_in(data, media, VALUES, None, Space(N, 1))
         # What is left is of the right size, and no finite numbers: the metric says so.
         assert np.asarray(asked.predictions, dtype=object).size == N
         raise InvalidArgument("predictions", "numbers", "others")
@@ -324,7 +335,7 @@ def texts_of(count: int, longest: int) -> list[str]:
 )
 def test_one_long_text_does_not_make_all_of_them_long(media: str, data: bytes) -> None:
     tracemalloc.start()
-    asked = submission_in(data, media, np.array(["a", "b"]), None, Space(N, 2, 1))
+    asked = submission_in(data, media, form_of("a", "b"), None, Space(N, 2, 1))
     taken, (_, most) = np.asarray(asked.predictions), tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert most <= 4 * len(data) + MB
@@ -346,7 +357,7 @@ def test_a_name_of_a_class_with_commas_and_brackets_is_counted_as_one(tmp_path: 
         (npy(guesses), NPY),
         (stream(p=pa.array(guesses)), ARROW),
     ):
-        asked = submission_in(data, media, names, None, space)
+        asked = submission_in(data, media, form_of(*names), None, space)
         assert accuracy_score(guesses, np.asarray(asked.predictions)) == 1.0
 
 
@@ -383,12 +394,12 @@ def test_a_batch_is_counted_submission_by_submission() -> None:
 )
 def test_half_a_character_is_refused_wherever_it_is(body: str, text: str) -> None:
     with pytest.raises(InvalidArgument, match="must be"):
-        submission_in((body % text).encode(), JSON, None, None, Space(2, 1, 9))
+        submission_in((body % text).encode(), JSON, VALUES, None, Space(2, 1, 9))
 
 
 def test_a_whole_character_and_a_backslash_are_texts() -> None:
     body = rb'{"predictions":[0,1],"search":"\ud83d\ude00","context":{"a":"\\u0000 \\ud800"}}'
-    asked = submission_in(body, JSON, None, None, Space(2, 1))
+    asked = submission_in(body, JSON, VALUES, None, Space(2, 1))
     assert asked.search == "\N{GRINNING FACE}"
     assert asked.context == {"a": r"\u0000 \ud800"}
 

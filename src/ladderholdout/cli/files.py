@@ -113,7 +113,8 @@ def _check_named(names: Sequence[str], apart: dict[str, Sequence[str]]) -> None:
 
 def _features(file: Csv, wanted: set[str]) -> pd.DataFrame:
     """Read the features as pandas does by default, each column as a whole."""
-    import pandas
+    with needed(_FILES):
+        import pandas
 
     named = zip(file.names, file.places, strict=True)
     places = [at for name, at in named if name.strip() not in wanted]
@@ -170,7 +171,8 @@ def _check_commas(frame: pd.DataFrame, table: Table) -> None:
 
 def _indexed(frame: pd.DataFrame, labels: list[Any]) -> pd.DataFrame:
     """Take what a file has as names of the rows for their index, unless it only counts them."""
-    import pandas
+    with needed(_FILES):
+        import pandas
 
     if len(set(labels)) < len(labels):
         came = "with a first column that has no name and is no index, for it repeats itself"
@@ -238,7 +240,8 @@ def ids_of(file: RowsFile, name: str) -> list[Any]:
     """Return the column of ids, in the type that its texts have."""
     column = file.column("--ids", name)
     names = list(column)
-    check_ids(names, file.apart, "--ids")
+    # Those that repeat name groups of rows, of which a registration warns.
+    check_ids(names, file.apart, "--ids", distinct=False)
     if file.apart.starts is None:
         return names
     return plain_numbers(names) or names

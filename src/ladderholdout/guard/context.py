@@ -111,8 +111,6 @@ def jsonable(context: Mapping[str, Any] | None) -> dict[str, Any]:
         raise InvalidArgument("context", "a mapping that JSON can hold", as_given(context))
     try:
         written = json.dumps(dict(context), allow_nan=False)
-        if "\\ud" in written:  # pairs are characters, halves of them no text that can be kept
-            json.dumps(json.loads(written), ensure_ascii=False).encode()
     except Exception:  # whatever its entries raise; a recursive one goes too deep
         written = None
     if written is None:

@@ -108,6 +108,8 @@ class Round:
     candidate: int | None = None
     parameters: Mapping[str, Any] | None = field(default=None, compare=False)
     call: Any = field(default=None, compare=False)
+    # Whether the training rows are as they were, in the process whose rows they are.
+    intact: Callable[[], bool] | None = field(default=None, compare=False)
 
 
 class GuardedFold(np.ndarray[Any, np.dtype[np.intp]]):
@@ -226,17 +228,8 @@ def current() -> Round | None:
         candidate=None if found.candidate is None else fold.of.offset + found.candidate,
         parameters=found.parameters,
         call=found.call,
+        intact=fold.intact,
     )
-
-
-def rows_are_intact() -> bool:
-    """Return whether the training rows of the candidate that is scored are as the search got them.
-
-    True where this process has no rows of a search whose candidates share them.
-    """
-    found = thirdparty.scoring()
-    fold = None if found is None else fold_of(found.test)
-    return fold is None or fold.intact is None or fold.intact()
 
 
 def trial() -> Any:

@@ -336,8 +336,8 @@ def score(
         _refuse_in_mid_fit(estimator)
         _refuse_several_inside(holdout)
         if count_rows(X) == 0:
-            _refuse_changed_rows()
             found = rounds.current()
+            _refuse_changed_rows(found)
             if found is not None and found.own_rows:
                 return _guarded(holdout, estimator, found, found.steps)
             caller = thirdparty.caller(2)
@@ -422,9 +422,9 @@ def _are_intact(X: Any, digest: int) -> bool:
     return held_digest(X) == digest
 
 
-def _refuse_changed_rows() -> None:
+def _refuse_changed_rows(found: Round | None) -> None:
     """Refuse a candidate that wrote into the training rows, which the next is fitted on as well."""
-    if not rounds.rows_are_intact():
+    if found is not None and found.intact is not None and not found.intact():
         raise InvalidArgument(
             "estimator",
             "one whose steps leave the DataFrame that they are fitted on as it is",

@@ -384,7 +384,8 @@ def _is_of_labels(name: str) -> bool:
 def _tables_in(value: Any, form: tuple[int, ...] | None, depth: int = 0) -> Iterator[Any]:
     """Yield the tables with rows of this form in lists, mappings and data sets, however nested."""
     is_estimator = hasattr(value, "get_params") and hasattr(value, "fit")
-    if depth > _DEEPEST or not _may_hold_rows(value) or is_estimator:
+    ours = type(value).__module__.startswith("ladderholdout.")  # the holdout itself, or its rounds
+    if depth > _DEEPEST or not _may_hold_rows(value) or is_estimator or ours:
         return
     if isinstance(value, Mapping):
         inside: Iterable[Any] = value.values()

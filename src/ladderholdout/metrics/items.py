@@ -57,6 +57,10 @@ class ItemMetric(Metric):
         """
         return _encoded(y, "y")
 
+    def _readable(self, y: Any, classes: Array | None) -> Array:
+        """Return the references, of which any is readable."""
+        return self.targets(y, classes)
+
     def respond(
         self, estimator: Any, X: Any, classes: Array | None, answers: dict[str, Any] | None = None
     ) -> Any:

@@ -199,9 +199,7 @@ class RemoteLadder:
 
     def together(self, batch: str, waiting: Sequence[Waiting]) -> Iterator[Release]:
         """Submit a batch in one request."""
-        listed = [
-            {**self._sent(one.predictions), "context": dict(one.context)} for one in waiting
-        ]
+        listed = [{**self._sent(one.predictions), "context": dict(one.context)} for one in waiting]
         found = self._call("POST", "batches", key=batch, json={"submissions": listed})
         for release in found["releases"]:
             yield self._warned(release_from(release))

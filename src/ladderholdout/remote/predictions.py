@@ -16,6 +16,7 @@ from ladderholdout.metrics import Metric
 from ladderholdout.metrics.arrays import refusal
 from ladderholdout.remote.tables import Table, why_no_number
 
+_LONG = 100  # characters of a text that is no class, and that is kept whole
 _BOOLEANS = {"true": True, "1": True, "false": False, "0": False}
 _PLAIN = "Write each label as the holdout's labels are written: 1, not 01, 1e0 or +1."
 # The first column of a table is taken for ids by these names, and by no others.
@@ -100,15 +101,17 @@ def check_lengths(names: Sequence[Any], argument: str = "ids") -> None:
         raise InvalidArgument(argument, allowed, f"one of {longest}")
 
 
-def check_ids(names: Sequence[Any], table: Table, argument: str = "ids") -> None:
-    """Refuse ids that are missing or come twice, with the line."""
+def check_ids(
+    names: Sequence[Any], table: Table, argument: str = "ids", *, distinct: bool = True
+) -> None:
+    """Refuse ids that are missing, or come twice where each names a row, with the line."""
     check_lengths(names, argument)
     known: dict[Any, int] = {}
     for place, name in enumerate(names):
         if name is None or name == "" or name != name:
             came = f"missing in {table.where(place)}"
             raise InvalidArgument(argument, "there for each row", came)
-        if name in known:
+        if distinct and name in known:
             came = f"the same in {table.where(known[name])} and {table.where(place)}"
             raise InvalidArgument(argument, "distinct", came, "Give each row an id of its own.")
         known[name] = place
@@ -300,7 +303,8 @@ def _texts_like(classes: NDArray[Any], texts: Sequence[str]) -> NDArray[Any]:
     bare = {text: text.strip() for text in dict.fromkeys(texts) if text not in known}
     # An array of texts takes for each of them what the longest one needs.
     longest = max((len(name) for name in known if isinstance(name, str)), default=0) + 1
-    found = [bare[text] if bare.get(text) in known else text[:longest] for text in texts]
+    cut = {text: text if len(text) <= _LONG else text[:longest] for text in bare}
+    found = [bare[text] if bare.get(text) in known else cut.get(text, text) for text in texts]
     return np.array(found, dtype=str)
 
 

@@ -109,7 +109,8 @@ def _place(array: pyarrow.Array) -> tuple[int, ...]:
 
 def _values(column: pyarrow.ChunkedArray, space: Space) -> Sequence[Any]:
     """Return the values of a column; texts are cut as `Space.cut` does, far behind any id."""
-    import pyarrow
+    with needed("A body in Arrow"):
+        import pyarrow
 
     if column.null_count:
         raise not_read("predictions", "without missing values")

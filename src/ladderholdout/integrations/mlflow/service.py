@@ -171,7 +171,8 @@ def _load_store_of(*uris: str) -> None:
     It uses what SQLAlchemy 2.1 has deprecated: where warnings are errors it would stay half
     loaded permanently. A thread must not touch the filters of warnings, which are everybody's.
     """
-    if not any(thirdparty.is_database(urlsplit(uri).scheme) for uri in uris):
+    known = thirdparty.databases()
+    if not any(urlsplit(uri).scheme.partition("+")[0] in known for uri in uris):
         return
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")

@@ -94,7 +94,7 @@ def checked_uri(argument: str, stated: object) -> str:
     if scheme in _FILES:
         _check_folder(argument, uri, came)
         return uri
-    if thirdparty.is_database(scheme):
+    if scheme.partition("+")[0] in thirdparty.databases():
         if scheme.partition("+")[0] == "sqlite" and not uri.startswith(f"{scheme}:///"):
             file = uri.partition(":")[2].lstrip("/")
             raise InvalidArgument(

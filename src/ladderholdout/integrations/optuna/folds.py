@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
+import warnings
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from sklearn.base import clone
+from sklearn.exceptions import UndefinedMetricWarning
 from sklearn.model_selection import check_cv, cross_validate
 
 from ladderholdout.errors import InvalidArgument
@@ -55,7 +57,10 @@ def scores_of_folds(
 def _scored(metric: Metric, model: Any, X: Any, y: Any, answers: dict[str, Any]) -> float:
     """Return a plain score; nan where the metric has none on these rows."""
     try:
-        return metric.score_of(model, X, y, None, answers)
+        with warnings.catch_warnings():
+            # The fold without a value is named by the error instead.
+            warnings.simplefilter("ignore", UndefinedMetricWarning)
+            return metric.score_of(model, X, y, None, answers)
     except InvalidArgument as error:
         if error.args[0] != "y":
             raise
