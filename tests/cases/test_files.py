@@ -345,11 +345,17 @@ def test_ids_are_texts_unless_all_are_plain_and_large_ones_are_exact() -> None:
 
 def test_a_repeated_or_missing_id_is_refused_with_its_line() -> None:
     ids = [f"r{at}" for at in range(N)]
-    for place, wrong, said in ((5, "r2", "line 4 and line 7"), (5, "", "missing in line 7")):
-        changed = [wrong if at == place else one for at, one in enumerate(ids)]
-        pd.DataFrame({"id": changed, "a": X[:, 0], "t": Y}).to_csv("h.csv", index=False)
-        words = ("register", "h.csv", "--target", "t", "--ids", "id", "--scoring", "accuracy")
-        assert said in refused(*words)
+    words = ("register", "h.csv", "--target", "t", "--ids", "id", "--scoring", "accuracy")
+
+    def changed(to: str) -> list[str]:
+        return [to if at == 5 else one for at, one in enumerate(ids)]
+
+    pd.DataFrame({"id": changed(""), "a": X[:, 0], "t": Y}).to_csv("h.csv", index=False)
+    assert "missing in line 7" in refused(*words)
+    pd.DataFrame({"id": ids, "a": X[:, 0], "t": Y}).to_csv("h.csv", index=False)
+    register("h.csv", "t", "accuracy", "--ids", "id")
+    pd.DataFrame({"id": changed("r2"), "p": GUESS}).to_csv("p.csv", index=False)
+    assert "line 4 and line 7" in refused("submit", "h", "p.csv", "--ids", "id")
 
 
 # -- an index ---------------------------------------------------------------------------------

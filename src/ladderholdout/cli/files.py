@@ -300,13 +300,9 @@ def _arrow(path: Path) -> pyarrow.Table:
     data = _bytes(path)
     if path.suffix.lower() == ".arrow":
         return _read(path, lambda: arrow_table(data, _FILES))
-
-    def read() -> Any:
+    with needed(_FILES):
         from pyarrow import parquet
-
-        return parquet.read_table(io.BytesIO(data))
-
-    return _read(path, read)
+    return _read(path, lambda: parquet.read_table(io.BytesIO(data)))
 
 
 def _read(path: Path, read: Callable[[], T]) -> T:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -26,7 +27,9 @@ _EFFECTIVE, _ALIKE = 0.9, 0.95
 # A column that varies by a smaller share of the median one is noise upon a constant.
 _CONSTANT = 1e-4
 _LARGEST = 20_000_000
-_AT_A_TIME = 1 << 14
+# Of more rows so many are compared with each other: all of them would be kept as numbers twice.
+_ROWS = 50_000
+_AT_A_TIME, _CELLS = 1 << 14, 1 << 17
 _MISSING = frozenset({"NoneType", "NAType"})
 
 
@@ -43,6 +46,8 @@ def near_copies(X: Any, y: ArrayLike) -> int:
         and which are missing, have to be equal.
     y : array-like of n labels or rows of targets
 
+    Of more than 50,000 rows as many are compared, drawn with a fixed seed.
+
     Returns
     -------
     int
@@ -58,11 +63,15 @@ def near_copies(X: Any, y: ArrayLike) -> int:
     >>> near_copies(moved, np.tile(labels, 2)), near_copies(rows, labels)
     (200, 0)
     """
-    read = _numbers_of(X)
+    rng, labels = np.random.default_rng(0), np.asarray(y)
+    drawn = rng.permutation(np.arange(len(labels)) < _ROWS) if len(labels) > _ROWS else None
+    read = _numbers_of(X, drawn)
     if read is None or len(read[0]) < 10:
         return 0
     numbers, others = read
-    n, rng = len(numbers), np.random.default_rng(0)
+    n = len(numbers)
+    # A row has its copy among those drawn less often than among all of them.
+    whole = len(labels) / n
     count = min(n, _SAMPLE, max(_FEWEST, _DISTANCES // n))
     chosen = rng.permutation(n)[:count]
     typical = _typical(numbers, rng)
@@ -72,13 +81,13 @@ def near_copies(X: Any, y: ArrayLike) -> int:
         return 0
     of, to = pairs[:, distances <= radius]
     # Each row counts for one with those near it.
-    if len(of) < _PAIRS or _EFFECTIVE * (1 + len(of) / count) < 1:
+    if len(of) < _PAIRS or _EFFECTIVE * (1 + whole * len(of) / count) < 1:
         return 0
-    labels = row_hashes(y, "y")
-    alike = labels[of] == labels[to]
+    hashes = row_hashes(labels if drawn is None else labels[drawn], "y")
+    alike = hashes[of] == hashes[to]
     if alike.mean() < _ALIKE:
         return 0
-    return round(n * len(np.unique(of[alike])) / count)
+    return round(len(labels) * min(1.0, whole * len(np.unique(of[alike])) / count))
 
 
 def _typical(numbers: Floats, rng: np.random.Generator) -> float:
@@ -94,8 +103,9 @@ def _neighbours(
     """Return the pairs of a chosen row and another that are so near, and their distances."""
     lengths = np.einsum("ij,ij->i", numbers, numbers)
     own, found = lengths[chosen][:, None], []
-    for start in range(0, len(numbers), _AT_A_TIME):
-        part = slice(start, start + _AT_A_TIME)
+    many = max(_CELLS // len(chosen), 1)
+    for start in range(0, len(numbers), many):
+        part = slice(start, start + many)
         squares = own + lengths[part] - 2 * (numbers[chosen] @ numbers[part].T)
         # By this formula those of nearly equal rows are rounding: they are worked out below.
         close = squares <= most**2 + 1e-9 * (own + lengths[part])
@@ -121,17 +131,18 @@ def _gap(distances: Floats, most: float) -> float | None:
     return float(inner[apart[-1]]) if len(apart) else None
 
 
-def _numbers_of(X: Any) -> tuple[Floats, UInt64Array] | None:
+def _numbers_of(X: Any, drawn: NDArray[np.bool_] | None) -> tuple[Floats, UInt64Array] | None:
     """Return the columns of numbers in units of their spread, and a hash of all else of a row."""
     if scipy.sparse.issparse(X):
         return None
-    n, blocks = table_of(X)
+    every, blocks = table_of(X)
+    n = every if drawn is None else int(drawn.sum())
     found, others, cells = [], np.zeros(n, dtype=np.uint64), 0
     for columns, read in blocks:
         cells += n * len(columns)
         if cells > _LARGEST:
             return None
-        block = read(slice(0, n)).reshape(n, len(columns))
+        block = _rows_of(read, every, drawn).reshape(n, len(columns))
         parts = [block] if block.dtype != object else np.split(block, len(columns), axis=1)
         for at, part in enumerate(parts):
             real = _as_numbers(part)
@@ -142,6 +153,16 @@ def _numbers_of(X: Any) -> tuple[Floats, UInt64Array] | None:
             seeds = mix((own + 1).astype(np.uint64))
             others += mix(canonical(part, own) ^ seeds).sum(axis=1, dtype=np.uint64)
     return None if not found else (_in_units(np.hstack(found)), others)
+
+
+def _rows_of(
+    read: Callable[[slice], NDArray[Any]], n: int, drawn: NDArray[np.bool_] | None
+) -> NDArray[Any]:
+    """Read all rows of a block, or those that were drawn, some at a time."""
+    if drawn is None:
+        return read(slice(0, n))
+    parts = (slice(start, min(start + _AT_A_TIME, n)) for start in range(0, n, _AT_A_TIME))
+    return np.concatenate([read(part)[drawn[part]] for part in parts])
 
 
 def _in_units(numbers: Floats) -> Floats:
