@@ -146,7 +146,7 @@ def test_behind_nginx_with_an_authority_of_ones_own(
             assert holdout.submit([0] * N).improved
             path, bearer = "/v1/holdouts/churn", {"Authorization": f"Bearer {token}"}
             # More than nginx takes by default.
-            large = json.dumps({"predictions": [1] * N}) + " " * 3_000_000
+            large = json.dumps({"predictions": [1] * N}) + " " * 2**20
             posted = {**bearer, "Content-Type": "application/json"}
             sent = requests.post(f"{url}{path}/submissions", large, headers=posted, timeout=60)
             assert sent.status_code == 200 and sent.json()["submission"] == 2
