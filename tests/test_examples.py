@@ -182,7 +182,11 @@ def test_by_hand_the_second_run_gets_the_first_answers() -> None:
     answers = [
         re.findall(r"(improved|no better) +released score (.*)", one) for one in (first, second)
     ]
-    assert len(answers[0]) == 5 and answers[0] == answers[1]
+    assert len(answers[0]) == 5
+    assert [flag for flag, _ in answers[0]] == [flag for flag, _ in answers[1]]
+    # What did not improve is answered with the score that is released by then.
+    improved = [[answer for answer in one if answer[0] == "improved"] for one in answers]
+    assert improved[0] == improved[1]
     assert "submissions       10" in second
     ends = [re.findall(r"^incumbent .*", shown, re.MULTILINE) for shown in (first, second)]
     assert len(ends[0]) == 1 and ends[0] == ends[1]
@@ -260,8 +264,10 @@ def test_a_tracked_search_is_in_mlflow_whole_and_raw_for_auditors_alone(
 ) -> None:
     shown = run(ROOT / "examples" / "mlflow_search.py")
     assert "30 submissions are on record, 30 in MLflow" in shown
-    assert "the analyst's run holds 30 x ladder_released\n" in shown
-    assert "the audit run holds 30 x ladder_raw, 30 x ladder_released\n" in shown
+    # A repeat that is given its first answer once more has no place in the series of releases.
+    (released,) = re.findall(r"the analyst's run holds (\d+) x ladder_released\n", shown)
+    assert 1 <= int(released) <= 30
+    assert f"the audit run holds 30 x ladder_raw, {released} x ladder_released\n" in shown
     assert "an export adds 0 submissions" in shown
     assert str(default_ledger.with_name("mlflow.db")) in shown
 

@@ -215,7 +215,7 @@ def test_a_planted_vault_runs_nothing(
     if place == "the environment":
         monkeypatch.setenv(PLACE, str(planted.parent))
     name_vault(path, named.get(place, "/elsewhere/gift.vault"), content)
-    assert use(path) == ["verify", "doctor"]
+    assert use(path) == ["certificate", "verify", "doctor"]
     if place != "memory":
         known = str(planted.parent) if place == "the environment" else None
         assert "is no vault" in elsewhere(submitted, resolve_url(path), known)

@@ -210,8 +210,7 @@ def test_workers_share_a_study(both: Both, tmp_path: Path) -> None:
     assert len(values) == holdout.status().submissions == 24 and np.isfinite(values).all()
     assert sorted(one.number for one in holdout.history()) == list(range(1, 25))
     best = next(one for one in holdout.history() if one.number == holdout.status().incumbent)
-    leaf = holdout.best_params(study)["min_samples_leaf"] % 60 + 1
-    assert leaf == best.context["parameters"]["min_samples_leaf"]
+    assert holdout.best_params(study).items() <= best.context["parameters"].items()
     assert token.encode() not in (tmp_path / "study.db").read_bytes()
 
 

@@ -7,11 +7,9 @@ import math
 import time
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from numpy.typing import NDArray
-from rich.console import Console
-from rich.progress import Progress, TaskID
 
 from ladderholdout.estimates import Stopping, corrected
 from ladderholdout.guard import rounds
@@ -39,6 +37,9 @@ from ladderholdout.ledger import (
 from ladderholdout.ledger.replay import rules_of
 from ladderholdout.metrics import Metric
 from ladderholdout.metrics.scales import Scale, scale_of
+
+if TYPE_CHECKING:
+    from rich.progress import Progress
 
 # Seconds before a bar is shown.
 _PATIENCE = 2.0
@@ -159,7 +160,6 @@ class _Shown:
 
     def __init__(self, what: str) -> None:
         self._what, self._begun = what, time.monotonic()
-        self._console = Console(stderr=True)
         self._bar: Progress | None = None
 
     def __enter__(self) -> _Shown:
@@ -172,12 +172,19 @@ class _Shown:
     def __call__(self, share: float) -> None:
         """Show that this share is done."""
         if self._bar is None:
-            if not self._console.is_terminal or time.monotonic() - self._begun < _PATIENCE:
+            if time.monotonic() - self._begun < _PATIENCE:
                 return
-            self._bar = Progress(console=self._console, transient=True)
+            # Imported here: the package itself is imported without it.
+            from rich.console import Console
+            from rich.progress import Progress
+
+            console = Console(stderr=True)
+            if not console.is_terminal:
+                return
+            self._bar = Progress(console=console, transient=True)
             self._bar.add_task(self._what, total=1.0)
             self._bar.start()
-        self._bar.update(TaskID(0), completed=share)
+        self._bar.update(self._bar.task_ids[0], completed=share)
 
 
 def on_grid(risk: float, metric: Metric, n: int) -> tuple[float, int]:

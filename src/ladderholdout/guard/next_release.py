@@ -14,6 +14,7 @@ from ladderholdout.mechanisms.noiseless import Ladder, PricedLadder, SimplifiedL
 from ladderholdout.mechanisms.rules import LadderRules, unit_of
 from ladderholdout.metrics import Metric
 from ladderholdout.metrics.scores import zero_one
+from ladderholdout.metrics.table import is_named
 
 # Rules whose margin follows from the released score; those of all others depend on the submission.
 _FIXED = (Ladder, PricedLadder, SimplifiedLadder)
@@ -56,7 +57,8 @@ def smallest_step(rules: LadderRules, metric: Metric, state: State) -> float:
     unit = rules.unit or unit_of(math.inf, released)
     share = min(max(released / unit, 0.0), 1.0)
     variance = share * (1.0 - share)
-    if metric.is_mean and metric.loss is not zero_one:
+    # Of a metric of the caller's own the ledger has no function: the answer must not need it.
+    if is_named(metric) and metric.is_mean and metric.loss is not zero_one:
         variance = min(variance, 2.0 * share * share)
     within = replace(state, standing=released / unit)
     margin = rules.mechanism.margin(within, 2.0 * variance) * unit
