@@ -661,7 +661,7 @@ def test_the_command_line_takes_its_url(database: str) -> None:
 
 
 def test_a_driver_that_is_not_psycopg_is_refused() -> None:
-    with pytest.raises(InvalidArgument, match="pg8000.*which takes psycopg"):
+    with pytest.raises(InvalidArgument, match=r"pg8000.*which takes psycopg"):
         resolve_url("postgresql+pg8000://ada@db.example/team")
 
 
