@@ -8,6 +8,8 @@ as `tests/test_docs.py` runs them, each with a ledger of its own.
 
 from __future__ import annotations
 
+# Drawn from os.urandom when it is imported, and so before the secrets are fixed.
+import multiprocessing.process  # noqa: F401
 import os
 import re
 import sys
