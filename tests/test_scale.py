@@ -239,7 +239,8 @@ def test_the_database_copies_no_value_that_is_as_long_as_the_rows(tmp_path: Path
         [sys.executable, "-c", _REGISTERS, str(tmp_path / "ledger.db")],
         check=True, capture_output=True, text=True, env=environment,
     )  # fmt: skip
-    assert float(ran.stdout) < 44
+    # 16 of them are the holdout's own copies of the features and of the labels.
+    assert float(ran.stdout) < 60
 
 
 def test_what_rows_are_known_by_is_written_in_pieces_and_is_the_same(

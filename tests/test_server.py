@@ -50,6 +50,7 @@ ALLOWED: dict[tuple[str, str], set[str]] = {
     ("get", "/v1/holdouts/{name}/rows"): ALL,
     ("post", "/v1/holdouts/{name}/rows/order"): ANALYST,
     ("post", "/v1/holdouts/{name}/overlaps"): ANALYST,
+    ("post", "/v1/holdouts/{name}/groups"): ANALYST,
     ("post", "/v1/holdouts/{name}/submissions"): ANALYST,
     ("post", "/v1/holdouts/{name}/batches"): ANALYST,
     ("get", "/v1/holdouts/{name}/submissions"): ALL,

@@ -5,6 +5,7 @@ All of it is found out before anything is fitted.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
@@ -15,8 +16,6 @@ from typing import Any, TypeAlias
 import numpy as np
 import scipy.sparse
 from numpy.typing import NDArray
-from sklearn.compose import ColumnTransformer
-from sklearn.preprocessing import FunctionTransformer
 
 from ladderholdout import identity as fp
 from ladderholdout.errors import InvalidArgument
@@ -26,6 +25,7 @@ from ladderholdout.guard.registration import judge_overlap
 from ladderholdout.metrics import Metric
 from ladderholdout.metrics.arrays import codes_of, is_text, label_vector
 
+_CHOOSES = ("sklearn.compose", "ColumnTransformer")
 TRAINING_ROWS = "training rows"
 """The source under which rows of the holdout that a fit is given are on record."""
 
@@ -124,9 +124,15 @@ def _is_known(part: Any) -> bool:
     )
 
 
+def _is_a(part: Any, module: str, name: str) -> bool:
+    """Return whether something is of a class, whose module is imported by whoever has one."""
+    found = sys.modules.get(module)
+    return found is not None and isinstance(part, getattr(found, name))
+
+
 def _may_choose(part: Any) -> bool:
     """Return whether an estimator may choose some of its columns, by name or otherwise."""
-    if isinstance(part, ColumnTransformer | FunctionTransformer):
+    if _is_a(part, *_CHOOSES) or _is_a(part, "sklearn.preprocessing", "FunctionTransformer"):
         return True
     transforms = hasattr(type(part), "transform") and not hasattr(part, "estimator")
     return transforms and not _is_known(part)
@@ -137,7 +143,7 @@ def _check_named(parts: Sequence[Any], names: list[str] | None, known: list[str]
     asked = {
         name
         for part in parts
-        if isinstance(part, ColumnTransformer)
+        if _is_a(part, *_CHOOSES)
         for *_, columns in part.transformers
         for name in ([columns] if isinstance(columns, str) else _texts(columns))
     }
