@@ -51,7 +51,9 @@ from ladderholdout.mechanisms import (
     SimplifiedLadder,
     State,
 )
-from ladderholdout.metrics import Evaluation
+from ladderholdout.mechanisms.base import counting_of
+from ladderholdout.metrics import Evaluation, get_metric
+from ladderholdout.metrics.scales import scale_of
 
 QUICK, SEARCHES, CONFIDENCE = 50, 1000, 0.9
 FIRST = Transcript.alone()  # the cheapest there is
@@ -115,6 +117,10 @@ class Game:
         self.all = [Search() for _ in range(self.searches)]
         # Ladders, what was submitted, and who did.
         self.sent: list[tuple[list[str], Floats | None, str | None]] = []
+        # As on a real holdout: the grid of what is released is the metric's.
+        self.metric = get_metric("accuracy" if self.binary else "neg_brier_score")
+        scale = None if self._counts else scale_of(self.metric)
+        self.ladders = {name: replace(rules, scale=scale) for name, rules in self.ladders.items()}
         self.grids = {name: self._grid(rules) for name, rules in self.ladders.items()}
         # What was worked out before: searches meet the same risks again and again.
         self.narrowest: dict[tuple[str, float], Certificate] = {}
@@ -181,7 +187,12 @@ class Game:
             evaluation, bar = evaluation.by(account), rule.to_beat(state, account)
         search.states[name], outcome = rules.step(state, evaluation, self.rng)
         counted = self.grids[name]
-        number = round(outcome.risk / (rule.resolution(self.n) or 1 / self.n))
+        scale = None if rule.discloses else rules.grid(self.n)
+        number = (
+            round(outcome.risk / (rule.resolution(self.n) or 1 / self.n))
+            if scale is None
+            else scale.number(outcome.risk, self.n)
+        )
         falls = counted.falling or bar is not None
         value = (number if falls else 0) if outcome.improved or rule.discloses else None
         search.entries.append(Answered(name, outcome.improved, value, batch, bar))
@@ -208,7 +219,12 @@ class Game:
     def _grid(self, rules: LadderRules) -> Grid:
         grid = grid_of(rules.mechanism, self.n, binary=self._counts, budget=rules.budget)
         assert grid is not None
-        return grid
+        scale = rules.grid(self.n)
+        if scale is None:
+            return grid
+        values = scale.values(self.n, self.metric.risk_range)
+        values += grid.n_values if grid.discloses else 0
+        return replace(grid, n_values=values, falling=counting_of(rules.mechanism) == "falling")
 
     def certificate(
         self, search: Search, entry: int, name: str, risk: float, confidence: float = CONFIDENCE
@@ -229,13 +245,14 @@ class Game:
     def _certify(
         self, name: str, risk: float, transcript: Transcript, confidence: float = CONFIDENCE
     ) -> Certificate:
-        rule = self.ladders[name].mechanism
+        rules = self.ladders[name]
+        rule, own = rules.mechanism, rules.mechanism.discloses or rules.grid(self.n) is None
         return certify(
             risk,
             self.n,
             transcript,
             confidence=confidence,
-            rounding=rule.resolution(self.n),
+            rounding=rule.resolution(self.n) if own else rules.spacing(risk, self.n),
             noise=rule.allowance if rule.noisy else None,
             binary=self.binary,
             weights=self.weights,

@@ -52,6 +52,7 @@ from ladderholdout.errors import (
     NotConsultedWarning,
     OverlapError,
     OverlapWarning,
+    SearchStopped,
 )
 from ladderholdout.identity import near_copies
 from ladderholdout.mechanisms import FullDisclosure, Ladder
@@ -192,6 +193,33 @@ def test_a_grid_on_the_holdout_shows_the_scores_of_scikit_learn() -> None:
     search = GridSearchCV(pipeline, grid, scoring=holdout, cv=holdout.split(), refit=False)
     found = search.fit(X.copy(), y).cv_results_["mean_test_score"]
     assert found.tolist() == pytest.approx(right)
+
+
+def test_candidates_that_write_into_one_shared_frame_are_refused() -> None:
+    """With pandas 3 all candidates are fitted on one DataFrame: one may change it for the next."""
+    X, y = train()
+    grid = {"logisticregression__C": [0.01, 1.0, 100.0]}
+
+    def searched(copy: bool) -> Any:
+        holdout = holdout_of(frame(rows()[0]), rows()[1])
+        model = make_pipeline(StandardScaler(copy=copy), LogisticRegression())
+        search = GridSearchCV(model, grid, scoring=holdout, cv=holdout.split(), refit=False)
+        return search.fit(frame(X.copy()), y).cv_results_["mean_test_score"].tolist()
+
+    right = [
+        accuracy_score(
+            rows()[1],
+            make_pipeline(StandardScaler(), LogisticRegression(C=C)).fit(X, y).predict(rows()[0]),
+        )
+        for C in grid["logisticregression__C"]
+    ]
+    assert searched(copy=True) == pytest.approx(right)  # the remedy
+    try:
+        shown = searched(copy=False)
+    except SearchStopped as stopped:
+        assert "copy=True" in str(stopped)
+    else:  # a pandas that hands each candidate a copy
+        assert shown == pytest.approx(right)
 
 
 @pytest.mark.processes

@@ -56,6 +56,7 @@ def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
         monkeypatch.setenv(name, "")
         monkeypatch.delenv(name)
     monkeypatch.setattr(fluent, "_active_experiment_id", None)
+    mlflow.set_tracking_uri(None)  # what an earlier test of this process set comes before it
     yield uri
     mlflow.set_tracking_uri(None)
 

@@ -21,7 +21,11 @@ GUARDED: dict[str, Any] = {"evaluators": "ladderholdout", "model_type": "ladderh
 
 @pytest.fixture(autouse=True)
 def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    from mlflow.tracking._tracking_service.utils import _tracking_store_registry as stores
+
     monkeypatch.setenv("GIT_PYTHON_REFRESH", "quiet")
+    # MLflow remembers a store by its address, sqlite:///mlflow.db, in whatever folder a test is.
+    stores._get_store_with_resolved_uri.cache_clear()
     yield
     mlflow.set_tracking_uri(None)
 
@@ -92,7 +96,6 @@ def test_another_model_gets_no_certificate(names: dict[str, Any], note: Any) -> 
     recipe("mlflow_registry", "Evaluate a model", names)
     holdout = names["holdout"]
     other = DecisionTreeClassifier(max_depth=1).fit(names["X_train"], names["y_train"])
-    # The tests of this file have one registry, for MLflow remembers a store by its address.
     version = names["logged"].registered_model_version
     refusal(
         lambda: certify_version(holdout, "digits-tree", version, model=other),

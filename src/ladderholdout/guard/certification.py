@@ -46,7 +46,6 @@ from ladderholdout.mechanisms.base import counting_of
 from ladderholdout.mechanisms.rules import LARGEST_EXPONENT, LEAST_EXPONENT
 from ladderholdout.metrics import Metric
 from ladderholdout.metrics.scales import Scale
-from ladderholdout.metrics.scores import zero_one
 
 
 @dataclass(frozen=True, slots=True)
@@ -442,7 +441,7 @@ def _counted_ladder(
     metric, rules = stored_metric(settings), rules_of(settings)
     rule, limits = rules.mechanism, metric.risk_range
     # Without weights a mean of losses of 0 and 1 is a count of errors.
-    counts = metric.loss is zero_one and not weighted
+    counts = metric.counts and not weighted
     grid = grid_of(rule, n, binary=counts, budget=settings.budget)
     if limits is None:
         grid = _unbounded(settings, rule, n)
@@ -611,7 +610,7 @@ class Selection:
     @property
     def by_rows(self) -> bool:
         """Whether the certificate is worked out from the rows, and not the score alone."""
-        exact = self.metric.loss is zero_one
+        exact = self.metric.counts
         return not exact and self._why_not_by_rows() is None
 
     def not_by_score(self) -> str | None:
@@ -654,7 +653,7 @@ class Selection:
                 confidence=level.confidence,
                 rounding=own.rounding(released),
                 noise=own.rule.allowance if own.rule.noisy else None,
-                binary=metric.loss is zero_one,
+                binary=metric.counts,
                 weights=self.weights,
                 price=level.price,
             )

@@ -38,7 +38,6 @@ from ladderholdout.ledger import Access, LadderRecord, ReserveEvidence, ReserveQ
 from ladderholdout.mechanisms.rules import fresh_rng
 from ladderholdout.metrics import Metric
 from ladderholdout.metrics.scales import scale_of
-from ladderholdout.metrics.scores import zero_one
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,7 +156,7 @@ def _measured(
 
 def _grid(metric: Metric, reserve: Part) -> ReserveGrid:
     """Return what a query can show; of shares of rows without weights, all of them."""
-    counts = metric.loss is zero_one and reserve.weights is None
+    counts = metric.counts and reserve.weights is None
     scale = None if counts else scale_of(metric)
     drawn = not _is_exact(metric)
     return ReserveGrid(len(reserve.targets), metric.risk_range, drawn=drawn, scale=scale)
@@ -213,7 +212,7 @@ def _certificate(guard: Guard, reserve: Part, asked: _Asked, level: Level) -> Sc
         assumptions=(
             *reserve_assumptions(
                 exact=_is_exact(metric),
-                binary=metric.loss is zero_one,
+                binary=metric.counts,
                 weighted=reserve.weights is not None,
             ),
             *amended.assumptions(),
@@ -247,7 +246,7 @@ def _interval(
             len(reserve.targets),
             log_count,
             confidence=confidence,
-            binary=metric.loss is zero_one and weights is None,
+            binary=metric.counts and weights is None,
             weights=weights,
             rounding=_grid(metric, reserve).rounding(query.risk) / unit,
         )

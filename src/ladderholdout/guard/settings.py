@@ -330,6 +330,7 @@ def metric_settings(metric: Metric) -> dict[str, Any]:
             "response": metric.response,
             "offset": metric.offset,
             "root": metric.root,
+            "counts": metric.counts,
         }
     return settings
 

@@ -83,7 +83,9 @@ def stored_metric(settings: LadderSettings) -> Metric:
     """
     stated = settings.metric_settings.get("loss_range")
     if custom := settings.metric_settings.get("custom"):
-        metric = Metric(name=settings.metric, score=_unavailable, **custom)
+        score = _Unavailable(bool(custom["counts"]))
+        shown = {name: custom[name] for name in ("response", "offset", "root")}
+        metric = Metric(name=settings.metric, score=score, **shown)
     else:
         metric = get_metric(settings.metric)
     if (targets := settings.metric_settings.get("target_range")) is not None:
@@ -92,13 +94,20 @@ def stored_metric(settings: LadderSettings) -> Metric:
     return metric if stated is None else metric.with_risk_range((stated[0], stated[1]))
 
 
-def _unavailable(*_: Any, **__: Any) -> NoReturn:
-    raise InvalidArgument(
-        "scoring",
-        "given again for a metric of your own",
-        "missing",
-        "The ledger keeps its name, not its function: LadderHoldout.open(name, scoring=metric).",
-    )
+@dataclass(frozen=True, slots=True)
+class _Unavailable:
+    """The function of a metric of the user's own, of which the ledger knows this much."""
+
+    counts: bool
+
+    def __call__(self, *_: Any, **__: Any) -> NoReturn:
+        raise InvalidArgument(
+            "scoring",
+            "given again for a metric of your own",
+            "missing",
+            "The ledger keeps its name, not its function: "
+            "LadderHoldout.open(name, scoring=metric).",
+        )
 
 
 def not_improved(rules: LadderRules, released: float, first: float) -> tuple[float, bool]:

@@ -168,8 +168,8 @@ def metric_of_items(
     >>> exact = metric_of_items("exact_match", lambda reference, text: reference in text)
     >>> questions = ["2 + 2?", "3 + 4?", "5 - 1?"]
     >>> holdout = LadderHoldout(questions, ["4", "7", "4"], scoring=exact, ledger="memory")
-    >>> holdout.submit(["It is 4.", "It is 8.", "It is 4."]).score
-    0.67
+    >>> round(holdout.submit(["It is 4.", "It is 8.", "It is 4."]).score, 4)
+    0.6667
     """
     if not callable(judge):
         raise InvalidArgument("judge", "a function of reference and prediction", as_given(judge))

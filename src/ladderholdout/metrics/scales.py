@@ -16,7 +16,6 @@ from ladderholdout.metrics.scores import (
     r2,
     squared,
     squared_log,
-    zero_one,
 )
 from ladderholdout.metrics.table import is_named
 
@@ -227,10 +226,10 @@ def scale_of(metric: Metric) -> Scale:
     >>> scale_of(get_metric("neg_root_mean_squared_error").with_range((0, 500)))
     Scale(kind='sizes', root=True, fineness=10.0, least=0.0005)
     """
+    if metric.counts:
+        return Scale("counts")
     if not is_named(metric):
         return Scale("sizes", metric.root, _FINE, _LEAST_OF_ANY)
-    if metric.loss is zero_one:
-        return Scale("counts")
     if metric.is_classification and not metric.is_mean:
         return Scale("shares")
     high = 1.0

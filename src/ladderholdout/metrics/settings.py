@@ -19,6 +19,7 @@ from ladderholdout.metrics.scores import (
     explained_variance,
     r2,
     squared,
+    zero_one,
 )
 
 Response: TypeAlias = Literal["labels", "probabilities", "scores", "values"]
@@ -66,6 +67,11 @@ class MetricSettings:
     def is_mean(self) -> bool:
         """Whether the risk is a mean of per-example losses."""
         return self.loss is not None
+
+    @property
+    def counts(self) -> bool:
+        """Whether the loss of an example is 0 or 1."""
+        return self.loss is zero_one or getattr(self.score, "counts", False)
 
     @property
     def is_classification(self) -> bool:
