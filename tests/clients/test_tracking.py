@@ -21,11 +21,16 @@ GUARDED: dict[str, Any] = {"evaluators": "ladderholdout", "model_type": "ladderh
 
 @pytest.fixture(autouse=True)
 def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
-    from mlflow.tracking._tracking_service.utils import _tracking_store_registry as stores
+    from mlflow.store.model_registry.sqlalchemy_store import SqlAlchemyStore as Models
+    from mlflow.store.tracking.sqlalchemy_store import SqlAlchemyStore as Runs
+    from mlflow.tracking._model_registry.utils import _get_store_registry
+    from mlflow.tracking._tracking_service.utils import _tracking_store_registry as runs
 
     monkeypatch.setenv("GIT_PYTHON_REFRESH", "quiet")
     # MLflow remembers a store by its address, sqlite:///mlflow.db, in whatever folder a test is.
-    stores._get_store_with_resolved_uri.cache_clear()
+    for known, kind in ((runs, Runs), (_get_store_registry(), Models)):
+        known._get_store_with_resolved_uri.cache_clear()
+        kind._engine_map.clear()
     yield
     mlflow.set_tracking_uri(None)
 
