@@ -221,7 +221,11 @@ def _load(model: xgb.Booster, raw: bytearray) -> None:
 
 def _callbacks() -> list[Any]:
     """Return the callbacks of the training that is going on, as XGBoost goes through them."""
-    found: list[Any] = getattr(local_of(BOOSTER, "cb_container"), "callbacks", [])
+    container = local_of(BOOSTER, "cb_container")
+    if isinstance(getattr(container, "callbacks", None), set):
+        # XGBoost 2 has a set, whose order is by chance: none of them could be called last.
+        container.callbacks = list(container.callbacks)
+    found: list[Any] = getattr(container, "callbacks", [])
     return found
 
 
