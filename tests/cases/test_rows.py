@@ -366,7 +366,9 @@ def test_a_metric_that_writes_into_what_it_is_given_scores_right() -> None:
 @pytest.mark.filterwarnings("ignore:The inplace keyword in DataFrame.drop")
 @pytest.mark.filterwarnings("ignore:.*type hint")
 @pytest.mark.filterwarnings("ignore:Starting with pandas version 4.0")
-def test_the_evaluator_of_mlflow_hands_out_a_copy(tmp_path: Path) -> None:
+def test_the_evaluator_of_mlflow_hands_out_a_copy(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     import mlflow
 
     X, y = train()
@@ -375,7 +377,7 @@ def test_the_evaluator_of_mlflow_hands_out_a_copy(tmp_path: Path) -> None:
     model.fit(frame(X.copy()), y)
     right = accuracy_score(labels, model.predict(frame(own.copy())))
     holdout = holdout_of(frame(own), labels)
-    mlflow.set_tracking_uri(f"sqlite:///{tmp_path}/mlflow.db")
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{tmp_path}/mlflow.db")
 
     def reordered(data):  # type: ignore[no-untyped-def]  # hints are a schema to MLflow
         return pd.Series(model.predict(data), index=data.index).sort_index()

@@ -50,13 +50,13 @@ def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     from mlflow.tracking import fluent
 
     uri = new_store(tmp_path / "store")
+    mlflow.set_tracking_uri(None)  # what an earlier test of this process set
     monkeypatch.setenv("MLFLOW_TRACKING_URI", uri)
     for name in SETTINGS:
         # Set once, so that what MLflow itself sets there is removed at the end.
         monkeypatch.setenv(name, "")
         monkeypatch.delenv(name)
     monkeypatch.setattr(fluent, "_active_experiment_id", None)
-    mlflow.set_tracking_uri(None)  # what an earlier test of this process set comes before it
     yield uri
     mlflow.set_tracking_uri(None)
 
