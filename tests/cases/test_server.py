@@ -429,6 +429,27 @@ def test_a_server_is_not_occupied_by_json(place: Place, path: str, part: bytes) 
 
 
 @pytest.mark.processes
+@pytest.mark.parametrize("text", [r"\ud800", r"\udfff x", r"a\u0000b"])
+def test_half_a_character_in_a_note_of_groups_is_refused(place: Place, text: str) -> None:
+    path = SUBMISSIONS.replace("submissions", "groups")
+    headers = {"Content-Type": JSON}
+    body = b'{"by": "%s"}' % text.encode()
+    answer = place.server.ask("POST", path, place.token, data=body, headers=headers)
+    assert answer.status_code == 422
+
+
+@pytest.mark.processes
+def test_what_an_analyst_notes_is_one_value_of_its_kind(place: Place) -> None:
+    headers = {"Content-Type": JSON}
+    wrong = (b"[]", b"{}", b"3", b"[" * 5000, b'{"rows": null}', b'{"rows": true}', b'{"by": 3}')
+    for kind in ("overlaps", "groups"):
+        path = SUBMISSIONS.replace("submissions", kind)
+        for body in wrong:
+            answer = place.server.ask("POST", path, place.token, data=body, headers=headers)
+            assert answer.status_code == 422
+
+
+@pytest.mark.processes
 def test_a_form_without_a_file_is_small(place: Place) -> None:
     visitor = Visitor(place.server)
     visitor.get("/sign-in")

@@ -240,11 +240,8 @@ def _add_routes(app: FastAPI, served: Served, most: int, refusals: Refusals) -> 
     @app.post("/v1/holdouts/{name:path}/overlaps", tags=["holdouts"], openapi_extra=A_COUNT)
     def overlaps(who: Analyst, sent: Sent) -> Response:
         """Note that rows of the holdout are among the training rows: {"rows": count}."""
-        try:
-            count = json.loads(sent.data)["rows"]
-        except (ValueError, TypeError, KeyError, RecursionError):
-            count = None
-        if type(count) is not int:
+        count = object_in(sent.data, rows=int)["rows"]
+        if count is None:
             raise not_read("the body", 'an object {"rows": count}')
         served.note_overlap(who, count)
         return Response(status_code=204)
@@ -252,11 +249,8 @@ def _add_routes(app: FastAPI, served: Served, most: int, refusals: Refusals) -> 
     @app.post("/v1/holdouts/{name}/groups", tags=["holdouts"], openapi_extra=A_SIGN)
     def groups(who: Analyst, sent: Sent) -> Response:
         """Note what showed that the rows come in groups: {"by": text}."""
-        try:
-            by = json.loads(sent.data)["by"]
-        except (ValueError, TypeError, KeyError, RecursionError):
-            by = None
-        if type(by) is not str:
+        by = object_in(sent.data, by=str)["by"]
+        if by is None:
             raise not_read("the body", 'an object {"by": text}')
         served.note_groups(who, by)
         return Response(status_code=204)
