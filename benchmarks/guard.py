@@ -42,6 +42,7 @@ from ladderholdout.guard.health import verify_holdout
 from ladderholdout.guard.submission import disagreement
 from ladderholdout.ledger import Ledger, digests_of, statements
 from ladderholdout.ledger.chain import extend, submission_content
+from ladderholdout.ledger.marks import mark_of
 from ladderholdout.ledger.place import Access, is_server
 from ladderholdout.ledger.tables import submissions
 
@@ -391,6 +392,7 @@ def _pieces(ledger: str, who: int = 0) -> Iterator[dict[str, Callable[[], Any]]]
     with Ledger(held.ledger).write(Access.LADDER) as tx:
         row = dict(tx.conn.execute(select(submissions).limit(1)).mappings().one())
         head, asked = tx.head(guard.holdout.id), {"ladder": guard.ladder_id, "digest": "0" * 64}
+        mark = mark_of(held.ledger, guard.holdout)
         reads = {
             "read ladder, holdout and the chain's end": lambda: statements.LOCKED_LADDER.rows(
                 tx.conn, asked
@@ -409,7 +411,7 @@ def _pieces(ledger: str, who: int = 0) -> Iterator[dict[str, Callable[[], Any]]]
             "their link in the chain": lambda: extend(
                 secret, head, "submission", submission_content(row)
             ),
-            "keep the chain's end outside of the ledger": lambda: guard.mark.settle(head, None),
+            "keep the chain's end outside of the ledger": lambda: mark.write(head),
         }
 
 

@@ -35,7 +35,7 @@ def _note_what_is_there(conn: Connection, holdout_id: int) -> None:
 def _chain(conn: Connection, holdout_id: int) -> None:
     own = select(holdouts.c.secret).where(holdouts.c.id == holdout_id)
     secret, end = conn.execute(own).scalar_one(), EMPTY
-    for link in list(Chains(conn).links(holdout_id)):
+    for link in list(Chains(conn, lambda _: None).links(holdout_id)):
         assert link.content is not None
         end = extend(secret, end, link.kind, link.content)
         table = TABLES.get(link.kind, "events")

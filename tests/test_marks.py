@@ -15,8 +15,8 @@ import pytest
 from ladderholdout import LadderHoldout
 from ladderholdout.errors import RestoredWarning
 from ladderholdout.guard.health import verify_holdout
-from ladderholdout.guard.rollback import Mark, mark_of
 from ladderholdout.ledger import Head, Ledger, backup, resolve_url
+from ladderholdout.ledger.marks import Mark, mark_of
 from tests.support_holdouts import coins, guesses
 from tests.support_processes import elsewhere
 
@@ -188,7 +188,42 @@ def test_a_mark_without_the_secret_is_none(tmp_path: Path) -> None:
     mine = mark(holdout)
     assert mine.path is not None
     length = len(mine.path.read_bytes())
-    Mark(mine.path, b"another secret")._write(mine.path, Head(99, 64 * "0"))
+    Mark(mine.path, b"another secret").write(Head(99, 64 * "0"))
     assert len(mine.path.read_bytes()) == length
     assert mine.seen() is None
     assert holdout.submit(np.zeros(len(coins()[1]), int)).submission == 1
+
+
+@pytest.mark.processes
+def test_a_warning_made_an_error_takes_nothing_back_that_was_committed(tmp_path: Path) -> None:
+    """The vault's new file is on record by then, and so is that the ledger is an older copy."""
+    ledger = rolled_back(tmp_path)
+    with warnings.catch_warnings(), pytest.raises(RestoredWarning):
+        warnings.simplefilter("error")
+        opened(ledger, vault=tmp_path / "moved")
+    assert elsewhere(submitted, str(ledger), 3) == (
+        [],
+        ["an older copy was put in place where link 10 had been known"],
+    )
+    assert len(list((tmp_path / "moved").glob("*.vault"))) == 1
+
+
+def test_the_mark_moves_with_the_vault(tmp_path: Path) -> None:
+    opened(tmp_path / "ledger.db")
+    holdout = opened(tmp_path / "ledger.db", vault=tmp_path / "moved")
+    (file,) = (tmp_path / "moved").glob("*.mark")
+    with Ledger(holdout.ledger).read() as tx:
+        assert file.read_text().split()[0] == str(tx.head(1))
+
+
+def test_whatever_locks_the_chain_compares_it_with_the_mark(tmp_path: Path) -> None:
+    """A caller of the ledger knows of no marks."""
+    holdout = opened(tmp_path / "ledger.db")
+    with Ledger(holdout.ledger).read() as tx:
+        lost = Head(tx.head(1).length + 5, 64 * "0")
+    mark(holdout).write(lost)
+    with pytest.warns(RestoredWarning, match=f"link {lost.length} "):
+        holdout.open_ladder.alone(lambda: None)
+    with Ledger(holdout.ledger).read() as tx:
+        assert [known for _, known in tx.restorings(1)] == [lost.length]
+        assert mark(holdout).seen() == tx.head(1)

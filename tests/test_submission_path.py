@@ -25,10 +25,9 @@ from ladderholdout.errors import (
     OverlapWarning,
     RestoredWarning,
 )
-from ladderholdout.guard import rollback
 from ladderholdout.guard.health import verify_holdout
 from ladderholdout.guard.submission import Origin
-from ladderholdout.ledger import Ledger, Transaction, statements
+from ladderholdout.ledger import Ledger, Transaction, marks, statements
 from ladderholdout.ledger.connections import source
 from ladderholdout.ledger.history import _chosen, _up_to
 from ladderholdout.ledger.prepared import Prepared, driver_of
@@ -309,7 +308,7 @@ def test_a_mark_that_may_only_be_read_is_read(
             raise PermissionError(errno.EACCES, "it may only be read", str(name))
         return real(name, flags, *more, **named)
 
-    monkeypatch.setattr(rollback, "_descriptors", {})
+    monkeypatch.setattr(marks, "_descriptors", {})
     monkeypatch.setattr(os, "open", refusing)
     with pytest.warns(RestoredWarning):
         holdout.submit(y)

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict
-from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -42,11 +41,10 @@ from ladderholdout.cli.files import ids_of, predictions_from, read_rows, target_
 from ladderholdout.errors import InvalidArgument, LadderHoldoutError
 from ladderholdout.guard.history_table import number, origin, varied
 from ladderholdout.guard.registration import named
-from ladderholdout.guard.rollback import Mark, mark_of
 from ladderholdout.guard.views import outcome
 from ladderholdout.guard.withdrawal import Withdrawn
 from ladderholdout.holdout import LadderHoldout, Release, Status, Submission
-from ladderholdout.ledger import Head, HoldoutRecord, Ledger, Transaction, resolve_url, shown
+from ladderholdout.ledger import Ledger, resolve_url, shown
 from ladderholdout.ledger.replay import rule_shown
 from ladderholdout.mechanisms.parsing import mechanism_of
 from ladderholdout.metrics import get_metric
@@ -467,18 +465,12 @@ def retire(
             err=True,
         )
         typer.confirm("Retire it?", abort=True, err=True)
-    mark = mark_of(store.url, record)
-    record, head, gone = store.transact(partial(_retired, mark=mark, holdout=record.id))
-    mark.settle(head, gone)
+    holdout_id = record.id
+    record = store.transact(lambda tx: tx.retire(holdout_id))
     if as_json:
         print_json({"holdout": name, "retired": record.retired})
     else:
         console().print(f"{name} is retired since {record.retired:%Y-%m-%d %H:%M} UTC")
-
-
-def _retired(tx: Transaction, mark: Mark, holdout: int) -> tuple[HoldoutRecord, Head, Head | None]:
-    gone = mark.note(tx, holdout)
-    return tx.retire(holdout), tx.chains.end(holdout).head, gone
 
 
 def show(what: Status | Release | Withdrawn, as_json: bool) -> None:

@@ -22,7 +22,6 @@ from ladderholdout.guard.record_views import (
     estimate_on_record,
     why_not_estimated,
 )
-from ladderholdout.guard.rollback import same_ladder
 from ladderholdout.guard.stored_rows import check_predictions
 from ladderholdout.guard.submission import Guard
 from ladderholdout.guard.views import Estimate
@@ -33,6 +32,7 @@ from ladderholdout.ledger import (
     HoldoutRecord,
     LadderRecord,
     Transaction,
+    same_ladder,
 )
 from ladderholdout.ledger.replay import rules_of
 from ladderholdout.metrics import Metric

@@ -20,7 +20,6 @@ from ladderholdout.errors import (
 )
 from ladderholdout.guard.containment import without_frames
 from ladderholdout.guard.registration import named
-from ladderholdout.guard.rollback import is_gone, mark_of
 from ladderholdout.guard.stored_rows import Kept, read_kept
 from ladderholdout.ledger import (
     Finding,
@@ -32,9 +31,7 @@ from ladderholdout.ledger import (
     ViewRecord,
     file_of,
     shown,
-    verify,
 )
-from ladderholdout.ledger.chain import EMPTY
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,36 +155,17 @@ def verify_holdout(url: str, name: str, progress: Progress | None = None) -> Ver
     >>> verify_holdout(holdout.ledger, "tiny").findings
     ()
     """
-    with Ledger(url).read() as tx:
+    ledger = Ledger(url)
+    with ledger.read() as tx:
         holdout_id = tx.holdout_id(name)
-        record = None if holdout_id is None else _record(tx, holdout_id)
         if holdout_id is None:
             named(tx, name)  # its message lists them
             raise UnknownHoldout(f"The ledger has no holdout {name!r}.")
-    if record is None:
-        with Ledger(url).read() as tx:
-            return replace(verify(tx, holdout_id, progress), holdout=name)
-    mark = mark_of(url, record)
-    seen = mark.seen()  # before the ledger, which never lags behind its mark
-    with Ledger(url).read() as tx:
-        found = replace(verify(tx, holdout_id, progress), holdout=name)
-        older = found.head != EMPTY and is_gone(tx, record.id, found.head, seen)
-        kept = _kept(tx, record.id)
+    found = ledger.verify(holdout_id, progress)
+    with ledger.read() as tx:
+        kept = _kept(tx, holdout_id)
     findings = (*found.findings, *(finding for one in kept for finding in _vault_findings(one)))
-    if older and seen is not None:
-        what = f"this is an older copy: link {seen.length} was seen on this machine"
-        findings = (*findings, Finding(what))
-    return replace(found, findings=findings)
-
-
-def _record(tx: Transaction, holdout_id: int) -> HoldoutRecord | None:
-    """Return the record of a holdout; None where it does not read, which `verify` finds."""
-    try:
-        return tx.holdout(holdout_id)
-    except (LedgerBusy, LedgerUnreachable):
-        raise
-    except LedgerError:
-        return None
+    return replace(found, holdout=name, findings=findings)
 
 
 def _kept(tx: Transaction, holdout_id: int) -> list[Kept]:

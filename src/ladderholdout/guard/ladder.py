@@ -27,7 +27,6 @@ from ladderholdout.guard.pipelines import take, transformed
 from ladderholdout.guard.points import Unsent, unsent
 from ladderholdout.guard.record_views import status_of, submission_of
 from ladderholdout.guard.reserve import certify
-from ladderholdout.guard.rollback import mark_of, same_ladder, watched
 from ladderholdout.guard.score_intervals import certificate
 from ladderholdout.guard.settings import (
     asked_for,
@@ -50,6 +49,7 @@ from ladderholdout.ledger import (
     is_memory,
     refuse_retired,
     resolve_url,
+    same_ladder,
     shown,
 )
 from ladderholdout.ledger.replay import rules_of
@@ -271,10 +271,9 @@ class LocalLadder:
         return self.read(body)
 
     def write(self, body: Body[T]) -> T:
-        """Write to the ladder, and find out whether the ledger is an older copy."""
-        mark = mark_of(self.ledger, self.records()[0])
+        """Write to the ladder."""
         with without_frames:
-            return watched(Ledger.opened(self.ledger), mark, self.id, self.since, body)
+            return Ledger.opened(self.ledger).write_to(self.id, self.since, body)
 
     def alone(self, body: Callable[[], T]) -> T:
         """Do something while nobody else does it on this ladder."""

@@ -32,7 +32,6 @@ from ladderholdout.guard.reserved_rows import (
     warn_of_narrow_range,
     warn_of_targets,
 )
-from ladderholdout.guard.rollback import mark_of
 from ladderholdout.guard.settings import (
     BETWEEN,
     LARGEST_NUMBER,
@@ -324,14 +323,14 @@ def open_rows(
         n_reserve = reserve_of(known, wish.reserve, len(given))
         n = len(given) - n_reserve
         settings = None if ladder else settings_for(wish, metric, n, n_reserve)
-        gone = None
         if match is None:
             known, order = _register(tx, given, wish)
             if n_reserve:
                 known = set_reserve(tx, known, order, n_reserve)
             view, foreign = first_view(known, given.hashes, order), False
         else:
-            gone = mark_of(ledger.url, match.record).note(tx, match.record.id)
+            # Locked from here on, and compared with what this machine has seen of it.
+            tx.chains.end(match.record.id)
             order = fp.inverse(match.places)
             view, foreign = _go_on(tx, match, given, wish.name)
             known = tx.holdout(match.record.id)
@@ -369,8 +368,6 @@ def open_rows(
             written = tx.rows.fill(known.id, pieces)
         tx.chains.note_rows(known.id, written)
         known, number = tx.holdout(known.id), view.number
-        mark, head = mark_of(ledger.url, known), tx.chains.end(known.id).head
-    mark.settle(head, gone)
     copies.drop_former()
     order = order.astype(np.intp, copy=False)
     return Opened(known, tuple(opened), number, path, given.hashes, order, foreign)

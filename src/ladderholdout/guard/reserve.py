@@ -30,11 +30,17 @@ from ladderholdout.guard.certification import (
 from ladderholdout.guard.containment import without_autologging, without_frames
 from ladderholdout.guard.open_ladder import OpenLadder
 from ladderholdout.guard.reserved_rows import Part
-from ladderholdout.guard.rollback import same_ladder
 from ladderholdout.guard.stored_rows import Amended, amended_before
 from ladderholdout.guard.submission import Guard
 from ladderholdout.guard.views import AN_OLDER_COPY, ScoreCertificate
-from ladderholdout.ledger import Access, LadderRecord, ReserveEvidence, ReserveQuery, Transaction
+from ladderholdout.ledger import (
+    Access,
+    LadderRecord,
+    ReserveEvidence,
+    ReserveQuery,
+    Transaction,
+    same_ladder,
+)
 from ladderholdout.mechanisms.rules import fresh_rng
 from ladderholdout.metrics import Metric
 from ladderholdout.metrics.scales import scale_of

@@ -31,7 +31,6 @@ from ladderholdout.guard.open_ladder import Body, OpenLadder, T, of_one_metric, 
 from ladderholdout.guard.pipelines import transformed
 from ladderholdout.guard.points import Unsent
 from ladderholdout.guard.record_views import status_of, submission_of
-from ladderholdout.guard.rollback import same_ladder, watched
 from ladderholdout.guard.settings import (
     BETWEEN,
     choice,
@@ -57,6 +56,7 @@ from ladderholdout.ledger import (
     Ledger,
     Transaction,
     resolve_url,
+    same_ladder,
     shown,
 )
 from ladderholdout.mechanisms import LadderRules, Mechanism
@@ -280,9 +280,7 @@ class SeveralLadders:
                     name: _measured(name, guard, given[name], self._own(origin, place), order)
                     for place, (name, guard) in enumerate(guards.items(), 1)
                 }
-                answers = watched(
-                    lead.ledger,
-                    lead.mark,
+                answers = lead.ledger.write_to(
                     lead.ladder_id,
                     lead.since,
                     partial(_judged, guards=guards, measured=measured),
@@ -442,7 +440,7 @@ class SeveralLadders:
         return self.first.showing(body)
 
     def write(self, body: Body[T]) -> T:
-        """Write to the first ladder, and find out whether the ledger is an older copy."""
+        """Write to the first ladder."""
         return self.first.write(body)
 
     def alone(self, body: Callable[[], T]) -> T:

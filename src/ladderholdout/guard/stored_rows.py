@@ -21,6 +21,7 @@ from ladderholdout.errors import (
     InvalidArgument,
     LedgerError,
     LedgerUnreachable,
+    RestoredWarning,
     VaultError,
 )
 from ladderholdout.guard.pipelines import take
@@ -31,6 +32,7 @@ from ladderholdout.ledger import (
     Transaction,
     ViewRecord,
     is_memory,
+    vault_beside,
 )
 from ladderholdout.ledger import digests_of as predictions_digests
 from ladderholdout.ledger.known_rows import as_bytes
@@ -302,8 +304,9 @@ class Copies:
         return self
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        # Of a server that was lost in mid-commit it is not known whether the ledger names them.
-        if error is not None and not isinstance(error, LedgerUnreachable):
+        # Of a server that was lost in mid-commit it is not known whether the ledger names them. It
+        # does where it warned after the commit, and somebody made warnings errors.
+        if error is not None and not isinstance(error, LedgerUnreachable | RestoredWarning):
             for path in self.written:
                 with suppress(VaultError):
                     vaults.remove(path)
@@ -389,7 +392,7 @@ def vault_folder(url: str, vault: str | os.PathLike[str] | bool | None) -> Place
     if vault is False or (vault is None and is_memory(url)):
         return None
     if vault is None or vault is True:
-        return vaults.beside(url, None)
+        return vault_beside(url, None)
     if isinstance(vault, str) and is_url(vault):
         return vault.rstrip("/")
     return Path(vault).expanduser().absolute()

@@ -20,7 +20,6 @@ from ladderholdout.guard import rounds
 from ladderholdout.guard.containment import without_autologging
 from ladderholdout.guard.record_views import releases_left
 from ladderholdout.guard.reserved_rows import Part, parts_of
-from ladderholdout.guard.rollback import Mark, mark_of, watched
 from ladderholdout.guard.stored_rows import read_kept, with_labels
 from ladderholdout.guard.views import Release
 from ladderholdout.guard.withdrawal import is_withdrawn
@@ -227,7 +226,6 @@ class Guard:
     order: NDArray[np.intp]
     hashes: NDArray[np.uint64]
     labelled: Labelled
-    mark: Mark
     # Of the features as this process holds them, to find out whether something wrote into them.
     digest: int
     _incumbent: _Known | None = field(default=None, init=False)
@@ -296,9 +294,7 @@ class Guard:
     def _answers_to(self, measured: Sequence[Measured]) -> list[Answer] | None:
         """Answer what was measured, in one transaction; None where labels were amended since."""
         answer = partial(
-            watched,
-            self.ledger,
-            self.mark,
+            self.ledger.write_to,
             self.ladder_id,
             self.since,
             partial(self._judge_rounds, measured=measured),
@@ -445,8 +441,8 @@ class Guard:
         self.labelled = _labelled(kept.record, self.metric, rows, self.order)
 
     def write(self, body: Callable[[Transaction, LadderRecord], T]) -> T:
-        """Write to the ladder, and find out whether the ledger is an older copy."""
-        return watched(self.ledger, self.mark, self.ladder_id, self.since, body)
+        """Write to the ladder."""
+        return self.ledger.write_to(self.ladder_id, self.since, body)
 
     def step_at(self, score: float) -> float:
         """Return the score by which one grid step of risk is below a released one."""
@@ -636,7 +632,6 @@ def make_guard(
         order,
         hashes,
         _labelled(holdout, metric, rows, order),
-        mark_of(ledger.url, holdout),
         held_digest(rows.X),
     )
 

@@ -19,6 +19,7 @@ from ladderholdout.ledger.place import (
     is_server,
     resolve_url,
     shown,
+    vault_beside,
 )
 from ladderholdout.ledger.postgres import Stale
 from ladderholdout.ledger.records import (
@@ -33,6 +34,7 @@ from ladderholdout.ledger.records import (
     LadderSettings,
     Overlap,
     ViewRecord,
+    same_ladder,
 )
 from ladderholdout.ledger.reserve_queries import ReserveEvidence, ReserveQuery, refuse_retired
 from ladderholdout.ledger.store import Ledger, backup, holdout_names
@@ -80,6 +82,8 @@ __all__ = [
     "is_server",
     "refuse_retired",
     "resolve_url",
+    "same_ladder",
     "shown",
+    "vault_beside",
     "verify",
 ]

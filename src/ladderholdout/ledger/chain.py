@@ -426,6 +426,9 @@ class End:
     retired: datetime | None
     labels_version: int
     secret: bytes = field(repr=False)
+    # Beside which file its mark lies.
+    fingerprint: str
+    vault_path: str | None
     # As they are inside this transaction: the last link, and of the last submission its batch
     # and the runs of batches that had begun.
     head: Head
@@ -445,6 +448,8 @@ END_COLUMNS = (
     holdouts.c.retired,
     holdouts.c.labels_version,
     holdouts.c.secret,
+    holdouts.c.fingerprint,
+    holdouts.c.vault_path,
     chains.c.length,
     chains.c.head,
     chains.c.runs,
@@ -479,30 +484,48 @@ def end_of(row: Any) -> End:
     """Return a row of `END_COLUMNS` as an end."""
     head = Head(row.length, row.head)
     about = (row.holdout_name, row.retired, row.labels_version, row.secret)
-    return End(*about, head, row.runs, row.batch)
+    return End(*about, row.fingerprint, row.vault_path, head, row.runs, row.batch)
 
 
 class Chains:
-    """The chains of a ledger, inside one transaction."""
+    """The chains of a ledger, inside one transaction.
 
-    def __init__(self, conn: Connection) -> None:
+    Parameters
+    ----------
+    conn : Connection
+    seen : callable
+        Returns the end that this machine saw last of a holdout whose chain is locked; None where
+        it saw none. A chain that has lost it is an older copy, which the next link records.
+    """
+
+    def __init__(self, conn: Connection, seen: Callable[[End], Head | None]) -> None:
         self._conn = conn
-        self._ends: dict[int, End] = {}
+        self._seen = seen
+        # The chains that are locked, and of the older copies among them what was seen.
+        self.ends: dict[int, End] = {}
+        self.gone: list[Head] = []
         # The last link that was added here: by it one finds out later whether this was committed.
         self.last: tuple[int, Head] | None = None
 
     def hold(self, holdout_id: int, end: End) -> None:
-        """Keep the end of a chain that was read under lock."""
-        self._ends[holdout_id] = end
+        """Keep the end of a chain that was read under lock; record that it is an older copy."""
+        known = holdout_id in self.ends
+        self.ends[holdout_id] = end
+        if known:
+            return
+        seen = self._seen(end)
+        if seen is not None and self.lacks(holdout_id, end.head, seen):
+            self.gone.append(seen)
+            self.note(holdout_id, f"{RESTORED} {seen.length}")
 
     def end(self, holdout_id: int) -> End:
         """Return the end of a chain, held until the transaction ends."""
-        if holdout_id not in self._ends:
+        if holdout_id not in self.ends:
             query = (
                 select(*END_COLUMNS).join_from(holdouts, chains).where(holdouts.c.id == holdout_id)
             )
-            self._ends[holdout_id] = end_of(self._conn.execute(query.with_for_update()).one())
-        return self._ends[holdout_id]
+            self.hold(holdout_id, end_of(self._conn.execute(query.with_for_update()).one()))
+        return self.ends[holdout_id]
 
     def start(self, holdout_id: int, row_hashes: memoryview) -> None:
         """Start the chain of a new holdout, with its registration; the hashes are written later."""
@@ -558,6 +581,10 @@ class Chains:
         place = {"holdout": holdout_id, "position": head.length}
         found = (query.one(self._conn, place) for query in _AT_PLACE)
         return any(one is not None and one.hash == head.hash for one in found)
+
+    def lacks(self, holdout_id: int, end: Head, seen: Head) -> bool:
+        """Return whether a chain that ends here has lost an end that was seen."""
+        return seen != end and (seen.length >= end.length or not self.has(holdout_id, seen))
 
     def links(self, holdout_id: int, *, sort: bool = True) -> Iterator[Link]:
         """Read a chain by position, each link with what it covers as it is now.

@@ -273,6 +273,7 @@ class HoldoutRows:
         """Note where the rows of a view are kept, and their file's SHA-256."""
         values = {"vault_path": path, "vault_digest": digest}
         if view == 1:
+            self._chains.end(holdout_id).vault_path = path
             changed = update(holdouts).where(holdouts.c.id == holdout_id)
         else:
             changed = update(views).where(views.c.holdout_id == holdout_id, views.c.number == view)

@@ -197,6 +197,32 @@ def file_of(url: str) -> Path | None:
     return None if is_memory(url) or is_server(url) else Path(str(make_url(url).database))
 
 
+def vault_beside(url: str, path: str | None) -> Path:
+    """Return the folder of a vault, or where that of a ledger would be by default.
+
+    Parameters
+    ----------
+    url : str
+        Of the ledger.
+    path : str or None
+        Of the vault.
+
+    Returns
+    -------
+    Path
+
+    Examples
+    --------
+    >>> print(vault_beside("sqlite:////data/ledger.db", None))
+    /data/vault
+    """
+    if path is not None and "://" not in path:
+        return Path(path).parent
+    ledger = file_of(url)
+    parent = ledger.parent if ledger else platformdirs.user_data_path("ladderholdout")
+    return parent / "vault"
+
+
 def timeout_of(url: str) -> float:
     """Return how many seconds a writer waits for the others, or for a server to come back."""
     return _seconds(make_url(url))

@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sqlalchemy import BindParameter, Row, Select, func, select
 
+from ladderholdout.errors import HoldoutConflict
 from ladderholdout.ledger.tables import (
     FAULTS,
     LargeBinary,
@@ -530,6 +531,16 @@ def _is_state(state: Mapping[str, Any]) -> bool:
     """Recognise the numbers that `replay.state_to` keeps."""
     numbers = {type(state.get("standing")), type(state.get("noise"))}
     return type(state.get("releases")) is int and numbers <= {int, float, type(None)}
+
+
+def same_ladder(ladder: LadderRecord, since: datetime) -> LadderRecord:
+    """Refuse a ladder in the place of another one: the ledger was replaced."""
+    if ladder.created != since:
+        raise HoldoutConflict(
+            "The ledger was replaced by another one since this holdout was opened. Open the "
+            "holdout again with its rows, LadderHoldout(X, y, ...), or put the old file back."
+        )
+    return ladder
 
 
 def select_entries(ladder_id: int | BindParameter[Any], *raw: Any) -> Select[Any]:

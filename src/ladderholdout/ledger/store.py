@@ -3,22 +3,34 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
+from datetime import datetime
 from pathlib import Path
 from typing import TypeVar
 
-from sqlalchemy import select
+from sqlalchemy import Connection, select
 
-from ladderholdout.errors import LedgerBusy, LedgerError, LedgerUnreachable
+from ladderholdout.errors import (
+    LedgerBusy,
+    LedgerError,
+    LedgerUnreachable,
+    RestoredWarning,
+    warn,
+)
 from ladderholdout.ledger import connections as engine
 from ladderholdout.ledger import postgres as servers
 from ladderholdout.ledger import schema
-from ladderholdout.ledger.chain import Head
+from ladderholdout.ledger.chain import EMPTY, Head, Left
+from ladderholdout.ledger.marks import mark_of
 from ladderholdout.ledger.place import Access, file_of, is_server, shown
+from ladderholdout.ledger.records import Asked, LadderRecord, same_ladder
 from ladderholdout.ledger.schema import copy
+from ladderholdout.ledger.streams import Progress
 from ladderholdout.ledger.tables import FORMAT, holdouts
 from ladderholdout.ledger.transaction import Transaction
+from ladderholdout.ledger.verification import Finding, Verification, verify
 
 T = TypeVar("T")
 
@@ -61,8 +73,9 @@ class Ledger:
     no submission is recorded twice.
 
     *Older copies.* A database can be rolled back to an older one of its own, which no
-    transaction sees. A mark outside of it (`guard.rollback`) records how long the chain was;
-    certificates end where it is ahead.
+    transaction sees. A mark outside of it (`marks`) records how long the chain of each holdout
+    was. Whatever locks a chain compares both, puts it on record where the chain has lost what was
+    seen, and warns once that is committed; certificates end there. Then the mark is moved.
 
     *Changes.* The chain (`chain`) finds entries that were changed, removed, inserted or moved by
     whoever lacks the holdout's secret; `replay` recomputes every release from its evidence;
@@ -132,7 +145,7 @@ class Ledger:
     def read(self) -> Iterator[Transaction]:
         """Open a transaction that sees one state of the ledger and blocks no writer."""
         with engine.connection(engine.source(self.url), Access.READ) as conn:
-            yield Transaction(conn, writes=False)
+            yield self._transaction(conn, Access.READ)
 
     @contextmanager
     def write(self, access: Access = Access.ALL) -> Iterator[Transaction]:
@@ -154,7 +167,9 @@ class Ledger:
         1
         """
         with engine.connection(engine.source(self.url), access) as conn:
-            yield Transaction(conn, writes=True)
+            tx = self._transaction(conn, access)
+            yield tx
+        self._move_marks(tx)
 
     def transact(self, body: Callable[[Transaction], T], access: Access = Access.ALL) -> T:
         """Do something in a transaction, once, though connections are lost on the way.
@@ -186,20 +201,93 @@ class Ledger:
         >>> Ledger(place).transact(lambda tx: len(tx.holdouts()))
         1
         """
-        done: tuple[tuple[int, Head], T] | None = None
+        done: tuple[Transaction, T] | None = None
 
-        def attempt() -> T:
+        def attempt() -> tuple[Transaction, T]:
             nonlocal done
-            if done is not None and self._is_committed(*done[0]):
-                return done[1]
+            if done is not None and self._is_committed(done[0].chains.last):
+                return done
             done = None
             with engine.connection(engine.source(self.url), access) as conn:
-                tx = Transaction(conn, writes=access is not Access.READ)
-                result = body(tx)
-                done = None if tx.chains.last is None else (tx.chains.last, result)
+                tx = self._transaction(conn, access)
+                result = tx, body(tx)
+                done = None if tx.chains.last is None else result
             return result
 
-        return _again_while_it_may_pass(engine.source(self.url), attempt)
+        tx, result = _again_while_it_may_pass(engine.source(self.url), attempt)
+        self._move_marks(tx)
+        return result
+
+    def write_to(
+        self,
+        ladder_id: int,
+        since: datetime,
+        body: Callable[[Transaction, LadderRecord], T],
+        *,
+        asked: Sequence[Asked] = (),
+        left: Left | None = None,
+    ) -> T:
+        """Write to a ladder, as `transact` does.
+
+        Parameters
+        ----------
+        ladder_id : int
+        since : datetime
+            When it was created: another one in its place is refused (`same_ladder`).
+        body : callable
+            Is given the transaction and the ladder as it is under lock.
+        asked, left
+            As in `Transaction.locked_ladder`.
+        """
+
+        def write(tx: Transaction) -> T:
+            ladder = tx.locked_ladder(ladder_id, asked=asked, left=left)
+            return body(tx, same_ladder(ladder, since))
+
+        return self.transact(write, Access.LADDER)
+
+    def verify(self, holdout_id: int, progress: Progress | None = None) -> Verification:
+        """Verify the record of a holdout, and that this machine has seen no later one.
+
+        The parameters and what is returned as for `verify`.
+        """
+        with self.read() as tx:
+            try:
+                seen = mark_of(self.url, tx.holdout(holdout_id)).seen()
+            except (LedgerBusy, LedgerUnreachable):
+                raise
+            except LedgerError:  # its record does not read, which `verify` finds
+                seen = None
+        # After its mark, so that this ledger does not lag behind that.
+        with self.read() as tx:
+            found = verify(tx, holdout_id, progress)
+            if (
+                seen is None
+                or found.head == EMPTY
+                or not tx.chains.lacks(holdout_id, found.head, seen)
+            ):
+                return found
+        older = Finding(f"this is an older copy: link {seen.length} was seen on this machine")
+        return replace(found, findings=(*found.findings, older))
+
+    def _transaction(self, conn: Connection, access: Access) -> Transaction:
+        return Transaction(
+            conn, writes=access is not Access.READ, seen=lambda end: mark_of(self.url, end).seen()
+        )
+
+    def _move_marks(self, tx: Transaction) -> None:
+        """Keep the ends that were committed, and warn of chains that had lost what was seen."""
+        for end in tx.chains.ends.values():
+            mark_of(self.url, end).write(end.head)
+        for gone in tx.chains.gone:
+            warn(
+                "An older copy of the ledger was put in place, or another one: link "
+                f"{gone.length} of this holdout's chain was seen on this machine and is not in "
+                "it. What it had released since is known and off the record, so that nothing can "
+                "be certified from now on. This is on record. If you have the newer ledger, put it "
+                "back.",
+                RestoredWarning,
+            )
 
     def risks(self) -> tuple[str, ...]:
         """Return settings of a server that may let it forget what was released; no file has any."""
@@ -208,7 +296,7 @@ class Ledger:
         with engine.connection(engine.source(self.url), Access.READ) as conn:
             return servers.unsafe_settings(conn)
 
-    def _is_committed(self, holdout_id: int, head: Head) -> bool:
+    def _is_committed(self, link: tuple[int, Head] | None) -> bool:
         """Return whether a link was committed.
 
         Alone in writing: whoever is still committing it, on a connection that was lost, is
@@ -216,7 +304,7 @@ class Ledger:
         """
         try:
             with self.write() as tx:
-                return tx.chains.has(holdout_id, head)
+                return link is not None and tx.chains.has(*link)
         except LedgerBusy:
             raise LedgerUnreachable(
                 f"The connection to the ledger {shown(self.url)} was lost in mid-commit, and who "

@@ -30,6 +30,7 @@ from ladderholdout.ledger.chain import (
     RESTORED,
     WITHDRAWN,
     Chains,
+    End,
     Head,
     Left,
     end_of,
@@ -125,6 +126,8 @@ class Transaction:
         In a transaction.
     writes : bool
         Whether it may write.
+    seen : callable
+        As for `Chains`.
 
     Attributes
     ----------
@@ -136,9 +139,11 @@ class Transaction:
 
     __slots__ = ("_ahead", "_unkept", "chains", "conn", "known")
 
-    def __init__(self, conn: Connection, *, writes: bool) -> None:
+    def __init__(
+        self, conn: Connection, *, writes: bool, seen: Callable[[End], Head | None]
+    ) -> None:
         self.conn = conn
-        self.chains = Chains(conn)
+        self.chains = Chains(conn, seen)
         self.known: dict[Any, Any] | None = None if writes else {}
         # The incumbent that a later round of its fit may replace before it is written.
         self._unkept: NewIncumbent | None = None

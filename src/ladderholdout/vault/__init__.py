@@ -19,13 +19,11 @@ from pathlib import Path
 from typing import Any, BinaryIO, TypeAlias
 
 import numpy as np
-import platformdirs
 from numpy.typing import NDArray
 
 from ladderholdout.errors import InvalidArgument, MissingExtra, VaultError, as_given
 from ladderholdout.identity import fingerprint as fingerprint_of
 from ladderholdout.identity import row_hashes
-from ladderholdout.ledger import file_of
 from ladderholdout.thirdparty import BINARY
 from ladderholdout.vault import container, frames, remote
 from ladderholdout.vault.container import Damaged, NotData
@@ -82,32 +80,6 @@ class _Hashed:
 def folder_of(path: str) -> Place:
     """Return the folder of a vault, as a URL where the vault has one."""
     return path.rpartition("/")[0] if is_url(path) else Path(path).parent
-
-
-def beside(url: str, path: str | None) -> Path:
-    """Return the folder of a vault, or where that of a ledger would be by default.
-
-    Parameters
-    ----------
-    url : str
-        Of the ledger.
-    path : str or None
-        Of the vault.
-
-    Returns
-    -------
-    Path
-
-    Examples
-    --------
-    >>> print(beside("sqlite:////data/ledger.db", None))
-    /data/vault
-    """
-    if path is not None and not is_url(path):
-        return Path(path).parent
-    ledger = file_of(url)
-    parent = ledger.parent if ledger else platformdirs.user_data_path("ladderholdout")
-    return parent / "vault"
 
 
 def write(folder: Place, stem: str, rows: Rows) -> tuple[Place, str]:

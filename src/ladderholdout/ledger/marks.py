@@ -1,0 +1,122 @@
+"""How far a ledger had come when this machine last wrote to it, so that an older copy is found.
+
+Whoever puts an older copy of a ledger in place takes back what it has released. A mark outside of
+it, in the folder of the vault, shows the difference. It is written after the commit that it names:
+so it never runs ahead of an honest ledger, and a crash in between raises no false alarm.
+"""
+
+from __future__ import annotations
+
+import hmac
+import os
+import threading
+from contextlib import suppress
+from dataclasses import dataclass, field
+from functools import lru_cache
+from pathlib import Path
+
+from ladderholdout.ledger.chain import End, Head
+from ladderholdout.ledger.place import is_memory, vault_beside
+from ladderholdout.ledger.records import HoldoutRecord
+from ladderholdout.thirdparty import BINARY, after_fork, read_start, write_start
+
+_PURPOSE = b"ladderholdout mark 1"
+_SIZE = 256
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """The end of a holdout's chain as this machine knows it.
+
+    Attributes
+    ----------
+    path : Path or None
+        Of its file; None for a ledger in memory, of which there is no copy.
+    secret : bytes
+        The holdout's. Without it nobody can set a mark, and a torn one is none.
+    """
+
+    path: Path | None
+    secret: bytes = field(repr=False)
+
+    def seen(self) -> Head | None:
+        """Return the end that was seen; None where nothing readable is kept."""
+        if self.path is None:
+            return None
+        try:
+            stored = read_start(_opened(self.path), _SIZE)
+            written = _written.get(self)
+            if written is not None and written[0] == stored:
+                return written[1]
+            text, code = stored.decode().split()
+            length, _, digest = text.partition(":")
+            return Head(int(length), digest) if self._code(text) == code else None
+        except (OSError, ValueError):
+            return None
+
+    def write(self, head: Head) -> None:
+        """Keep the end that was committed."""
+        # Of two writers the later one may come first: then the mark lags, which does no harm. A
+        # mark is a help: where it cannot be written, the ledger is written all the same.
+        if self.path is None:
+            return
+        text = str(head)
+        line = f"{text} {self._code(text)}".encode().ljust(_SIZE)
+        with suppress(OSError):
+            try:
+                descriptor = _opened(self.path)
+            except FileNotFoundError:
+                self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+                descriptor = _opened(self.path, os.O_CREAT)
+            write_start(descriptor, line)
+            _written[self] = line, head
+
+    def _code(self, text: str) -> str:
+        return hmac.digest(self.secret, _PURPOSE + text.encode(), "sha256").hex()
+
+
+# The marks that this process has open. To open and close one takes as long as the rest of it.
+_descriptors: dict[Path, int] = {}
+# What it wrote to each mark last: read there again, it is not checked again.
+_written: dict[Mark, tuple[bytes, Head]] = {}
+_lock = threading.Lock()
+
+
+def _after_fork() -> None:
+    global _lock
+    _lock = threading.Lock()
+
+
+after_fork(_after_fork)
+
+
+def _opened(path: Path, create: int = 0) -> int:
+    """Return the descriptor of a mark; a file that was removed or replaced is opened anew."""
+    with _lock:
+        known = _descriptors.get(path)
+        if known is not None:
+            if os.fstat(known).st_nlink:
+                return known
+            os.close(_descriptors.pop(path))
+        try:
+            descriptor = os.open(path, os.O_RDWR | BINARY | create, 0o600)
+        except FileNotFoundError:
+            raise
+        except OSError:  # who may read it alone still sees it
+            descriptor = os.open(path, os.O_RDONLY | BINARY)
+        return _descriptors.setdefault(path, descriptor)
+
+
+def mark_of(url: str, holdout: HoldoutRecord | End) -> Mark:
+    """Return the mark of a holdout: beside its vault, else where its vault would be."""
+    return _mark(url, holdout.fingerprint, holdout.vault_path, holdout.secret)
+
+
+@lru_cache(64)
+def _mark(url: str, fingerprint: str, vault_path: str | None, secret: bytes) -> Mark:
+    if is_memory(url):
+        return Mark(None, secret)
+    name = hmac.digest(secret, _PURPOSE, "sha256").hex()[:16]
+    # The name alone: a ledger that was written by hand may hold a path there.
+    file = Path(f"{fingerprint[:16]}-{name}.mark").name
+    return Mark(vault_beside(url, vault_path) / file, secret)
