@@ -10,7 +10,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 PARALLEL := -n 2 --dist worksteal
 
 # Where the tests of make quick are: to collect all the others takes longer than these run.
-QUICK := $(shell grep -l "mark\.quick" tests/*.py) \
+QUICK := $(shell grep -rl "mark\.quick" tests --include="*.py") \
   $(addprefix src/ladderholdout/,errors.py feedback.py metrics mechanisms certificates ledger vault)
 
 .DEFAULT_GOAL := help
@@ -27,7 +27,7 @@ demo: $(VENV)/.installed ## watch a holdout be overfitted, and guarded
 	$(BIN)/python examples/demo.py
 
 # The tiers. Each test is in exactly one of test, test-processes, test-long, test-slow and
-# test-deep, which tests/test_tiers.py checks against these lines; quick is a part of test.
+# test-deep, which tests/project/test_tiers.py checks against these lines; quick is a part of test.
 quick: $(VENV)/.installed-test ## the edit loop: the parts that need neither process nor server
 	$(BIN)/python -m pytest $(PARALLEL) $(QUICK) -m "quick and not long and not processes and not slow and not deep"
 

@@ -22,7 +22,7 @@ except ImportError:  # not a POSIX system
 ROOT = Path(__file__).parent
 STARTED = time.monotonic()
 
-collect_ignore_glob = ["tests/probe_*.py"]
+collect_ignore_glob = ["tests/*/probe_*.py"]
 # MLflow loads its plugins itself; imported before it, they would load it around themselves.
 collect_ignore_glob += [
     f"src/ladderholdout/integrations/mlflow/{plugin}.py"

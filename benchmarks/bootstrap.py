@@ -4,7 +4,7 @@ At n = 5,000 rows, 10,000 draws from the posterior and 100 bootstrap replication
 17/3, for four metrics, each on two comparisons: with a submission clearly no better than the
 incumbent, as most are, and with one whose odds lie at the threshold: both take the same. The
 loop is the paper's Algorithm 6 written down in NumPy, one draw at a time
-(tests/literal.py); of its 10,000 draws so many are timed as asked for, and the time is
+(tests/support/literal.py); of its 10,000 draws so many are timed as asked for, and the time is
 multiplied. Of both the fastest of seven runs counts.
 
     python benchmarks/bootstrap.py [--rows 5000] [--draws 10000] [--timed 200]

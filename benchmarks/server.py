@@ -205,7 +205,7 @@ def memory(server: Served, n: int, columns: int) -> None:
 def capacity(folder: Path, port: int, clients: list[int], enough: float) -> None:
     """Let so many clients submit for so many seconds, to one process, to four, on PostgreSQL."""
     sys.path.insert(0, str(Path(__file__).parents[1]))
-    from tests.support_postgres import server as postgres
+    from tests.support.postgres import server as postgres
 
     print(f"{'server':<24}{'clients':>8}{'/s':>8}{'median':>10}{'99 %':>10}{'longest':>10}")
     with postgres(durable=True) as database:

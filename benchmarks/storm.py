@@ -133,7 +133,7 @@ def place(asked: argparse.Namespace, folder: str) -> Iterator[str]:
         yield asked.ledger or f"{folder}/ledger.db"
         return
     sys.path.insert(0, str(Path(__file__).parents[1]))
-    from tests.support_postgres import server
+    from tests.support.postgres import server
 
     with server(durable=True) as running:
         yield running.database()

@@ -34,7 +34,7 @@ from ladderholdout.integrations.lightgbm import ladder_stopping
 from ladderholdout.mechanisms import FullDisclosure
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
-from tests.support_postgres import Server, name_of, server
+from tests.support.postgres import Server, name_of, server
 
 ROWS = 1000
 

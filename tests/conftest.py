@@ -17,8 +17,8 @@ from sklearn.model_selection import train_test_split
 
 from ladderholdout import LadderHoldout
 from ladderholdout.mechanisms import FullDisclosure
-from tests.support_browser import ARGUMENTS, browser
-from tests.support_postgres import Server, server
+from tests.support.browser import ARGUMENTS, browser
+from tests.support.postgres import Server, server
 
 # No deadline: a busy machine is no defect. Fixed examples: a red run can be run again.
 settings.register_profile("ladderholdout", deadline=None, derandomize=True)

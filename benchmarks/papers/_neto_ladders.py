@@ -2,7 +2,7 @@
 
 None of the submissions of a round depends on an answer to another, so their losses are one
 matrix, and the library's rules decide only on those that are better than the incumbent; all
-numbers are those of single submissions (tests/test_papers_neto.py).
+numbers are those of single submissions (tests/project/test_papers_neto.py).
 """
 
 from __future__ import annotations

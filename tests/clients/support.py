@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from ladderholdout import LadderHoldout, SearchStopped
-from tests.support_holdouts import assert_replays, entries_of, record
+from tests.support.holdouts import assert_replays, entries_of, record
 
 ROOT = Path(__file__).parents[2]
 RECIPES = ROOT / "docs" / "guide"

@@ -15,7 +15,7 @@ from ladderholdout.errors import OverlapError
 from ladderholdout.integrations.prompts import GuardedCompiler, GuardedPromptOptimizer
 from ladderholdout.metrics import metric_of_items
 from tests.clients.support import RECIPES, numbers, recipe, refusal, secrets
-from tests.support_holdouts import assert_replays, entries_of
+from tests.support.holdouts import assert_replays, entries_of
 
 TEMPLATE = "Say malignant where the radius is above {limit}. Else say benign. Cell: {{{{cell}}}}"
 

@@ -23,10 +23,10 @@ from ladderholdout import InvalidArgument, LadderHoldout, Release
 from ladderholdout.errors import LedgerError
 from ladderholdout.holdout import LadderStopping
 from tests import support_stopping
-from tests.contract_stopping import Case, StoppingContract
-from tests.support_holdouts import assert_replays, is_repeat
-from tests.support_stopping import Parts, assert_one_batch
-from tests.test_leaks import Canaries, canaries_of
+from tests.promises.test_leaks import Canaries, canaries_of
+from tests.support.contract_stopping import Case, StoppingContract
+from tests.support.holdouts import assert_replays, is_repeat
+from tests.support.stopping import Parts, assert_one_batch
 
 SOFTMAX = partial(softmax, axis=1)
 TASKS = ("binary", "multiclass", "regression")

@@ -29,7 +29,7 @@ from tests.deep import test_stopping_lightning as lightning_tests
 from tests.deep import test_stopping_skorch as skorch_tests
 from tests.deep import test_stopping_torch as torch_tests
 from tests.deep.support_deep import assert_kept, problem
-from tests.support_stopping import Parts
+from tests.support.stopping import Parts
 
 pytestmark = [
     pytest.mark.deep,

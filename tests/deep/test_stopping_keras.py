@@ -20,8 +20,8 @@ from tests.deep.support_deep import (
     canaries,
     problem,
 )
-from tests.support_stopping import Parts
-from tests.test_leaks import folder_bytes
+from tests.promises.test_leaks import folder_bytes
+from tests.support.stopping import Parts
 
 pytestmark = pytest.mark.deep
 

@@ -31,8 +31,8 @@ from tests.deep.support_deep import (
     canaries,
     problem,
 )
-from tests.support_stopping import Parts, assert_one_batch
-from tests.test_leaks import folder_bytes
+from tests.promises.test_leaks import folder_bytes
+from tests.support.stopping import Parts, assert_one_batch
 
 pytestmark = pytest.mark.deep
 

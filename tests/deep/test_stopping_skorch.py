@@ -30,9 +30,9 @@ from tests.deep.support_deep import (
     press_ctrl_c,
     problem,
 )
-from tests.support_holdouts import assert_replays, entries_of, is_repeat
-from tests.support_stopping import Parts, assert_one_batch, assert_stopped_early
-from tests.test_leaks import folder_bytes
+from tests.promises.test_leaks import folder_bytes
+from tests.support.holdouts import assert_replays, entries_of, is_repeat
+from tests.support.stopping import Parts, assert_one_batch, assert_stopped_early
 
 pytestmark = [
     pytest.mark.deep,

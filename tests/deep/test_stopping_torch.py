@@ -27,10 +27,10 @@ from tests.deep.support_deep import (
     assert_kept,
     problem,
 )
-from tests.support_holdouts import assert_replays, entries_of
-from tests.support_stopping import Parts, assert_one_batch
-from tests.test_docs import blocks, run_python
-from tests.test_examples import run
+from tests.project.test_docs import blocks, run_python
+from tests.project.test_examples import run
+from tests.support.holdouts import assert_replays, entries_of
+from tests.support.stopping import Parts, assert_one_batch
 
 pytestmark = pytest.mark.deep
 ROOT = Path(__file__).parents[2]

@@ -4,7 +4,7 @@ Most submissions improve nothing, and a risk that is not below the released one 
 under the rules of the Ladder family without noise. So these rules are asked themselves, but
 only about the others (`Climbing`). Four rules that disclose or add noise are written again for
 arrays: a boosting attack takes 5 to 12 times as long where each ladder asks the rule about its
-risk, and the releases are the same bit for bit (tests/test_analysts.py). All other rules
+risk, and the releases are the same bit for bit (tests/lab/test_analysts.py). All other rules
 advance one by one.
 """
 

@@ -1,0 +1,305 @@
+"""Attacks the plain installation: every package that it leaves out, hidden in turn."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import pickle
+import re
+import sys
+import tomllib
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+from unittest.mock import MagicMock
+
+import numpy as np
+import optuna
+import pandas as pd
+import polars as pl
+import pytest
+
+from ladderholdout import LadderHoldout, vault
+from ladderholdout.audit import plots, record_of, write_report
+from ladderholdout.audit.plots import figures_of
+from ladderholdout.cli.files import read_rows
+from ladderholdout.errors import LadderHoldoutError, LedgerError, MissingExtra, VaultError
+from ladderholdout.extras import EXTRAS, missing, needed
+from ladderholdout.identity import fingerprint, row_hashes
+from ladderholdout.integrations.optuna import dashboard
+from ladderholdout.ledger import Ledger
+from ladderholdout.planning.pictures import axes_or_new
+from ladderholdout.server.bodies import form_in
+from ladderholdout.server.running import run
+from ladderholdout.server.settings import ServerSettings
+from ladderholdout.vault import Rows
+
+ROOT = Path(__file__).parents[2]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+OPTIONAL = PROJECT["optional-dependencies"]
+# For those who work on the library, not for those who use it.
+OURS = {"docs", "lint", "package", "test"}
+# By the name of the import, where it is another than the distribution's or comes with another.
+DISTRIBUTIONS = {"joblib": "scikit-learn", "markupsafe": "jinja2", "sklearn": "scikit-learn"}
+DISTRIBUTIONS |= {
+    "mlflow": "mlflow-skinny",
+    "optuna_dashboard": "optuna-dashboard",
+    "python_multipart": "python-multipart",
+}
+COINS = np.arange(40.0).reshape(20, 2), np.arange(20) % 2
+
+
+def hide(monkeypatch: pytest.MonkeyPatch, *packages: str) -> None:
+    """Let imports of these packages fail as if they were not installed."""
+    for package in packages:
+        loaded = [name for name in sys.modules if name.startswith(f"{package}.")]
+        for name in [package, *loaded]:
+            monkeypatch.setitem(sys.modules, name, None)
+
+
+def anew(monkeypatch: pytest.MonkeyPatch, adapter: str) -> None:
+    """Import an adapter as a fresh interpreter does."""
+    name = f"ladderholdout.integrations.{adapter}"
+    monkeypatch.delitem(sys.modules, name, raising=False)
+    importlib.import_module(name)
+
+
+def audited() -> LadderHoldout:
+    holdout = LadderHoldout(*COINS, scoring="accuracy", name="coins", ledger="memory")
+    holdout.submit(np.zeros(20, dtype=int))
+    return holdout
+
+
+# What needs each package
+
+
+def an_adapter(name: str) -> Callable[[pytest.MonkeyPatch, Path], object]:
+    return lambda patch, folder: anew(patch, name)
+
+
+def an_adapter_on_torch(name: str) -> Callable[[pytest.MonkeyPatch, Path], object]:
+    def run(patch: pytest.MonkeyPatch, folder: Path) -> None:
+        # PyTorch lies below and may not be installed here.
+        patch.setitem(sys.modules, "torch", MagicMock())
+        patch.setitem(sys.modules, "ladderholdout.integrations.torch", MagicMock())
+        anew(patch, name)
+
+    return run
+
+
+def a_report(_: object, folder: Path) -> None:
+    write_report(record_of(audited()), folder / "report.html")
+
+
+def a_server(*_: object) -> None:
+    with Ledger("postgresql+psycopg://ada@127.0.0.1:1/team").read():
+        pass
+
+
+def the_api(patch: pytest.MonkeyPatch, _: object) -> None:
+    patch.delitem(sys.modules, "ladderholdout.server.app", raising=False)
+    importlib.import_module("ladderholdout.server.app")
+
+
+def tools_for_agents(patch: pytest.MonkeyPatch, _: object) -> None:
+    patch.delitem(sys.modules, "ladderholdout.cli.agents", raising=False)
+    importlib.import_module("ladderholdout.cli.agents")
+
+
+def an_upload(*_: object) -> None:
+    form_in(b"", "multipart/form-data; boundary=a")
+
+
+def a_csv_file(_: object, folder: Path) -> None:
+    (folder / "rows.csv").write_text("a,b\n1,2\n")
+    read_rows(folder / "rows.csv", {})
+
+
+def a_parquet_file(_: object, folder: Path) -> None:
+    read_rows(folder / "rows.parquet", {})
+
+
+def a_study_on(method: str) -> Callable[[pytest.MonkeyPatch, Path], object]:
+    return lambda *_: getattr(dashboard, method)(audited(), optuna.create_study())
+
+
+NEEDS: dict[str, tuple[str, Callable[[pytest.MonkeyPatch, Path], object]]] = {
+    "CatBoost": ("catboost", an_adapter("catboost")),
+    "LightGBM": ("lightgbm", an_adapter("lightgbm")),
+    "XGBoost": ("xgboost", an_adapter("xgboost")),
+    "Keras": ("keras", an_adapter("keras")),
+    "Lightning": ("lightning", an_adapter_on_torch("lightning")),
+    "skorch": ("skorch", an_adapter_on_torch("skorch")),
+    "PyTorch": ("torch", an_adapter("torch")),
+    "Lightning without PyTorch": ("torch", an_adapter("lightning")),
+    "a report": ("jinja2", a_report),
+    "a report, of which a part is missing": ("markupsafe", a_report),
+    "the pictures of a report": ("matplotlib", lambda *_: list(figures_of(record_of(audited())))),
+    "a picture of an audit": ("matplotlib", lambda *_: plots.scores(audited().audit())),
+    "a picture of a plan": ("matplotlib", lambda *_: axes_or_new(None)),
+    "a table of an audit": ("pandas", lambda *_: audited().audit().to_frame()),
+    "the API of a server": ("fastapi", the_api),
+    "an upload to a page": ("python_multipart", an_upload),
+    "a server": ("uvicorn", lambda _, folder: run(ServerSettings(str(folder / "ledger.db")))),
+    "tools for agents": ("mcp", tools_for_agents),
+    "a note on a study": ("optuna_dashboard", a_study_on("show")),
+    "a figure of a study": ("plotly", a_study_on("plot_ladder")),
+    "a .csv file": ("pandas", a_csv_file),
+    "a .parquet file": ("pyarrow", a_parquet_file),
+}
+
+
+@pytest.mark.parametrize("what", NEEDS)
+def test_a_hidden_package_is_named_with_the_extra_that_brings_it(
+    what: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    package, use = NEEDS[what]
+    pd.DataFrame({"a": [1]}).to_parquet(tmp_path / "rows.parquet")
+    hide(monkeypatch, package)
+    with pytest.raises(MissingExtra, match=said(package)) as caught:
+        use(monkeypatch, tmp_path)
+    assert caught.value.name == package
+
+
+def said(package: str) -> str:
+    install = re.escape(f"pip install 'ladderholdout[{EXTRAS[package]}]'")
+    return f"needs {package}, which is not installed: {install}"
+
+
+def test_a_ledger_on_a_server_names_its_driver(monkeypatch: pytest.MonkeyPatch) -> None:
+    hide(monkeypatch, "psycopg")
+    with pytest.raises(LedgerError, match="ada@127.*" + said("psycopg")):
+        a_server()
+
+
+def test_a_vault_behind_a_url_names_what_opens_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    hide(monkeypatch, "fsspec")
+    with pytest.raises(VaultError, match=said("fsspec")):
+        vault.remote.read("memory://vaults/coins.vault")
+
+
+FRAMES: dict[str, tuple[str, Callable[[], Any]]] = {
+    "pandas": ("pandas", lambda: pd.DataFrame(COINS[0], columns=["a", "b"])),
+    "polars": ("polars", lambda: pl.DataFrame(COINS[0], schema=["a", "b"])),
+    "a column of Arrow": (
+        "pyarrow",
+        lambda: pd.DataFrame({"a": pd.array(range(20), dtype="int64[pyarrow]")}),
+    ),
+    "text of Arrow": (
+        "pyarrow",
+        lambda: pd.DataFrame({"a": pd.array([*"abcdefghijklmnopqrst"], dtype="string[pyarrow]")}),
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", FRAMES)
+def test_a_vault_names_what_its_rows_are_made_of(
+    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    package, frame = FRAMES[kind]
+    rows = Rows(frame(), COINS[1], None)
+    place, digest = vault.write(tmp_path, "coins", rows)
+    known = fingerprint(row_hashes(rows.X))
+    hide(monkeypatch, package)
+    with pytest.raises(VaultError, match=said(package) + ", or give the rows themselves"):
+        vault.read(place, digest, known)
+
+
+def test_every_package_of_an_extra_is_hidden_above() -> None:
+    elsewhere = {"fsspec", "psycopg", *(package for package, _ in FRAMES.values())}
+    assert {package for package, _ in NEEDS.values()} | elsewhere == set(EXTRAS)
+
+
+# The helper itself
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        ModuleNotFoundError("No module named 'tensorflow'", name="tensorflow"),
+        ModuleNotFoundError("No module named 'keras.new'", name="keras.new"),
+        ImportError("cannot import name 'Callback' from 'keras'", name="keras"),
+        OSError("libgomp.so.1: cannot open shared object file"),
+    ],
+)
+def test_what_is_installed_and_fails_keeps_its_own_error(
+    fault: Exception, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "keras", MagicMock())
+    with pytest.raises(type(fault)) as caught, needed("Early stopping of Keras"):
+        raise fault
+    assert caught.value is fault
+
+
+def test_the_error_is_an_import_error_and_travels_to_other_processes() -> None:
+    error = missing("The report", "jinja2")
+    assert isinstance(error, ImportError) and isinstance(error, LadderHoldoutError)
+    again = pickle.loads(pickle.dumps(error))
+    assert (str(again), again.args, again.name) == (str(error), error.args, "jinja2")
+
+
+# What pyproject.toml says
+
+
+def distributions(requirements: list[str]) -> set[str]:
+    return {re.split(r"[^\w.-]", one, maxsplit=1)[0].lower() for one in requirements}
+
+
+PLAIN = distributions(PROJECT["dependencies"])
+
+
+@pytest.mark.parametrize("package", EXTRAS)
+def test_an_extra_brings_its_package_and_the_plain_installation_does_not(package: str) -> None:
+    distribution = DISTRIBUTIONS.get(package, package)
+    assert distribution in distributions(OPTIONAL[EXTRAS[package]])
+    assert distribution not in PLAIN
+
+
+@pytest.mark.parametrize(("extra", "without"), [("all", {"all"}), ("test", {"all", "deep"})])
+def test_an_extra_of_extras_leaves_none_out(extra: str, without: set[str]) -> None:
+    (everything,) = [one for one in OPTIONAL[extra] if one.startswith("ladderholdout")]
+    named = set(re.findall(r"\w+", everything.partition("[")[2]))
+    assert named == set(OPTIONAL) - OURS - without
+
+
+def test_the_plain_installation_has_the_client_of_mlflow_alone() -> None:
+    assert "mlflow-skinny" in PLAIN and "mlflow" not in PLAIN
+
+
+# What src imports
+
+
+def imports(node: ast.AST, guarded: bool = False) -> Iterator[tuple[str, bool]]:
+    """Yield the package of each import, and whether a missing one is named there."""
+    match node:
+        case ast.If(test=ast.Name(id="TYPE_CHECKING")):
+            return
+        case ast.Import(names=names):
+            yield from ((one.name.partition(".")[0], guarded) for one in names)
+        case ast.ImportFrom(module=str(module), level=0):
+            yield module.partition(".")[0], guarded
+        case ast.With(items=[ast.withitem(context_expr=ast.Call(func=ast.Name(id="needed")))]):
+            guarded = True
+    for child in ast.iter_child_nodes(node):
+        yield from imports(child, guarded)
+
+
+def third_parties() -> Iterator[SimpleNamespace]:
+    known = {*sys.stdlib_module_names, "ladderholdout"}
+    for path in sorted((ROOT / "src").rglob("*.py")):
+        for package, guarded in imports(ast.parse(path.read_text(encoding="utf-8"))):
+            if package not in known:
+                yield SimpleNamespace(package=package, guarded=guarded, file=path.name, path=path)
+
+
+def test_every_third_party_is_installed_or_named_where_it_is_missing() -> None:
+    found = [one for one in third_parties() if "testing" not in one.path.parts]  # needs pytest
+    assert set(EXTRAS) - {one.package for one in found} == {"psycopg"}  # SQLAlchemy imports it
+    assert [
+        f"{one.file} imports {one.package}"
+        for one in found
+        if not (one.guarded and one.package in EXTRAS)
+        and DISTRIBUTIONS.get(one.package, one.package) not in PLAIN
+    ] == []
+    assert not any(one.guarded for one in found if one.package not in EXTRAS)

@@ -1,0 +1,371 @@
+"""Withdrawn submissions: on record, the ladder goes back, what was revealed stays counted."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy.stats import binom
+from sklearn.dummy import DummyClassifier
+from sklearn.model_selection import GridSearchCV
+from typer.testing import CliRunner
+
+from ladderholdout import LadderHoldout
+from ladderholdout.certificates import Grid, Transcript, certify, ladder_transcript
+from ladderholdout.errors import HoldoutConflict, InvalidArgument, InvalidSubmission
+from ladderholdout.guard.health import verify_holdout
+from ladderholdout.guard.submission import Origin
+from ladderholdout.ledger import Ledger, resolve_url, verify
+from ladderholdout.ledger.verification import kept_incumbents
+from ladderholdout.mechanisms import (
+    FullDisclosure,
+    GaussianLadder,
+    Ladder,
+    OneBitLadder,
+    SimplifiedLadder,
+)
+from tests.support.holdouts import assert_replays, coins, guesses, repeats_first
+
+WHY = "trained on the holdout's rows"
+
+
+def right(y: Any, k: int) -> Any:
+    """Predictions with k of them right, the first ones."""
+    return np.where(np.arange(len(y)) < k, y, 1 - y)
+
+
+def opened(path: Path, **settings: Any) -> tuple[LadderHoldout, Any]:
+    X, y = coins()
+    settings = {"mechanism": Ladder(step=0.01), "name": "coins"} | settings
+    return LadderHoldout(X, y, scoring="accuracy", ledger=path / "ledger.db", **settings), y
+
+
+def intact(holdout: LadderHoldout) -> bool:
+    assert_replays(holdout)
+    return verify_holdout(holdout.ledger, holdout.name).findings == ()
+
+
+def test_the_ladder_goes_back_and_nothing_is_removed(tmp_path: Path) -> None:
+    holdout, y = opened(tmp_path)
+    first = holdout.submit(right(y, 40))
+    leaked = holdout.submit(y)
+    worse = holdout.submit(right(y, 45))
+    assert not worse.improved
+    done = holdout.withdraw(leaked.submission, reason=WHY)
+    assert (done.incumbent, done.score, done.again) == (1, first.score, (3,))
+    status = holdout.status()
+    assert (status.incumbent, status.score, status.submissions) == (1, first.score, 3)
+    assert [one.withdrawn for one in holdout.history()] == [None, WHY, None]
+    assert [one.score for one in holdout.history()] == [first.score, 1.0, 1.0]
+    assert intact(holdout)
+    # What was compared with it is a query again, and its own predictions never improve again.
+    again = holdout.submit(right(y, 45))
+    assert (again.improved, again.submission) == (True, 4)
+    assert repeats_first(holdout, holdout.submit(right(y, 45)), again)
+    taken = holdout.submit(y)
+    assert (taken.improved, taken.score) == (False, again.score)
+    assert holdout.status().incumbent == 4
+    assert intact(holdout)
+
+
+def test_one_that_is_not_the_incumbent_is_recorded_and_never_gone_back_to(tmp_path: Path) -> None:
+    holdout, y = opened(tmp_path)
+    scores = [holdout.submit(right(y, k)).score for k in (30, 40, 50)]
+    done = holdout.withdraw(2, reason=WHY)
+    assert (done.incumbent, done.score, done.again) == (3, scores[2], ())
+    assert holdout.withdraw(3, reason=WHY).incumbent == 1
+    assert holdout.status().score == scores[0]
+    assert holdout.withdraw(1, reason=WHY).incumbent is None
+    assert holdout.status().score is None
+    assert holdout.certificate().missing is not None
+    before = holdout.history()
+    with pytest.raises(InvalidSubmission, match="submission 1.*" + WHY):
+        holdout.submit(right(y, 30))
+    assert holdout.history() == before
+    assert holdout.submit(right(y, 20)).improved
+    assert intact(holdout)
+
+
+def test_two_withdrawals_on_end_and_one_after_new_incumbents(tmp_path: Path) -> None:
+    holdout, y = opened(tmp_path)
+    for k in (30, 40, 50, 55):
+        holdout.submit(right(y, k))
+    assert holdout.withdraw(4, reason=WHY).incumbent == 3
+    assert holdout.withdraw(3, reason=WHY).incumbent == 2
+    assert holdout.submit(right(y, 45)).submission == 5
+    assert holdout.withdraw(5, reason=WHY).incumbent == 2
+    assert [one.withdrawn for one in holdout.history()] == [None, None, WHY, WHY, WHY]
+    assert intact(holdout)
+
+
+def test_a_repeat_of_it_counts_as_it(tmp_path: Path) -> None:
+    holdout, y = opened(tmp_path)
+    holdout.submit(right(y, 30))
+    holdout.submit(y)
+    holdout.submit(y)
+    assert holdout.withdraw(3, reason=WHY).submission == 2
+    assert [one.withdrawn for one in holdout.history()] == [None, WHY, None]
+
+
+def test_another_process_sees_the_former_incumbent(tmp_path: Path) -> None:
+    holdout, y = opened(tmp_path, mechanism=None)
+    other = LadderHoldout.open("coins", ledger=tmp_path / "ledger.db", account="default")
+    first, _ = holdout.submit(right(y, 40)), holdout.submit(y)
+    other.withdraw(2, reason=WHY)
+    # The handle of before has cached the predictions of the withdrawn one.
+    assert holdout.submit(right(y, 41)).score == first.score
+    assert holdout.submit(right(y, 59)).improved
+    assert intact(holdout)
+
+
+@pytest.mark.parametrize("bad", [0, -1, 3, 10**400, 1.5, None, "1", True])
+def test_numbers_that_are_none_are_refused(tmp_path: Path, bad: Any) -> None:
+    holdout, y = opened(tmp_path)
+    holdout.submit(right(y, 40))
+    with pytest.raises(InvalidArgument, match="number"):
+        holdout.withdraw(bad, reason=WHY)
+    assert holdout.history()[0].withdrawn is None
+
+
+@pytest.mark.parametrize("bad", [None, "", "  ", "a\nb", "\x1b[2J", "\ud800", "x" * 1001, 7])
+def test_reasons_that_are_none_are_refused(tmp_path: Path, bad: Any) -> None:
+    holdout, y = opened(tmp_path)
+    holdout.submit(right(y, 40))
+    with pytest.raises(InvalidArgument, match="reason"):
+        holdout.withdraw(1, reason=bad)
+    assert intact(holdout)
+
+
+def test_withdrawn_twice_and_retired_are_refused(tmp_path: Path) -> None:
+    holdout, y = opened(tmp_path)
+    holdout.submit(right(y, 40))
+    holdout.submit(right(y, 50))
+    holdout.withdraw(2, reason=WHY)
+    with pytest.raises(HoldoutConflict, match="withdrawn already"):
+        holdout.withdraw(2, reason="another")
+    holdout.retire()
+    with pytest.raises(HoldoutConflict, match="retired"):
+        holdout.withdraw(1, reason=WHY)
+    assert intact(holdout)
+
+
+def test_releases_of_a_budget_stay_spent(tmp_path: Path) -> None:
+    holdout, y = opened(tmp_path, budget=2)
+    holdout.submit(right(y, 40))
+    with pytest.warns(UserWarning, match="used up"):
+        holdout.submit(y)
+    holdout.withdraw(2, reason=WHY)
+    assert not holdout.submit(right(y, 50)).improved
+    assert holdout.status().releases == 2
+    assert holdout.certificate().low is not None
+    assert intact(holdout)
+
+
+def test_noise_is_not_drawn_again(tmp_path: Path) -> None:
+    holdout, y = opened(tmp_path, mechanism=GaussianLadder(step=0.1, noise=0.05))
+    holdout.submit(right(y, 30))
+    holdout.submit(y)
+    refused = holdout.submit(right(y, 32))
+    assert holdout.withdraw(2, reason=WHY).again == ()
+    assert holdout.submit(right(y, 32)).improved == refused.improved
+    with Ledger(holdout.ledger).read() as tx:
+        assert tx.entries(1)[-1].repeat_of == 3
+    assert intact(holdout)
+
+
+def test_a_search_and_its_pick_leave_it_out(tmp_path: Path) -> None:
+    holdout, _ = opened(tmp_path)
+    X, _ = coins(seed=5)
+    grid = {"constant": [0, 1]}
+    search = GridSearchCV(
+        DummyClassifier(strategy="constant"), grid, scoring=holdout, cv=holdout.split(), refit=False
+    )
+    search.fit(X, np.arange(60) % 2)
+    improvers = [one.number for one in holdout.history() if one.improved]
+    holdout.withdraw(improvers[-1], reason=WHY)
+    if len(improvers) == 1:
+        with pytest.warns(UserWarning, match="No candidate"):
+            holdout.select(search.cv_results_)
+    else:
+        assert holdout.select(search.cv_results_) == improvers[0] - 1
+
+
+def test_a_search_keeps_each_of_its_incumbents(tmp_path: Path) -> None:
+    holdout, y = opened(tmp_path)
+    for at, k in enumerate((30, 35, 40, 45)):
+        holdout.open_ladder.submit(right(y, k), Origin(batch="grid", place=at + 1))
+    assert holdout.withdraw(4, reason=WHY).incumbent == 3
+    assert holdout.withdraw(3, reason=WHY).incumbent == 2
+    assert intact(holdout)
+
+
+def test_rounds_of_one_batch_keep_what_preceded_the_batch(tmp_path: Path) -> None:
+    holdout, y = opened(tmp_path)
+    holdout.submit(right(y, 30))
+    for k in (35, 40, 45):
+        holdout.open_ladder.submit(right(y, k), Origin(batch="fit", context={"round": k}))
+    with Ledger(holdout.ledger).read() as tx:
+        assert [number for number, _ in kept_incumbents(tx.conn, 1)] == [1, 4]
+    assert holdout.withdraw(4, reason=WHY).incumbent == 1
+    assert intact(holdout)
+
+
+def test_a_ladder_without_values_reveals_nothing_by_it(tmp_path: Path) -> None:
+    holdout, y = opened(tmp_path, mechanism=OneBitLadder(alpha=0.3))
+    holdout.submit(right(y, 30))
+    holdout.submit(right(y, 50))
+    shown = holdout.reveal()
+    assert holdout.withdraw(2, reason=WHY).score is None
+    assert holdout.status().score is None
+    assert holdout.submit(right(y, 58)).improved
+    assert [one.score for one in holdout.history()] == [None, shown, None]
+    assert intact(holdout)
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "UPDATE events SET detail = replace(detail, 'trained', 'trainee') WHERE kind = 'withdrawn'",
+        "DELETE FROM events WHERE kind = 'withdrawn'",
+        "UPDATE ladders SET withdrawals = 0",
+        "UPDATE incumbents SET predictions = x'{}' WHERE number = 1",
+    ],
+)
+def test_what_was_changed_is_found(tmp_path: Path, statement: str) -> None:
+    import sqlite3
+    from contextlib import closing
+
+    holdout, y = opened(tmp_path)
+    for k in (30, 40, 50):
+        holdout.submit(right(y, k))
+    holdout.withdraw(3, reason=WHY)
+    assert intact(holdout)
+    with closing(sqlite3.connect(tmp_path / "ledger.db")) as connection, connection:
+        (kept,) = connection.execute(
+            "SELECT predictions FROM incumbents ORDER BY number"
+        ).fetchone()
+        connection.execute(statement.replace("{}", (kept[:-1] + bytes([kept[-1] ^ 1])).hex()))
+    assert verify_holdout(holdout.ledger, "coins").findings
+
+
+# What certificates count
+
+
+def test_what_was_revealed_stays_counted(tmp_path: Path) -> None:
+    """The incumbent's own certificate is as before; that of a later one pays for all of it."""
+    holdout, y = opened(tmp_path)
+    holdout.submit(right(y, 40))
+    before = holdout.certificate()
+    for one in guesses(3, 20):
+        holdout.submit(one)
+    holdout.submit(y)
+    holdout.withdraw(22, reason=WHY)
+    assert holdout.certificate() == before
+    holdout.submit(right(y, 45))
+    with Ledger(holdout.ledger).read() as tx:
+        chosen = tx.chosen(tx.ladder(1))
+    assert chosen is not None
+    parts = [(one.count, one.start, one.releases) for one in chosen.ladders]
+    # It improved what was left after the withdrawal, and that is paid for.
+    assert parts == [(22, 0, 0), (2, 21, 2)]
+    holdout.submit(right(y, 50))
+    with Ledger(holdout.ledger).read() as tx:
+        chosen = tx.chosen(tx.ladder(1))
+    assert chosen is not None
+    parts = [(one.count, one.start, one.releases) for one in chosen.ladders]
+    assert parts == [(22, 0, 0), (3, 21, 2)]
+    assert holdout.certificate().log_count > before.log_count + 5
+
+
+def climb(rng: np.random.Generator, n: int, k: int, every: int) -> tuple[float, float]:
+    """Search coin labels, withdrawing every so often: what was learned stays with the analyst.
+
+    Returns the misses of the certificate and of a fresh interval for the last incumbent.
+    """
+    y = rng.integers(0, 2, n)
+    best = rng.integers(0, 2, n)
+    standing, kept, parts = 1.0 + 1 / n, [], []
+    looks, improved, values, fresh = 0, [], [], True
+    chosen: tuple[float, list[Any]] = (1.0, [])
+    for t in range(k):
+        trial = best.copy()
+        flip = rng.choice(n, 3, replace=False)
+        trial[flip] = 1 - trial[flip]
+        risk = float((trial != y).mean())
+        looks += 1
+        if risk < standing - 0.5 / n:
+            chosen = risk, [*parts, (looks - 1, tuple(improved), tuple(values), fresh)]
+            kept.append(standing)
+            standing = risk
+            improved.append(looks)
+            values.append(round(risk * n))
+            best = trial
+        if t % every == every - 1 and len(kept) > 1:
+            # Taken back, and remembered: `best` stays, the released risk rises again.
+            parts.append((looks, tuple(improved), tuple(values), fresh))
+            standing = kept.pop()
+            looks, improved, values, fresh = 0, [], [], False
+    risk, told = chosen
+    grid = Grid(n + 1)
+    pieces = [
+        ladder_transcript(count, which, what, Grid(n + 1, first_improves=first))
+        for count, which, what, first in told
+    ]
+    before = sum(one.queries for one in pieces)
+    event = 1 + sum(one.events() for one in pieces)
+    transcripts = (*(one for one in pieces[:-1] if one.queries), pieces[-1].improving())
+    assert grid.falling
+    found = certify(risk, n, Transcript(before, 1, transcripts, size=1, event=event))
+    naive = certify(risk, n, Transcript.alone())
+    return not found.low <= 0.5 <= found.high, not naive.low <= 0.5 <= naive.high
+
+
+def test_withdrawing_as_one_climbs_makes_no_false_certificate() -> None:
+    rng = np.random.default_rng(18)
+    found = np.array([climb(rng, 60, 150, 20) for _ in range(200)])
+    misses, naive = found.sum(axis=0)
+    # At a level of .05 more than 21 misses of 200 come by chance in 3e-4 of all runs.
+    assert binom.sf(21, 200, 0.05) < 1e-3
+    assert misses <= 21
+    # The teeth: without the price of what was told nearly all of them miss.
+    assert naive > 150
+
+
+# The command
+
+
+def run(*arguments: str) -> Any:
+    from ladderholdout.cli import app
+
+    return CliRunner().invoke(app, [*arguments])
+
+
+def test_the_command_withdraws(tmp_path: Path) -> None:
+    holdout, y = opened(tmp_path)
+    holdout.submit(right(y, 40))
+    holdout.submit(y)
+    at = ["--ledger", str(tmp_path / "ledger.db")]
+    result = run("withdraw", "coins", "2", "--reason", WHY, "--json", *at)
+    assert result.exit_code == 0, result.output
+    said = json.loads(result.stdout)
+    assert (said["submission"], said["incumbent"]) == (2, 1)
+    assert run("withdraw", "coins", "2", "--reason", WHY, *at).exit_code == 1
+    assert run("withdraw", "coins", "1", *at).exit_code == 2
+    shown = run("history", "coins", *at)
+    assert "withdrawn" in shown.stdout
+    assert run("verify", "coins", *at).exit_code == 0
+
+
+def test_other_rules_replay_over_withdrawals(tmp_path: Path) -> None:
+    for number, rule in enumerate((FullDisclosure(), SimplifiedLadder(step=0.02))):
+        holdout, y = opened(tmp_path / str(number), mechanism=rule)
+        for k in (30, 40, 35, 60):
+            holdout.submit(right(y, k))
+        holdout.withdraw(4, reason=WHY)
+        holdout.submit(right(y, 50))
+        assert intact(holdout)
+        with Ledger(resolve_url(tmp_path / str(number) / "ledger.db")).read() as tx:
+            assert verify(tx, 1).findings == ()

@@ -1,0 +1,155 @@
+"""Attacks the copy in MLflow with a real tracking server, with autologging and kill -9."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from mlflow import MlflowClient
+from sklearn.model_selection import GridSearchCV
+from sklearn.tree import DecisionTreeClassifier
+from typer.testing import CliRunner
+
+from ladderholdout.cli import app
+from ladderholdout.errors import TrackingWarning
+from tests.integrations.test_mlflow import tiny
+from tests.promises.test_leaks import canaries_of
+from tests.support.holdouts import coins
+from tests.support.mlflow import (
+    AUDIT,
+    RAW,
+    RELEASED,
+    Server,
+    all_runs,
+    assert_complete,
+    python,
+    raw,
+    released,
+    rows_of,
+    series,
+    server_in,
+    store_bytes,
+)
+
+pytestmark = pytest.mark.processes
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[Server]:
+    server = server_in(tmp_path / "server")
+    server.start()
+    yield server
+    server.kill()
+
+
+# The labels are made anew by every program, and never leave the ledger's side of it.
+SEARCH = """
+import os, sys, warnings
+warnings.simplefilter("ignore")
+import mlflow
+import numpy as np
+from sklearn.model_selection import GridSearchCV
+from sklearn.tree import DecisionTreeClassifier
+from ladderholdout import LadderHoldout
+
+uri, audit_uri, candidates = sys.argv[1], sys.argv[2], int(sys.argv[3])
+rng = np.random.default_rng(1)
+X, y = rng.normal(size=(80, 3)), rng.integers(0, 2, 80)
+grid = {"max_depth": [1, 2, 3], "random_state": list(range(candidates // 3))}
+mlflow.set_tracking_uri(uri)
+mlflow.set_experiment("analyst")
+AUTOLOG
+holdout = LadderHoldout.open("tiny")
+tree = DecisionTreeClassifier(max_features=1)
+search = GridSearchCV(tree, grid, scoring=holdout, cv=holdout.split(), refit=holdout.select,
+                      n_jobs=2)
+with mlflow.start_run() as run, holdout.track(audit_tracking_uri=audit_uri) as tracking:
+    search.fit(X, y)
+    by_hand = tree.set_params(random_state=7731).fit(X, y)
+    holdout.evaluate(by_hand)
+assert tracking.run_id == run.info.run_id
+"""
+
+
+@pytest.mark.parametrize(
+    ("candidates", "autolog"),
+    [
+        (24, "mlflow.sklearn.autolog(log_models=False)"),
+        pytest.param(300, "mlflow.autolog()", marks=pytest.mark.slow),
+    ],
+    ids=["24", "300"],
+)
+def test_a_search_with_autologging_leaves_two_runs_and_nothing_raw(
+    server: Server, tmp_path: Path, candidates: int, autolog: str
+) -> None:
+    holdout = tiny(tmp_path / "ledger.db")
+    (tmp_path / "elsewhere").mkdir()
+    audit = f"sqlite:///{tmp_path / 'elsewhere' / 'mlflow.db'}"
+    python(SEARCH.replace("AUTOLOG", autolog), server.uri, audit, str(candidates))
+    assert len(holdout.history()) == candidates + 1
+
+    client = MlflowClient(server.uri)
+    runs = all_runs(client)
+    assert [one.name for one in client.search_experiments()] == ["analyst", "Default"]
+    # Autologging puts the five best candidates below the run of their search; no other is there.
+    (ours,) = [run for run in runs if "mlflow.parentRunId" not in run.data.tags]
+    below = [run for run in runs if run is not ours]
+    assert {run.data.tags["mlflow.parentRunId"] for run in below} == {ours.info.run_id}
+    assert {run.data.tags["mlflow.autologging"] for run in below} == {"sklearn"}
+    assert series(client, ours.info.run_id, RELEASED) == released(holdout)
+    assert "best_cv_score" not in ours.data.metrics  # a callable refit leaves none
+    (theirs,) = all_runs(MlflowClient(audit))
+    assert series(MlflowClient(audit), theirs.info.run_id, RAW) == raw(holdout)
+    assert series(MlflowClient(audit), theirs.info.run_id, RELEASED) == released(holdout)
+
+    canaries = canaries_of(holdout, coins()[1])
+    seen = store_bytes(f"sqlite:///{server.folder / 'mlflow.db'}")
+    assert b"cv_results.csv" in seen and b"estimator.html" in seen
+    assert not canaries.found_in(seen)
+    assert canaries.found_in(store_bytes(audit)) == {"raw score"}
+
+
+@pytest.mark.slow
+def test_a_server_killed_in_mid_search_costs_nothing_that_export_does_not_bring(
+    server: Server, tmp_path: Path
+) -> None:
+    holdout = tiny(tmp_path / "ledger.db")
+    X, y = coins(seed=1)
+
+    class Deadly(DecisionTreeClassifier):
+        def fit(self, X: object, y: object, **other: object) -> Deadly:
+            if self.random_state == 20:
+                server.kill()
+            return super().fit(X, y, **other)
+
+    def search(states: range) -> None:
+        GridSearchCV(
+            Deadly(max_depth=2, max_features=1),
+            {"random_state": list(states)},
+            scoring=holdout,
+            cv=holdout.split(),
+            refit=holdout.select,
+        ).fit(X, y)
+
+    client, store = MlflowClient(server.uri), f"sqlite:///{server.folder / 'mlflow.db'}"
+    with pytest.warns(TrackingWarning, match="ladder-holdout export tiny"):  # noqa: SIM117
+        with holdout.track(tracking_uri=server.uri) as tracking:
+            search(range(15))
+            assert tracking.flush()
+            search(range(15, 40))
+    assert len(holdout.history()) == 40
+    assert 15 <= tracking.sent < 40
+    assert rows_of(store) < 3 * 40
+
+    server.start()
+    words = ["export", "tiny", "--tracking-uri", server.uri]
+    for _ in range(2):
+        result = CliRunner().invoke(app, words, catch_exceptions=False)
+        assert result.exit_code == 0
+        assert rows_of(store) == 3 * 40
+        assert_complete(holdout, server.uri)
+        assert len(all_runs(client)) == 2
+    assert result.output.count(": 0 submissions sent, 40 in all") == 2
+    assert [run.info.run_id for run in all_runs(client, "tiny")] == [tracking.run_id]
+    assert len(all_runs(client, AUDIT)) == 1

@@ -1,0 +1,482 @@
+"""Attacks submissions that read nothing first: who submits alone rests on what it left itself."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sklearn.dummy import DummyClassifier
+from sklearn.model_selection import GridSearchCV
+from sqlalchemy import text
+
+from ladderholdout import LadderHoldout
+from ladderholdout.errors import (
+    HoldoutConflict,
+    KnownHoldoutWarning,
+    LedgerBusy,
+    LedgerError,
+    OpenedWarning,
+)
+from ladderholdout.guard.health import verify_holdout
+from ladderholdout.guard.submission import Origin
+from ladderholdout.ledger import Access, Ledger, Stale, Transaction, prepared, resolve_url
+from ladderholdout.mechanisms import FullDisclosure
+from tests.support.holdouts import assert_replays, coins, entries_of, guesses, is_repeat, record
+from tests.support.postgres import Server, name_of, proxied
+
+pytestmark = pytest.mark.processes
+
+
+def opened(ledger: str, **given: Any) -> LadderHoldout:
+    settings = {"scoring": "accuracy", "name": "coins", "mechanism": FullDisclosure()} | given
+    return LadderHoldout(*coins(), ledger=ledger, **settings)
+
+
+def elsewhere(ledger: str) -> LadderHoldout:
+    """Open the same ladder as another process does: with connections and rows of its own."""
+    return LadderHoldout.open("coins", ledger=f"{ledger}&timeout=77")
+
+
+def alone(ledger: str, **given: Any) -> LadderHoldout:
+    """Open a ladder, and submit to it until the next submission reads nothing first."""
+    holdout = opened(ledger, **given)
+    for guess in guesses(1, 2):
+        holdout.submit(guess)
+    return holdout
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The statements of the submission path whose rows were waited for."""
+    found: list[str] = []
+    read = prepared._Compiled.read
+
+    def reading(one: Any, rows: list[Any]) -> list[Any]:
+        found.append(one.text)
+        return read(one, rows)
+
+    monkeypatch.setattr(prepared._Compiled, "read", reading)
+    return found
+
+
+@pytest.fixture
+def refused(monkeypatch: pytest.MonkeyPatch) -> list[Stale]:
+    """What the server did not commit, since it rested on a ladder that had changed."""
+    found: list[Stale] = []
+    first = Stale.__init__
+
+    def made(error: Stale, *given: Any) -> None:
+        found.append(error)
+        first(error, *given)
+
+    monkeypatch.setattr(Stale, "__init__", made)
+    return found
+
+
+def assert_whole(holdout: LadderHoldout) -> None:
+    assert verify_holdout(holdout.ledger, "coins").findings == ()
+    assert_replays(holdout)
+
+
+def test_who_submits_alone_waits_for_nothing_before_the_commit(
+    database: str, asked: list[str]
+) -> None:
+    holdout = alone(database)
+    asked.clear()
+    for number, guess in enumerate(guesses(2, 20), 3):
+        assert holdout.submit(guess).submission == number
+    assert asked == []
+    assert_whole(holdout)
+
+
+def test_two_who_submit_in_turn_read_first_and_lose_nothing(
+    database: str, asked: list[str], refused: list[Stale]
+) -> None:
+    both = [alone(database), elsewhere(database)]
+    for number, guess in enumerate(guesses(2, 20), 3):
+        assert both[number % 2].submit(guess).submission == number
+    asked.clear()
+    refused.clear()
+    for number, guess in enumerate(guesses(3, 4), 23):
+        assert both[number % 2].submit(guess).submission == number
+    # The row of the ladder, and whether the predictions are known: nothing was sent in vain.
+    assert len(asked) == 8 and refused == []
+    both[0].submit(guesses(4, 1)[0])
+    both[0].submit(guesses(5, 1)[0])
+    asked.clear()
+    both[0].submit(guesses(6, 1)[0])
+    assert asked == []
+    assert_whole(both[0])
+
+
+def test_a_repeat_is_answered_as_before(
+    database: str, refused: list[Stale], asked: list[str]
+) -> None:
+    holdout = alone(database)
+    first = holdout.submit(coins()[1])
+    assert first.improved and first.score == 1.0
+    (worse,) = guesses(2, 1)
+    holdout.submit(worse)
+    asked.clear()
+    again, no_better = holdout.submit(coins()[1]), holdout.submit(worse)
+    assert asked == refused == []
+    assert is_repeat(holdout, again) and again.improved and again.score == first.score
+    assert again.improvements == first.improvements
+    assert is_repeat(holdout, no_better) and not no_better.improved
+    # One that was submitted elsewhere, which is not remembered here.
+    theirs = elsewhere(database).submit(guesses(3, 1)[0])
+    for guess in guesses(4, 3):
+        holdout.submit(guess)
+    refused.clear()
+    late = holdout.submit(guesses(3, 1)[0])
+    assert entries_of(holdout)[late.submission - 1].repeat_of == theirs.submission
+    assert len(refused) == 1
+    assert_whole(holdout)
+
+
+def test_who_repeats_what_others_submitted_is_refused_once(
+    database: str, refused: list[Stale], asked: list[str]
+) -> None:
+    holdout, other = alone(database), elsewhere(database)
+    rows = [*guesses(2, 9), coins()[1]]
+    for row in rows:
+        other.submit(row)
+    for guess in guesses(3, 3):
+        holdout.submit(guess)
+    refused.clear()
+    numbers = [holdout.submit(row).submission for row in rows]
+    assert len(refused) == 1
+    assert [entries_of(holdout)[one - 1].repeat_of for one in numbers] == [*range(3, 13)]
+    # Now they are remembered here as well.
+    asked.clear()
+    holdout.submit(guesses(4, 1)[0])
+    asked.clear()
+    again = [holdout.submit(row) for row in rows]
+    assert asked == [] and len(refused) == 1
+    assert all(is_repeat(holdout, one) for one in again) and again[-1].improved
+    assert_whole(holdout)
+
+
+def test_what_was_withdrawn_elsewhere_is_not_answered_from_memory(
+    database: str, tmp_path: Path
+) -> None:
+    holdout, same = alone(database), opened(str(tmp_path / "same.db"))
+    for guess in guesses(1, 2):
+        same.submit(guess)
+    found = []
+    for one, other in ((holdout, elsewhere(database)), (same, same)):
+        best = one.submit(coins()[1])
+        other.withdraw(best.submission, reason="leaked")
+        answers = [one.submit(guess) for guess in (*guesses(2, 3), coins()[1])]
+        found.append((answers, [entry.repeat_of for entry in entries_of(one)]))
+        assert_whole(one)
+    assert found[0] == found[1]
+
+
+def test_rounds_of_a_fit_and_candidates_of_a_batch_are_written_unread(
+    database: str, tmp_path: Path, asked: list[str]
+) -> None:
+    found = []
+    rows, y = [*guesses(5, 4)], coins()[1]
+    # Of one transaction, some twice, some known before; the last ones improve.
+    together = [[rows[0], rows[1], rows[1], y], [rows[2], y, rows[0], rows[3]]]
+    for ledger in (database, str(tmp_path / "file.db")):
+        holdout = opened(ledger)
+        guard = holdout.open_ladder.guard()
+        asked.clear()
+        guard.submit_rounds(guesses(6, 2), [Origin(batch="search")] * 2)
+        assert not any(one.startswith("SELECT submissions.batch") for one in asked)
+        asked.clear()
+        answers = [guard.submit(guess, Origin(batch="search")) for guess in guesses(7, 3)]
+        for at, each in enumerate(together):
+            context = [{"round": number} for number, _ in enumerate(each)]
+            origins = [Origin(batch=f"fit {at}", context=one) for one in context]
+            answers += guard.submit_rounds(each, origins)
+        if ledger == database:
+            assert asked == []
+        kept = holdout.open_ladder.read(lambda tx, ladder: [*tx.batches.kept(ladder.id)])
+        assert kept == [1, 2, 3, 4, 5]
+        found.append((answers, [entry.repeat_of for entry in entries_of(holdout)]))
+        assert_whole(holdout)
+    assert found[0] == found[1]
+
+
+@pytest.fixture
+def done(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """What was done with statements: sent, and waited for."""
+    done: list[str] = []
+    send, read = prepared.Prepared.send, prepared._Compiled.read
+
+    def sending(*given: Any) -> Any:
+        done.append("sent")
+        return send(*given)
+
+    def reading(*given: Any) -> Any:
+        done.append("waited")
+        return read(*given)
+
+    monkeypatch.setattr(prepared.Prepared, "send", sending)
+    monkeypatch.setattr(prepared._Compiled, "read", reading)
+    return done
+
+
+def test_several_are_asked_for_before_any_is_waited_for(database: str, done: list[str]) -> None:
+    """The ladders of several metrics; and the rows of a reserve beside all others."""
+    several = opened(database, scoring=["accuracy", "f1", "roc_auc"], mechanism=None)
+    several.submit({"labels": coins()[1], "scores": coins()[1] / 2})
+    done.clear()
+    several.submit({"labels": guesses(1, 1)[0], "scores": coins()[1] / 3})
+    # The first ladder, and then the two others at once.
+    assert done == ["sent"] * 2 + ["waited"] + ["sent"] * 4 + ["waited"] * 5
+    X, y = coins(seed=1)
+    reserved = LadderHoldout(
+        X, y, scoring="accuracy", name="reserved", reserve=0.5, ledger=database
+    )
+    for guess in (guesses(1, 1)[0], y, y):
+        reserved.submit(guess)
+        done.clear()
+        reserved.submit(guess)
+        assert done[:4] == ["sent"] * 3 + ["waited"]
+
+
+def test_with_a_reserve_rounds_that_agree_elsewhere_are_asked_for_as_others_are(
+    database: str, done: list[str]
+) -> None:
+    holdout = opened(database, reserve=0.5)
+    kept = record(holdout)[0].reserve
+    guard, found = holdout.open_ladder.guard(), []
+    guard.submit(guesses(1, 1)[0], Origin())
+    for at, both in enumerate(guesses((2, at), 2) for at in range(2)):
+        if at:
+            # They agree on what the ladder measures. The reserve is by the order of the content.
+            ordered = both[0][guard.order].copy()
+            ordered[kept] = 1 - ordered[kept]
+            both[1][guard.order] = ordered
+        done.clear()
+        guard.submit_rounds(both, [Origin()] * 2)
+        found.append([*done])
+    assert found[0] == found[1]
+    last = record(holdout)[2][-2:]
+    assert last[0].entry.digest == last[1].entry.digest
+    assert last[0].reserve_digest != last[1].reserve_digest
+
+
+def test_the_batch_of_a_ladder_is_known_from_what_was_committed(
+    database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ours, theirs = opened(database), elsewhere(database)
+    append, calls = Transaction.append, []
+
+    def appending(*given: Any, **settings: Any) -> Any:
+        calls.append(1)
+        if len(calls) == 2:
+            raise LedgerBusy("at the second round")
+        return append(*given, **settings)
+
+    monkeypatch.setattr(Transaction, "append", appending)
+    guard = ours.open_ladder.guard()
+    with pytest.raises(LedgerBusy):
+        guard.submit_rounds(guesses(1, 2), [Origin(batch="a")] * 2)
+    theirs.open_ladder.guard().submit(guesses(2, 1)[0], Origin(batch="b"))
+    for at, batch in enumerate("ab"):
+        guard.submit(guesses((3, at), 1)[0], Origin(batch=batch))
+    kept = ours.open_ladder.read(lambda tx, ladder: tx.batches.kept(ladder.id))
+    assert [*kept] == [1, 3]
+
+
+def test_a_key_that_is_known_gets_its_first_answer(database: str) -> None:
+    holdout = alone(database)
+    guard, key = holdout.open_ladder.guard(), Origin(key="trial 1")
+    first = guard.submit(coins()[1], key)
+    for guess in guesses(2, 3):
+        guard.submit(guess, Origin())
+    again = guard.submit(guesses(3, 1)[0], key)
+    assert entries_of(holdout)[again.submission - 1].repeat_of == first.submission
+    assert again.score == first.score == 1.0
+    # These predictions themselves are no repeat.
+    for guess in guesses(4, 2):
+        guard.submit(guess, Origin())
+    assert not is_repeat(holdout, guard.submit(guesses(3, 1)[0], Origin()))
+    assert_whole(holdout)
+
+
+def by_another_submission(holdout: LadderHoldout) -> None:
+    assert holdout.submit(coins()[1]).improved
+
+
+def by_an_audit(holdout: LadderHoldout) -> None:
+    holdout.audit()
+
+
+def by_another_ladder(holdout: LadderHoldout) -> None:
+    with pytest.warns(KnownHoldoutWarning, match="They count together"):
+        opened(holdout.ledger, account="other")
+
+
+def by_a_withdrawal(holdout: LadderHoldout) -> None:
+    assert holdout.status().incumbent is not None
+    holdout.withdraw(holdout.status().incumbent, reason="leaked")
+
+
+CHANGES = [by_another_submission, by_an_audit, by_another_ladder, by_a_withdrawal]
+
+
+@pytest.mark.parametrize("change", CHANGES, ids=lambda one: one.__name__)
+def test_a_ladder_that_was_changed_elsewhere_is_read_before_the_answer(
+    database: str, tmp_path: Path, change: Callable[[LadderHoldout], None]
+) -> None:
+    holdout, same = alone(database), opened(str(tmp_path / "same.db"))
+    for guess in guesses(1, 2):
+        same.submit(guess)
+    change(elsewhere(database))
+    change(same)
+    guess = guesses(2, 1)[0]
+    if change is by_an_audit:
+        with pytest.warns(OpenedWarning):
+            found = holdout.submit(guess)
+        with pytest.warns(OpenedWarning):
+            expected = same.submit(guess)
+    else:
+        found, expected = holdout.submit(guess), same.submit(guess)
+    assert found == expected
+    assert_whole(holdout)
+
+
+def test_labels_that_were_amended_elsewhere_measure_the_next_submission(database: str) -> None:
+    holdout = alone(database)
+    X, y = coins()
+    y[0] = 1 - y[0]
+    with pytest.warns(KnownHoldoutWarning, match="amend"):
+        LadderHoldout(
+            X, y, scoring="accuracy", name="coins", mechanism=FullDisclosure(),
+            ledger=f"{database}&timeout=77",
+        )  # fmt: skip
+    assert holdout.submit(y).score == 1.0
+    assert_whole(holdout)
+
+
+def test_a_holdout_that_was_retired_elsewhere_takes_no_more(database: str) -> None:
+    holdout = alone(database)
+    elsewhere(database).retire()
+    with pytest.raises(HoldoutConflict):
+        holdout.submit(guesses(2, 1)[0])
+    assert len(entries_of(holdout)) == 2
+
+
+def test_a_ledger_that_got_another_format_meanwhile_is_refused(
+    database: str, postgres: Server
+) -> None:
+    holdout = alone(database)
+    Ledger(resolve_url(database)).transact(
+        lambda tx: tx.conn.execute(text("UPDATE ledger_format SET number = 9999"))
+    )
+    with pytest.raises(LedgerError, match="format 9999"):
+        holdout.submit(guesses(2, 1)[0])
+
+
+def test_threads_that_submit_at_once_get_one_order(database: str) -> None:
+    holdout, other = alone(database), elsewhere(database)
+    other.submit(guesses(2, 1)[0])
+
+    def submit(at: int) -> list[int]:
+        one = holdout if at % 2 else other
+        return [one.submit(guess).submission for guess in guesses((3, at), 15)]
+
+    with ThreadPoolExecutor(6) as pool:
+        numbers = sorted(number for own in pool.map(submit, range(6)) for number in own)
+    assert numbers == list(range(4, 4 + 6 * 15))
+    assert_whole(holdout)
+
+
+def test_who_waited_for_another_submission_does_not_answer_as_of_before(
+    database: str, refused: list[Stale]
+) -> None:
+    """The lock is free only when the other one has committed: what was left is old by then."""
+    holdout, other = alone(database), elsewhere(database)
+    locked = threading.Event()
+    other.open_ladder.guard()
+
+    def hold(tx: Transaction) -> None:
+        tx.locked_ladder(other.open_ladder.id)
+        locked.set()
+        waiting = text("SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'")
+        while not tx.conn.execute(waiting).scalar_one():
+            tx.conn.execute(text("SELECT pg_sleep(0.01), pg_stat_clear_snapshot()"))
+        tx.chains.note(other.open_ladder.holdout_id, "classes")
+
+    ledger = Ledger.opened(other.ledger)
+    holding = threading.Thread(target=lambda: ledger.transact(hold, Access.LADDER))
+    holding.start()
+    locked.wait()
+    assert holdout.submit(guesses(2, 1)[0]).submission == 3
+    holding.join()
+    assert len(refused) == 1
+    assert_whole(holdout)
+
+
+def test_statements_are_sound_after_an_error_at_each_age_of_a_connection(database: str) -> None:
+    """What the server skipped after an error, the driver takes for prepared."""
+    holdout, other = alone(database), elsewhere(database)
+    for age in range(12):
+        for guess in guesses((7, age), age):
+            holdout.submit(guess)
+        for guess in guesses((8, age), 2):
+            holdout.submit(guess)
+        other.submit(guesses((9, age), 1)[0])
+        holdout.submit(guesses((10, age), 1)[0])
+    assert_whole(holdout)
+
+
+def test_statements_are_sound_after_a_wait_in_vain(database: str) -> None:
+    holdout = opened(f"{database}&timeout=0.2")
+    ledger = Ledger(resolve_url(database))
+    for age in range(8):
+        with ledger.write(Access.LADDER) as tx:
+            tx.locked_ladder(holdout.open_ladder.id)
+            with pytest.raises(LedgerBusy):
+                holdout.submit(guesses((1, age), 1)[0])
+        holdout.submit(guesses((1, age), 1)[0])
+    assert_whole(holdout)
+
+
+def test_a_connection_that_is_cut_at_any_message_loses_and_doubles_nothing(
+    database: str, postgres: Server
+) -> None:
+    sent, most = [0], [float("inf")]  # bytes; each is cut once
+
+    def cut(said: bytes) -> bool:
+        sent[0] += len(said)
+        if sent[0] <= most[0]:
+            return False
+        most[0] = float("inf")
+        return True
+
+    alone(database)
+    places = range(0, 900, 60)
+    with proxied(postgres, cut) as proxy:
+        far = LadderHoldout.open("coins", ledger=postgres.url(name_of(database), proxy.folder))
+        for at, place in enumerate(places):
+            for guess in guesses((2, at), 2):
+                far.submit(guess)
+            sent[0], most[0] = 0, place
+            assert far.submit(guesses((3, at), 1)[0]).submission == 5 + 3 * at
+        assert proxy.cuts == len(places)
+        assert_whole(far)
+
+
+def test_a_search_of_one_batch_is_as_beside_a_file(database: str, tmp_path: Path) -> None:
+    found = []
+    for ledger in (database, str(tmp_path / "file.db")):
+        holdout = opened(ledger)
+        grid = {"constant": [0, 1], "strategy": ["constant"]}
+        search = GridSearchCV(
+            DummyClassifier(), grid, scoring=holdout, cv=holdout.split(), refit=holdout.select
+        )
+        search.fit(*coins(seed=1))
+        found.append((search.best_params_, search.cv_results_["mean_test_score"].tolist()))
+        assert_whole(holdout)
+    assert found[0] == found[1]

@@ -1,0 +1,118 @@
+"""Attacks the words of the pages: those that a person of the field would have to translate.
+
+`DIALECT` and `dialect_in` are for other texts as well.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+DOCS = ROOT / "docs"
+LONGEST = 12_000  # bytes of a page of docs/guide
+MOST_ENTRIES = 7  # of the navigation's first level
+
+# What the project's texts once said, and what they say instead.
+DIALECT = {
+    r"(?:a|one|each|every|any|first|last|another|many|more|fewer?|\d+|two|no|per) looks?": "query",
+    r"look(?:s|ed|ing)? at the (?:holdout|reserve)": "query the holdout",
+    r"anybody looks|nobody looks|who looks": "query",
+    r"told": "released; feedback that a search receives",
+    r"tells? (?:the |a |its |your )?(?:search|sampler|study|analyst|optimi[sz]er)": "release",
+    r"what stands|stands|stood|standing (?:score|risk|submission)|(?:it|they) stand": (
+        "the incumbent, the released score; is"
+    ),
+    r"(?:is|are|was|were|be|been|being) said": "gives a warning; states; is shown",
+    r"said aloud": "states",
+    r"the house|rooms|a room of": "package, module",
+    r"flatter\w*": "biased upwards, optimistic",
+    r"(?:go|goes|going|went) by": "search on, use, rank by",
+    r"ask(?:s|ed|ing)? (?:about )?(?:the|a|its|your|this|that) (?:holdout|ladder|reserve|guard)": (
+        "query"
+    ),
+    r"be asked(?! for)": "be queried",
+    r"show(?:s|n|ed|ing)? (?:to )?the holdout": "query the holdout with",
+    r"(?:its|their|no|told) guides?": "inner score",
+    r"dear(?:er|est)?": "costs more",
+}
+PATTERN = re.compile("|".join(rf"\b(?:{one})\b" for one in DIALECT), re.IGNORECASE)
+
+fenced = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
+code = re.compile(r"`[^`]+`")
+quoted = re.compile(r"\"[^\"\n]*(?:\n[^\"\n]+)?\"|“[^”]*”|^>.*$", re.MULTILINE)
+target = re.compile(r"\]\([^)]*\)")
+
+
+def dialect_in(text: str) -> list[str]:
+    """Return the words of the dialect in a plain text."""
+    return [" ".join(found[0].split()) for found in PATTERN.finditer(" ".join(text.split()))]
+
+
+def prose(page: str) -> str:
+    """Return a page of Markdown without code, quotations and the targets of links."""
+    for one in (fenced, code, target, quoted):
+        page = one.sub(" ", page)
+    return page
+
+
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted(DOCS.rglob("*.md"))]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
+def test_a_page_speaks_the_language_of_the_field(page: Path) -> None:
+    assert dialect_in(prose(page.read_text("utf-8"))) == []
+
+
+def test_the_dialect_is_found_where_it_is_and_not_in_code_or_quotations() -> None:
+    for plain in ("What was\ntold stands.", "Of each look at the holdout it is said", "one look"):
+        assert dialect_in(prose(plain))
+    for fine in ('He wrote "what was told".', "`told = 1`", "```python\ntold = 1\n```\n", "> told"):
+        assert dialect_in(prose(fine)) == []
+    assert dialect_in("The released score of the incumbent; query the holdout.") == []
+
+
+@pytest.mark.parametrize("page", sorted((DOCS / "guide").glob("*.md")), ids=lambda page: page.stem)
+def test_no_guide_is_longer_than_two_screens_may_be(page: Path) -> None:
+    assert page.stat().st_size <= LONGEST
+
+
+# Written by `make works-with`, and a reference of commands.
+OF_NO_TASK = {"cli", "mlflow", "several_metrics", "works_with"}
+
+
+@pytest.mark.parametrize(
+    "page",
+    [one for one in sorted((DOCS / "guide").glob("*.md")) if one.stem not in OF_NO_TASK],
+    ids=lambda page: page.stem,
+)
+def test_a_guide_begins_with_its_task_and_shows_code(page: Path) -> None:
+    title, task, rest = page.read_text("utf-8").split("\n\n", 2)
+    assert title.startswith("# ")
+    assert re.match(r"\*\*Task:\*\* [^.]+[.]", task)
+    assert "```" in rest
+
+
+def navigation() -> str:
+    return (ROOT / "mkdocs.yml").read_text("utf-8").partition("\nnav:\n")[2]
+
+
+def test_the_navigation_shows_few_entries() -> None:
+    assert 0 < len(re.findall(r"^  - ", navigation(), re.MULTILINE)) <= MOST_ENTRIES
+
+
+def test_ten_questions_lead_to_pages_of_the_navigation() -> None:
+    page = DOCS / "explanation" / "questions.md"
+    # One click to the questions, which the navigation shows on every page, and one to the answer.
+    assert "explanation/questions.md" in navigation()
+    questions = re.split(r"^\d+\. ", page.read_text("utf-8"), flags=re.MULTILINE)[1:]
+    assert len(questions) == 10
+    for question in questions:
+        assert re.match(r"\*\*[^*]+\?[^*]*\*\*", question), question
+        answers = re.findall(r"\]\(([^)#]+)", question)
+        assert answers, question
+        for answer in answers:
+            place = (page.parent / answer).resolve().relative_to(DOCS.resolve()).as_posix()
+            assert f": {place}\n" in navigation(), place

@@ -1,0 +1,180 @@
+"""Attacks other platforms as far as this one can play them, and the oldest versions of others.
+
+What Windows does not have is taken from the standard library before anything is imported, in
+workers too. Neither Windows nor macOS ran these tests.
+"""
+
+from __future__ import annotations
+
+import ntpath
+import os
+import re
+import subprocess
+import sys
+import time
+import tomllib
+from pathlib import Path, PureWindowsPath
+
+import numpy as np
+import pytest
+
+from ladderholdout import LadderHoldout
+from ladderholdout.ledger import place, resolve_url
+from ladderholdout.thirdparty import TESTED, read_start
+from tests.support.smoke import PARTS
+
+ROOT = Path(__file__).parents[2]
+SMOKE = ROOT / "tests" / "support" / "smoke.py"
+
+# What `os` has on POSIX systems alone; what others ask for where `sys.platform` is Linux stays.
+HIDDEN = """
+import os, sys
+import platformdirs  # which imports one of them by name on Linux
+for name in (
+    "fork", "forkpty", "register_at_fork", "getuid", "geteuid", "getgid", "getegid", "pread",
+    "pwrite", "preadv", "pwritev", "fchmod", "fchown", "chown", "lchown", "fdatasync", "sync",
+    "statvfs", "fstatvfs", "mkfifo", "lockf", "sendfile", "setsid", "killpg", "nice",
+    "posix_fadvise", "posix_fallocate", "O_NONBLOCK", "O_NOFOLLOW", "O_DIRECTORY", "O_CLOEXEC",
+):
+    if hasattr(os, name):
+        delattr(os, name)
+for name in ("fcntl", "grp", "pwd", "resource", "termios"):
+    sys.modules[name] = None
+"""
+
+
+def run(python: Path | str, *words: str | Path, **environment: str) -> str:
+    """What a program prints, with this checkout's package; its failure is the test's."""
+    inherited = {name: value for name, value in os.environ.items() if name != "COLUMNS"}
+    done = subprocess.run(
+        [str(python), "-W", "ignore", *map(str, words)],
+        env=inherited | {"OMP_NUM_THREADS": "1"} | environment,
+        capture_output=True,
+        text=True,
+        timeout=500,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def done(text: str) -> list[str]:
+    return re.findall(r"^done: (\w+)$", text, re.MULTILINE)
+
+
+# -- what other platforms lack --------------------------------------------------------
+
+
+@pytest.mark.processes
+def test_a_session_runs_where_there_is_no_fork(tmp_path: Path) -> None:
+    """Searches start their workers anew, which import the package without the functions as well."""
+    (tmp_path / "sitecustomize.py").write_text(HIDDEN)
+    path = f"{tmp_path}{os.pathsep}{ROOT / 'src'}"
+    check = "import os, ladderholdout; assert not hasattr(os, 'fork')"
+    run(sys.executable, "-c", check, PYTHONPATH=path)
+    # Dask imports what only other systems lack: psutil has other parts for Windows.
+    # A server has tests of its own, and uvicorn asks for the functions that were hidden.
+    parts = [part.__name__ for part in PARTS if part.__name__ not in ("dask", "server")]
+    assert done(run(sys.executable, SMOKE, *parts, PYTHONPATH=path)) == parts
+
+
+def test_the_start_of_a_file_is_read_the_same_without_pread(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").write_bytes(b"one\r\ntwo")
+    descriptor = os.open(tmp_path / "file", os.O_RDONLY)
+    try:
+        found = [read_start(descriptor, 5)]
+        monkeypatch.delattr(os, "pread")
+        found += [read_start(descriptor, 5), read_start(descriptor, 5)]
+    finally:
+        os.close(descriptor)
+    assert found == [b"one\r\n"] * 3
+
+
+@pytest.mark.parametrize(
+    ("stated", "file"),
+    [
+        ("sqlite:///C:/data/ledger.db", "C:\\data\\ledger.db"),
+        ("sqlite:///C:\\data\\ledger.db", "C:\\data\\ledger.db"),
+        ("C:\\data\\ledger.db", "C:\\data\\ledger.db"),
+        ("c:/My Data/ledger 50%.db", "c:\\My Data\\ledger 50%.db"),
+        ("sqlite:///C:/data/ledger.db?timeout=5", "C:\\data\\ledger.db"),
+    ],
+)
+def test_a_path_with_a_drive_is_a_ledger(
+    stated: str, file: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Path() is a Windows path there; here it is told to be, and to make nothing absolute.
+    monkeypatch.setattr(place, "_absolute", ntpath.normpath)
+    url = resolve_url(stated)
+    assert resolve_url(url) == url  # a handle that travels carries it on
+    found = place.file_of(url)
+    assert PureWindowsPath(str(found)) == PureWindowsPath(file)
+    assert PureWindowsPath(str(found)).is_absolute()
+    assert place.timeout_of(url) == (5.0 if "timeout" in stated else place.TIMEOUT)
+
+
+def test_a_ledger_under_a_name_in_other_letters_is_the_same_one(tmp_path: Path) -> None:
+    """In a folder that ignores case both names open one file, as through a link."""
+    (tmp_path / "ledger.db").touch()
+    other = tmp_path / "LEDGER.DB"
+    if not other.exists():
+        other.symlink_to(tmp_path / "ledger.db")
+    X, y = np.arange(40.0).reshape(-1, 1), np.arange(40) % 2
+    one, two = (
+        LadderHoldout(X, y, scoring="accuracy", name="coins", ledger=tmp_path / name)
+        for name in ("ledger.db", "LEDGER.DB")
+    )
+    assert one.submit(y).submission == 1
+    again, worse = two.submit(y), one.submit(1 - y)
+    assert (again.submission, again.improved, worse.submission) == (2, True, 3)
+    assert [entry.number for entry in two.history()] == [1, 2, 3]
+
+
+# -- the oldest versions --------------------------------------------------------------
+
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+# What the smoke session needs besides the package, and runs its tests.
+EXTRAS = ("boosting", "dashboard", "dask", "mcp", "mlflow", "postgres", "remote", "report")
+EXTRAS += ("server", "tables")
+TOOLS = ("cloudpickle", "optuna-integration")
+
+
+def lower_bounds() -> dict[str, str]:
+    """Each distribution that an installation brings, with the oldest version that is allowed."""
+    optional = PROJECT["optional-dependencies"]
+    stated = [*PROJECT["dependencies"], *(one for extra in EXTRAS for one in optional[extra])]
+    stated += [one for one in optional["test"] if re.match(r"[\w-]+", one)[0] in TOOLS]
+    found = {}
+    for one in stated:
+        match = re.fullmatch(r"([\w.-]+)(?:\[[\w,]+\])?>=([\w.]+)", one)
+        assert match is not None, f"{one} states no lower bound"
+        found[match[1]] = match[2]
+    return found
+
+
+def test_the_tested_versions_begin_at_the_lower_bounds() -> None:
+    bounds = lower_bounds()
+    stated = [(oldest, bounds[name]) for name, (oldest, _) in TESTED.items() if name in bounds]
+    assert all(f"{bound}.0.0".startswith(oldest) for oldest, bound in stated) and len(stated) == 6
+
+
+@pytest.mark.slow
+def test_a_session_runs_with_the_oldest_versions(tmp_path: Path) -> None:
+    began = time.monotonic()
+    bounds = tmp_path / "bounds.txt"
+    bounds.write_text("".join(f"{one}=={oldest}\n" for one, oldest in lower_bounds().items()))
+    home = tmp_path / "venv"
+    run(sys.executable, "-m", "venv", home)
+    python = home / "bin" / "python"
+    package = f"{ROOT}[{','.join(EXTRAS)}]"
+    pip = ("-m", "pip", "install", "--quiet", "--disable-pip-version-check")
+    run(python, *pip, "-c", bounds, "--only-binary", ":all:", package, *TOOLS, "pytest")
+    print(f"installed after {time.monotonic() - began:.0f} s")
+    session = run(python, SMOKE, PYTHONPATH="")
+    assert done(session) == [part.__name__ for part in PARTS]
+    # Warnings of old versions are no business of ours.
+    names = ROOT / "tests" / "facade" / "test_thirdparty.py"
+    settings = ("--noconftest", "-o", "filterwarnings=default", "-p", "no:cacheprovider", "-q")
+    run(python, "-m", "pytest", *settings, "-k", "installed_version", names, PYTHONPATH="")
+    print(f"done after {time.monotonic() - began:.0f} s")

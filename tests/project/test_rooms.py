@@ -1,0 +1,474 @@
+"""Attacks the order of the rooms: who may import whom, and who may see a raw score."""
+
+from __future__ import annotations
+
+import ast
+import re
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+import ladderholdout
+from ladderholdout.extras import EXTRAS
+
+SOURCE = Path(__file__).parents[2] / "src"
+PACKAGE = "ladderholdout"
+FRONT = "__init__"
+
+# A module imports from its own room and from those before it.
+ROOMS = (
+    "thirdparty",
+    "errors",
+    "extras",
+    "identity",
+    "metrics",
+    "mechanisms",
+    "feedback",
+    "estimates",
+    "certificates",
+    "planning",
+    "ledger",
+    "vault",
+    "guard",
+    "leaderboard",
+    "remote",
+    "integrations",
+    "holdout",
+    "lab",
+    "audit",
+    "server",
+    "cli",
+    "testing",
+    FRONT,
+)
+
+# The methods of the facade open these rooms when they are called, and not before.
+OPENED_ON_CALL = {"holdout": {"audit"}}
+
+LAB_ROOMS = {"cli", "lab"}
+SQL = {"sqlalchemy"}
+SQL_ROOMS = {"ledger"}
+RAW_SCORES = "raw_risk"
+# The guard computes it, the ledger keeps it, and the contract writes and reads made-up ones.
+RAW_SCORE_ROOMS = {"audit", "guard", "ledger", "testing"}
+
+TOOLS = {
+    "catboost",
+    "keras",
+    "lightgbm",
+    "lightning",
+    "matplotlib",
+    "mlflow",
+    "optuna",
+    "skorch",
+    "torch",
+    "xgboost",
+}
+# PyTorch lies under two other tools, whose adapters build on its own; the plots are everybody's.
+TORCH_ADAPTERS = {"integrations.lightning", "integrations.skorch", "integrations.torch"}
+# The one module that reads private names of tools, inside functions.
+PRIVATE = {("thirdparty", "mlflow"), ("thirdparty", "optuna")}
+PLOT_ROOMS = {"audit", "lab", "planning"}
+
+PUBLIC = [
+    "InvalidArgument",
+    "LadderHoldout",
+    "LadderHoldoutError",
+    "LadderHoldoutWarning",
+    "LadderStopping",
+    "Metric",
+    "Release",
+    "SearchStopped",
+    "Status",
+    "__version__",
+    "errors",
+    "mechanisms",
+    "metrics",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Import:
+    """One imported name, in full; deferred when importing the module does not import it."""
+
+    target: str
+    line: int
+    deferred: bool
+
+    @property
+    def tool(self) -> str:
+        return self.target.partition(".")[0]
+
+    @property
+    def room(self) -> str | None:
+        """The room it leads to. What is no room of ours is a name of the package's front."""
+        if self.tool != PACKAGE:
+            return None
+        room = room_of(self.target)
+        return room if room in ROOMS else FRONT
+
+
+@dataclass(frozen=True, slots=True)
+class Module:
+    """One source file under its dotted name, without "ladderholdout." before it."""
+
+    name: str
+    text: str
+    is_package: bool = False
+
+    @property
+    def room(self) -> str:
+        return self.name.partition(".")[0]
+
+    @property
+    def tree(self) -> ast.Module:
+        return ast.parse(self.text)
+
+    def says(self, line: int, complaint: str) -> str:
+        return f"{self.name}, line {line}: {complaint}"
+
+
+def room_of(dotted: str) -> str:
+    """Give the part after the package: "ladderholdout.ledger.store" is in "ledger"."""
+    return [*dotted.split("."), FRONT][1]
+
+
+def read(path: Path) -> Module:
+    inside = path.relative_to(SOURCE / PACKAGE).with_suffix("")
+    is_package = inside.name == FRONT
+    parts = inside.parts[:-1] if is_package else inside.parts
+    return Module(".".join(parts) or FRONT, path.read_text(encoding="utf-8"), is_package)
+
+
+MODULES = [read(path) for path in sorted((SOURCE / PACKAGE).rglob("*.py"))]
+
+
+# What a module imports
+
+
+def walk(node: ast.AST, deferred: bool = False) -> Iterator[tuple[ast.AST, bool]]:
+    """Every node, and whether it stands where importing the module does not execute it."""
+    yield node, deferred
+    function = isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)
+    for child in ast.iter_child_nodes(node):
+        typing_only = isinstance(node, ast.If) and _asks_for_typing(node) and child in node.body
+        yield from walk(child, deferred or function or typing_only)
+
+
+def _asks_for_typing(node: ast.If) -> bool:
+    return ast.unparse(node.test) in {"TYPE_CHECKING", "typing.TYPE_CHECKING"}
+
+
+def imports(module: Module) -> Iterator[Import]:
+    for node, deferred in walk(module.tree):
+        for target in _targets(node, module):
+            yield Import(target, getattr(node, "lineno", 0), deferred)
+
+
+def _targets(node: ast.AST, module: Module) -> list[str]:
+    match node:
+        case ast.Import(names=names):
+            return [alias.name for alias in names]
+        case ast.ImportFrom(names=names):
+            return [f"{_origin(node, module)}.{alias.name}" for alias in names]
+        # importlib.import_module("mlflow") is an import in other clothes.
+        case ast.Call(func=function, args=[ast.Constant(value=str(name)), *_]) if re.search(
+            r"\b(import_module|__import__)$", ast.unparse(function)
+        ):
+            return [PACKAGE + name if name.startswith(".") else name]
+    return []
+
+
+def _origin(node: ast.ImportFrom, module: Module) -> str:
+    if node.level == 0:
+        return node.module or ""
+    inside = [] if module.name == FRONT else module.name.split(".")
+    here = [PACKAGE, *inside]
+    up = node.level - module.is_package
+    return ".".join(here[: len(here) - up] + ([node.module] if node.module else []))
+
+
+# The rules: each names what breaks it
+
+
+def without_a_room(module: Module) -> list[str]:
+    known = module.room in ROOMS
+    return [] if known else [module.says(1, f"there is no room {module.room!r}")]
+
+
+def downward_when_imported(module: Module) -> list[str]:
+    return [
+        module.says(found.line, f"{found.target} lies below {module.room}")
+        for found in _downward(module)
+        if not found.deferred
+    ]
+
+
+def downward_when_called(module: Module) -> list[str]:
+    return [
+        module.says(found.line, f"{module.room} may not open {found.target}")
+        for found in _downward(module)
+        if found.deferred and found.room not in OPENED_ON_CALL.get(module.room, set())
+    ]
+
+
+def _downward(module: Module) -> list[Import]:
+    if module.room not in ROOMS:
+        return []
+    below = ROOMS[ROOMS.index(module.room) + 1 :]
+    return [found for found in imports(module) if found.room in below]
+
+
+def lab_outside_the_cli(module: Module) -> list[str]:
+    """What a user of the guard does not need is imported by the commands that play it alone."""
+    return [
+        module.says(found.line, f"{module.room} may not import {found.target}")
+        for found in imports(module)
+        if found.room == "lab" and module.room not in LAB_ROOMS
+    ]
+
+
+def sql_outside_the_ledger(module: Module) -> list[str]:
+    return [
+        module.says(found.line, f"only {', '.join(SQL_ROOMS)} may import {found.tool}")
+        for found in imports(module)
+        if found.tool in SQL and module.room not in SQL_ROOMS
+    ]
+
+
+def raw_scores_in_the_open(module: Module) -> list[str]:
+    if module.room in RAW_SCORE_ROOMS:
+        return []
+    word = re.compile(rf"\b{RAW_SCORES}\b")
+    return [
+        module.says(line, f"{RAW_SCORES} is for {', '.join(sorted(RAW_SCORE_ROOMS))} alone")
+        for line, text in _identifiers_and_strings(module.tree)
+        if word.search(text)
+    ]
+
+
+def _identifiers_and_strings(tree: ast.Module) -> Iterator[tuple[int, str]]:
+    """Every text the program can act on. Docstrings may talk about what they like."""
+    prose = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+    for node in ast.walk(tree):
+        for _, value in ast.iter_fields(node) if id(node) not in prose else ():
+            for text in value if isinstance(value, list) else [value]:
+                if isinstance(text, str):
+                    yield getattr(node, "lineno", 0), text
+
+
+def tools_outside_their_integration(module: Module) -> list[str]:
+    return [
+        module.says(found.line, f"{found.tool} may not be imported here")
+        for found in imports(module)
+        if found.tool in TOOLS and not _may_import(module, found)
+    ]
+
+
+def _may_import(module: Module, found: Import) -> bool:
+    if (module.name, found.tool) in PRIVATE:
+        return found.deferred
+    if found.tool == "matplotlib":
+        return module.room in PLOT_ROOMS and found.deferred
+    adapters = TORCH_ADAPTERS if found.tool == "torch" else {f"integrations.{found.tool}"}
+    return any(f"{module.name}.".startswith(f"{adapter}.") for adapter in adapters)
+
+
+def adapters_imported_early(module: Module) -> list[str]:
+    """Importing the adapter of a tool imports the tool, so it waits for a call as well."""
+    return [
+        module.says(found.line, f"{found.target} may only be imported inside a function")
+        for found in imports(module)
+        if (adapter := _adapter(found.target))
+        and not found.deferred
+        and not f"{module.name}.".startswith(f"{adapter}.")
+        and not (adapter == "integrations.torch" and module.name in TORCH_ADAPTERS)
+    ]
+
+
+def _adapter(target: str) -> str | None:
+    parts = target.split(".")
+    known = parts[:2] == [PACKAGE, "integrations"] and TOOLS.intersection(parts[2:3])
+    return ".".join(parts[1:3]) if known else None
+
+
+def too_long(module: Module) -> list[str]:
+    # The facade is one class, and most of it is what it says of each of its methods.
+    most = 1500 if module.name == "holdout" else 800  # with an example for each method
+    lines = len(module.text.splitlines())
+    return [] if lines < most else [module.says(lines, f"a module stays below {most} lines")]
+
+
+# The rules hold
+
+
+def broken(rule: Callable[[Module], list[str]]) -> str:
+    """All complaints, one a line: pytest shows the whole of a text that is not empty."""
+    return "\n".join(complaint for module in MODULES for complaint in rule(module))
+
+
+def test_the_modules_are_found() -> None:
+    assert {FRONT, "errors", "metrics", "ledger"} <= {module.name for module in MODULES}
+
+
+def test_every_module_stands_in_a_room() -> None:
+    assert broken(without_a_room) == ""
+
+
+def test_modules_import_upward_only() -> None:
+    assert broken(downward_when_imported) == ""
+
+
+def test_only_the_facade_opens_rooms_below_and_only_when_called() -> None:
+    assert broken(downward_when_called) == ""
+
+
+def test_only_the_cli_imports_the_lab() -> None:
+    assert broken(lab_outside_the_cli) == ""
+
+
+def test_only_the_ledger_speaks_sql() -> None:
+    assert broken(sql_outside_the_ledger) == ""
+
+
+def test_raw_scores_are_named_in_three_rooms_only() -> None:
+    assert broken(raw_scores_in_the_open) == ""
+
+
+def test_a_tool_is_imported_by_its_integration_only() -> None:
+    assert broken(tools_outside_their_integration) == ""
+
+
+def test_the_adapter_of_a_tool_is_imported_inside_functions_only() -> None:
+    assert broken(adapters_imported_early) == ""
+
+
+def test_modules_stay_short() -> None:
+    assert broken(too_long) == ""
+
+
+@pytest.mark.processes
+def test_importing_the_package_imports_nothing_heavy() -> None:
+    heavy = ["alembic", "mlflow", "optuna", "rich", "sklearn", "typer", *EXTRAS]
+    # SciPy imports these when they are named first, after an `import scipy`.
+    heavy += ["scipy.optimize", "scipy.sparse", "scipy.special"]
+    program = f"import sys, {PACKAGE}; print(*sorted(set({heavy}) & set(sys.modules)))"
+    loaded = subprocess.run(
+        [sys.executable, "-c", program], check=True, capture_output=True, text=True
+    )
+    assert loaded.stdout.split() == []
+
+
+def test_public_names_are_pinned() -> None:
+    assert ladderholdout.__all__ == PUBLIC
+    assert len(PUBLIC) <= 15
+    assert [name for name in PUBLIC if not hasattr(ladderholdout, name)] == []
+
+
+# The rules bite
+
+
+@pytest.mark.parametrize(
+    ("rule", "name", "text"),
+    [
+        (without_a_room, "helpers", ""),
+        (without_a_room, "utils.text", ""),
+        (downward_when_imported, "errors", "from ladderholdout.metrics import Metric"),
+        (downward_when_imported, "errors", "import ladderholdout.metrics"),
+        (downward_when_imported, "mechanisms.ladder", "from ..ledger.store import Store"),
+        (downward_when_imported, "metrics", "from . import mechanisms"),
+        (downward_when_imported, "metrics", "from .mechanisms.base import Mechanism"),
+        (downward_when_imported, "mechanisms.base", "from ladderholdout import holdout as h"),
+        (downward_when_imported, "guard", "from ladderholdout.integrations import sklearn"),
+        (downward_when_imported, "holdout", "class Facade:\n    import ladderholdout.audit"),
+        (downward_when_imported, "ledger.store", "try:\n    from ..vault import Vault\nfinally: 0"),
+        (downward_when_imported, "vault", "import importlib as i\ni.import_module('.cli', 'x')"),
+        (downward_when_imported, "cli", "from ladderholdout import LadderHoldout"),
+        (downward_when_imported, "cli", "import ladderholdout"),
+        (downward_when_imported, "cli", "from ladderholdout import *"),
+        (downward_when_imported, "vault", "if TYPE_CHECKING:\n    0\nelse:\n    from . import cli"),
+        (downward_when_called, "ledger.store", "def f():\n    from ladderholdout import audit"),
+        (downward_when_called, "holdout", "def f():\n    from ladderholdout import cli"),
+        (downward_when_called, "guard", "async def f():\n    from .leaderboard import Board"),
+        (downward_when_called, "vault", "f = lambda: __import__('ladderholdout.holdout')"),
+        (downward_when_called, "vault", "if TYPE_CHECKING:\n    from .holdout import Release"),
+        (lab_outside_the_cli, "audit.report", "from ladderholdout.lab import simulate"),
+        (lab_outside_the_cli, "audit.report", "def f():\n    from ..lab import bounds"),
+        (sql_outside_the_ledger, "holdout", "import sqlalchemy as sa"),
+        (sql_outside_the_ledger, "vault", "from sqlalchemy.engine import Engine"),
+        (sql_outside_the_ledger, "cli", "def made():\n    from sqlalchemy import select"),
+        (sql_outside_the_ledger, "cli", "if TYPE_CHECKING:\n    import sqlalchemy.engine"),
+        (raw_scores_in_the_open, "feedback", "def shown(row):\n    return row.raw_risk"),
+        (raw_scores_in_the_open, "feedback", "def shown(raw_risk): ..."),
+        (raw_scores_in_the_open, "feedback", "shown(raw_risk=1)"),
+        (raw_scores_in_the_open, "feedback", "raw_risk = 1"),
+        (raw_scores_in_the_open, "feedback", "def raw_risk(): ..."),
+        (raw_scores_in_the_open, "feedback", "from x import raw_risk"),
+        (raw_scores_in_the_open, "feedback", "def f():\n    global raw_risk"),
+        (raw_scores_in_the_open, "cli", "row['raw_risk']"),
+        (raw_scores_in_the_open, "cli", "text('SELECT raw_risk FROM submissions')"),
+        (raw_scores_in_the_open, "cli", "print(f'raw_risk {x}')"),
+        (tools_outside_their_integration, "holdout", "import optuna"),
+        (tools_outside_their_integration, "holdout", "def f():\n    import optuna"),
+        (tools_outside_their_integration, "audit.report", "def f():\n    from mlflow import log"),
+        (tools_outside_their_integration, "integrations.keras", "import lightgbm"),
+        (tools_outside_their_integration, "integrations.optuna_extras", "import optuna"),
+        (tools_outside_their_integration, "integrations.keras", "import torch"),
+        (tools_outside_their_integration, "integrations", "import xgboost"),
+        (tools_outside_their_integration, "audit.plots", "import matplotlib.pyplot as plt"),
+        (tools_outside_their_integration, "cli", "def f():\n    import matplotlib"),
+        (tools_outside_their_integration, FRONT, "import mlflow"),
+        (adapters_imported_early, "integrations.keras", "from .torch import ladder_stopping"),
+        (adapters_imported_early, "integrations.lightning", "from . import keras"),
+        (adapters_imported_early, "audit.report", "from ladderholdout.integrations import mlflow"),
+        (adapters_imported_early, "cli", "from .integrations.optuna import objective"),
+        (adapters_imported_early, "integrations", "from . import optuna"),
+        (adapters_imported_early, FRONT, "import ladderholdout.integrations.keras"),
+        (too_long, "errors", "\n" * 800),
+    ],
+)
+def test_a_rule_bites(rule: Callable[[Module], list[str]], name: str, text: str) -> None:
+    complaints = rule(Module(name, text, is_package=name in {FRONT, "integrations"}))
+    assert len(complaints) == 1
+    assert complaints[0].startswith(f"{name}, line ")
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        (FRONT, "from .holdout import LadderHoldout\nfrom ladderholdout import errors"),
+        ("holdout", "from . import errors\nfrom .mechanisms.base import Mechanism"),
+        ("holdout", "def split():\n    from .integrations.sklearn import GuardedSplit"),
+        ("holdout", "def audit():\n    from ladderholdout import audit"),
+        ("guard.step", "def step(losses):\n    raw_risk = losses.mean()"),
+        ("holdout", "if TYPE_CHECKING:\n    from .integrations.optuna import Objective"),
+        ("cli.planning", "from ladderholdout.lab import ANALYSTS"),
+        ("ledger.store", "import sqlalchemy as sa\nfrom .tables import holdouts"),
+        ("integrations.optuna", "import optuna\nfrom ..guard.open_ladder import OpenLadder"),
+        ("integrations.mlflow.client", "import mlflow\nfrom . import names"),
+        ("integrations.skorch", "import skorch\nimport torch"),
+        ("integrations.skorch", "import skorch\nfrom .torch import untouched"),
+        ("audit.plots", "def draw():\n    import matplotlib.pyplot as plt"),
+        ("audit.report", "def f(rows):\n    return rows['raw_risk']"),
+        ("feedback", '"""Never raw_risk."""\n# nor raw_risk\nraw_risks = 1'),
+        ("errors", "\n" * 799),
+    ],
+)
+def test_no_rule_bites_what_is_allowed(name: str, text: str) -> None:
+    rules = (
+        without_a_room,
+        downward_when_imported,
+        downward_when_called,
+        lab_outside_the_cli,
+        sql_outside_the_ledger,
+        raw_scores_in_the_open,
+        tools_outside_their_integration,
+        adapters_imported_early,
+        too_long,
+    )
+    module = Module(name, text, is_package=name == FRONT)
+    assert [complaint for rule in rules for complaint in rule(module)] == []

@@ -1,0 +1,392 @@
+"""Attacks the site: dead links, pages that nobody can read, answers that nobody finds.
+
+Screenshots are written to the folder that LADDERHOLDOUT_SCREENSHOTS names, for eyes to look at.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import functools
+import json
+import os
+import re
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from html.parser import HTMLParser
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any, NamedTuple
+from urllib.parse import unquote, urldefrag, urljoin, urlsplit
+
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import Browser, Page
+
+pytestmark = pytest.mark.processes
+
+ROOT = Path(__file__).parents[2]
+HOST = "http://site"
+
+
+class Question(NamedTuple):
+    """What a newcomer asks, written down before looking for the answer.
+
+    It is answered on `page`, which has `words`, and which is reached by `clicks`, the names of at
+    most two links from the landing page, or found by `search`.
+    """
+
+    asked: str
+    page: str
+    words: str
+    clicks: tuple[str, ...] = ()
+    search: str = ""
+
+
+QUESTIONS = (
+    Question(
+        "What does it do for me that a test set by itself does not?",
+        "gallery/tuning_by_hand/",
+        "believed too much",
+        clicks=("The script, and its figures",),
+    ),
+    Question(
+        "How do I put it around my GridSearchCV?",
+        "guide/guard/",
+        "holdout.guard(",
+        clicks=("Search with scikit-learn",),
+    ),
+    Question(
+        "And around my study of Optuna?",
+        "guide/optuna/",
+        "holdout.finalists(study",
+        clicks=("Study with Optuna",),
+    ),
+    Question(
+        "How many rows does my holdout need, and how often may I query it?",
+        "gallery/planning/",
+        "how many rows",
+        search="how many rows",
+    ),
+    Question(
+        "The search is over. Which number may I report?",
+        "tutorial/",
+        "What may be believed",
+        clicks=("The tutorial",),
+    ),
+    Question(
+        "I have a CSV and no Python. Does it work from the command line?",
+        "guide/cli/",
+        "ladder-holdout register",
+        search="register csv",
+    ),
+    Question(
+        "My training stops early on the holdout. Is that covered?",
+        "which_way/",
+        "ladder_stopping",
+        clicks=("Which way?",),
+    ),
+    Question(
+        "I submitted by mistake. Can I take it back?",
+        "guide/mistakes/",
+        "withdraw",
+        search="withdraw",
+    ),
+    Question(
+        "My features changed. Do I start afresh?",
+        "tutorial/",
+        "new features",
+        clicks=("The tutorial",),
+    ),
+    Question(
+        "Can an agent or another team use the holdout without seeing its labels?",
+        "guide/agents/",
+        "token",
+        clicks=("Which way?", "agents"),
+    ),
+)
+
+
+class Read(HTMLParser):
+    """The links, the ids and the links' names of a page."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.targets: list[str] = []
+        self.fetched: list[str] = []
+        self.ids: set[str] = set()
+        self.named: list[tuple[str, str]] = []
+        self._open: list[str] = []
+        self._name = ""
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        found = {name: value or "" for name, value in attrs}
+        if "id" in found:
+            self.ids.add(found["id"])
+        if tag == "a" and "href" in found:
+            self.targets.append(found["href"])
+            self._open, self._name = [found["href"]], ""
+        if tag in ("img", "script") and "src" in found:
+            self.fetched.append(found["src"])
+        if tag == "link" and found.get("rel") != "canonical":
+            self.fetched.append(found["href"])
+
+    def handle_data(self, data: str) -> None:
+        self._name += data
+
+    def handle_endtag(self, tag: str) -> None:
+        if tag == "a" and self._open:
+            self.named.append((" ".join(self._name.split()), self._open[0]))
+            self._open = []
+
+
+@pytest.fixture(scope="session")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The site, built once for all workers of a run; what scripts showed is in its cache."""
+    shared = tmp_path_factory.getbasetemp()
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        shared = shared.parent
+    folder = shared / "site"
+    with (shared / "site.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not folder.exists():
+            done = subprocess.run(
+                [sys.executable, "-m", "mkdocs", "build", "-q", "--strict", "-d", str(folder)],
+                cwd=ROOT,
+                capture_output=True,
+                text=True,
+            )
+            assert done.returncode == 0, done.stdout + done.stderr
+    return folder
+
+
+@pytest.fixture(scope="session")
+def pages(site: Path) -> dict[str, Read]:
+    """Each page, by its address in the site."""
+    return {
+        f"/{path.relative_to(site).as_posix()}".removesuffix("index.html"): Read(
+            path.read_text("utf-8")
+        )
+        for path in site.rglob("*.html")
+        if path.name != "404.html"
+    }
+
+
+def inside(base: str, target: str) -> tuple[str, str] | None:
+    """The address that a link of a page leads to, and its anchor; None if it leaves the site."""
+    address, anchor = urldefrag(urljoin(HOST + base, target))
+    if not address.startswith(f"{HOST}/"):
+        return None
+    return unquote(urlsplit(address).path), unquote(anchor)
+
+
+def test_no_link_in_the_site_is_dead(site: Path, pages: dict[str, Read]) -> None:
+    dead = []
+    for base, page in pages.items():
+        for target in (*page.targets, *page.fetched):
+            found = inside(base, target)
+            if found is None:
+                continue
+            path, anchor = found
+            there = path in pages or (site / path.lstrip("/")).is_file()
+            # Pictures carry the scheme in their anchor, and a page's own top is everywhere.
+            known = not anchor or path not in pages or anchor in pages[path].ids
+            if not there or not known:
+                dead.append(f"{base} -> {target}")
+    assert len(pages) > 80
+    assert dead == []
+
+
+def test_the_site_fetches_nothing_from_elsewhere(pages: dict[str, Read]) -> None:
+    elsewhere = {
+        target
+        for base, page in pages.items()
+        for target in page.fetched
+        if not target.startswith("data:") and inside(base, target) is None
+    }
+    assert elsewhere == set()
+
+
+def test_links_of_the_pages_at_the_root_lead_to_files() -> None:
+    for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md"):
+        for target in re.findall(r"\]\(([^)\s]+)\)", (ROOT / name).read_text("utf-8")):
+            path = target.split("#")[0]
+            assert target.startswith("https://") or not path or (ROOT / path).exists(), target
+
+
+def test_the_navigation_has_seven_entries_at_most(site: Path) -> None:
+    text = (site / "index.html").read_text("utf-8")
+    tabs = re.findall(r'<li class="md-tabs__item', text)
+    assert 5 <= len(tabs) <= 7
+
+
+@pytest.mark.parametrize("question", QUESTIONS, ids=lambda one: one.asked)
+def test_a_newcomers_question_is_answered_in_two_clicks_or_one_search(
+    question: Question, site: Path, pages: dict[str, Read]
+) -> None:
+    assert question.words.lower() in text_of(site / question.page / "index.html").lower()
+    if question.search:
+        return  # test_the_search_finds_what_people_type
+    assert len(question.clicks) <= 2
+    here = "/"
+    for click in question.clicks:
+        links = [to for name, to in pages[here].named if click.lower() in name.lower()]
+        assert links, f"{here} has no link {click}"
+        found = inside(here, links[0])
+        assert found is not None
+        here = found[0]
+    assert here == f"/{question.page}"
+
+
+def text_of(page: Path) -> str:
+    """What a page says, without its markup."""
+    return re.sub(r"\s+", " ", re.sub(r"<[^>]+>", "", page.read_text("utf-8")))
+
+
+def test_the_gallery_has_a_thumbnail_and_a_page_for_each_script(
+    site: Path, pages: dict[str, Read]
+) -> None:
+    scripts = sorted(path.stem for path in (ROOT / "gallery").glob("[!_]*.py"))
+    assert len(scripts) >= 16
+    shown = " ".join(pages["/gallery/"].fetched)
+    for script in scripts:
+        assert f"/gallery/{script}/" in pages
+        for scheme in ("light", "dark"):
+            assert f"{script}-{scheme}.svg#only-{scheme}" in shown
+            assert (site / "gallery" / f"{script}-{scheme}.svg").is_file()
+        text = (site / "gallery" / script / "index.html").read_text("utf-8")
+        assert all(len(alt) > 60 for alt in re.findall(r'<img alt="([^"]*)"', text)), script
+
+
+def test_pictures_are_drawn_in_colours_that_both_schemes_can_show(site: Path) -> None:
+    sys.path.insert(0, str(ROOT / "gallery"))
+    try:
+        import _style as style
+    finally:
+        sys.path.remove(str(ROOT / "gallery"))
+    for picture in site.rglob("*-light.svg"):
+        found = {one.lower() for one in re.findall(r"#[0-9a-fA-F]{6}\b", picture.read_text())}
+        assert found <= set(style.DARK), picture
+    # 3 to 1 for what is drawn; what is written is INK or QUIET, 4.5 to 1.
+    lines = {*style.COLOURS, *style.RAMP[:4]}
+    for light, least in [(style.INK, 4.5), (style.QUIET, 4.5), *((one, 3.0) for one in lines)]:
+        assert contrast(light, "#ffffff") >= least, light
+        assert contrast(style.DARK[light], "#1e2129") >= least, light
+
+
+def contrast(one: str, other: str) -> float:
+    """The contrast of two colours, by WCAG."""
+
+    def luminance(colour: str) -> float:
+        parts = [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]
+        linear = [p / 12.92 if p <= 0.04045 else ((p + 0.055) / 1.055) ** 2.4 for p in parts]
+        return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+    low, high = sorted((luminance(one), luminance(other)))
+    return (high + 0.05) / (low + 0.05)
+
+
+def test_the_tutorial_is_a_notebook_that_was_run(site: Path) -> None:
+    notebook = json.loads((site / "tutorial.ipynb").read_text("utf-8"))
+    cells = [cell for cell in notebook["cells"] if cell["cell_type"] == "code"]
+    assert [cell["execution_count"] for cell in cells] == list(range(1, len(cells) + 1))
+    outputs = [output for cell in cells for output in cell["outputs"]]
+    assert not [one for one in outputs if one["output_type"] == "error"]
+    kinds = {kind for one in outputs for kind in one.get("data", {})}
+    assert {"text/html", "image/svg+xml"} <= kinds
+    assert str(ROOT) not in json.dumps(notebook)
+    page = text_of(site / "tutorial" / "index.html")
+    for promised in ("true score in", "Estimate:", "KnownHoldoutWarning", "fresh rows"):
+        assert promised in page, promised
+
+
+# ---------------------------------------------------------------- in the browser
+
+LOOKS = [(scheme, width) for scheme in ("light", "dark") for width in (390, 1280)]
+LOOKED_AT = {
+    "landing": "",
+    "tutorial": "tutorial/",
+    "which_way": "which_way/",
+    "guide": "guide/guard/",
+    "gallery": "gallery/",
+    "gallery_page": "gallery/rules_compared/",
+}
+# What people type, and a page that has to be among the first that are found.
+TYPED = {
+    "overfitting": "explanation/adaptivity/",
+    "test set": "explanation/adaptivity/",
+    "early stopping": "early_stopping/",
+    "AUC": "auc/",
+    **{one.search: one.page for one in QUESTIONS if one.search},
+}
+
+
+@pytest.fixture(scope="module")
+def address(site: Path) -> Iterator[str]:
+    class Quiet(SimpleHTTPRequestHandler):
+        def log_message(self, *_: Any) -> None:
+            pass
+
+    handler = functools.partial(Quiet, directory=str(site))
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_address[1]}/"
+        server.shutdown()
+
+
+def visited(chromium: Browser, scheme: Any = "light", width: int = 1280) -> Page:
+    size: Any = {"width": width, "height": 900}
+    # A colour on its way to another is no colour to judge.
+    context = chromium.new_context(color_scheme=scheme, viewport=size, reduced_motion="reduce")
+    return context.new_page()
+
+
+@pytest.mark.parametrize(("scheme", "width"), LOOKS)
+def test_the_pages_are_readable(
+    chromium: Browser, address: str, tmp_path: Path, scheme: str, width: int
+) -> None:
+    folder = Path(os.environ.get("LADDERHOLDOUT_SCREENSHOTS") or tmp_path / "screenshots")
+    folder.mkdir(parents=True, exist_ok=True)
+    page = visited(chromium, scheme, width)
+    said: list[str] = []
+    page.on("console", lambda one: said.append(one.text) if one.type == "error" else None)
+    page.on("pageerror", lambda one: said.append(str(one)))
+    for name, path in LOOKED_AT.items():
+        page.goto(address + path, wait_until="networkidle")
+        page.screenshot(path=folder / f"site-{name}-{scheme}-{width}.png", full_page=True)
+        found = Axe().run(page).response["violations"]
+        severe = [
+            (one["id"], [node["html"][:200] for node in one["nodes"]][:5])
+            for one in found
+            if one["impact"] in ("serious", "critical")
+        ]
+        assert severe == [], name
+        assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), name
+        shown = page.evaluate(
+            "[...document.querySelectorAll('.md-content img')]"
+            ".filter(one => one.offsetParent).map(one => [one.src, one.naturalWidth])"
+        )
+        assert all(loaded for _, loaded in shown), name
+        other = {"light": "dark", "dark": "light"}[scheme]
+        assert not [one for one, _ in shown if one.endswith(f"#only-{other}")], name
+    assert said == []
+    page.context.close()
+
+
+def test_the_search_finds_what_people_type(chromium: Browser, address: str) -> None:
+    page = visited(chromium)
+    for words, wanted in TYPED.items():
+        page.goto(address, wait_until="networkidle")  # no results of the words before
+        page.locator("input.md-search__input").focus()
+        page.wait_for_timeout(300)  # as people type: what comes before the field is ready is lost
+        page.keyboard.type(words, delay=40)
+        page.wait_for_selector(".md-search-result__link")
+        found = page.eval_on_selector_all(
+            ".md-search-result__item > a.md-search-result__link",
+            "all => all.map(one => one.href)",
+        )
+        assert found, words
+        assert any(wanted in one for one in found), f"{words}: {found}"
+    page.context.close()

@@ -1,0 +1,126 @@
+"""Attacks the tiers: a test that none of them runs, or that starts what its tier does without."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import re
+import socket
+import subprocess
+import sys
+import tomllib
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+MARKS = ("deep", "slow", "processes", "long", "quick")
+pytestmark = pytest.mark.quick
+
+
+def selections() -> dict[str, str]:
+    """The marks that each target of the Makefile selects by, of those that run in .venv."""
+    with (ROOT / "pyproject.toml").open("rb") as file:
+        options = tomllib.load(file)["tool"]["pytest"]["ini_options"]["addopts"]
+    found = {}
+    makefile = (ROOT / "Makefile").read_text("utf-8")
+    commands = re.findall(r"^([a-z-]+):.*\n\t(\$\(BIN\).* -m pytest.*)$", makefile, re.M)
+    for target, command in commands:
+        chosen = re.search(r'-m pytest .*-m (?:"(.*)"|(\w+))$', command)
+        found[target] = (chosen[1] or chosen[2]) if chosen else options[options.index("-m") + 1]
+    return found
+
+
+def selects(expression: str, marks: frozenset[str]) -> bool:
+    """What pytest makes of `-m`: the grammar is a part of Python's."""
+    return bool(eval(expression, {"__builtins__": {}}, {mark: mark in marks for mark in MARKS}))
+
+
+def targets_of_ci() -> list[str]:
+    makefile = (ROOT / "Makefile").read_text("utf-8")
+    check = re.search(r"^check: (.*?) ##", makefile, re.M)
+    run = re.findall(r"\bmake ([a-z-]+)", (ROOT / ".ci" / "run").read_text("utf-8"))
+    assert check is not None
+    return [target for one in run for target in (check[1].split() if one == "check" else [one])]
+
+
+def test_every_test_is_in_exactly_one_of_the_tiers_that_ci_runs(
+    collected: dict[str, frozenset[str]],
+) -> None:
+    tiers = {target: marks for target, marks in selections().items() if target in targets_of_ci()}
+    assert set(tiers) == {"test", "test-processes", "test-long", "test-slow", "test-deep"}
+    for test, marks in collected.items():
+        of = [target for target, expression in tiers.items() if selects(expression, marks)]
+        assert len(of) == 1, f"{test} is in {of}"
+
+
+def test_other_peoples_software_is_tested_in_an_environment_of_its_own(
+    collected: dict[str, frozenset[str]],
+) -> None:
+    assert "test-clients" in targets_of_ci() and (ROOT / "tests" / "clients").is_dir()
+    assert not any(test.startswith("tests/clients") for test in collected)
+
+
+def test_what_is_quick_is_a_part_of_make_test(collected: dict[str, frozenset[str]]) -> None:
+    found = selections()
+    quick = [marks for marks in collected.values() if selects(found["quick"], marks)]
+    assert quick and all(selects(found["test"], marks) for marks in quick)
+
+
+def test_what_is_quick_is_where_make_quick_looks_for_it(
+    collected: dict[str, frozenset[str]],
+) -> None:
+    places = re.search(r"src/ladderholdout/,(.*)\)$", (ROOT / "Makefile").read_text("utf-8"), re.M)
+    assert places is not None
+    rooms = tuple(f"src/ladderholdout/{one}" for one in places[1].split())
+    marked = {
+        path.relative_to(ROOT).as_posix()
+        for path in (ROOT / "tests").rglob("*.py")
+        if "mark.quick" in path.read_text("utf-8")
+    }
+    for test, marks in collected.items():
+        if selects(selections()["quick"], marks):
+            assert test.startswith(rooms) or test.split("::")[0] in marked, test
+
+
+def fork() -> None:
+    if os.fork() == 0:
+        os._exit(0)
+
+
+def spawn() -> None:
+    multiprocessing.get_context("spawn").Process(target=os.getpid).start()
+
+
+def serve() -> None:
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+
+
+@pytest.mark.parametrize(
+    "start",
+    [
+        lambda: subprocess.run([sys.executable, "--version"], check=True),
+        lambda: os.system("true"),
+        lambda: os.posix_spawn("/bin/true", ["true"], {}),
+        fork,
+        spawn,
+        serve,
+    ],
+    ids=["subprocess", "system", "posix_spawn", "fork", "spawn", "server"],
+)
+def test_a_test_of_this_tier_starts_no_process_and_no_server(
+    start: Callable[[], object], refused: list[str]
+) -> None:
+    with pytest.raises(RuntimeError, match="only tests marked `processes`"):
+        start()
+    assert refused
+    refused.clear()  # or it would fail this test too
+
+
+def test_what_was_refused_fails_the_test_even_where_the_code_goes_on(refused: list[str]) -> None:
+    with pytest.raises(RuntimeError):
+        subprocess.run([sys.executable, "--version"], check=True)
+    assert len(refused) == 1
+    refused.clear()

@@ -1,0 +1,583 @@
+"""Attacks commit-before-release, the one order, and the replay: kill -9, races, tampering."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import random
+import select
+import signal
+import sqlite3
+import struct
+import threading
+import time
+from collections.abc import Callable, Sequence
+from contextlib import closing
+from pathlib import Path
+from typing import Any, NoReturn
+
+import numpy as np
+import pytest
+from sqlalchemy import Pool, event
+
+from ladderholdout import LadderHoldout, Release
+from ladderholdout.ledger import Ledger
+from ladderholdout.ledger.replay import replay, rules_of
+from ladderholdout.ledger.sqlite import FileSource
+from ladderholdout.mechanisms import FullDisclosure, Mechanism, ParameterFreeLadder
+from ladderholdout.metrics import get_metric
+from tests.support.holdouts import (
+    EVERY,
+    SHAKY,
+    assert_replays,
+    coins,
+    counts,
+    entries_of,
+    guesses,
+    is_repeat,
+    record,
+    repeats,
+    replayed,
+)
+from tests.support.processes import at_once, elsewhere
+
+pytestmark = pytest.mark.processes
+
+posix = pytest.mark.skipif(os.name == "nt", reason="Windows has neither fork nor SIGKILL")
+ANSWER = "<qd?"  # number, score, improved
+
+Answer = tuple[int, float, bool]
+
+
+def answer(release: Release) -> Answer:
+    return release.submission, release.score, release.improved
+
+
+def assert_known(holdout: LadderHoldout, predictions: Any, first: Answer) -> None:
+    """They are a repeat of the first: again an improvement, or told what stands now."""
+    number, score, improved = first
+    again = holdout.submit(predictions)
+    assert entries_of(holdout)[again.submission - 1].repeat_of == number
+    discloses = rules_of(record(holdout)[1].settings).mechanism.discloses
+    due = score if improved or discloses else holdout.status().score
+    assert (again.score, again.improved) == (due, improved)
+
+
+def opened(ledger: Path, mechanism: Mechanism, **settings: Any) -> LadderHoldout:
+    X, y = coins()
+    given = {"scoring": "accuracy", "name": "coins", "mechanism": mechanism} | settings
+    return LadderHoldout(X, y, ledger=ledger, **given)
+
+
+# Commit before release
+
+
+def killed(
+    action: Callable[[int], Any], wait: float | None = None, *, once_it_spoke: bool = False
+) -> tuple[bytes, int]:
+    """Run an action in a fork, kill it after a while, and return what it wrote and its end."""
+    reader, writer = os.pipe()
+    child = os.fork()
+    if child == 0:
+        try:
+            action(writer)
+            os._exit(0)
+        finally:
+            os._exit(1)  # whatever went wrong, the parent's code must not run twice
+    os.close(writer)
+    if wait is not None:
+        if once_it_spoke:
+            select.select([reader], [], [])
+        time.sleep(wait)
+        os.kill(child, signal.SIGKILL)
+    with open(reader, "rb") as pipe:
+        said = pipe.read()
+    return said, os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+
+class Constant:
+    """A fitted classifier, of a sort."""
+
+    classes_ = np.array([0, 1])
+
+    def predict(self, X: Any) -> Any:
+        return np.zeros(len(X), dtype=int)
+
+
+def submit_until_killed(ledger: str, who: int, kills: int, longest: float) -> list[list[Answer]]:
+    """Kill submitters one after the other; return what each was told before it died."""
+    holdout = LadderHoldout.open("coins", ledger=ledger)
+    # The forks find the rows read, so they submit at once, and inherit an open connection.
+    holdout.evaluate(Constant())
+    moment = random.Random(who)
+    heard = []
+    for turn in range(kills):
+
+        def submit_on_and_on(writer: int, turn: int = turn) -> NoReturn:
+            for predictions in guesses([who, turn], 10_000):
+                os.write(writer, struct.pack(ANSWER, *answer(holdout.submit(predictions))))
+            raise AssertionError("nobody killed it")
+
+        # Every other one lives to say something, however busy the machine is.
+        wait = moment.uniform(0.0, longest)
+        said, end = killed(submit_on_and_on, wait, once_it_spoke=turn % 2 == 0)
+        assert end == -signal.SIGKILL
+        heard.append(list(struct.iter_unpack(ANSWER, said)))
+    return heard
+
+
+def check_kills(
+    ledger: Path, mechanism: Mechanism, kills: int, longest: float, at_a_time: int
+) -> None:
+    holdout = opened(ledger, mechanism)
+    heard = at_once(
+        [(submit_until_killed, holdout.ledger, who, kills, longest) for who in range(at_a_time)]
+    )
+    history = holdout.history()
+    assert [one.number for one in history] == list(range(1, len(history) + 1))
+    for answers in heard:
+        numbers = [number for told in answers for number, *_ in told]
+        assert numbers == sorted(set(numbers))
+        assert len(numbers) >= kills / 2
+    told = {number: one for answers in heard for told in answers for number, *one in told}
+    entries = entries_of(holdout)
+    for number, (score, improved) in told.items():
+        kept = history[number - 1]
+        assert (kept.score.hex(), kept.improved) == (float(score).hex(), improved)
+        assert entries[number - 1].repeat_of is None
+    # A kill can hit between the commit and the answer, once each; the first was by hand.
+    assert len(history) - len(told) <= at_a_time * (kills + 1)
+    assert_replays(holdout)
+    # The next process goes on where the dead left off, and knows their predictions again.
+    for who, answers in enumerate(heard):
+        for turn in range(0, kills, 10):
+            predictions = guesses([who, turn], len(answers[turn]))
+            for first, again in list(zip(answers[turn], predictions, strict=True))[-3:]:
+                assert_known(holdout, again, first)
+    assert holdout.submit(coins()[1]).submission == holdout.status().submissions
+    assert_replays(holdout)
+
+
+@posix
+@pytest.mark.parametrize("mechanism", [FullDisclosure(), SHAKY], ids=lambda one: one.name)
+def test_kill_9_loses_no_release_that_was_seen(tmp_path: Path, mechanism: Mechanism) -> None:
+    check_kills(tmp_path / "ledger.db", mechanism, kills=100, longest=0.04, at_a_time=1)
+
+
+@posix
+@pytest.mark.slow
+@pytest.mark.parametrize("mechanism", [FullDisclosure(), SHAKY], ids=lambda one: one.name)
+def test_kill_9_among_others_loses_no_release_either(tmp_path: Path, mechanism: Mechanism) -> None:
+    check_kills(tmp_path / "ledger.db", mechanism, kills=100, longest=0.3, at_a_time=3)
+
+
+def die_at(moment: int) -> None:
+    """Kill this process at the n-th moment of its talk with the database.
+
+    A moment is the start of a statement (BEGIN and COMMIT are two), or the look at the files
+    before the first and after the last of them.
+    """
+    moments = itertools.count(1)
+
+    def passes(*_: Any) -> None:
+        if next(moments) == moment:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    def watch(connection: sqlite3.Connection, *_: Any) -> None:
+        # What goes past SQLAlchemy to the driver counts as well.
+        connection.set_trace_callback(passes)
+
+    def checked(self: FileSource, conn: Any) -> None:
+        passes()
+        check(self, conn)
+
+    event.listen(Pool, "connect", watch)
+    check, FileSource.check = FileSource.check, checked  # type: ignore[method-assign]
+
+
+def submit_and_die_everywhere(ledger: str) -> list[tuple[int, bytes, int]]:
+    """Kill submitters of the same predictions at each moment in turn; return what stood then."""
+    holdout = LadderHoldout.open("coins", ledger=ledger)
+    stood = []
+    for moment in itertools.count(1):
+        predictions = guesses([2, moment], 1)[0]
+
+        def submit(writer: int, predictions: Any = predictions, moment: int = moment) -> None:
+            die_at(moment)
+            os.write(writer, struct.pack(ANSWER, *answer(holdout.submit(predictions))))
+
+        said, end = killed(submit)
+        stood.append((holdout.status().submissions, said, end))
+        if end == 0:
+            return stood
+    raise AssertionError
+
+
+@posix
+@pytest.mark.parametrize("mechanism", [FullDisclosure(), SHAKY], ids=lambda one: one.name)
+def test_a_submission_killed_anywhere_is_recorded_whole_or_not_at_all(
+    tmp_path: Path, mechanism: Mechanism
+) -> None:
+    holdout = opened(tmp_path / "ledger.db", mechanism)
+    *deaths, (submissions, said, end) = elsewhere(submit_and_die_everywhere, holdout.ledger)
+    assert [end for *_, end in deaths] == [-signal.SIGKILL] * len(deaths)
+    assert [said for _, said, _ in deaths] == [b""] * len(deaths)
+    # All that die before the commit leave nothing, all that die after it a whole entry.
+    recorded = np.diff([0, *(count for count, *_ in deaths)]).tolist()
+    early, late = recorded.count(0), recorded.count(1)
+    # Who finds that the last one died before it left its mark asks a little more before.
+    after_commit = [moment for moment, entries in enumerate(recorded, 1) if entries]
+    assert early + late == len(recorded)
+    assert recorded[-1] == 1
+    assert early >= 7  # begin, read the ladder, look for a repeat, insert, update, commit
+    assert late >= 1
+    assert end == 0
+    survivor: Answer = struct.unpack(ANSWER, said)
+    assert survivor[0] == submissions == late + 1
+    assert repeats(holdout) == 0
+    assert_replays(holdout)
+    # Whoever died after the commit asks again, and is known again.
+    history = holdout.history()
+    assert (history[-1].score, history[-1].improved) == survivor[1:]
+    for kept, moment in zip(history[:-1], after_commit, strict=True):
+        first = kept.number, kept.score, kept.improved
+        assert_known(holdout, guesses([2, moment], 1)[0], first)
+
+
+def register_and_die_everywhere(folder: str) -> list[str]:
+    """Kill those who make a ledger at each moment in turn, each in a folder of its own."""
+    X, y = coins()
+    places = []
+    for moment in itertools.count(1):
+        ledger = f"{folder}/{moment}/ledger.db"
+
+        def register(writer: int, moment: int = moment, ledger: str = ledger) -> None:
+            die_at(moment)
+            LadderHoldout(X, y, scoring="accuracy", name="coins", ledger=ledger)
+
+        if killed(register)[1] == 0:
+            return places
+        places.append(ledger)
+    raise AssertionError
+
+
+def submit_truth(ledgers: list[str]) -> list[Answer]:
+    handles = [LadderHoldout.open("coins", ledger=ledger) for ledger in ledgers]
+    return [answer(holdout.submit(coins()[1])) for holdout in handles]
+
+
+@posix
+def test_a_registration_killed_anywhere_can_be_made_again(tmp_path: Path) -> None:
+    places = elsewhere(register_and_die_everywhere, str(tmp_path))
+    assert len(places) >= 20
+    X, y = coins()
+    for place in places:
+        holdout = LadderHoldout(X, y, scoring="accuracy", name="coins", ledger=place)
+        assert answer(holdout.submit(y)) == (1, 1.0, True)
+        found = counts(Path(place))
+        # A crash may leave a copy of the rows behind, as private as the vault itself.
+        assert found.pop("vault") in (1, 2)
+        assert found.pop("reserve_looks") == 0
+        assert [found.pop(name) for name in ("views", "incumbents")] == [0, 1]
+        assert found == {"holdouts": 1, "ladders": 1, "submissions": 1, "overlaps": 0}
+    assert elsewhere(submit_truth, places) == [(2, 1.0, True)] * len(places)
+
+
+# One order
+
+
+def submit_all(ledger: str, account: str, predictions: Any) -> list[Answer]:
+    holdout = LadderHoldout.open("coins", account=account, ledger=ledger)
+    return [answer(holdout.submit(one)) for one in predictions]
+
+
+def assert_one_order(holdout: LadderHoldout, told: Sequence[list[Answer]]) -> None:
+    """The answers are the entries, numbered without a gap, in an order that all agree on."""
+    history = holdout.history()
+    assert [one.number for one in history] == list(range(1, len(history) + 1))
+    assert sorted(number for answers in told for number, *_ in answers) == [
+        one.number for one in history
+    ]
+    for answers in told:
+        numbers = [number for number, *_ in answers]
+        assert numbers == sorted(numbers)
+        for number, score, improved in answers:
+            kept = history[number - 1]
+            assert (kept.score, kept.improved) == (score, improved)
+    assert repeats(holdout) == 0
+    assert_replays(holdout)
+
+
+@pytest.mark.parametrize("mechanism", [ParameterFreeLadder(), SHAKY], ids=lambda one: one.name)
+def test_four_processes_get_one_order(tmp_path: Path, mechanism: Mechanism) -> None:
+    holdout = opened(tmp_path / "ledger.db", mechanism)
+    told = at_once(
+        [(submit_all, holdout.ledger, "default", guesses([3, i], 200)) for i in range(4)]
+    )
+    assert holdout.status().submissions == 800
+    assert_one_order(holdout, told)
+    # They did not simply queue up one whole process after the other.
+    assert any(np.diff([number for number, *_ in answers]).max() > 1 for answers in told)
+
+
+def test_two_accounts_on_one_holdout_get_one_order(tmp_path: Path) -> None:
+    ours = opened(tmp_path / "ledger.db", SHAKY, account="ours")
+    with pytest.warns(match="count together"):
+        theirs = opened(tmp_path / "ledger.db", SHAKY, account="theirs")
+    told = at_once(
+        [
+            (submit_all, ours.ledger, account, guesses([4, i], 200))
+            for i, account in enumerate(["ours", "theirs", "ours", "theirs"])
+        ]
+    )
+    assert_one_order(ours, told[0::2])
+    assert_one_order(theirs, told[1::2])
+    assert ours.status().ladders == (("ours", "main", 400), ("theirs", "main", 400))
+    with closing(sqlite3.connect(tmp_path / "ledger.db")) as connection:
+        rows = connection.execute("SELECT id, ladder_id, number FROM submissions ORDER BY id")
+        order = rows.fetchall()
+    # One order over both ladders, and each ladder's own within it.
+    assert [place for place, *_ in order] == list(range(1, 801))
+    for ladder in (1, 2):
+        assert [number for _, of, number in order if of == ladder] == list(range(1, 401))
+
+
+def test_processes_that_submit_the_same_share_one_answer(tmp_path: Path) -> None:
+    holdout = opened(tmp_path / "ledger.db", SHAKY)
+    told = at_once([(submit_all, holdout.ledger, "default", guesses(5, 100))] * 4)
+    assert holdout.status().submissions == 400
+    assert repeats(holdout) == 300
+    entries, history = entries_of(holdout), holdout.history()
+    steps = [one.number for one in entries if one.improved and one.repeat_of is None]
+    for answers in zip(*told, strict=True):
+        first = min(number for number, *_ in answers)
+        of = sorted(entries[number - 1].repeat_of or 0 for number, *_ in answers)
+        assert of == [0, first, first, first]
+        assert len({improved for *_, improved in answers}) == 1
+        for number, score, improved in answers:
+            # Whoever improved is told so again; else what stood when it was asked.
+            stood = first if improved else max(at for at in steps if at < number)
+            assert score == history[stood - 1].score
+    assert_replays(holdout)
+
+
+def register(ledger: str) -> list[Answer]:
+    X, y = coins()
+    holdout = LadderHoldout(X, y, scoring="accuracy", name="coins", ledger=ledger)
+    return [answer(holdout.submit(one)) for one in guesses([6, os.getpid()], 5)]
+
+
+def test_processes_that_register_at_once_share_one_ladder(tmp_path: Path) -> None:
+    for turn in range(5):
+        ledger = tmp_path / str(turn) / "ledger.db"
+        told = at_once([(register, str(ledger))] * 4)
+        holdout = LadderHoldout.open("coins", ledger=ledger)
+        assert counts(ledger) == {
+            "holdouts": 1,
+            "ladders": 1,
+            "submissions": 20,
+            "overlaps": 0,
+            "reserve_looks": 0,
+            "views": 0,
+            "incumbents": sum(one.improved for one in holdout.history()),
+            "vault": 1,
+        }
+        assert_one_order(holdout, told)
+
+
+def in_threads(actions: Sequence[Callable[[], Any]]) -> None:
+    """Run the actions at once; raise the first error of any."""
+    errors: list[BaseException] = []
+
+    def run(action: Callable[[], Any]) -> None:
+        try:
+            action()
+        except BaseException as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=run, args=(action,)) for action in actions]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    for error in errors:
+        raise error
+
+
+@pytest.mark.parametrize("ledger", ["file", "memory"])
+@pytest.mark.parametrize("mechanism", [ParameterFreeLadder(), SHAKY], ids=lambda one: one.name)
+def test_eight_threads_get_one_order(tmp_path: Path, ledger: str, mechanism: Mechanism) -> None:
+    place = tmp_path / "ledger.db" if ledger == "file" else ledger
+    holdout = opened(place, mechanism)
+    told: list[list[Answer]] = [[] for _ in range(8)]
+
+    def submit(at: int) -> None:
+        # Half of them hold the handle together, half have one of their own.
+        own = LadderHoldout.open("coins", ledger=holdout.ledger) if at % 2 else holdout
+        told[at] += [answer(own.submit(one)) for one in guesses([8, at], 50)]
+
+    in_threads([lambda at=at: submit(at) for at in range(8)])  # type: ignore[misc]
+    assert holdout.status().submissions == 400
+    assert_one_order(holdout, told)
+
+
+def test_threads_open_ledgers_of_their_own_at_once() -> None:
+    def open_one() -> None:
+        X, y = coins()
+        holdout = LadderHoldout(X, y, scoring="accuracy", ledger="memory")
+        assert holdout.submit(y).submission == 1
+
+    in_threads([open_one] * 8)
+
+
+def submit_in_turn(ledger: str, ours: Any, theirs: Any) -> None:
+    """Be two processes that submit in turn: each finds the other's incumbent standing."""
+    holdout = LadderHoldout.open("coins", ledger=ledger)
+    told = []
+    for mine, other in zip(ours, theirs, strict=True):
+        told.append(holdout.submit(mine))
+        assert killed(lambda _, other=other: holdout.submit(other))[1] == 0
+    assert all(release.improved for release in told)
+
+
+@posix
+def test_each_process_compares_with_the_incumbent_that_stands(tmp_path: Path) -> None:
+    """What a process remembers of the incumbent is outdated as soon as another one improves."""
+    holdout = opened(tmp_path / "ledger.db", ParameterFreeLadder())
+    _, y = coins()
+    better = [np.where(np.arange(len(y)) < 6 * at, y, 1 - y) for at in range(1, 11)]
+    elsewhere(submit_in_turn, holdout.ledger, better[::2], better[1::2])
+    losses = [(predictions != y).astype(float) for predictions in better]
+    entries = record(holdout)[2]
+    assert [one.entry.improved for one in entries] == [True] * 10
+    assert entries[0].evidence["spread"] is None
+    for at in range(1, 10):
+        spread = np.std(losses[at] - losses[at - 1], ddof=1) / np.sqrt(len(y))
+        assert entries[at].evidence["spread"] == pytest.approx(spread)
+        apart = np.mean(better[at] != better[at - 1])
+        assert entries[at].entry.disagreement == pytest.approx(apart)
+    assert_replays(holdout)
+
+
+# Replay
+
+Scores = dict[str, Any]
+ZERO_ONE: Scores = {"scoring": "accuracy"}
+LOG_LOSS: Scores = {"scoring": "neg_log_loss"}
+BOUNDED_LOG_LOSS: Scores = {"scoring": "neg_log_loss", "loss_range": (0, 3)}
+SQUARED: Scores = {"scoring": "neg_mean_squared_error"}
+BOUNDED_SQUARED: Scores = {"scoring": "neg_mean_squared_error", "loss_range": (0, 4)}
+AUC: Scores = {"scoring": "roc_auc"}
+
+
+def cases() -> list[Any]:
+    found = []
+    for mechanism in EVERY:
+        plain = [ZERO_ONE, BOUNDED_LOG_LOSS]
+        if not mechanism.needs_bounded_risk:
+            plain += [LOG_LOSS]
+        if not mechanism.needs_losses:
+            plain += [AUC]
+        found += [(mechanism, scores, 1.0) for scores in plain]
+        for scale in (1e-9, 1.0, 1e6):
+            squared = BOUNDED_SQUARED if mechanism.needs_bounded_risk else SQUARED
+            found.append((mechanism, squared, scale))
+    return [
+        pytest.param(*case, budget, id=f"{case[0].name}-{case[1]['scoring']}-{case[2]:g}-{budget}")
+        for case in found
+        for budget in (None, 3)
+    ]
+
+
+def submissions(scores: Scores, y: Any, scale: float) -> list[Any]:
+    """Predictions that get better by and by, some of them twice."""
+    rng = np.random.default_rng(9)
+    noise = [rng.standard_normal(len(y)) for _ in range(25)]
+    if scores["scoring"] == "accuracy":
+        found = [np.where(one > 1.2 - at / 25, y, 1 - y) for at, one in enumerate(noise)]
+    elif scores["scoring"].endswith("squared_error"):
+        found = [y + scale * one / (1 + at / 5) for at, one in enumerate(noise)]
+    else:
+        found = [
+            1 / (1 + np.exp(-(at / 10) * (y - 0.5) - one / (1 + at / 10)))
+            for at, one in enumerate(noise)
+        ]
+    return [*found, found[3], found[0], *found[-2:]]
+
+
+@pytest.mark.filterwarnings("ignore:The 3 releases of this ladder are used up")
+@pytest.mark.filterwarnings("ignore:loss_range=.* is narrow for these targets")
+@pytest.mark.parametrize(("mechanism", "scores", "scale", "budget"), cases())
+def test_every_release_follows_from_the_ledger(
+    mechanism: Mechanism, scores: Scores, scale: float, budget: int | None
+) -> None:
+    X, y = coins()
+    if scores["scoring"].endswith("squared_error"):
+        y = scale * (y + X[:, 0])
+        if "loss_range" in scores:
+            scores = scores | {"loss_range": (0, 4 * scale**2)}
+    holdout = LadderHoldout(
+        X, y, mechanism=mechanism, budget=budget, name="replayed", ledger="memory", **scores
+    )
+    releases = [holdout.submit(one) for one in submissions(scores, y, scale)]
+    assert [is_repeat(holdout, one) for one in releases] == [False] * 25 + [True] * 4
+    assert_replays(holdout)
+    for release, again in zip(releases, replayed(holdout), strict=True):
+        told = holdout.metric.to_score(again.recomputed[0])
+        assert release.score == (told if mechanism.shows_values else None)
+    count = holdout.status().releases
+    # Something happened: a replay of one single release would be easy. The noise of
+    # ShakyLadder is 30 times smaller than what is gained here.
+    assert count == budget if budget else count >= 2
+
+
+def test_a_replay_needs_neither_the_vault_nor_this_process(tmp_path: Path) -> None:
+    holdout = opened(tmp_path / "ledger.db", SHAKY)
+    told = [answer(holdout.submit(one)) for one in guesses(10, 20)]
+    for file in (tmp_path / "vault").iterdir():
+        file.unlink()
+    assert elsewhere(replay_scores, holdout.ledger) == [one[1:3] for one in told]
+
+
+def replay_scores(url: str) -> list[tuple[float, bool]]:
+    with Ledger(url).read() as tx:
+        (ladder,) = tx.ladders(1)
+        found = list(replay(tx.holdout(1), ladder, tx.streams.recorded(ladder.id)))
+    assert all(one.agrees for one in found)
+    score = get_metric(ladder.settings.metric).to_score
+    return [(score(risk), improved) for risk, improved in (one.recomputed for one in found)]
+
+
+@pytest.mark.parametrize("mechanism", EVERY, ids=lambda one: one.name)
+@pytest.mark.parametrize("number", [1, 7, 12])
+def test_a_release_that_was_tampered_with_does_not_replay(
+    tmp_path: Path, mechanism: Mechanism, number: int
+) -> None:
+    holdout = opened(tmp_path / "ledger.db", mechanism)
+    for predictions in [*guesses(11, 10), *guesses(11, 2)]:
+        holdout.submit(predictions)
+    assert_replays(holdout)
+    risk, improved = replayed(holdout)[number - 1].recorded
+    for column, value in (("released_risk", np.nextafter(risk, 2.0)), ("improved", not improved)):
+        write(tmp_path / "ledger.db", number, column, value)
+        found = replayed(holdout)
+        assert [one.number for one in found if not one.agrees] == [number]
+        write(tmp_path / "ledger.db", number, column, risk if column != "improved" else improved)
+        assert_replays(holdout)
+
+
+def write(ledger: Path, number: int, column: str, value: Any) -> None:
+    with closing(sqlite3.connect(ledger)) as connection, connection:
+        connection.execute(f"UPDATE submissions SET {column} = ? WHERE number = ?", (value, number))
+
+
+def test_the_noise_depends_on_a_secret_of_its_own() -> None:
+    X, y = coins()
+    holdouts = [
+        LadderHoldout(X, y, scoring="accuracy", mechanism=SHAKY, ledger="memory") for _ in "ab"
+    ]
+    told = [[holdout.submit(one).score for one in guesses(12, 20)] for holdout in holdouts]
+    secrets = {record(holdout)[0].secret for holdout in holdouts}
+    assert {len(secret) for secret in secrets} == {32}
+    assert len(secrets) == 2
+    assert told[0] != told[1]

@@ -1,0 +1,273 @@
+"""Attacks by a planted ledger: whatever it names, and whatever lies there, runs nothing."""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+import os
+import pickle
+import shutil
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing, suppress
+from pathlib import Path
+from typing import Any
+
+import fsspec
+import pytest
+from sklearn.dummy import DummyClassifier
+from typer.testing import CliRunner
+
+import ladderholdout
+from ladderholdout import LadderHoldout, vault
+from ladderholdout.cli import app
+from ladderholdout.errors import LadderHoldoutError, VaultError
+from ladderholdout.guard.health import ledger_findings, verify_holdout
+from ladderholdout.ledger import resolve_url
+from ladderholdout.vault import PLACE
+from tests.support.holdouts import coins, guesses
+from tests.support.processes import elsewhere
+from tests.support.schema import rechain
+
+SOURCE = Path(ladderholdout.__file__).parent
+# Whatever makes objects or runs texts that were read. `ast.literal_eval` makes plain values.
+RUNS = {"eval", "exec", "compile", "__import__", "execfile"}
+MAKES = {
+    *("pickle", "cPickle", "_pickle", "cloudpickle", "dill", "marshal", "shelve"),
+    *("yaml", "jsonpickle", "runpy", "imp"),
+}
+NAMED = {"import_module", "read_pickle", "load_module", "Unpickler", "find_class"}
+EXCEPT = {
+    # The contract for other ledgers sends a handle that it has pickled itself to a process.
+    ("testing/ledgers.py", "pickle"),
+    # The entry point of this package's own plugin, as it is installed.
+    ("integrations/mlflow/service.py", "found[0].load without allow_pickle=False"),
+}
+
+
+# Nothing in the sources unpickles or evaluates what it reads
+
+
+def suspicious(text: str, name: str = "some.py") -> Iterator[str]:
+    for node in ast.walk(ast.parse(text)):
+        match node:
+            case ast.Import(names=names):
+                found = {one.name.partition(".")[0] for one in names} & MAKES
+            case ast.ImportFrom(module=str(module), names=names):
+                found = {module.partition(".")[0]} & MAKES
+                # Of joblib, who searches in parallel is asked, and nothing is read.
+                found |= {one.name for one in names} & {"load", "loads", "Memory", "Unpickler"}
+            case ast.Call(func=ast.Name(id=called)):
+                found = {called} & (RUNS | NAMED)
+            case ast.Call(func=ast.Attribute(attr=called), keywords=keywords):
+                found = {called} & NAMED
+                if called == "load" and "allow_pickle=False" not in map(ast.unparse, keywords):
+                    found = {f"{ast.unparse(node.func)} without allow_pickle=False"}
+            case ast.keyword(arg="allow_pickle", value=ast.Constant(value=value)) if value:
+                found = {"allow_pickle"}
+            case _:
+                continue
+        yield from (f"{name}: {one}" for one in found if (name, one) not in EXCEPT)
+
+
+def test_nothing_in_the_sources_unpickles_or_evaluates() -> None:
+    found = [
+        one
+        for path in sorted(SOURCE.rglob("*.py"))
+        for one in suspicious(path.read_text(encoding="utf-8"), str(path.relative_to(SOURCE)))
+    ]
+    assert found == []
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "import pickle",
+        "from joblib import load",
+        "np.load(file)",
+        "np.load(file, allow_pickle=True)",
+        "read_array(file, allow_pickle=True)",
+        "eval(text)",
+        "exec(text)",
+        "yaml = 1\nimport yaml",
+        "pd.read_pickle(path)",
+        "importlib.import_module(name)",
+        "torch.load(path)",
+    ],
+)
+def test_what_would_be_found(line: str) -> None:
+    assert list(suspicious(line)) != []
+
+
+# A ledger that somebody sent, with a vault that is a command
+
+
+class Bomb:
+    """Unpickling it makes a file."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Path.touch, (self.path,)
+
+
+def change(path: Path, *statements: tuple[Any, ...]) -> None:
+    with closing(sqlite3.connect(path)) as connection, connection:
+        for statement in statements:
+            assert connection.execute(*statement).rowcount > 0, statement
+
+
+def ledger_with(path: Path, **more: Any) -> Path:
+    holdout = LadderHoldout(*coins(), scoring="accuracy", name="gift", ledger=path, **more)
+    for predictions in guesses(1, 3):
+        holdout.submit(predictions)
+    return path
+
+
+def name_vault(path: Path, place: str, content: bytes) -> None:
+    """Have the ledger name a vault, as whoever wrote the ledger can: with a whole chain."""
+    digest = hashlib.sha256(content).hexdigest()
+    change(path, ("UPDATE holdouts SET vault_path = ?, vault_digest = ?", (place, digest)))
+    rechain(path)
+    shutil.rmtree(path.parent / "vault", ignore_errors=True)
+
+
+@pytest.fixture
+def bomb(tmp_path: Path) -> Iterator[tuple[bytes, Path]]:
+    exploded = tmp_path / "exploded"
+    content = pickle.dumps(Bomb(exploded), protocol=5)
+    yield content, exploded
+    assert not exploded.exists()
+    pickle.loads(content)
+    assert exploded.exists()  # it was live
+
+
+@pytest.fixture
+def memory() -> Iterator[Any]:
+    system = fsspec.filesystem("memory")
+    yield system
+    system.store.clear()
+
+
+def submitted(ledger: str, place: str | None = None) -> str:
+    """Work with it in a process of its own, as a worker of a search does."""
+    if place is not None:
+        os.environ[PLACE] = place
+    holdout = LadderHoldout.open("gift", ledger=ledger)
+    try:
+        holdout.evaluate(DummyClassifier().fit([[0], [1]], [0, 1]))
+    except VaultError as error:
+        return str(error)
+    return "nothing"
+
+
+def use(path: Path) -> list[str]:
+    """Do whatever one does with a ledger; return what was refused."""
+    refused = []
+    report = path.with_name("report.html")
+    for words in (
+        ("list",),
+        ("status", "gift"),
+        ("history", "gift"),
+        ("certificate", "gift"),
+        ("verify", "gift"),
+        ("report", "gift", "--output", str(report)),
+        ("doctor",),
+    ):
+        result = CliRunner().invoke(app, [*words, "--ledger", str(path)])
+        assert result.exception is None or isinstance(result.exception, SystemExit), words
+        if result.exit_code:
+            refused.append(words[0])
+    holdout = LadderHoldout.open("gift", ledger=path)
+    for work in (
+        holdout.status,
+        holdout.certificate,
+        holdout.history,
+        lambda: holdout.submit(coins()[1]),
+        lambda: holdout.evaluate(DummyClassifier().fit([[0], [1]], [0, 1])),
+        lambda: list(ledger_findings(resolve_url(path))),
+    ):
+        with suppress(LadderHoldoutError):
+            work()
+    assert len(verify_holdout(resolve_url(path), "gift").findings) == 1
+    return refused
+
+
+@pytest.mark.processes
+@pytest.mark.filterwarnings("ignore::ladderholdout.errors.LadderHoldoutWarning")
+@pytest.mark.parametrize("place", ["a path", "file", "memory", "the environment"])
+def test_a_planted_vault_runs_nothing(
+    tmp_path: Path,
+    place: str,
+    bomb: tuple[bytes, Path],
+    memory: Any,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    path, (content, _) = ledger_with(tmp_path / "ledger.db"), bomb
+    planted = tmp_path / "planted" / "gift.vault"
+    planted.parent.mkdir(mode=0o700)
+    planted.write_bytes(content)
+    planted.chmod(0o600)
+    named = {"a path": str(planted), "file": f"file://{planted}", "memory": "memory://gift.vault"}
+    if place == "memory":
+        memory.pipe("/gift.vault", content)
+    if place == "the environment":
+        monkeypatch.setenv(PLACE, str(planted.parent))
+    name_vault(path, named.get(place, "/elsewhere/gift.vault"), content)
+    assert use(path) == ["certificate", "verify", "doctor"]
+    if place != "memory":
+        known = str(planted.parent) if place == "the environment" else None
+        assert "is no vault" in elsewhere(submitted, resolve_url(path), known)
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "reference::file:///planted.json",
+        "simplecache::http://127.0.0.1:9/gift.vault",
+        "zip://gift.vault::file:///planted.zip",
+        "reference://planted",
+        "file:///a::memory://b",
+        "nonsense://gift.vault",
+        "python://os.system",
+    ],
+)
+def test_a_url_that_is_made_of_other_files_is_not_opened(
+    tmp_path: Path, url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fsspec.core, "url_to_fs", lambda *_, **__: pytest.fail("it was opened"))
+    named = url if "://" in url else f"{url}://x"
+    with pytest.raises(VaultError, match=r"of a kind that is not opened.*s3"):
+        vault.read(named, "0" * 64, "0" * 64)
+
+
+def test_a_mark_is_written_in_the_folder_of_the_vault_alone(tmp_path: Path) -> None:
+    path = ledger_with(tmp_path / "ledger.db")
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (name,) = (one.name for one in (tmp_path / "vault").glob("*.mark"))
+    change(path, ("UPDATE holdouts SET fingerprint = ?", (f"../outside/{'a' * 53}",)))
+    holdout = LadderHoldout.open("gift", ledger=path)
+    with suppress(LadderHoldoutError):
+        holdout.submit(coins()[1])
+    assert list(outside.iterdir()) == []
+    assert name in {one.name for one in (tmp_path / "vault").iterdir()}
+
+
+def test_going_on_with_the_rows_removes_no_file_that_is_no_vault(tmp_path: Path) -> None:
+    path, precious = ledger_with(tmp_path / "ledger.db"), tmp_path / "thesis.tex"
+    precious.write_text("years of work")
+    name_vault(path, str(precious), b"")
+    holdout = LadderHoldout(*coins(), ledger=path, vault=tmp_path / "mine")
+    assert precious.read_text() == "years of work"
+    assert holdout.evaluate(DummyClassifier().fit(*coins())).submission == 4
+
+
+@pytest.mark.parametrize("column", ["metric", "mechanism"])
+@pytest.mark.parametrize("name", ["os.system", "__import__('os').system('true')", "numpy.load"])
+def test_no_name_in_a_ledger_is_imported(tmp_path: Path, column: str, name: str) -> None:
+    path = ledger_with(tmp_path / "ledger.db")
+    change(path, (f"UPDATE ladders SET {column} = ?", (name,)))
+    with pytest.raises(LadderHoldoutError):
+        LadderHoldout.open("gift", ledger=path).status()

@@ -1,0 +1,105 @@
+"""Attacks a colleague's terminal and browser by the names and contexts in a ledger."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+import unicodedata
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from ladderholdout import LadderHoldout
+from ladderholdout.audit.report import record_of, write_report
+from ladderholdout.cli import app
+from ladderholdout.errors import InvalidArgument, LadderHoldoutError, printable
+from tests.support.holdouts import coins, guesses
+
+CLEAR = "\x1b[2J\x1b]0;mine\x07"
+HOSTILE = [CLEAR, "\u202etxt.exe", "\u2066a\u2069", "\x9b2J", "\ud800", "\x00", "\r over", "\u2028"]
+
+
+def harmless(text: str) -> bool:
+    """Whether a text holds nothing but what is read, and can be written anywhere."""
+    return all(
+        one in "\n\u200c\u200d" or unicodedata.category(one) not in ("Cc", "Cf", "Cs", "Zl", "Zp")
+        for one in text
+    )
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    path = tmp_path / "ledger.db"
+    holdout = LadderHoldout(*coins(), scoring="accuracy", name="gift", ledger=path)
+    for text, predictions in zip(HOSTILE, guesses(1, len(HOSTILE)), strict=True):
+        holdout.submit(predictions, context={"idea": text, text: "key", "parameters": {"a": text}})
+    holdout.submit(coins()[1], context={"estimator": "long " * 3000})
+    return path
+
+
+@pytest.mark.parametrize("text", HOSTILE)
+def test_what_acts_on_a_terminal_is_escaped(text: str) -> None:
+    assert harmless(printable(text))
+    assert printable(f"before {text} after") != f"before {text} after"
+    assert harmless(str(LadderHoldoutError(f"no holdout {text}")))
+    assert harmless(str(InvalidArgument("name", "another", text)))
+
+
+def test_other_scripts_and_line_breaks_stay() -> None:
+    for text in (
+        "Łódź 東京 \U0001f469\u200d\U0001f52c",
+        "two\nlines",
+        "\u0645\u06cc\u200c\u062e",
+        "a\u00a0b",
+    ):
+        assert printable(text) == text
+    assert printable("abc" * 100, longest=3) == "abc... (297 more)"
+
+
+@pytest.mark.parametrize("text", HOSTILE)
+@pytest.mark.parametrize("argument", ["name", "account", "ladder"])
+def test_such_names_are_refused(tmp_path: Path, argument: str, text: str) -> None:
+    with pytest.raises(InvalidArgument, match=rf"{argument} must be a printable text of 1 to 200"):
+        LadderHoldout(
+            *coins(), scoring="accuracy", ledger=tmp_path / "ledger.db", **{argument: f"a{text}"}
+        )
+
+
+@pytest.mark.parametrize("command", ["list", "status", "history", "verify", "certificate"])
+@pytest.mark.parametrize("as_json", [False, True])
+def test_the_command_prints_them_escaped(path: Path, command: str, as_json: bool) -> None:
+    with closing(sqlite3.connect(path)) as connection, connection:
+        name = f"gift{CLEAR}\u202e"
+        connection.execute("UPDATE ladders SET account = ?", (f"default{CLEAR}",))
+        connection.execute("INSERT INTO overlaps VALUES (1, 1, ?, 3, '2026-01-01')", (name,))
+    words = [command, "--ledger", str(path)]
+    words += [] if command == "list" else ["gift"]
+    words += ["--json"] if as_json else []
+    if command in ("status", "history", "certificate"):
+        words += ["--account", f"default{CLEAR}"]
+    found = CliRunner().invoke(app, words)
+    assert isinstance(found.exception, SystemExit | None)
+    assert found.output
+    assert harmless(found.output)
+    if as_json and found.exit_code == 0:
+        assert json.loads(found.stdout) is not None
+
+
+def test_json_gives_the_texts_as_they_are(path: Path) -> None:
+    found = CliRunner().invoke(app, ["history", "gift", "--ledger", str(path), "--json"])
+    assert harmless(found.stdout)
+    listed = json.loads(found.stdout)
+    texts = [one["context"].get("idea") for one in listed["latest"]]
+    assert [text for text in texts if text is not None] == HOSTILE
+
+
+def test_a_report_shows_them_escaped(path: Path, tmp_path: Path) -> None:
+    holdout = LadderHoldout.open("gift", ledger=path)
+    page = write_report(record_of(holdout), tmp_path / "report.html").read_text(encoding="utf-8")
+    assert harmless(page)
+    assert "\\x1b[2J" in page
+    assert "long " * 1000 not in page
+    assert harmless(holdout.status()._repr_html_())
+    assert harmless(str(holdout.audit()))
