@@ -32,7 +32,7 @@ from ladderholdout.mechanisms.base import State
 from ladderholdout.mechanisms.resampling import null_probability
 from ladderholdout.metrics import Evaluation, Metric, get_metric
 
-LITERAL = runpy.run_path(str(Path(__file__).parents[1] / "tests" / "literal.py"))
+LITERAL = runpy.run_path(str(Path(__file__).parents[1] / "tests" / "support" / "literal.py"))
 ODDS, REPLICATIONS, REPEATS = 17 / 3, 100, 7
 BY_DEFAULT = (
     *("roc_auc", "f1", "matthews_corrcoef", "f1_macro"),
