@@ -245,7 +245,7 @@ def test_a_statement_that_was_left_open_holds_no_later_transaction(tmp_path: Pat
         holdout.submit(one)
     held = []
     with pytest.raises(ZeroDivisionError), Ledger(holdout.ledger).read() as tx:
-        entries = tx.streams.recorded(1)
+        entries = tx.recorded(1)
         held.append((entries, next(entries)))
         raise ZeroDivisionError
     assert holdout.submit(y).submission == 6

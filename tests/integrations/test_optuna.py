@@ -183,7 +183,7 @@ def test_a_trial_that_is_run_twice_costs_one_step(binary: Any, holdout: LadderHo
     assert [entry.repeat_of for entry in history] == [None, 1, 1, 1, 1]
     assert len({entry.digest for entry in history}) == 5
     with Ledger(holdout.ledger).read() as tx:
-        entries = tx.streams.recorded(1)
+        entries = tx.recorded(1)
         assert all(one.agrees for one in replay(tx.holdout(1), tx.ladder(1), entries))
 
 

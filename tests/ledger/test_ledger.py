@@ -24,19 +24,26 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ladderholdout import InvalidArgument, LadderHoldout
-from ladderholdout.errors import HoldoutConflict, LedgerBusy, LedgerError, UnknownHoldout
+from ladderholdout.errors import (
+    HoldoutConflict,
+    KnownHoldoutWarning,
+    LedgerBusy,
+    LedgerError,
+    UnknownHoldout,
+)
 from ladderholdout.ledger import (
     LadderSettings,
     Ledger,
     Transaction,
-    default_path,
     file_of,
     is_memory,
     resolve_url,
     shown,
 )
 from ladderholdout.ledger.known_rows import as_bytes
+from ladderholdout.ledger.place import default_path
 from ladderholdout.ledger.records import from_bytes, to_bytes
+from ladderholdout.ledger.replay import rules_of, stored_metric
 from ladderholdout.ledger.tables import FORMAT, metadata
 from tests.support.holdouts import TABLES, coins, counts, guesses, is_repeat
 from tests.support.processes import PATIENCE, at_once, elsewhere
@@ -736,3 +743,19 @@ def test_all_tables_are_counted_in_these_tests() -> None:
     others = {"accounts", "candidates", "chains", "ended_sessions", "events", "shared"}
     others |= {"ledger_format"}
     assert {*TABLES, *others} == set(metadata.tables)
+
+
+def test_the_rules_of_a_ladder_are_made_once(tmp_path: Path) -> None:
+    """They are asked for several times in each submission, and never change."""
+    X, y = coins()
+    holdout = LadderHoldout(X, y, scoring="accuracy", ledger=tmp_path / "ledger.db")
+    with pytest.warns(KnownHoldoutWarning):
+        LadderHoldout(X, y, scoring="balanced_accuracy", ladder="other", ledger=holdout.ledger)
+    read = []
+    for _ in range(2):
+        with Ledger(holdout.ledger).read() as tx:
+            read.append([one.settings for one in tx.ladders(1)])
+    (first, other), (again, _) = read
+    assert rules_of(first) is rules_of(again)
+    assert stored_metric(first) is stored_metric(again)
+    assert stored_metric(other).name == "balanced_accuracy"

@@ -542,7 +542,7 @@ def test_a_replay_needs_neither_the_vault_nor_this_process(tmp_path: Path) -> No
 def replay_scores(url: str) -> list[tuple[float, bool]]:
     with Ledger(url).read() as tx:
         (ladder,) = tx.ladders(1)
-        found = list(replay(tx.holdout(1), ladder, tx.streams.recorded(ladder.id)))
+        found = list(replay(tx.holdout(1), ladder, tx.recorded(ladder.id)))
     assert all(one.agrees for one in found)
     score = get_metric(ladder.settings.metric).to_score
     return [(score(risk), improved) for risk, improved in (one.recomputed for one in found)]

@@ -144,7 +144,7 @@ def replayed(ledger: Path) -> int:
     with Ledger(resolve_url(ledger)).read() as tx:
         (holdout,) = tx.holdouts()
         (ladder,) = tx.ladders(holdout.id)
-        steps = list(replay(holdout, ladder, tx.streams.recorded(ladder.id)))
+        steps = list(replay(holdout, ladder, tx.recorded(ladder.id)))
     assert all(step.agrees for step in steps)
     assert [step.number for step in steps] == list(range(1, ladder.submissions + 1))
     assert not steps or steps[-1].state == ladder.state

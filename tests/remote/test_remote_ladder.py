@@ -485,7 +485,7 @@ def test_retries_are_repeats_whenever_the_server_is_killed(tmp_path: Path) -> No
             metric = LadderHoldout.open("churn", account=f"client {at}", ledger=ledger).metric
             released = [(metric.to_score(one.risk or 0.0), one.improved) for one in queries]
             assert released == answers[at]
-            recorded = tx.streams.recorded(ladder.id)
+            recorded = tx.recorded(ladder.id)
             assert all(one.agrees for one in replay(known, ladder, recorded))
 
 

@@ -46,7 +46,7 @@ from ladderholdout.guard.score_intervals import certificate
 from ladderholdout.guard.submission import Guard
 from ladderholdout.guard.views import ScoreCertificate, Status
 from ladderholdout.ledger import LadderRecord, Progress, Transaction, shown
-from ladderholdout.ledger.streams import AuditRow
+from ladderholdout.ledger.records import AuditRow
 from ladderholdout.ledger.tables import FAULTS, damaged
 from ladderholdout.mechanisms.arithmetic import inside
 from ladderholdout.metrics import METRICS, Metric
@@ -171,7 +171,7 @@ def _read(
     return (
         ladder,
         status_of(tx, ladder, metric, _certificate(tx, ladder, guard), place),
-        _columns(tx.streams.audited(ladder.id), metric, progress, ladder.submissions),
+        _columns(tx.audited(ladder.id), metric, progress, ladder.submissions),
         tx.opened_after(ladder.id),
         tuple(_uses(tx, ladder.holdout_id)),
         tx.incumbent_predictions(ladder.id),
@@ -183,9 +183,7 @@ def _fresh(holdout: OpenLadder, fresh: Any, model: Any) -> Fresh | None:
         if model is not None:
             raise InvalidArgument("fresh", "given with model=", "missing", "Give fresh=(X, y).")
         return None
-    ladder, firsts = holdout.read(
-        lambda tx, ladder: (ladder, Firsts.of(tx.streams.recorded(ladder.id)))
-    )
+    ladder, firsts = holdout.read(lambda tx, ladder: (ladder, Firsts.of(tx.recorded(ladder.id))))
     guard = holdout.guard()
     return evaluated(guard, fresh, model, firsts, ladder.incumbent, holdout.overlap)
 

@@ -35,8 +35,7 @@ from ladderholdout.ledger import (
     vault_beside,
 )
 from ladderholdout.ledger import digests_of as predictions_digests
-from ladderholdout.ledger.known_rows import as_bytes
-from ladderholdout.ledger.long_values import Pieces
+from ladderholdout.ledger.known_rows import Pieces, as_bytes
 from ladderholdout.ledger.tables import damaged
 from ladderholdout.metrics.indexes import is_counted
 from ladderholdout.vault import Place, Rows

@@ -9,11 +9,10 @@ from __future__ import annotations
 from ladderholdout.ledger.accounts import AccountRecord
 from ladderholdout.ledger.batches import EstimateRecord, IntervalRecord
 from ladderholdout.ledger.chain import Head, Left, digests_of
-from ladderholdout.ledger.history import Chosen, ImprovementRecord, LadderQueries, RepeatRecord
+from ladderholdout.ledger.history import Chosen, ImprovementRecord, LadderQueries
 from ladderholdout.ledger.known_rows import Sharing
 from ladderholdout.ledger.place import (
     Access,
-    default_path,
     file_of,
     is_memory,
     is_server,
@@ -33,12 +32,12 @@ from ladderholdout.ledger.records import (
     LadderRecord,
     LadderSettings,
     Overlap,
+    Progress,
     ViewRecord,
     same_ladder,
 )
 from ladderholdout.ledger.reserve_queries import ReserveEvidence, ReserveQuery, refuse_retired
 from ladderholdout.ledger.store import Ledger, backup, holdout_names
-from ladderholdout.ledger.streams import Progress
 from ladderholdout.ledger.transaction import Transaction
 from ladderholdout.ledger.verification import Finding, Verification, verify
 
@@ -65,7 +64,6 @@ __all__ = [
     "Left",
     "Overlap",
     "Progress",
-    "RepeatRecord",
     "ReserveEvidence",
     "ReserveQuery",
     "Sharing",
@@ -74,7 +72,6 @@ __all__ = [
     "Verification",
     "ViewRecord",
     "backup",
-    "default_path",
     "digests_of",
     "file_of",
     "holdout_names",

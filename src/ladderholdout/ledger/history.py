@@ -37,8 +37,23 @@ from sqlalchemy import (
 from ladderholdout.certificates.transcript import COUNT_NOISE
 from ladderholdout.errors import LedgerError
 from ladderholdout.ledger.prepared import Prepared
-from ladderholdout.ledger.records import Withdrawal, booleans, utc
-from ladderholdout.ledger.tables import MARKED, events, ladders, reserve_looks, submissions
+from ladderholdout.ledger.records import (
+    AT_A_TIME,
+    AuditRow,
+    Recorded,
+    Withdrawal,
+    booleans,
+    read_all,
+    utc,
+)
+from ladderholdout.ledger.tables import (
+    MARKED,
+    events,
+    ladders,
+    read_json,
+    reserve_looks,
+    submissions,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -413,6 +428,40 @@ def _submitted(holdout_ids: Sequence[int], *columns: ColumnElement[Any]) -> Sele
     )
 
 
+def read_recorded(conn: Connection, ladder_id: int) -> Iterator[Recorded]:
+    """Read the submissions to a ladder in their order, some at a time, as a replay needs them."""
+    columns = ("number", "repeat_of", "improved", "released_risk", "evidence")
+    for some in _blocks(conn, ladder_id, *columns, "digest", "reserve_digest"):
+        yield from read_all(some, _recorded)
+
+
+def _recorded(row: Sequence[Any]) -> Recorded:
+    number, repeat_of, improved, risk, evidence, *digests = row
+    return Recorded(number, repeat_of, improved, risk, read_json(evidence), *digests)
+
+
+def read_audited(conn: Connection, ladder_id: int) -> Iterator[tuple[AuditRow, ...]]:
+    """Read the submissions to a ladder in their order, some at a time, as an audit needs them."""
+    columns = ("number", "time", "batch", "repeat_of", "improved", "released_risk", "raw_risk")
+    for some in _blocks(conn, ladder_id, *columns, "disagreement", "context", "evidence"):
+        yield read_all(some, _audit_row)
+
+
+def _audit_row(row: Sequence[Any]) -> AuditRow:
+    number, time, batch, repeat_of, improved, released, risk, distance, context, evidence = row
+    read_json(context)  # whether it can be read
+    found = (number, utc(time), batch, repeat_of, improved, released, risk, distance)
+    return AuditRow(*found, read_json(evidence), context)
+
+
+def _blocks(conn: Connection, ladder_id: int, *columns: str) -> Iterator[Sequence[Any]]:
+    """Select columns of a ladder's submissions; on a server the rest waits in a cursor there."""
+    query = select(*(submissions.c[name] for name in columns))
+    ordered = query.where(submissions.c.ladder_id == ladder_id).order_by(submissions.c.number)
+    with conn.execute(ordered, execution_options={"yield_per": AT_A_TIME}) as rows:
+        yield from rows.partitions(AT_A_TIME)
+
+
 def is_on_grid(conn: Connection, ladder_id: int, until: int, n: int) -> bool:
     """Return whether all that a ladder released up to a submission are shares of n rows.
 
@@ -525,18 +574,3 @@ def read_amended(event: EventRecord, n: int) -> NDArray[np.bool_]:
         return booleans(bytes.fromhex(json.loads(event.detail or "")["rows"]), n)
     except (KeyError, AttributeError):
         raise LedgerError("The ledger holds an amendment that cannot be read any more.") from None
-
-
-def read_confidence(event: EventRecord) -> float:
-    """Read which confidence was asked for."""
-    return float(json.loads(event.detail or "")["confidence"])
-
-
-def read_grouped(event: EventRecord) -> str:
-    """Read what showed that the rows come in groups."""
-    return str(json.loads(event.detail or "")["by"])
-
-
-def read_restoring(event: EventRecord) -> tuple[int, int]:
-    """Read where an older copy was found in place, and how many links there had been."""
-    return event.position, int(event.kind.split()[1])

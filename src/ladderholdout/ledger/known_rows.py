@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import hashlib
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,7 +13,6 @@ from sqlalchemy import (
     ColumnElement,
     Connection,
     Row,
-    bindparam,
     delete,
     insert,
     or_,
@@ -23,8 +23,7 @@ from sqlalchemy import (
 from ladderholdout.errors import UnknownHoldout
 from ladderholdout.identity import overlap, same_partition
 from ladderholdout.ledger.chain import Chains
-from ladderholdout.ledger.long_values import Pieces, fill_holdout
-from ladderholdout.ledger.prepared import Prepared, run
+from ladderholdout.ledger.prepared import driver_of, run
 from ladderholdout.ledger.records import (
     HoldoutRecord,
     KnownRows,
@@ -37,6 +36,9 @@ from ladderholdout.ledger.records import (
     utc,
 )
 from ladderholdout.ledger.tables import holdouts, overlaps, shared, views
+
+Pieces: TypeAlias = tuple[int, Iterable[Any]]
+"""The length of a value in bytes, and the bytes one after the other."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,17 +117,6 @@ _SET_KNOWN = (
     "label_digests = :label_digests, weight_digests = :weight_digests, places = :places "
     "WHERE id = :holdout"
 )
-_SHARING = Prepared(
-    select(shared.c.other_id, holdouts.c.name, shared.c.rows)
-    .join(holdouts, holdouts.c.id == shared.c.other_id)
-    .where(shared.c.holdout_id == bindparam("holdout"))
-    .order_by(shared.c.other_id)
-)
-_OVERLAPS = Prepared(
-    select(overlaps)
-    .where(overlaps.c.holdout_id == bindparam("holdout"))
-    .order_by(overlaps.c.rows.desc(), overlaps.c.id)
-)
 
 
 class HoldoutRows:
@@ -158,18 +149,38 @@ class HoldoutRows:
     def set_known(self, holdout_id: int, known: KnownRows) -> None:
         """Keep what the rows of a holdout are known by."""
         values = {
-            "ids": _as_bytes(known.ids),
-            "labels_digest": known.labels_digest,
-            "label_digests": _as_bytes(known.label_digests),
-            "weight_digests": _as_bytes(known.weight_digests),
-            "places": _as_bytes(known.places),
+            "ids": known.ids,
+            "label_digests": known.label_digests,
+            "weight_digests": known.weight_digests,
+            "places": known.places,
         }
-        write_long(self._conn, _SET_KNOWN, holdout_id, values)
+        stored: dict[str, Any] = {
+            name: None if one is None else as_bytes(one) for name, one in values.items()
+        }
+        stored["labels_digest"] = known.labels_digest
+        # SQLAlchemy would keep them until its garbage is collected; Python's driver of SQLite has
+        # a copy of them until the statement runs again, as it does here for no row.
+        run(self._conn, _SET_KNOWN, {**stored, "holdout": holdout_id})
+        run(self._conn, _SET_KNOWN, {**dict.fromkeys(stored), "holdout": -1})
         self.count_shared(holdout_id)
 
     def fill(self, holdout_id: int, values: Mapping[str, Pieces]) -> dict[str, str]:
-        """Keep what the rows of a new holdout are known by: `long_values.fill_holdout`."""
-        written = fill_holdout(self._conn, holdout_id, values)
+        """Keep what the rows of a new holdout are known by.
+
+        It comes last: whatever changes the row afterwards copies all of it.
+
+        Parameters
+        ----------
+        holdout_id : int
+        values : Mapping
+            Column -> `Pieces`. They are read in this order.
+
+        Returns
+        -------
+        dict of str to str
+            The SHA-256 of each column, 64 hexadecimal digits.
+        """
+        written = _fill(self._conn, holdout_id, values)
         self.count_shared(holdout_id)
         return written
 
@@ -177,7 +188,13 @@ class HoldoutRows:
 
     def sharing(self, holdout_id: int) -> tuple[Sharing, ...]:
         """Return the other holdouts that have rows of this one, oldest first."""
-        return tuple(Sharing(*row) for row in _SHARING.rows(self._conn, {"holdout": holdout_id}))
+        query = (
+            select(shared.c.other_id, holdouts.c.name, shared.c.rows)
+            .join(holdouts, holdouts.c.id == shared.c.other_id)
+            .where(shared.c.holdout_id == holdout_id)
+            .order_by(shared.c.other_id)
+        )
+        return tuple(Sharing(*row) for row in self._conn.execute(query))
 
     def count_shared(self, holdout_id: int) -> None:
         """Count anew what a holdout shares with each of the others, and keep it both ways."""
@@ -207,7 +224,12 @@ class HoldoutRows:
 
     def overlaps(self, holdout_id: int) -> tuple[Overlap, ...]:
         """Return where rows of this holdout were seen, largest count first."""
-        rows = _OVERLAPS.rows(self._conn, {"holdout": holdout_id})
+        query = (
+            select(overlaps)
+            .where(overlaps.c.holdout_id == holdout_id)
+            .order_by(overlaps.c.rows.desc(), overlaps.c.id)
+        )
+        rows = self._conn.execute(query)
         return tuple(Overlap(row.source, row.rows, utc(row.time)) for row in rows)
 
     def note_overlap(self, holdout_id: int, source: str, rows: int) -> None:
@@ -323,25 +345,46 @@ def _view(number: int, row: Row[Any]) -> ViewRecord:
     )
 
 
-def write_long(
-    conn: Connection, statement: str, holdout_id: int, values: Mapping[str, Any]
-) -> None:
-    """Update the row of a holdout by long values, which nothing keeps when they are written.
+def _fill(conn: Connection, holdout_id: int, values: Mapping[str, Pieces]) -> dict[str, str]:
+    """Set columns of a holdout's row that are as long as its rows; return their SHA-256.
 
-    SQLAlchemy would until its garbage is collected; Python's driver of SQLite has a copy of them
-    until the statement runs again, as it does here for no row.
+    A database takes a long value as a whole, copies it, and copies it again into the row that it
+    makes. SQLite can also set aside the space for a value and have it filled later, piece by piece.
     """
-    run(conn, statement, {**values, "holdout": holdout_id})
-    run(conn, statement, {**dict.fromkeys(values), "holdout": -1})
+    hashed = {name: hashlib.sha256() for name in values}
+    if conn.dialect.name == "sqlite":
+        _set_columns(
+            conn,
+            holdout_id,
+            "zeroblob(:{0})",
+            {name: length for name, (length, _) in values.items()},
+        )
+        for name, (_, pieces) in values.items():
+            with driver_of(conn).blobopen("holdouts", name, holdout_id) as blob:
+                for piece in pieces:
+                    hashed[name].update(piece)
+                    blob.write(piece)
+                assert blob.tell() == len(blob)
+    else:
+        whole = {name: b"".join(map(bytes, pieces)) for name, (_, pieces) in values.items()}
+        for name, value in whole.items():
+            hashed[name].update(value)
+        _set_columns(conn, holdout_id, ":{0}", whole)
+    return {name: digest.hexdigest() for name, digest in hashed.items()}
+
+
+def _set_columns(conn: Connection, holdout_id: int, form: str, values: Mapping[str, Any]) -> None:
+    stated = ", ".join(f"{name} = {form.format(name)}" for name in values)
+    run(
+        conn,
+        f"UPDATE holdouts SET {stated} WHERE id = :holdout",
+        {**values, "holdout": holdout_id},
+    )
 
 
 def as_bytes(values: NDArray[Any]) -> memoryview:
     """Write hashes or places as 64 bits each, whatever this machine's order of bytes is."""
     return np.ascontiguousarray(values, dtype="<u8").data.cast("B")
-
-
-def _as_bytes(values: NDArray[Any] | None) -> memoryview | None:
-    return None if values is None else as_bytes(values)
 
 
 def _hashes(stored: bytes, n: int) -> NDArray[np.uint64]:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from datetime import UTC, datetime
 from functools import lru_cache
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -163,6 +163,9 @@ class LadderSettings:
     budget: int | None
     unit: float | None
 
+    def __hash__(self) -> int:
+        return hash((self.account, self.name, self.metric, self.mechanism, self.budget, self.unit))
+
 
 @dataclass(frozen=True, slots=True)
 class LadderRecord:
@@ -262,6 +265,21 @@ class Recorded(NamedTuple):
     reserve_digest: str | None
 
 
+class AuditRow(NamedTuple):
+    """What an audit needs of one submission, its context as JSON; raw."""
+
+    number: int
+    time: datetime
+    batch: str | None
+    repeat_of: int | None
+    improved: bool
+    released: float
+    risk: float
+    disagreement: float | None
+    evidence: Mapping[str, Any]
+    context: str
+
+
 @dataclass(frozen=True, slots=True)
 class AuditEntry:
     """One submission with what only an audit or a replay may see."""
@@ -331,6 +349,9 @@ Record = TypeVar("Record")
 
 LARGEST_ARRAY = 2**32
 """In bytes, of an array that is kept compressed: one that states more was changed."""
+
+Progress: TypeAlias = Callable[[int, int], None]
+"""Is called with how many submissions were gone through, and of how many."""
 
 AT_A_TIME = 1000
 """Rows that are held in memory where there may be millions."""

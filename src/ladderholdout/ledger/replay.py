@@ -10,6 +10,7 @@ import math
 from array import array
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from typing import Any, NoReturn
 
 from ladderholdout.errors import InvalidArgument
@@ -68,13 +69,15 @@ class _Answers:
         return self.risks[number - 1], bool(self.improved[number - 1])
 
 
+@lru_cache(256)
 def rules_of(settings: LadderSettings) -> LadderRules:
-    """Return the rules a ladder follows."""
+    """Return the rules a ladder follows; those of the same settings are made once."""
     mechanism = mechanism_from(settings.mechanism, settings.mechanism_settings)
     scale = scale_of(stored_metric(settings))
     return LadderRules(mechanism, settings.budget, settings.unit, scale)
 
 
+@lru_cache(256)
 def stored_metric(settings: LadderSettings) -> Metric:
     """Return the metric of a ladder from the ledger alone.
 

@@ -21,13 +21,12 @@ from ladderholdout.errors import (
 )
 from ladderholdout.ledger import connections as engine
 from ladderholdout.ledger import postgres as servers
-from ladderholdout.ledger import schema
+from ladderholdout.ledger import tables
 from ladderholdout.ledger.chain import EMPTY, Head, Left
 from ladderholdout.ledger.marks import mark_of
 from ladderholdout.ledger.place import Access, file_of, is_server, shown
-from ladderholdout.ledger.records import Asked, LadderRecord, same_ladder
-from ladderholdout.ledger.schema import copy
-from ladderholdout.ledger.streams import Progress
+from ladderholdout.ledger.records import Asked, LadderRecord, Progress, same_ladder
+from ladderholdout.ledger.sqlite import copy
 from ladderholdout.ledger.tables import FORMAT, holdouts
 from ladderholdout.ledger.transaction import Transaction
 from ladderholdout.ledger.verification import Finding, Verification, verify
@@ -328,12 +327,14 @@ def _again_while_it_may_pass(source: engine.Source, attempt: Callable[[], T]) ->
 
 def _format_of(source: engine.Source) -> int | None:
     with engine.connection(source, Access.READ) as conn:
-        return schema.format_of(conn)
+        return tables.format_of(conn)
 
 
 def _ensure(source: engine.Source) -> None:
     with engine.connection(source, Access.ALL) as conn:
-        schema.ensure(conn)
+        if conn.dialect.name == "postgresql" and tables.format_of(conn) is None:
+            servers.make_schema(conn)
+        tables.ensure(conn)
 
 
 def holdout_names(url: str) -> tuple[str, ...]:
@@ -352,7 +353,7 @@ def holdout_names(url: str) -> tuple[str, ...]:
     >>> folder.cleanup()
     """
     with engine.connection(engine.source(url), Access.READ) as conn:
-        if schema.format_of(conn) is None:
+        if tables.format_of(conn) is None:
             return ()
         return tuple(conn.execute(select(holdouts.c.name).order_by(holdouts.c.id)).scalars())
 

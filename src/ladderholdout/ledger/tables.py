@@ -19,7 +19,9 @@ from sqlalchemy import (
     Table,
     UniqueConstraint,
     insert,
+    inspect,
     literal_column,
+    select,
     text,
     types,
 )
@@ -427,7 +429,52 @@ ended_sessions = Table(
 )
 
 
-def create(conn: Connection) -> None:
-    """Make all tables in an empty database, in the format of this version of the library."""
-    metadata.create_all(conn)
-    conn.execute(insert(_format).values(number=FORMAT))
+def format_of(conn: Connection) -> int | None:
+    """Return the number of a ledger's format, None for an empty database.
+
+    Raises
+    ------
+    LedgerError
+        It is a database, and no ledger, or one that was written before 0.1.0.
+    """
+    names = set(inspect(conn).get_table_names())
+    if not names:
+        return None
+    if {"alembic_version", "holdouts", "ladders"} <= names:
+        raise LedgerError(
+            "This ledger was written before ladderholdout 0.1.0, which does not read it. The last "
+            "commit whose changelog has no version reads it: `ladder-holdout export` of that "
+            "commit takes its record to MLflow. Name another place for a new ledger with ledger= "
+            "or LADDERHOLDOUT_LEDGER."
+        )
+    if not {"ledger_format", "holdouts", "ladders"} <= names:
+        raise LedgerError(
+            "This database belongs to another program: it holds tables, and none of a ledger. "
+            "Name another place with ledger= or LADDERHOLDOUT_LEDGER."
+        )
+    return conn.execute(select(NUMBER)).scalar()
+
+
+def check_format(number: object) -> None:
+    """Refuse a ledger of another format, or one that got another format since it was opened."""
+    if number != FORMAT:
+        raise LedgerError(
+            f"This ledger has format {number}, and this version of ladderholdout reads format "
+            f"{FORMAT}. Upgrade the package where the ledger is newer."
+        )
+
+
+def ensure(conn: Connection) -> None:
+    """Make the tables in an empty database, inside the caller's transaction.
+
+    Raises
+    ------
+    LedgerError
+        The ledger has another format.
+    """
+    number = format_of(conn)
+    if number is None:
+        metadata.create_all(conn)
+        conn.execute(insert(_format).values(number=FORMAT))
+    else:
+        check_format(number)

@@ -46,12 +46,11 @@ from ladderholdout.ledger.history import (
     is_on_grid,
     read_amended,
     read_answered,
+    read_audited,
     read_chosen,
-    read_confidence,
     read_events,
-    read_grouped,
     read_improved,
-    read_restoring,
+    read_recorded,
     read_shown,
     read_withdrawal,
 )
@@ -60,12 +59,14 @@ from ladderholdout.ledger.prepared import Prepared, in_file, run, stored_time
 from ladderholdout.ledger.records import (
     Asked,
     AuditEntry,
+    AuditRow,
     Entry,
     First,
     HoldoutRecord,
     LadderRecord,
     LadderSettings,
     Overlap,
+    Recorded,
     Withdrawal,
     audit_entry,
     decompressed,
@@ -81,16 +82,16 @@ from ladderholdout.ledger.records import (
 )
 from ladderholdout.ledger.replay import repeats_alike, rules_of
 from ladderholdout.ledger.reserve_queries import ReserveQueries, refuse_retired
-from ladderholdout.ledger.schema import check_format
-from ladderholdout.ledger.streams import Streams
 from ladderholdout.ledger.tables import (
     FORMAT,
     chains,
+    check_format,
     damaged,
     events,
     holdouts,
     incumbents,
     ladders,
+    read_json,
     submissions,
 )
 from ladderholdout.ledger.withdrawals import Withdrawals
@@ -159,11 +160,6 @@ class Transaction:
     def reserve(self) -> ReserveQueries:
         """The reserves of holdouts, and the queries of them."""
         return ReserveQueries(self.conn, self.chains)
-
-    @property
-    def streams(self) -> Streams:
-        """The submissions of ladders, some at a time."""
-        return Streams(self.conn)
 
     @property
     def batches(self) -> Batches:
@@ -561,6 +557,18 @@ class Transaction:
         query = query.order_by(submissions.c.number).limit(limit)
         return read_all(self.conn.execute(query), audit_entry)
 
+    def recorded(self, ladder_id: int) -> Iterator[Recorded]:
+        """Yield all submissions to a ladder in their order, for a replay.
+
+        There may be millions, of which few are in memory at a time. A value that was changed ends
+        the reading in a LedgerError.
+        """
+        return read_recorded(self.conn, ladder_id)
+
+    def audited(self, ladder_id: int) -> Iterator[tuple[AuditRow, ...]]:
+        """Yield the same some at a time, for an audit."""
+        return read_audited(self.conn, ladder_id)
+
     # -- what certificates count ------------------------------------------------------
 
     def chosen(self, ladder: LadderRecord) -> Chosen | None:
@@ -618,7 +626,8 @@ class Transaction:
 
     def confidences(self, holdout_id: int) -> tuple[float, ...]:
         """Return the confidences that were asked for beside the registered one, in order."""
-        return read_all(self.events(holdout_id, "confidence"), read_confidence)
+        noted = self.events(holdout_id, "confidence")
+        return read_all(noted, lambda event: float(read_json(event.detail or "")["confidence"]))
 
     def note_confidence(self, holdout_id: int, confidence: float) -> tuple[float, ...]:
         """Note that another confidence than the registered one was asked for, if it is new."""
@@ -630,7 +639,8 @@ class Transaction:
 
     def grouped(self, holdout_id: int) -> tuple[str, ...]:
         """Return what showed that the rows of a holdout come in groups, if anything did."""
-        return read_all(self.events(holdout_id, GROUPED), read_grouped)
+        noted = self.events(holdout_id, GROUPED)
+        return read_all(noted, lambda event: str(read_json(event.detail or "")["by"]))
 
     def note_grouped(self, holdout_id: int, by: str) -> None:
         """Note what shows that the rows of a holdout come in groups, if it is new."""
@@ -663,7 +673,8 @@ class Transaction:
 
     def restorings(self, holdout_id: int) -> tuple[tuple[int, int], ...]:
         """Return where older copies were found in place, and how many links there had been."""
-        return read_all(self.events(holdout_id, RESTORED), read_restoring)
+        noted = self.events(holdout_id, RESTORED)
+        return read_all(noted, lambda event: (event.position, int(event.kind.split()[1])))
 
     def opened_after(self, ladder_id: int) -> int | None:
         """Return how many submissions a ladder had when an audit opened it; None: none did.

@@ -41,13 +41,13 @@ from ladderholdout.ledger.records import (
     AT_A_TIME,
     HoldoutRecord,
     LadderRecord,
+    Progress,
     Recorded,
     Withdrawal,
     decompressed,
     select_incumbents,
 )
 from ladderholdout.ledger.replay import Replayed, replay, rules_of, state_to
-from ladderholdout.ledger.streams import Progress
 from ladderholdout.ledger.tables import (
     FAULTS,
     RAW,
@@ -350,7 +350,7 @@ def _check_firsts(
 def _replayed(
     tx: Transaction, holdout: HoldoutRecord, ladder: LadderRecord, steps: _Steps
 ) -> Iterator[Finding]:
-    entries = steps.of(tx.streams.recorded(ladder.id))
+    entries = steps.of(tx.recorded(ladder.id))
     try:
         incumbent = tx.incumbent_predictions(ladder.id)
     except LedgerError:  # it has none, or none that reads: that is found below
