@@ -1,142 +1,431 @@
-"""Measure how large and how tangled the package is: modules, lines, circles, one submission.
+"""How large the package is, how its modules hang together, and what one call runs through.
 
-    python benchmarks/house.py [CHECKOUT]
+    python benchmarks/house.py                            # the checkout that this file is in
+    python benchmarks/house.py --src OTHER/src --src src  # a column each: before and after
 
-For another checkout, such as one of an earlier commit, give its folder.
+Prints a table in Markdown. Submissions a second over bare sqlite3 are printed by
+`python benchmarks/guard.py commits`, which takes minutes and a machine that does nothing else.
+
+Counted in the text of the package:
+
+- lines of code: all but blank lines, comments and docstrings (a text below an attribute counts);
+- methods of the seam: methods and properties of the protocol `OpenLadder`, wherever it is;
+- forged classes: the classes of `FORGEABLE` that are called or derived from outside `guard` and
+  `ledger`, or for which there is a stand-in: a class of which at least three public members, and
+  more than half of them, are members of the forged one;
+- circles: sets of modules, or of subpackages, that import each other, directly or through others.
+  Imports inside functions and for types alone count;
+- climbs: pairs of modules of which the first imports the second against the order `ROOMS` in the
+  `test_rooms.py` of the same checkout; its rooms are the subpackages and the modules beside them;
+- private reads between subpackages: expressions `x._name`, where x is not `self`, and imports of
+  `_name`, if another one defines the name and the module does not. `thirdparty` is left out: it
+  is there to read private names of other libraries;
+- lazy imports: statements inside functions that import the package's own modules;
+- uses of `rounds`: functions of that module that are called or passed on outside `SEAM`;
+- stored names: assignments to a name of `VAGUE`, also by `for` and `with`, and not by parameters;
+- functions: those with a `def`, and the median of their lines of code with the `def` itself;
+- short helpers: private functions of fewer than six lines that nothing decorates and that their
+  module names once.
+
+Counted in a process of its own for each checkout: public names of the facade are attributes of a
+`LadderHoldout` without an underscore (in parentheses those that scikit-learn's protocol demands).
+The last rows are traced by sys.setprofile and show four figures: the distinct functions of the
+package, their files, the calls of them, and the calls of all Python functions, other libraries'
+included. Lambdas and generators are functions, and comprehensions are before Python 3.12. Threads
+that a call starts are included. The call that is counted is the second of its kind, each on a
+holdout of its own, so imports and what a process keeps are left out. `certificate()` follows two
+improvements and finds no stored interval. The guarded grid is
+`GridSearchCV(scoring=holdout, cv=holdout.split()).fit` with its refit; `guard(search).fit` is that
+of a grid in three inner folds. A fourth candidate: the functions that four candidates call more
+often than three do, and how much more often.
 """
 
 from __future__ import annotations
 
+import argparse
 import ast
+import itertools
+import json
 import os
-import re
+import runpy
+import statistics
 import subprocess
 import sys
-from collections import Counter
+import threading
+import warnings
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cached_property, partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from types import CodeType, FrameType
+from typing import Any
 
 PACKAGE = "ladderholdout"
-# What one call of each does, in a fresh process: functions of the package, its files, all calls
-# of Python functions, and statements of SQL. The second of two calls, for the first one loads.
-ONE_CALL = """
-import sys, warnings
-import numpy as np
-from sqlalchemy import event
-from sqlalchemy.engine import Engine
-warnings.simplefilter("ignore")
-import ladderholdout
-from ladderholdout import LadderHoldout
-X, y = np.arange(200.0)[:, None], np.arange(200) % 2
-place, statements = sys.argv[1] + "/ledger.db", []
-event.listen(Engine, "connect", lambda found, _: found.set_trace_callback(statements.append))
-holdout = LadderHoldout(X, y, scoring="accuracy", ledger=place, name="house")
-rng = np.random.default_rng(0)
-holdout.submit(rng.integers(0, 2, 200)), holdout.status(), holdout.name
-guesses = rng.integers(0, 2, 200)
-for what, run in (("submit", lambda: holdout.submit(guesses)), ("status", holdout.status),
-                  ("name", lambda: holdout.name)):
-    seen, calls = set(), 0
-    def see(frame, kind, arg):
-        global calls
-        if kind == "call":
-            calls += 1
-            if "/ladderholdout/" in frame.f_code.co_filename:
-                seen.add(frame.f_code)
-    statements.clear()
-    sys.setprofile(see); run(); sys.setprofile(None)
-    files = {code.co_filename for code in seen}
-    print(f"{what}: {len(seen)} functions of the package in {len(files)} files, {calls} calls, "
-          f"{len(statements)} statements of SQL")
-"""
+# These follow the code: where the rounds are, which modules may call them, what must not be forged,
+# and by which names checkouts call the same method (the first that a holdout has is called).
+PROTOCOL, ROUNDS = "OpenLadder", "rounds"
+SEAM = ("guard.rounds", "guard.ladder")
+FORGEABLE = {"Transaction", "Guard", "HoldoutRecord", "LadderRecord", "Entry"}
+AT_HOME = {"guard", "ledger"}
+CERTIFICATE = ("certificate",)
+
+VAGUE = ("one", "found", "there", "own", "at", "came")
+SKLEARN = {"get_metadata_routing", "set_score_request"}
+PUBLIC = {"_asdict", "_fields", "_mapping", "_replace"}  # of named tuples and of rows
+TARGETS = {
+    "lines of code": "26,000",
+    "modules": "140",
+    "methods of the seam": "14",
+    "forged classes": "0",
+    "circles of modules, of subpackages": "0, 0",
+    "climbs": "0",
+    "private reads between subpackages": "0",
+    "lazy imports of own modules": "8",
+    "uses of `rounds` outside the seam": "0",
+    "public names of the facade": "24",
+    "`submit` that improves": "90, 20",
+    "`submit` that does not": "90, 20, -, 260",
+    "`certificate()`": "120, 20",
+    "guarded grid of one candidate": "190, 28",
+}
+Function = ast.FunctionDef | ast.AsyncFunctionDef
+Documented = ast.Module | ast.ClassDef | Function
 
 
-def name_of(path: Path, source: Path) -> str:
-    parts = path.relative_to(source).with_suffix("").parts
-    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+# The text of the package
 
 
-def code_lines(text: str) -> int:
-    """Count the lines that are neither empty, nor comments, nor of docstrings."""
-    prose: set[int] = set()
-    for node in ast.walk(ast.parse(text)):
-        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
-            prose |= set(range(node.lineno, (node.end_lineno or node.lineno) + 1))
-    lines = enumerate(text.splitlines(), 1)
-    return sum(bool(re.match(r"\s*[^#\s]", line)) for at, line in lines if at not in prose)
+@dataclass(frozen=True)
+class Import:
+    """One imported name, and the module it comes from, or which it is."""
+
+    module: str
+    name: str
+    line: int
+    lazy: bool
 
 
-def imported(name: str, tree: ast.Module, known: set[str]) -> set[str]:
-    """Return the modules of the package that a module imports, wherever in it."""
-    found = set()
-    for node in ast.walk(tree):
-        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith(PACKAGE):
+@dataclass(frozen=True)
+class Module:
+    """One source file, by its name without that of the package before it."""
+
+    name: str
+    text: str
+    known: frozenset[str]
+
+    @cached_property
+    def room(self) -> str:
+        return room_of(self.name)
+
+    @cached_property
+    def tree(self) -> ast.Module:
+        return ast.parse(self.text)
+
+    @cached_property
+    def nodes(self) -> list[ast.AST]:
+        return list(ast.walk(self.tree))
+
+    def all_of(self, kind: Any) -> list[Any]:
+        return [node for node in self.nodes if isinstance(node, kind)]
+
+    @cached_property
+    def code(self) -> list[int]:
+        """The numbers of the lines of code."""
+        prose: set[int] = set()
+        for node in self.all_of(Documented):
+            if ast.get_docstring(node) is not None:
+                prose |= set(range(node.body[0].lineno, node.body[0].end_lineno + 1))
+        lines = enumerate(map(str.strip, self.text.splitlines()), 1)
+        return [n for n, line in lines if line and line[0] != "#" and n not in prose]
+
+    def length(self, node: Any) -> int:
+        return sum(node.lineno <= line <= node.end_lineno for line in self.code)
+
+    @cached_property
+    def imports(self) -> list[Import]:
+        return list(self._imports(self.tree, lazy=False))
+
+    def _imports(self, node: ast.AST, lazy: bool) -> Iterator[Import]:
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            origin = f"{node.module}." if isinstance(node, ast.ImportFrom) else ""
             for alias in node.names:
-                full = f"{node.module}.{alias.name}"
-                found.add(full if full in known else str(node.module))
-    return found - {name}
+                package, _, inside = f"{origin}{alias.name}".partition(".")
+                module = inside if inside in self.known else inside.rpartition(".")[0]
+                if package == PACKAGE:
+                    yield Import(module or "__init__", alias.name, node.lineno, lazy)
+        lazy = lazy or isinstance(node, Function | ast.Lambda)
+        for child in ast.iter_child_nodes(node):
+            yield from self._imports(child, lazy)
 
 
-def circles(graph: dict[str, set[str]]) -> list[set[str]]:
-    """Return the sets of modules that import each other, directly or through others."""
+def room_of(name: str) -> str:
+    return name.partition(".")[0]
 
-    def reached(start: str) -> set[str]:
-        seen: set[str] = set()
-        waiting = [start]
+
+def modules_in(source: Path) -> list[Module]:
+    texts = {}
+    for path in sorted((source / PACKAGE).rglob("*.py")):
+        parts = path.relative_to(source / PACKAGE).with_suffix("").parts
+        inside = parts[:-1] if parts[-1] == "__init__" else parts
+        texts[".".join(inside) or "__init__"] = path.read_text(encoding="utf-8")
+    return [Module(name, text, frozenset(texts)) for name, text in texts.items()]
+
+
+def circles(graph: dict[str, set[str]]) -> int:
+    """Count the sets of nodes that reach each other."""
+    reach: dict[str, set[str]] = {}
+    for node in graph:
+        reach[node], waiting = set(), [node]
         while waiting:
-            for one in graph.get(waiting.pop(), ()):
-                if one not in seen:
-                    seen.add(one)
-                    waiting.append(one)
-        return seen
-
-    reach = {name: reached(name) for name in graph}
-    found: list[set[str]] = []
-    for name in graph:
-        if name in reach[name] and not any(name in one for one in found):
-            found.append({other for other in reach[name] if name in reach.get(other, ())})
-    return found
+            new = graph.get(waiting.pop(), set()) - reach[node]
+            reach[node] |= new
+            waiting += new
+    mutual = {node: {to for to in reach[node] if node in reach.get(to, ())} for node in graph}
+    return len({frozenset(nodes) for nodes in mutual.values() if nodes})
 
 
-def foreign(name: str, text: str) -> list[str]:
-    """Return the private names that a module reads and does not define itself.
+def members(cls: ast.ClassDef) -> set[str]:
+    """Return the public methods, properties and annotated fields of a class."""
+    names = {node.name for node in cls.body if isinstance(node, Function)}
+    names |= {ast.unparse(node.target) for node in cls.body if isinstance(node, ast.AnnAssign)}
+    return {name for name in names if not name.startswith("_")}
 
-    Those of third parties are read in the one module that is made for it; what named tuples and
-    rows have begins with an underscore and is public.
-    """
-    if name == f"{PACKAGE}.thirdparty":
-        return []
-    found = re.findall(r"\b(?!self|cls|np|sys|os)\w+\.(_[a-z]\w*)", text)
-    own = {
-        one for one in found if re.search(rf"(def {one}\b|^    {one}:|self\.{one} =)", text, re.M)
+
+def forged(modules: list[Module]) -> set[str]:
+    real, copied = {}, set()
+    for cls in (cls for m in modules if m.room in AT_HOME for cls in m.all_of(ast.ClassDef)):
+        if cls.name in FORGEABLE:
+            real[cls.name] = members(cls)
+    for module in (module for module in modules if module.room not in AT_HOME):
+        classes = module.all_of(ast.ClassDef)
+        used = [call.func for call in module.all_of(ast.Call)]
+        used += [base for cls in classes for base in cls.bases]
+        copied |= {ast.unparse(node).split(".")[-1] for node in used} & set(real)
+        for public, (name, theirs) in itertools.product(map(members, classes), real.items()):
+            if len(public & theirs) > max(2, len(public) / 2):
+                copied.add(name)
+    return copied
+
+
+def private_reads(modules: list[Module]) -> list[str]:
+    defined: dict[str, set[str]] = {}
+    rooms: dict[str, set[str]] = defaultdict(set)
+    for m in modules:
+        nodes = [*m.all_of(ast.Name), *m.all_of(ast.Attribute)]
+        stored = {name_of(node) for node in nodes if isinstance(node.ctx, ast.Store)}
+        defined[m.name] = stored | {node.name for node in m.all_of(ast.ClassDef | Function)}
+        for name in defined[m.name]:
+            rooms[name].add(m.room)
+    reads = []
+    for m in (module for module in modules if module.room != "thirdparty"):
+        outer = [node for node in m.all_of(ast.Attribute) if ast.unparse(node.value) != "self"]
+        for name in [*(node.attr for node in outer), *(imported.name for imported in m.imports)]:
+            private = name[:1] == "_" != name[1:2] and name not in PUBLIC
+            if private and name not in defined[m.name] and rooms[name] - {m.room}:
+                reads.append(f"{m.name}: {name}")
+    return reads
+
+
+def name_of(node: ast.Name | ast.Attribute) -> str:
+    return node.id if isinstance(node, ast.Name) else node.attr
+
+
+def uses_of_rounds(module: Module) -> int:
+    if any(f"{module.name}.".startswith(f"{part}.") for part in SEAM):
+        return 0
+    imported = {name.name for name in module.imports if name.module.split(".")[-1] == ROUNDS}
+    uses = [node.id for node in module.all_of(ast.Name) if node.id in imported - {ROUNDS}]
+    attributes = module.all_of(ast.Attribute)
+    uses += [node.attr for node in attributes if ast.unparse(node.value) == ROUNDS]
+    return sum(name.islower() for name in uses)
+
+
+def short_helpers(module: Module) -> int:
+    uses = Counter(map(name_of, module.all_of(ast.Name | ast.Attribute)))
+    private = [node for node in module.all_of(Function) if node.name[:1] == "_" != node.name[1:2]]
+    alone = [node for node in private if uses[node.name] == 1 and not node.decorator_list]
+    return sum(module.length(node) < 6 for node in alone)
+
+
+def counted(source: Path, order: list[str]) -> dict[str, str]:
+    """Return the figures of the text."""
+    modules = modules_in(source)
+    graph = {m.name: {to.module for to in m.imports} - {m.name} for m in modules}
+    pairs = [(room_of(name), room_of(to)) for name, targets in graph.items() for to in targets]
+    between: dict[str, set[str]] = defaultdict(set)
+    for room, other in pairs:
+        between[room] |= {other} - {room}
+    classes = {cls.name: cls for module in modules for cls in module.all_of(ast.ClassDef)}
+    for name in sorted({*FORGEABLE - set(classes), *set(SEAM) - set(graph)}):
+        print(f"{source} has no {name}: what is counted of it is 0", file=sys.stderr)
+    names = [node for module in modules for node in module.all_of(ast.Name)]
+    stored = [node.id for node in names if isinstance(node.ctx, ast.Store)]
+    lengths = [m.length(node) for m in modules for node in m.all_of(Function)]
+    figures = {
+        "lines of code": [sum(len(module.code) for module in modules)],
+        "modules": [len(modules)],
+        "methods of the seam": [sum(isinstance(n, Function) for n in classes[PROTOCOL].body)],
+        "forged classes": [len(forged(modules))],
+        "circles of modules, of subpackages": [circles(graph), circles(between)],
+        "climbs": [sum(order.index(other) > order.index(room) for room, other in pairs)],
+        "private reads between subpackages": [len(private_reads(modules))],
+        "lazy imports of own modules": [
+            sum(len({name.line for name in m.imports if name.lazy}) for m in modules)
+        ],
+        "uses of `rounds` outside the seam": [sum(map(uses_of_rounds, modules))],
+        f"stored names {', '.join(VAGUE)}": [sum(name in VAGUE for name in stored)],
+        "functions; median of their lines": [len(lengths), int(statistics.median(lengths))],
+        "short helpers": [sum(map(short_helpers, modules))],
     }
-    return [one for one in found if one not in own | {"_asdict", "_mapping", "_replace"}]
+    return {what: shown(*parts) for what, parts in figures.items()}
 
 
-def room(name: str) -> str:
-    return [*name.split("."), ""][1]
+def shown(*figures: int) -> str:
+    return ", ".join(f"{figure:,}" for figure in figures)
 
 
-def main(checkout: Path) -> None:
-    source = checkout / "src"
-    texts = {name_of(p, source): p.read_text() for p in (source / PACKAGE).rglob("*.py")}
-    trees = {name: ast.parse(text) for name, text in texts.items()}
-    graph = {name: imported(name, tree, set(texts)) for name, tree in trees.items()}
-    private = Counter(name for name, text in texts.items() for _ in foreign(name, text))
-    lines = {name: code_lines(text) for name, text in texts.items()}
-    aside = sum(count for name, count in lines.items() if room(name) in {"lab", "analysts"})
-    found = circles(graph)
-    print(f"modules: {len(texts)}")
-    print(f"lines of code: {sum(lines.values())}, {aside} of them attacks and simulators")
-    print(f"circles of modules: {len(found)}, of {sum(map(len, found))} modules")
-    print(f"accesses of private names of others: {sum(private.values())}")
-    with TemporaryDirectory() as folder:
-        subprocess.run(
-            [sys.executable, "-c", ONE_CALL, folder],
-            check=True,
-            env={**os.environ, "PYTHONPATH": str(source.resolve())},
+# What calls run through, in a process that imports the package of one checkout
+
+
+@dataclass(frozen=True)
+class Trace:
+    """How often each function of the package was called, and how often any function was."""
+
+    own: Counter[CodeType]
+    every: int
+
+    def __sub__(self, other: Trace) -> Trace:
+        return Trace(self.own - other.own, self.every - other.every)
+
+    def __str__(self) -> str:
+        files = {code.co_filename for code in self.own}
+        return shown(len(self.own), len(files), self.own.total(), self.every)
+
+
+def traced(run: Callable[[], object], folder: str) -> Trace:
+    """Run something, and count the calls, and those of functions of a folder."""
+    calls: Counter[CodeType] = Counter()
+
+    def see(frame: FrameType, event: str, _: object) -> None:
+        if event == "call":
+            calls[frame.f_code] += 1
+
+    threading.setprofile(see)
+    sys.setprofile(see)
+    try:
+        run()
+    finally:
+        sys.setprofile(None)
+        threading.setprofile(None)
+    calls = Counter({code: n for code, n in calls.items() if code is not see.__code__})
+    own = Counter({code: n for code, n in calls.items() if code.co_filename.startswith(folder)})
+    return Trace(own, calls.total())
+
+
+def run_through(folder: str) -> tuple[list[str], dict[str, str]]:
+    """Return the order of the rooms, and the figures of calls."""
+    import numpy as np
+    from sklearn.model_selection import GridSearchCV
+    from sklearn.tree import DecisionTreeClassifier
+
+    import ladderholdout
+
+    warnings.simplefilter("ignore")
+    package = Path(ladderholdout.__file__).parent
+    rng, numbers = np.random.default_rng(0), itertools.count()
+    X = rng.normal(size=(600, 3))
+    y = (X[:, 0] + rng.normal(size=600) > 0).astype(int)
+    training_rows, rows, labels = (X[200:], y[200:]), X[:200], y[:200]
+
+    def guesses(share: float) -> Any:
+        return np.where(np.arange(200) < 200 * share, labels, 1 - labels)
+
+    def opened(*shares: float) -> Any:
+        """Open a holdout of its own, and submit predictions of which these shares are right."""
+        ledger, name = f"{folder}/{next(numbers)}.db", "house"
+        holdout: Any = ladderholdout.LadderHoldout(
+            rows, labels, scoring="accuracy", name=name, ledger=ledger
         )
+        for share in shares:
+            holdout.submit(guesses(share))
+        return holdout
+
+    def submit(share: float) -> Callable[[], object]:
+        return partial(opened(0.6, 0.75).submit, guesses(share))
+
+    def certificate(share: float) -> Callable[[], object]:
+        holdout = opened(0.6, share)
+        name = next(name for name in CERTIFICATE if hasattr(holdout, name))
+        return partial(getattr(holdout, name))
+
+    def grid(candidates: int, **settings: Any) -> Any:
+        depths = {"max_depth": list(range(1, candidates + 1))}
+        return GridSearchCV(DecisionTreeClassifier(random_state=0), depths, **settings)
+
+    def guarded_grid(candidates: int) -> Callable[[], object]:
+        holdout = opened()
+        search = grid(candidates, scoring=holdout, cv=holdout.split())
+        return partial(search.fit, *training_rows)
+
+    def guarded_search(candidates: int) -> Callable[[], object]:
+        return partial(opened().guard(grid(candidates, cv=3)).fit, *training_rows)
+
+    def second(make: Callable[[Any], Callable[[], object]], first: float, then: float) -> Trace:
+        make(first)()
+        return traced(make(then), str(package))
+
+    # In this order: a process that had guarded folds looks for them in all that it submits.
+    traces = {
+        "`submit` that improves": second(submit, 0.9, 0.95),
+        "`submit` that does not": second(submit, 0.45, 0.5),
+        "`certificate()`": second(certificate, 0.9, 0.95),
+    }
+    grids = {size: second(guarded_grid, size, size) for size in (1, 3, 4)}
+    searches = {size: second(guarded_search, size, size) for size in (3, 4)}
+    traces |= {
+        "guarded grid of one candidate": grids[1],
+        "guarded grid: a fourth candidate": grids[4] - grids[3],
+        "`guard(search).fit` of three candidates": searches[3],
+        "`guard(search).fit`: a fourth candidate": searches[4] - searches[3],
+    }
+    holdout = opened()
+    names = {name for name in {*dir(holdout), *vars(holdout)} if name[0] != "_"}
+    figures = {"public names of the facade": f"{len(names)} ({len(names & SKLEARN)})"}
+    test = next((package.parents[1] / "tests").rglob("test_rooms.py"))
+    order = list(runpy.run_path(str(test))["ROOMS"])
+    return order, figures | {what: str(trace) for what, trace in traces.items()}
+
+
+def figures_of(source: Path) -> dict[str, str]:
+    with TemporaryDirectory() as folder:
+        ran = subprocess.run(
+            [sys.executable, __file__, "--run-through", folder],
+            check=True,
+            stdout=subprocess.PIPE,
+            env={**os.environ, "PYTHONPATH": str(source.resolve()), "OMP_NUM_THREADS": "1"},
+        )
+    order, figures = json.loads(ran.stdout)
+    return {**counted(source, order), **figures}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--src", type=Path, action="append", help="the src of a checkout")
+    parser.add_argument("--run-through", metavar="FOLDER", help=argparse.SUPPRESS)
+    asked = parser.parse_args()
+    if asked.run_through:
+        print(json.dumps(run_through(asked.run_through)))
+        return
+    sources = asked.src or [Path(__file__).parents[1] / "src"]
+    columns = [figures_of(source) for source in sources]
+    heads = [source.resolve().parent.name for source in sources]
+    lines = [["what", *heads, "target"], ["---"] * (len(heads) + 2)]
+    for what in columns[0]:
+        lines.append([what, *(column[what] for column in columns), TARGETS.get(what, "")])
+    print(*(f"| {' | '.join(line)} |" for line in lines), sep="\n")
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]) if len(sys.argv) > 1 else Path(__file__).parents[1])
+    main()
