@@ -31,6 +31,7 @@ from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 
 from ladderholdout.errors import InvalidArgument, InvalidSubmission, UnknownHoldout
 from ladderholdout.metrics import METRICS, Evaluation, Metric, get_metric
+from ladderholdout.metrics.arrays import has_mask
 
 pytestmark = pytest.mark.quick
 
@@ -1057,3 +1058,16 @@ def test_losses_that_are_none_are_refused(losses: Any) -> None:
 @pytest.mark.parametrize("factor", [0, -1, np.inf, np.nan])
 def test_only_positive_factors_scale(factor: float) -> None:
     refuse(InvalidArgument, "factor must be", Evaluation.from_losses([1, 2]).scaled, factor)
+
+
+def test_lists_nested_deeper_than_calls_and_lists_that_hold_themselves_are_refused() -> None:
+    nested: list[Any] = [np.ma.array([1], mask=[True])]
+    plain: list[Any] = [1]
+    for _ in range(100_000):
+        nested, plain = [nested], [plain]
+    itself: list[Any] = [[0], 1]
+    itself.append(itself)
+    cells = np.empty(2, dtype=object)
+    cells[:] = [1, cells]
+    assert has_mask(nested)
+    assert not any(map(has_mask, (plain, itself, cells)))

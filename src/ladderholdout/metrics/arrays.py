@@ -42,22 +42,26 @@ def has_mask(values: Any) -> bool:
     >>> has_mask(np.ma.array([1, 2], mask=[0, 1])), has_mask([np.ma.array([1, 2])])
     (True, False)
     """
-    if isinstance(values, np.ma.MaskedArray):
-        return bool(np.ma.getmaskarray(values).any()) or _any_mask(values.data)
-    if type(values) in (list, tuple):
-        # Most are lists of one type that can hold no mask: found out without a call for each.
-        kinds = set(map(type, values))
-        return any(issubclass(one, _MAY_HOLD) for one in kinds) and any(map(has_mask, values))
-    return isinstance(values, np.ndarray) and _any_mask(values)
+    # Not by recursion: lists may be nested deeper than Python calls, or contain themselves.
+    waiting, seen = [values], set()
+    while waiting:
+        part = waiting.pop()
+        if isinstance(part, np.ma.MaskedArray) and np.ma.getmaskarray(part).any():
+            return True
+        holds = type(part) in (list, tuple) or (
+            isinstance(part, np.ndarray) and part.dtype == object
+        )
+        if not holds or id(part) in seen:
+            continue
+        seen.add(id(part))
+        cells = part if type(part) in (list, tuple) else np.ravel(np.asarray(part))
+        # Most hold one type that can have no mask: found out without a look at each.
+        if any(issubclass(kind, _MAY_HOLD) for kind in set(map(type, cells))):
+            waiting += (cell for cell in cells if isinstance(cell, _MAY_HOLD))
+    return False
 
 
 _MAY_HOLD = (np.ndarray, list, tuple)
-
-
-def _any_mask(array: Array) -> bool:
-    return array.dtype == object and any(
-        isinstance(cell, _MAY_HOLD) and has_mask(cell) for cell in array.flat
-    )
 
 
 def described(array: Array) -> str:
