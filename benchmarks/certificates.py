@@ -40,21 +40,20 @@ from dataclasses import dataclass, replace
 
 import mpmath as mp
 import numpy as np
+from anchored import Incumbent, certify_anchored
 from defaults import SIGNALS, World
+from papers._bounds import compare
 
 from ladderholdout.certificates import (
-    Incumbent,
     LadderTranscript,
     Transcript,
     certify,
-    certify_anchored,
     event_length,
     exact_lower,
     exact_upper,
     grid_of,
     place_length,
 )
-from ladderholdout.lab.bounds import compare
 from ladderholdout.mechanisms import (
     Mechanism,
     OneBitLadder,

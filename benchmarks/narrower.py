@@ -23,19 +23,17 @@ import argparse
 import math
 
 import numpy as np
+from anchored import PAIRS_SHARE, Incumbent, difference_limits
 from certificates import CONFIDENCE, anchored_rules, learned
 from defaults import SIGNALS, World, shaped
 from scipy.stats import norm
 
 from ladderholdout.certificates import (
-    Incumbent,
-    difference_limits,
     event_length,
     exact_lower,
     exact_upper,
     place_length,
 )
-from ladderholdout.certificates.anchored import PAIRS_SHARE
 
 TAIL = math.log((1 - CONFIDENCE) / 2)
 

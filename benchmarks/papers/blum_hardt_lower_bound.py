@@ -5,7 +5,7 @@
 k models are fixed in advance: coins that show an error with a chance of one half, or all but
 one of them, which errs less by epsilon. Nobody can tell the two worlds apart well, so every
 estimate of the least risk is off by epsilon/2 or more with a chance of a quarter at least, in
-one of the two (ladderholdout.lab.bounds.lower_bound). Shown for five estimates, the
+one of the two (lower_bound in _bounds.py). Shown for five estimates, the
 last of which is the likeliest world's least risk: the share of such errors in the worse world,
 and the mean error over sqrt(ln(k)/n), which the theorem keeps away from zero.
 """
@@ -17,9 +17,8 @@ from collections.abc import Callable, Sequence
 
 import _common as common
 import numpy as np
+from _bounds import lower_bound
 from scipy.special import logsumexp
-
-from ladderholdout.lab.bounds import lower_bound
 
 N = 1000
 MODELS = (2, 10, 100, 1000)

@@ -21,9 +21,9 @@ from typing import Any
 
 import _common as common
 import numpy as np
+from _bounds import blum_hardt
 
 from ladderholdout.lab import Answers, Boosting, CoinFlips, simulate
-from ladderholdout.lab.bounds import blum_hardt
 from ladderholdout.mechanisms import Ladder
 
 SIZES = (500, 2_000, 8_000, 32_000)

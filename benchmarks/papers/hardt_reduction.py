@@ -3,7 +3,7 @@
     python benchmarks/papers/hardt_reduction.py [--quick]
 
 Queries with values in [0, 1] and means between 0 and 1 are answered through a leaderboard
-(ladderholdout.lab.adaptive.AdaptiveEstimator): if it is accurate to alpha/2 for 1/alpha^2
+(AdaptiveEstimator in _adaptive.py): if it is accurate to alpha/2 for 1/alpha^2
 submissions, the answers are to alpha, for 1/(3 alpha) queries. Shown by alpha and rule: the
 share of runs in which all these answers were within alpha, the largest error, the submissions
 of the longest run beside 1/alpha^2, and how many queries were answered before the threshold
@@ -20,9 +20,9 @@ from typing import Any, NamedTuple
 
 import _common as common
 import numpy as np
+from _adaptive import AdaptiveEstimator
 
 from ladderholdout.errors import InvalidArgument
-from ladderholdout.lab.adaptive import AdaptiveEstimator
 from ladderholdout.mechanisms import Ladder, Mechanism, ShakyLadder
 
 N = 2_000

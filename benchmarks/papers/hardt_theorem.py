@@ -18,10 +18,10 @@ from typing import Any
 
 import _common as common
 import numpy as np
+from _bounds import blum_hardt, hardt
 from blum_hardt_theorems import best_step
 
 from ladderholdout.lab import Boosting, simulate
-from ladderholdout.lab.bounds import blum_hardt, hardt
 from ladderholdout.mechanisms import Ladder, Mechanism, ShakyLadder
 
 GUESSES = 100

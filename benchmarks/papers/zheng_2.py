@@ -18,9 +18,9 @@ from typing import Any
 
 import _common as common
 import numpy as np
+from _bounds import zheng
 
 from ladderholdout.lab import Enumeration, simulate
-from ladderholdout.lab.bounds import zheng
 from ladderholdout.mechanisms import Ladder, SimplifiedLadder
 
 CASES = ((1_000, 0.01), (20_000, 0.001))

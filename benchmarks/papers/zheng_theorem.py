@@ -28,6 +28,7 @@ from typing import Any
 
 import _common as common
 import numpy as np
+from _bounds import zheng
 
 from ladderholdout.lab import (
     Analyst,
@@ -39,7 +40,6 @@ from ladderholdout.lab import (
     TwoAccounts,
     simulate,
 )
-from ladderholdout.lab.bounds import zheng
 from ladderholdout.mechanisms import SimplifiedLadder
 from ladderholdout.planning import rows_needed
 

@@ -22,7 +22,6 @@ from scipy.stats import binomtest
 
 from ladderholdout import LadderHoldout
 from ladderholdout.certificates import (
-    Answered,
     Certificate,
     Grid,
     ReserveGrid,
@@ -31,7 +30,6 @@ from ladderholdout.certificates import (
     grid_of,
     reserve_interval,
     reserve_log_count,
-    transcript_before,
 )
 from ladderholdout.leaderboard import Leaderboard
 from ladderholdout.mechanisms import (
@@ -54,6 +52,7 @@ from ladderholdout.mechanisms import (
 from ladderholdout.mechanisms.base import counting_of
 from ladderholdout.metrics import Evaluation, get_metric
 from ladderholdout.metrics.scales import scale_of
+from tests.support.transcripts import Answered, transcript_before
 
 QUICK, SEARCHES, CONFIDENCE = 50, 1000, 0.9
 FIRST = Transcript.alone()  # the cheapest there is

@@ -20,8 +20,15 @@ from hypothesis import strategies as st
 from scipy.special import betaincinv
 from scipy.stats import binom, hypergeom, laplace, norm
 
+from benchmarks.papers._bounds import (
+    blum_hardt,
+    compare,
+    hardt,
+    lower_bound,
+    sample_splitting,
+    zheng,
+)
 from ladderholdout.certificates import (
-    Answered,
     Grid,
     LadderTranscript,
     Transcript,
@@ -43,21 +50,12 @@ from ladderholdout.certificates import (
     repeats_length,
     reserve_interval,
     reserve_log_count,
-    transcript_before,
     weighted_lower,
     weighted_upper,
+    worst_log_count,
 )
 from ladderholdout.certificates.codes import LEAST_LOG_COUNT
 from ladderholdout.errors import InvalidArgument
-from ladderholdout.lab.bounds import (
-    blum_hardt,
-    compare,
-    hardt,
-    lower_bound,
-    sample_splitting,
-    worst_log_count,
-    zheng,
-)
 from ladderholdout.mechanisms import (
     BayesBootLadder,
     BayesBootLadderBoot,
@@ -78,6 +76,7 @@ from ladderholdout.mechanisms import (
 )
 from ladderholdout.mechanisms.base import released, unchanged
 from ladderholdout.metrics import Evaluation
+from tests.support.transcripts import Answered, transcript_before
 
 pytestmark = pytest.mark.quick
 

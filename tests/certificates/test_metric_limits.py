@@ -28,9 +28,9 @@ from ladderholdout.certificates import (
     fbeta_limits,
     kappa_limits,
     matthews_limits,
+    mean_limits,
     mean_lower,
     mean_of,
-    mean_upper,
     median_limits,
     r2_limits,
     score_limits,
@@ -84,7 +84,7 @@ def test_limits_of_a_mean_keep_their_level_exactly_on_all_small_samples() -> Non
         for rows in itertools.product(chances, repeat=6):
             chance = math.prod(chances[value] for value in rows)
             missed[0] += chance * (mean_lower(rows, TENTH) > mean)
-            missed[1] += chance * (mean_upper(rows, TENTH) < mean)
+            missed[1] += chance * (mean_limits(rows, TENTH).high < mean)
         assert max(missed) <= 0.1
 
 
@@ -101,11 +101,13 @@ def test_limits_of_a_mean_hold_for_rows_that_differ() -> None:
 
 def test_limits_of_a_mean_scale_with_the_range_and_nest_with_the_level() -> None:
     losses = np.random.default_rng(0).beta(2, 8, 300)
-    low, high = mean_lower(losses, -10.0), mean_upper(losses, -10.0)
+    low, high = mean_lower(losses, -10.0), mean_limits(losses, -10.0).high
     wide = mean_lower(3.0 * losses - 1.0, -10.0, (-1.0, 2.0))
     assert wide == pytest.approx(3.0 * low - 1.0, abs=1e-4)
-    assert mean_upper(1.0 - losses, -10.0) == pytest.approx(1.0 - low, abs=1e-12)
-    ends = [(mean_lower(losses, -level), mean_upper(losses, -level)) for level in (1, 10, 80, 700)]
+    assert mean_limits(1.0 - losses, -10.0).high == pytest.approx(1.0 - low, abs=1e-12)
+    ends = [
+        (mean_lower(losses, -level), mean_limits(losses, -level).high) for level in (1, 10, 80, 700)
+    ]
     assert all(a[0] > b[0] and a[1] < b[1] for a, b in itertools.pairwise(ends))
     assert 0.0 < ends[-1][0] < low < losses.mean() < high < ends[-1][1] < 1.0
 

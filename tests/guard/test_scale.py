@@ -23,7 +23,7 @@ from ladderholdout.audit import record_of
 from ladderholdout.audit.plots import thinned
 from ladderholdout.audit.statistics import plain
 from ladderholdout.audit.submissions import GrowingColumns
-from ladderholdout.certificates import Answered, Grid, transcript_before
+from ladderholdout.certificates import Grid
 from ladderholdout.errors import KnownHoldoutWarning
 from ladderholdout.guard import stored_rows
 from ladderholdout.guard.certification import Others, bars_on, counted_ladders
@@ -40,6 +40,7 @@ from ladderholdout.ledger import Chosen, LadderRecord, Ledger, Transaction
 from ladderholdout.ledger.known_rows import as_bytes
 from ladderholdout.vault import Rows
 from tests.support.holdouts import coins, entries_of, record
+from tests.support.transcripts import Answered, transcript_before
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 

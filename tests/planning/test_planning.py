@@ -15,6 +15,7 @@ from matplotlib.figure import Figure
 from scipy.stats import binomtest, ttest_1samp
 from typer.testing import CliRunner
 
+from benchmarks.papers._bounds import compare
 from ladderholdout import LadderHoldout
 from ladderholdout.certificates import (
     LadderTranscript,
@@ -27,7 +28,6 @@ from ladderholdout.certificates import (
 from ladderholdout.cli import app
 from ladderholdout.errors import InvalidArgument
 from ladderholdout.guard.finalists import ranked
-from ladderholdout.lab.bounds import compare
 from ladderholdout.mechanisms import (
     FullDisclosure,
     Ladder,

@@ -26,8 +26,7 @@ import ladderholdout.planning as planning
 from ladderholdout import LadderHoldout, LadderHoldoutError, LadderStopping, Metric, SearchStopped
 from ladderholdout.cli import app
 from ladderholdout.feedback import feedback_of, guided
-from ladderholdout.lab import bounds, rehearsal
-from ladderholdout.lab.adaptive import AdaptiveEstimator
+from ladderholdout.lab import rehearsal
 from ladderholdout.leaderboard import Leaderboard
 from ladderholdout.metrics import Evaluation, get_metric
 from ladderholdout.metrics.scores import squared
@@ -401,11 +400,6 @@ def pure_calls() -> list[Call]:
             {"name": "Ladder", "settings": {"step": 0.1}},
         ),
         Call(
-            "AdaptiveEstimator",
-            AdaptiveEstimator,
-            {"mechanism": mechanisms.Ladder(0.1), "alpha": 0.1},
-        ),
-        Call(
             "feedback_of",
             feedback_of,
             {
@@ -479,27 +473,6 @@ def pure_calls() -> list[Call]:
                 "repetitions": 1,
                 "seed": 0,
             },
-        ),
-        Call(
-            "compare",
-            bounds.compare,
-            {
-                "n": 100,
-                "k": 5,
-                "releases": 2,
-                "risk": 0.05,
-                "step": 0.01,
-                "accounts": 1,
-                "confidence": 0.95,
-            },
-        ),
-        Call("blum_hardt", bounds.blum_hardt, {"n": 100, "k": 5, "beta": 0.05, "step": None}),
-        Call("hardt", bounds.hardt, {"n": 100, "k": 5, "beta": 0.05}),
-        Call("zheng", bounds.zheng, {"n": 100, "k": 5, "accounts": 1, "beta": 0.05}),
-        Call(
-            "sample_splitting",
-            bounds.sample_splitting,
-            {"n": 100, "k": 5, "risk": 0.1, "beta": 0.05},
         ),
     ]
     settings: dict[str, dict[str, Any]] = {

@@ -10,12 +10,7 @@ Risks here are means of losses in [0, 1]; other ranges are scaled before.
 
 from __future__ import annotations
 
-from ladderholdout.certificates.anchored import (
-    Incumbent,
-    certify_anchored,
-    difference_limits,
-)
-from ladderholdout.certificates.betting import Limits, mean_limits, mean_lower, mean_upper
+from ladderholdout.certificates.betting import Limits, mean_limits, mean_lower
 from ladderholdout.certificates.class_averages import (
     class_mean_limits,
     f1_limits,
@@ -76,7 +71,6 @@ from ladderholdout.certificates.reserve_intervals import (
     reserve_log_count,
 )
 from ladderholdout.certificates.transcript import (
-    Answered,
     Certificate,
     Grid,
     Transcript,
@@ -84,16 +78,13 @@ from ladderholdout.certificates.transcript import (
     grid_of,
     ladder_transcript,
     later_price,
-    transcript_before,
 )
 
 __all__ = [
     "NO_RANGES",
-    "Answered",
     "Bound",
     "Certificate",
     "Grid",
-    "Incumbent",
     "LadderTranscript",
     "Limits",
     "ReserveGrid",
@@ -107,11 +98,9 @@ __all__ = [
     "bounded_lower",
     "bounded_upper",
     "certify",
-    "certify_anchored",
     "certify_score",
     "class_mean_limits",
     "concordance_limits",
-    "difference_limits",
     "drawn_interval",
     "event_length",
     "exact_lower",
@@ -130,7 +119,6 @@ __all__ = [
     "mean_limits",
     "mean_lower",
     "mean_of",
-    "mean_upper",
     "median_limits",
     "mixed",
     "pair_limits",
@@ -144,7 +132,6 @@ __all__ = [
     "score_limits",
     "share_limits",
     "steady_length",
-    "transcript_before",
     "weighted_by_shares",
     "weighted_lower",
     "weighted_upper",

@@ -191,33 +191,18 @@ def mean_lower(
     Examples
     --------
     >>> losses = np.random.default_rng(0).beta(2, 8, 1000)
-    >>> round(mean_lower(losses, -13.7), 3), round(mean_upper(losses, -13.7), 3)
-    (0.172, 0.213)
+    >>> round(mean_lower(losses, -13.7), 3)
+    0.172
     """
     low, high = limits
     parts = summed_up(_shares(losses, limits))
     return low + (high - low) * _unit_lower(*parts, target_of(log_level))
 
 
-def mean_upper(
-    losses: ArrayLike, log_level: float, limits: tuple[float, float] = (0.0, 1.0)
-) -> float:
-    """Return an upper confidence limit of a mean: the mirror of `mean_lower`.
-
-    Examples
-    --------
-    >>> round(mean_upper(np.zeros(1000), -13.7), 4)
-    0.0156
-    """
-    low, high = limits
-    points, counts = summed_up(_shares(losses, limits))
-    return high - (high - low) * _unit_lower(1.0 - points, counts, target_of(log_level))
-
-
 def mean_limits(
     losses: ArrayLike, log_level: float, limits: tuple[float, float] = (0.0, 1.0)
 ) -> Limits:
-    """Return both limits of a mean, with a level for each side: `mean_lower` and `mean_upper`.
+    """Return both limits of a mean, with a level for each side: the upper one mirrors `mean_lower`.
 
     Examples
     --------

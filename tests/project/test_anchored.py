@@ -9,13 +9,11 @@ import numpy as np
 import pytest
 from scipy.stats import binomtest
 
+from benchmarks.anchored import Incumbent, certify_anchored, difference_limits
 from ladderholdout.certificates import (
-    Incumbent,
     LadderTranscript,
     Transcript,
     certify,
-    certify_anchored,
-    difference_limits,
     exact_upper,
 )
 from ladderholdout.errors import InvalidArgument

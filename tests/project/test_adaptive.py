@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from benchmarks.papers._adaptive import AdaptiveEstimator, Answered
 from ladderholdout.errors import InvalidArgument
-from ladderholdout.lab.adaptive import AdaptiveEstimator, Answered
 from ladderholdout.mechanisms import Ladder, Mechanism, ParameterFreeLadder, ShakyLadder
 from ladderholdout.metrics import Evaluation
 from tests.support import literal
