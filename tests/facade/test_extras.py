@@ -206,6 +206,31 @@ def test_a_vault_names_what_its_rows_are_made_of(
         vault.read(place, digest, known)
 
 
+@pytest.mark.parametrize("dtype", ["Int64", "category"])
+def test_a_frame_that_needs_arrow_is_registered_without_a_vault(
+    dtype: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hide(monkeypatch, "pyarrow")
+    frame, y = pd.DataFrame({"a": range(20)}, dtype=dtype), COINS[1]
+    wish = {"scoring": "accuracy", "name": "coins", "ledger": tmp_path / "ledger.db"}
+    with pytest.raises(MissingExtra, match=r"vault=False writes none\) " + said("pyarrow")):
+        LadderHoldout(frame, y, **wish)
+    assert LadderHoldout(frame, y, **wish, vault=False).submit(y).score == 1
+
+
+def test_a_frame_of_numpys_dtypes_needs_pandas_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hide(monkeypatch, "pyarrow")
+    X, y = COINS
+    frame = pd.DataFrame(X, columns=["a", "b"]).assign(
+        day=pd.date_range("2020", periods=len(X)), text=pd.Series(["a", None] * 10, dtype=object)
+    )
+    place, digest = vault.write(tmp_path, "coins", Rows(frame, y, None))
+    found = vault.read(place, digest, fingerprint(row_hashes(frame)))
+    pd.testing.assert_frame_equal(found.X, frame, check_freq=False)
+
+
 def test_every_package_of_an_extra_is_hidden_above() -> None:
     elsewhere = {"fsspec", "psycopg", *(package for package, _ in FRAMES.values())}
     assert {package for package, _ in NEEDS.values()} | elsewhere == set(EXTRAS)

@@ -1,16 +1,13 @@
 """Predictions in Arrow: what a stream states is read before any of its values is.
 
-A message states its rows, and how long a compressed part will be, in its first bytes. Arrow itself
-makes what is stated and checks the bytes later, if at all: 224 bytes are 300 million rows of
-nothing, and a kilobyte is a gigabyte of zeros. So these statements are read here, by the format's
-own description of them (Message.fbs), and Arrow gets a stream that keeps within the space.
+Arrow makes what a message states, and checks the bytes later, if at all. So `vault.arrow` reads
+the messages first, and Arrow gets a stream that keeps within the space.
 """
 
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -23,13 +20,14 @@ from ladderholdout.remote.predictions import LONGEST_ID
 from ladderholdout.remote.tables import Table, table_of
 from ladderholdout.remote.wire import not_read
 from ladderholdout.server.space import Space
+from ladderholdout.vault.arrow import BATCH, DICTIONARY, SCHEMA, messages
+from ladderholdout.vault.arrow import Table as ArrowTable
+from ladderholdout.vault.npz import Damaged
 
 if TYPE_CHECKING:
     import pyarrow
 
 _FILE = b"ARROW1"
-_CONTINUES = b"\xff\xff\xff\xff"
-_SCHEMA, _DICTIONARY, _BATCH = 1, 2, 3
 # Bytes of what describes a message: pandas describes each column in some hundred of them.
 _DESCRIPTION, _OF_A_COLUMN = 2**14, 2**10
 _MESSAGES, _ROWS_OF_ONE = 1000, 64  # so many messages, and one more for so many rows
@@ -74,7 +72,7 @@ def table_in(data: bytes, space: Space) -> Table:
     except LadderHoldoutError:
         raise
     # Notes of pandas on an index are JSON, which may be of any form.
-    except (pyarrow.ArrowException, struct.error, OSError, MemoryError, *FAULTS):
+    except (pyarrow.ArrowException, Damaged, struct.error, OSError, MemoryError, *FAULTS):
         raise not_read("predictions", _FORMS) from None
 
 
@@ -132,15 +130,6 @@ def _values(column: pyarrow.ChunkedArray, space: Space) -> Sequence[Any]:
 # -- what messages state ------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class _Message:
-    """One message: its kind, the table that describes it, and its bytes."""
-
-    kind: int
-    header: _Table
-    body: memoryview
-
-
 def _check(view: memoryview, space: Space) -> None:
     """Refuse a stream that states more than there is space for, or more of what is needless."""
     rows = named = made = 0
@@ -148,19 +137,19 @@ def _check(view: memoryview, space: Space) -> None:
     space_for = 2**16 + space.rows * (space.columns + 1) * (_WIDEST + 4 * (space.longest + 1))
     longest = _DESCRIPTION + _OF_A_COLUMN * space.columns
     most = _MESSAGES + space.rows // _ROWS_OF_ONE
-    for number, message in enumerate(_messages(view, longest)):
-        if message.kind == _SCHEMA:
+    for number, message in enumerate(messages(view, longest)):
+        if message.kind == SCHEMA:
             _check_schema(message.header, space)
             continue
-        if message.kind not in (_BATCH, _DICTIONARY) or number > most:
+        if message.kind not in (BATCH, DICTIONARY) or number > most:
             raise not_read("predictions", _FORMS)
         # A dictionary that grows would be kept once for each batch between.
-        if message.kind == _DICTIONARY and message.header.number(2, "<B"):
+        if message.kind == DICTIONARY and message.header.number(2, "<B"):
             raise not_read("predictions", _FORMS)
-        batch = message.header if message.kind == _BATCH else message.header.table(1)
+        batch = message.batch()
         made += _made(batch, message.body, 4 * (space.columns + 2))
         length = max(batch.number(0, "<q"), 0)
-        if message.kind == _BATCH:
+        if message.kind == BATCH:
             rows += length
         else:
             named += length
@@ -170,7 +159,7 @@ def _check(view: memoryview, space: Space) -> None:
             raise not_read("predictions", f"{_FORMS}, a value for each of {space.rows} rows")
 
 
-def _check_schema(schema: _Table, space: Space) -> None:
+def _check_schema(schema: ArrowTable, space: Space) -> None:
     """Refuse columns that are no numbers or texts, before any is made."""
     space.check_columns(schema.count(1))
     fields = list(schema.tables(1))
@@ -179,7 +168,7 @@ def _check_schema(schema: _Table, space: Space) -> None:
         raise not_read("predictions", _FORMS)
 
 
-def _made(batch: _Table, body: memoryview, most: int) -> int:
+def _made(batch: ArrowTable, body: memoryview, most: int) -> int:
     """Return how many bytes the compressed parts of a batch state to become."""
     if not batch.has(3):
         return 0
@@ -194,79 +183,3 @@ def _made(batch: _Table, body: memoryview, most: int) -> int:
                 raise not_read("predictions", _FORMS)
             made += max(struct.unpack_from("<q", body, offset)[0], 0)
     return made
-
-
-def _messages(view: memoryview, longest: int) -> Iterator[_Message]:
-    """Yield the messages of a stream; none is described in more bytes than the longest."""
-    at = 0
-    while at < len(view):
-        if view[at : at + 4] != _CONTINUES:
-            raise not_read("predictions", _FORMS)
-        (size,) = struct.unpack_from("<i", view, at + 4)
-        if size == 0:
-            return
-        at += 8
-        if not 8 <= size <= min(longest, len(view) - at):
-            raise not_read("predictions", _FORMS)
-        data = view[at : at + size]
-        message = _Table(data, struct.unpack_from("<I", data)[0])
-        at += size
-        length = message.number(3, "<q")
-        if not 0 <= length <= len(view) - at or message.has(4):
-            raise not_read("predictions", _FORMS)
-        yield _Message(message.number(1, "<B"), message.table(2), view[at : at + length])
-        at += length
-
-
-@dataclass(frozen=True, slots=True)
-class _Table:
-    """A table of a flat buffer; of places outside of it reading fails with `struct.error`."""
-
-    data: memoryview
-    place: int
-
-    def _field(self, number: int) -> int:
-        """Return the place of a field, 0 for one that is left out."""
-        back = int(struct.unpack_from("<i", self.data, self.place)[0])
-        fields = self.place - back
-        if not 0 <= fields < len(self.data):
-            raise struct.error
-        at = 4 + 2 * number
-        if at >= struct.unpack_from("<H", self.data, fields)[0]:
-            return 0
-        offset = int(struct.unpack_from("<H", self.data, fields + at)[0])
-        return self.place + offset if offset else 0
-
-    def has(self, number: int) -> bool:
-        """Return whether a field is stated."""
-        return bool(self._field(number))
-
-    def number(self, number: int, form: str) -> int:
-        """Return a number, 0 where it is left out."""
-        place = self._field(number)
-        return int(struct.unpack_from(form, self.data, place)[0]) if place else 0
-
-    def table(self, number: int) -> _Table:
-        """Return a table within this one."""
-        place = self._field(number)
-        if not place:
-            raise struct.error
-        return _Table(self.data, place + int(struct.unpack_from("<I", self.data, place)[0]))
-
-    def vector(self, number: int) -> tuple[int, int]:
-        """Return where the entries of a vector begin, and how many it has."""
-        place = self._field(number)
-        if not place:
-            return 0, 0
-        start = place + int(struct.unpack_from("<I", self.data, place)[0])
-        return start + 4, int(struct.unpack_from("<I", self.data, start)[0])
-
-    def tables(self, number: int) -> Iterator[_Table]:
-        """Yield the tables of a vector."""
-        start, count = self.vector(number)
-        for place in range(start, start + 4 * count, 4):
-            yield _Table(self.data, place + int(struct.unpack_from("<I", self.data, place)[0]))
-
-    def count(self, number: int) -> int:
-        """Return how many entries a vector has."""
-        return self.vector(number)[1]

@@ -4,7 +4,7 @@ Workers and later sessions read the rows from here and nowhere else. Three thing
 them: only the owner may read the file, all of its bytes have to give the SHA-256 that the
 ledger recorded before any of them is parsed, and they are data: a ledger states where its vault
 is and what digest it has, so whoever can plant a ledger can plant a vault, and nothing that
-one holds is ever run (`container`, `values`, `frames`).
+one holds is ever run (`npz`, `values`, `frames`).
 """
 
 from __future__ import annotations
@@ -14,19 +14,26 @@ import io
 import os
 import stat
 import tempfile
-from dataclasses import dataclass, field, fields
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, BinaryIO, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ladderholdout.errors import InvalidArgument, MissingExtra, VaultError, as_given
+from ladderholdout.errors import (
+    InvalidArgument,
+    LadderHoldoutError,
+    MissingExtra,
+    VaultError,
+    as_given,
+)
 from ladderholdout.identity import fingerprint as fingerprint_of
 from ladderholdout.identity import row_hashes
 from ladderholdout.thirdparty import BINARY
-from ladderholdout.vault import container, frames, remote
-from ladderholdout.vault.container import Damaged, NotData
+from ladderholdout.vault import frames, npz, remote
+from ladderholdout.vault.npz import Damaged, Hashed, NotData, Parts, Source
 from ladderholdout.vault.remote import is_url
 
 PLACE = "LADDERHOLDOUT_VAULT"
@@ -65,18 +72,6 @@ class Rows:
         return f"Rows(n={len(self.y)})"
 
 
-@dataclass(frozen=True, slots=True)
-class _Hashed:
-    """A file that hashes what is written to it."""
-
-    file: BinaryIO
-    sha256: Any = field(default_factory=hashlib.sha256)
-
-    def write(self, data: Any) -> int:
-        self.sha256.update(data)
-        return self.file.write(data)
-
-
 def folder_of(path: str) -> Place:
     """Return the folder of a vault, as a URL where the vault has one."""
     return path.rpartition("/")[0] if is_url(path) else Path(path).parent
@@ -104,9 +99,11 @@ def write(folder: Place, stem: str, rows: Rows) -> tuple[Place, str]:
     Raises
     ------
     InvalidArgument
-        If ``stem`` is no plain file name.
+        If ``stem`` is no plain file name, or the rows hold something else than data.
+    MissingExtra
+        If they need a package that is not installed.
     VaultError
-        If the rows cannot be kept as data or the file cannot be written.
+        If the file cannot be written.
 
     Examples
     --------
@@ -124,7 +121,7 @@ def write(folder: Place, stem: str, rows: Rows) -> tuple[Place, str]:
     if isinstance(folder, str):
         place = f"{folder}/{stem}{_SUFFIX}"
         with remote.opened(place, "wb") as file:
-            return place, _dump(rows, file)
+            return place, _dump(_values(rows), file)
     path = folder / f"{stem}{_SUFFIX}"
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -162,14 +159,11 @@ def read(path: Place, digest: str, fingerprint: str) -> Rows:
         former format, needs a package that is not installed here, or holds the rows of another
         holdout.
     """
-    data = _checked(path, digest)
+    file = _checked(path, digest)
     place = shown(path)
     try:
-        content, source = container.read(data)
-        rows = Rows(**{name: frames.unpack(node, source) for name, node in content.items()})
+        rows = _rows_in(Source(file))
         found = fingerprint_of(row_hashes(rows.X))
-        if not _is_whole(rows):
-            raise Damaged
     except MissingExtra as error:
         raise VaultError(
             f"The vault {place} cannot be read here. {error}, or give the rows themselves."
@@ -193,17 +187,11 @@ def features_to_bytes(X: Any) -> bytes:
 
     Raises
     ------
-    VaultError
+    InvalidArgument
         They hold something else than data.
     """
     file = io.BytesIO()
-    try:
-        container.write(file, lambda parts: {"X": frames.pack(X, parts)})
-    except Exception as error:  # of a package's own types, and its text may show a cell
-        raise VaultError(
-            f"These rows cannot be sent: they hold something else than data "
-            f"({type(error).__name__})."
-        ) from None
+    _dump({"X": X}, file)
     return file.getvalue()
 
 
@@ -216,8 +204,8 @@ def features_from_bytes(data: bytes) -> Any:
         They are damaged, or of a package that is not installed here.
     """
     try:
-        content, source = container.read(np.frombuffer(bytearray(data), dtype=np.uint8))
-        return frames.unpack(content["X"], source)
+        source = Source(io.BytesIO(data))
+        return frames.unpack(source.content["X"], "X", source)
     except MissingExtra as error:
         raise VaultError(f"The rows cannot be read here. {error}") from None
     except Exception as error:  # of whatever reads the values, with anything in its text
@@ -229,11 +217,20 @@ def shown(path: Place) -> str:
     return remote.shown(str(path)) if is_url(path) else str(path)
 
 
-def _is_whole(rows: Rows) -> bool:
-    """Return whether labels and weights are arrays as long as the rows."""
-    n, weights = len(row_hashes(rows.X)), rows.sample_weight
-    arrays = [rows.y] if weights is None else [rows.y, weights]
-    return all(isinstance(one, np.ndarray) and one.ndim and len(one) == n for one in arrays)
+def _rows_in(source: Source) -> Rows:
+    """Read the rows, none of which takes memory before there is known to be a label for it."""
+    X, y, sample_weight = (source.content[one.name] for one in fields(Rows))
+    labels = frames.unpack(y, "y", source)
+    weights = frames.unpack(sample_weight, "sample_weight", source)
+    arrays, n = [labels] if weights is None else [labels, weights], len(labels)
+    if not all(isinstance(one, np.ndarray) and one.size >= len(one) == n for one in arrays):
+        raise Damaged
+    if X.get("shape", [n])[0] != n:
+        raise Damaged
+    rows = Rows(frames.unpack(X, "X", source), labels, weights)
+    if (rows.X.shape[0] if hasattr(rows.X, "shape") else len(rows.X)) != n:
+        raise Damaged
+    return rows
 
 
 def intact(path: Place, digest: str) -> bool:
@@ -262,12 +259,16 @@ def intact(path: Place, digest: str) -> bool:
     return True
 
 
+def _values(rows: Rows) -> dict[str, Any]:
+    return {one.name: getattr(rows, one.name) for one in fields(rows)}
+
+
 def _replace(path: Path, rows: Rows) -> str:
     # mkstemp makes the file with mode 0600: there is no moment at which others can read it.
     descriptor, temporary = tempfile.mkstemp(".part", f"{path.stem}.", path.parent)
     try:
         with open(descriptor, "wb") as file:
-            digest = _dump(rows, file)
+            digest = _dump(_values(rows), file)
             file.flush()
             os.fsync(descriptor)
         os.replace(temporary, path)
@@ -277,27 +278,26 @@ def _replace(path: Path, rows: Rows) -> str:
     return digest
 
 
-def _dump(rows: Rows, file: BinaryIO) -> str:
-    hashed = _Hashed(file)
-    try:
-        container.write(hashed, lambda parts: _packed(rows, parts))
-    except NotData as error:
-        raise VaultError(
-            f"The rows cannot be kept as data: among them is {error}. Give X and y as arrays, "
-            "lists, DataFrames or sparse matrices of plain values, or vault=False to keep no "
-            "copy of them."
-        ) from None
+def _dump(values: Mapping[str, Any], file: BinaryIO) -> str:
+    """Write values by their names, once all are known to be data; return the digest."""
+    hashed, parts, content = Hashed(file), Parts(), {}
+    for name, value in values.items():
+        try:
+            content[name] = frames.pack(value, name, parts)
+        except (LadderHoldoutError, MemoryError):
+            raise
+        except Exception as error:  # of a package's own types, and its text may show a cell
+            what = str(error) if isinstance(error, NotData) else f"with {type(error).__name__}"
+            raise InvalidArgument(
+                name,
+                "an array, a list, a sparse matrix or a DataFrame of numbers, texts and dates",
+                f"a {type(value).__name__} {what}".rstrip(),
+                "Convert it (columns with astype(str), lists with numpy.asarray), or give "
+                "vault=False, which keeps no copy of the rows.",
+            ) from None
+    npz.write(hashed, parts, content)
     digest: str = hashed.sha256.hexdigest()
     return digest
-
-
-def _packed(rows: Rows, parts: container.Parts) -> dict[str, Any]:
-    try:
-        return {one.name: frames.pack(getattr(rows, one.name), parts) for one in fields(rows)}
-    except (NotData, MemoryError):
-        raise
-    except Exception as error:  # of a package's own types, and its text may show a cell
-        raise NotData(f"one that gives {type(error).__name__} when it is read") from None
 
 
 def _sync(folder: Path) -> None:
@@ -333,14 +333,14 @@ def remove(path: str) -> None:
         ) from None
 
 
-def _checked(path: Place, digest: str) -> NDArray[np.uint8]:
+def _checked(path: Place, digest: str) -> io.BytesIO:
     """Return the very bytes that were checked: the file may change after this."""
     place = _place(path)
-    data = remote.read(place) if isinstance(place, str) else _local(place)
-    if hashlib.sha256(data.data).hexdigest() != digest:
+    file = remote.read(place) if isinstance(place, str) else _local(place)
+    if hashlib.sha256(file.getbuffer()).hexdigest() != digest:
         raise VaultError(f"The vault {shown(place)} is not the file that was written. {_REMEDY}")
-    if container.is_container(data):
-        return data
+    if npz.is_npz(file):
+        return file
     raise VaultError(f"The vault {shown(place)} is no vault, and is not opened. {_REMEDY}")
 
 
@@ -352,7 +352,7 @@ def _place(path: Place) -> Place:
     return text if is_url(text) else Path(text)
 
 
-def _local(path: Path) -> NDArray[np.uint8]:
+def _local(path: Path) -> io.BytesIO:
     try:
         # A pipe of that name must not keep us waiting for a writer.
         descriptor = os.open(path, os.O_RDONLY | BINARY | getattr(os, "O_NONBLOCK", 0))
@@ -361,16 +361,12 @@ def _local(path: Path) -> NDArray[np.uint8]:
             if not stat.S_ISREG(found.st_mode):
                 raise VaultError(f"The vault {path} cannot be read: Not a file. {_REMEDY}")
             _check_owner(path, found)
-            # In place and writable, so that arrays need no second copy.
-            data = np.empty(found.st_size, dtype=np.uint8)
-            read = 0
-            while read < len(data) and (more := file.readinto(data[read:].data)):
-                read += more
+            # Nothing else refers to what was read, so its memory becomes that of the BytesIO.
+            return io.BytesIO(file.read(found.st_size))
     except (OSError, ValueError) as error:
         raise VaultError(f"The vault {path} cannot be read: {_why(error)}. {_REMEDY}") from None
     except MemoryError:
         raise VaultError(f"The vault {path} is larger than the free memory.") from None
-    return data[:read]
 
 
 def _check_owner(path: Path, found: os.stat_result) -> None:

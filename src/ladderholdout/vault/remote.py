@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
-
-import numpy as np
-from numpy.typing import NDArray
 
 from ladderholdout.errors import VaultError
 from ladderholdout.extras import needed
@@ -55,19 +53,19 @@ def opened(url: str, mode: str) -> Iterator[Any]:
             yield file
 
 
-def read(url: str) -> NDArray[np.uint8]:
-    """Return all bytes behind a URL, writable.
+def read(url: str) -> io.BytesIO:
+    """Return all bytes behind a URL.
 
     Raises
     ------
     VaultError
         They cannot be reached or read.
     """
-    data = bytearray()
+    data = io.BytesIO()
     with opened(url, "rb") as file:
         while piece := file.read(_PIECE):
-            data += piece
-    return np.frombuffer(data, dtype=np.uint8)
+            data.write(piece)
+    return data
 
 
 def remove(url: str) -> None:

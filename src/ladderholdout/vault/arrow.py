@@ -1,0 +1,129 @@
+"""The messages of an Arrow stream, read by the format's own description of them (Message.fbs).
+
+A message states its rows, and how long a compressed part will be, in its first bytes. Arrow itself
+makes what is stated and checks the bytes later, if at all: 224 bytes are 300 million rows of
+nothing, and a kilobyte is a gigabyte of zeros. So what comes from elsewhere is checked here
+before Arrow gets it.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from numpy.typing import NDArray
+
+from ladderholdout.vault.npz import Damaged
+
+SCHEMA, DICTIONARY, BATCH = 1, 2, 3
+"""Kinds of messages."""
+
+_CONTINUES = b"\xff\xff\xff\xff"
+
+
+def checked(data: NDArray[Any]) -> NDArray[Any]:
+    """Return a stream, none of whose parts is compressed: what it becomes is as long as it is.
+
+    Raises
+    ------
+    Damaged
+        It is no stream, or has compressed parts.
+    """
+    try:
+        for message in messages(data.data, len(data)):
+            if message.kind != SCHEMA and message.batch().has(3):
+                raise Damaged
+    except struct.error:
+        raise Damaged from None
+    return data
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """One message: its kind, the table that describes it, and its bytes."""
+
+    kind: int
+    header: Table
+    body: memoryview
+
+    def batch(self) -> Table:
+        """Return the table that describes the rows, of a dictionary or a batch."""
+        return self.header if self.kind == BATCH else self.header.table(1)
+
+
+def messages(view: memoryview, longest: int) -> Iterator[Message]:
+    """Yield the messages of a stream; none is described in more bytes than the longest."""
+    at = 0
+    while at < len(view):
+        if view[at : at + 4] != _CONTINUES:
+            raise Damaged
+        (size,) = struct.unpack_from("<i", view, at + 4)
+        if size == 0:
+            return
+        at += 8
+        if not 8 <= size <= min(longest, len(view) - at):
+            raise Damaged
+        data = view[at : at + size]
+        message = Table(data, struct.unpack_from("<I", data)[0])
+        at += size
+        length = message.number(3, "<q")
+        if not 0 <= length <= len(view) - at or message.has(4):
+            raise Damaged
+        yield Message(message.number(1, "<B"), message.table(2), view[at : at + length])
+        at += length
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """A table of a flat buffer; of places outside of it reading fails with `struct.error`."""
+
+    data: memoryview
+    place: int
+
+    def _field(self, number: int) -> int:
+        """Return the place of a field, 0 for one that is left out."""
+        back = int(struct.unpack_from("<i", self.data, self.place)[0])
+        fields = self.place - back
+        if not 0 <= fields < len(self.data):
+            raise struct.error
+        at = 4 + 2 * number
+        if at >= struct.unpack_from("<H", self.data, fields)[0]:
+            return 0
+        offset = int(struct.unpack_from("<H", self.data, fields + at)[0])
+        return self.place + offset if offset else 0
+
+    def has(self, number: int) -> bool:
+        """Return whether a field is stated."""
+        return bool(self._field(number))
+
+    def number(self, number: int, form: str) -> int:
+        """Return a number, 0 where it is left out."""
+        place = self._field(number)
+        return int(struct.unpack_from(form, self.data, place)[0]) if place else 0
+
+    def table(self, number: int) -> Table:
+        """Return a table within this one."""
+        place = self._field(number)
+        if not place:
+            raise struct.error
+        return Table(self.data, place + int(struct.unpack_from("<I", self.data, place)[0]))
+
+    def vector(self, number: int) -> tuple[int, int]:
+        """Return where the entries of a vector begin, and how many it has."""
+        place = self._field(number)
+        if not place:
+            return 0, 0
+        start = place + int(struct.unpack_from("<I", self.data, place)[0])
+        return start + 4, int(struct.unpack_from("<I", self.data, start)[0])
+
+    def tables(self, number: int) -> Iterator[Table]:
+        """Yield the tables of a vector."""
+        start, count = self.vector(number)
+        for place in range(start, start + 4 * count, 4):
+            yield Table(self.data, place + int(struct.unpack_from("<I", self.data, place)[0]))
+
+    def count(self, number: int) -> int:
+        """Return how many entries a vector has."""
+        return self.vector(number)[1]
