@@ -17,16 +17,20 @@ from ladderholdout.guard.early_stopping import LadderStopping
 from ladderholdout.guard.finalists import Finalist, check_finalists, confirm
 from ladderholdout.guard.groups import look_for_groups
 from ladderholdout.guard.history_table import Submissions
-from ladderholdout.guard.ladder import SEARCH_POLICIES
 from ladderholdout.guard.named_rows import predictions_of
 from ladderholdout.guard.open_ladder import OpenLadder, of_one_metric
 from ladderholdout.guard.points import RAW_POLICIES
 from ladderholdout.guard.settings import (
     LARGEST_NUMBER,
+    SEARCH_POLICIES,
+    Each,
+    HoldoutSettings,
+    Scoring,
     a_function,
     choice,
+    stated_in,
 )
-from ladderholdout.guard.several import Each, Scoring, one_of, register, reopen, warn_of_labels
+from ladderholdout.guard.several import one_of, register, reopen, warn_of_labels
 from ladderholdout.guard.submission import Origin
 from ladderholdout.guard.views import (
     Estimate,
@@ -39,7 +43,6 @@ from ladderholdout.guard.views import (
 from ladderholdout.guard.withdrawal import Withdrawn, reason_of, withdraw
 from ladderholdout.mechanisms import LadderRules, Mechanism
 from ladderholdout.mechanisms.arithmetic import natural, whole
-from ladderholdout.mechanisms.defaults import default_mechanism
 from ladderholdout.metrics import Metric
 
 if TYPE_CHECKING:
@@ -179,28 +182,7 @@ class LadderHoldout:
         confidence: float | None = None,
         ids: Any = None,
     ) -> None:
-        self._ladder = register(
-            X,
-            y,
-            scoring=scoring,
-            name=name,
-            mechanism=mechanism,
-            account=account,
-            ladder=ladder,
-            budget=budget,
-            sample_weight=sample_weight,
-            classes=classes,
-            loss_range=loss_range,
-            target_range=target_range,
-            feedback=feedback,
-            overlap=overlap,
-            ledger=ledger,
-            vault=vault,
-            reserve=reserve,
-            confidence=confidence,
-            ids=ids,
-            default=default_mechanism,
-        )
+        self._ladder = register(X, y, HoldoutSettings(**stated_in(locals())))
         self._request: bool | str | None = None
 
     @classmethod
@@ -251,18 +233,10 @@ class LadderHoldout:
         >>> LadderHoldout.open("coins", ledger=place).submit([0, 1]).score
         1.0
         """
+        stated = HoldoutSettings(**stated_in(locals()))
         holdout = cls.__new__(cls)
         holdout._request = None
-        holdout._ladder = reopen(
-            name,
-            scoring=scoring,
-            account=account,
-            ladder=ladder,
-            feedback=feedback,
-            overlap=overlap,
-            ledger=ledger,
-            view=view,
-        )
+        holdout._ladder = reopen(stated, view)
         return holdout
 
     @classmethod

@@ -41,6 +41,7 @@ from ladderholdout.cli.files import ids_of, predictions_from, read_rows, target_
 from ladderholdout.errors import InvalidArgument, LadderHoldoutError
 from ladderholdout.guard.history_table import number, origin, varied
 from ladderholdout.guard.registration import named
+from ladderholdout.guard.settings import stated_in
 from ladderholdout.guard.views import outcome
 from ladderholdout.guard.withdrawal import Withdrawn
 from ladderholdout.holdout import LadderHoldout, Release, Status, Submission
@@ -168,7 +169,8 @@ def register(
     A ladder is the rule that answers submissions, with its state on one holdout and metric.
     Labels and ids are texts unless each of them is the plain spelling of a number: 7, not 007.
     """
-    rule = None if mechanism is None else mechanism_of(mechanism)
+    stated = stated_in(locals())
+    stated["mechanism"] = None if mechanism is None else mechanism_of(mechanism)
     others = {"--sample-weight": sample_weight, "--ids": ids}
     named = {option: [column] for option, column in others.items() if column is not None}
     rows = read_rows(file, {"--target": target, **named})
@@ -181,26 +183,13 @@ def register(
     if sample_weight is not None:
         weights = target_of(rows, "--sample-weight", sample_weight, numbers=True)
     y = labels[0] if len(labels) == 1 else np.column_stack(labels)
-    holdout = LadderHoldout(
-        rows.features,
-        y,
-        scoring=scoring[0] if scoring and len(scoring) == 1 else scoring or None,
-        name=name,
-        mechanism=rule,
-        budget=budget,
-        account=account,
-        ladder=ladder,
-        sample_weight=weights,
-        ids=None if ids is None else ids_of(rows, ids),
-        classes=labels_like(y, classes, "--class") if classes else None,
-        loss_range=loss_range,
-        target_range=target_range,
-        overlap=overlap,
-        vault=vault,
-        reserve=reserve,
-        confidence=confidence,
-        ledger=ledger,
-    )
+    stated |= {
+        "scoring": scoring[0] if scoring and len(scoring) == 1 else scoring or None,
+        "sample_weight": weights,
+        "ids": None if ids is None else ids_of(rows, ids),
+        "classes": labels_like(y, classes, "--class") if classes else None,
+    }
+    holdout = LadderHoldout(rows.features, y, **stated)
     show(holdout.status(), as_json)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import threading
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -12,7 +11,7 @@ from datetime import datetime
 from typing import Any, Self, TypeAlias
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from ladderholdout import identity as fp
 from ladderholdout.errors import InvalidArgument, LadderHoldoutError, LedgerError
@@ -29,12 +28,9 @@ from ladderholdout.guard.record_views import status_of, submission_of
 from ladderholdout.guard.reserve import certify
 from ladderholdout.guard.score_intervals import certificate
 from ladderholdout.guard.settings import (
+    HoldoutSettings,
     asked_for,
-    choice,
     going_on,
-    ids_of,
-    metric_for,
-    rows_of,
     text,
 )
 from ladderholdout.guard.stored_rows import in_first_order, read_kept
@@ -61,7 +57,6 @@ from ladderholdout.thirdparty import after_fork
 from ladderholdout.vault import Rows
 
 # The feedback on a candidate that did not improve: there is no inner score here.
-SEARCH_POLICIES = ("auto", "penalised", "incumbent")
 
 Key: TypeAlias = tuple[str, int, datetime]
 
@@ -382,46 +377,15 @@ class LocalLadder:
         )
 
 
-def register(
-    X: Any,
-    y: ArrayLike,
-    *,
-    sample_weight: ArrayLike | None,
-    feedback: str,
-    overlap: str,
-    ledger: str | os.PathLike[str] | None,
-    ids: Any,
-    **settings: Any,
-) -> LocalLadder:
-    """Find these rows and the stated ladder in the ledger, or start what is missing.
-
-    Parameters
-    ----------
-    X, y, sample_weight, feedback, overlap, ledger, ids
-        As for `LadderHoldout`.
-    **settings
-        What else `settings.wish_of` takes.
-    """
-    X, _, hashed = ids_of(X, ids)
-    wish = registration.wish_of(ids=hashed, overlap=overlap, **settings)
-    feedback = choice("feedback", feedback, SEARCH_POLICIES)
-    with without_frames:
-        rows = rows_of(X, y, sample_weight)
-        store = Ledger(resolve_url(ledger), create=True)
-        found = registration.open_rows(store, rows, [wish])
-        (ladder,) = with_rows(store, rows, found, feedback, overlap)
-    return ladder
-
-
 def with_rows(
-    store: Ledger, rows: Rows, found: registration.Opened, feedback: str, overlap: str
+    store: Ledger, rows: Rows, found: registration.Opened, stated: HoldoutSettings
 ) -> Iterator[LocalLadder]:
     """Yield the ladders that were opened with these rows, which are in memory once."""
     guard: Guard | None = None
     found.hashes.sort()
     view, hashes, order = found.view, found.hashes, found.order
     for record, metric in found.ladders:
-        ladder = opened_as(store.url, record, metric, feedback, overlap, view)
+        ladder = opened_as(store.url, record, metric, stated.feedback, stated.overlap, view)
         if guard is None:
             guard = make_guard(store, found.holdout, record, metric, rows, view, hashes, order)
         else:
@@ -432,32 +396,18 @@ def with_rows(
         yield ladder
 
 
-def reopen(
-    name: str,
-    *,
-    scoring: str | Metric | None,
-    account: str,
-    ladder: str,
-    feedback: str,
-    overlap: str,
-    ledger: str | os.PathLike[str] | None,
-    view: int | None,
-) -> LocalLadder:
-    """Go on with a ladder of a registered holdout; the arguments as for `LadderHoldout.open`."""
-    name, account, ladder = text("name", name), text("account", account), text("ladder", ladder)
-    choice("feedback", feedback, SEARCH_POLICIES)
-    choice("overlap", overlap, registration.OVERLAP_POLICIES)
-    stated = metric_for(scoring, None)
-    store = Ledger(resolve_url(ledger))
-    number = None if view is None else whole("view", view)
+def reopen(stated: HoldoutSettings, view: int | None = None) -> LocalLadder:
+    """Go on with a ladder of a registered holdout, by what `LadderHoldout.open` takes."""
+    name, store = text("name", stated.name), Ledger(resolve_url(stated.ledger))
+    (wish,), number = stated.ladders(), None if view is None else whole("view", view)
     with without_frames:
         found, record, seen = store.transact(
-            lambda tx: registration.find(tx, name, account, ladder, number), Access.READ
+            lambda tx: registration.find(tx, name, stated.account, wish.name, number), Access.READ
         )
-    metric = going_on(stated, record.settings)
+    metric = going_on(wish.metric, record.settings)
     registration.agree(found, record, asked_for(metric, None, None))
     metric = metric.for_classes(found.classes)
-    return opened_as(store.url, record, metric, feedback, overlap, seen.number)
+    return opened_as(store.url, record, metric, stated.feedback, stated.overlap, seen.number)
 
 
 def by_first_order(ladder: OpenLadder) -> None:

@@ -26,7 +26,6 @@ from ladderholdout.guard.reserved_rows import (
     check_parts,
     reserve_of,
     set_reserve,
-    share,
     warn_of_copies,
     warn_of_groups,
     warn_of_narrow_range,
@@ -34,18 +33,13 @@ from ladderholdout.guard.reserved_rows import (
 )
 from ladderholdout.guard.settings import (
     BETWEEN,
-    LARGEST_NUMBER,
-    DefaultRule,
-    Wish,
+    HoldoutSettings,
+    LadderWish,
     asked_for,
-    choice,
-    folder,
     going_on,
-    metric_for,
     parted,
     segment,
     settings_for,
-    text,
 )
 from ladderholdout.guard.shared_rows import dated, in_other_columns, listed, shared_with
 from ladderholdout.guard.stored_rows import (
@@ -67,9 +61,7 @@ from ladderholdout.ledger import (
     ViewRecord,
 )
 from ladderholdout.ledger.replay import rules_of, state_to
-from ladderholdout.mechanisms import Mechanism, mechanism_from
-from ladderholdout.mechanisms.arithmetic import inside, whole
-from ladderholdout.mechanisms.base import a_mechanism
+from ladderholdout.mechanisms import mechanism_from
 from ladderholdout.metrics import METRICS, Metric, get_metric
 from ladderholdout.metrics.arrays import label_vector
 from ladderholdout.metrics.metric import check_range
@@ -245,7 +237,6 @@ def _view_of(views: tuple[ViewRecord, ...], given: Given, places: IntArray) -> V
 
 CONFIDENCE = 0.95
 """Of a new holdout's certificates, unless stated."""
-OVERLAP_POLICIES = ("auto", "warn", "error", "ignore")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -265,66 +256,32 @@ class Opened:
     foreign: bool
 
 
-def wish_of(
-    *,
-    scoring: str | Metric | None,
-    name: str | None,
-    mechanism: Mechanism | None,
-    account: str,
-    ladder: str,
-    budget: int | None,
-    classes: ArrayLike | None,
-    loss_range: tuple[float, float] | None,
-    target_range: tuple[float, float] | None,
-    overlap: str,
-    vault: str | os.PathLike[str] | bool | None,
-    reserve: float | None,
-    confidence: float | None,
-    ids: NDArray[np.uint64] | None,
-    default: DefaultRule,
-) -> Wish:
-    """Validate what a caller stated for a ladder, one argument after the other."""
-    return Wish(
-        name=None if name is None else text("name", name),
-        account=text("account", account),
-        ladder=text("ladder", ladder),
-        metric=metric_for(scoring, loss_range, target_range),
-        mechanism=None if mechanism is None else a_mechanism(mechanism),
-        budget=None if budget is None else whole("budget", budget, LARGEST_NUMBER),
-        classes=classes,
-        overlap=choice("overlap", overlap, OVERLAP_POLICIES),
-        vault=None if vault is None else folder(vault),
-        reserve=None if reserve is None else share(reserve),
-        confidence=None if confidence is None else inside("confidence", confidence),
-        ids=ids,
-        default=default,
-    )
-
-
 def open_rows(
-    ledger: Ledger, rows: Rows, wishes: Sequence[Wish], *, several: bool = False
+    ledger: Ledger, rows: Rows, ids: NDArray[np.uint64] | None, wishes: Sequence[LadderWish]
 ) -> Opened:
     """Find these rows and the wished ladders in the ledger, or start what is missing.
 
-    All of it is one transaction: whatever is refused leaves nothing behind. What the wishes have
-    in common is taken from the first. `several` is true where they are of several metrics.
+    All of it is one transaction: whatever is refused leaves nothing behind. `ids` are the hashes
+    of those that were stated, if any.
     """
-    wish = wishes[0]
-    given = Given(rows, fp.row_hashes(rows.X), None if wish.repeats_ids else wish.ids)
+    wish, stated = wishes[0], wishes[0].common
+    # Ids that repeat name groups, and no row is known by them.
+    repeat_ids = ids is not None and len(np.unique(ids)) < len(ids)
+    given = Given(rows, fp.row_hashes(rows.X), None if repeat_ids else ids)
     with Copies() as copies, ledger.write() as tx:
         match = recognise(tx, given)
         before = known = None if match is None else match.record
         if known is not None:
             refuse_other_kind(tx, known, wish)
         ladder, metric, classes = _known_or_new(tx, known, rows, wish)
-        if ladder is None and not several:
-            refuse_reserved_name(wish.ladder)
-        _agree_confidence(known, wish.confidence)
-        n_reserve = reserve_of(known, wish.reserve, len(given))
+        if ladder is None and not stated.several:
+            refuse_reserved_name(wish.name)
+        _agree_confidence(known, stated.confidence)
+        n_reserve = reserve_of(known, stated.reserve, len(given))
         n = len(given) - n_reserve
         settings = None if ladder else settings_for(wish, metric, n, n_reserve)
         if match is None:
-            known, order = _register(tx, given, wish)
+            known, order = _register(tx, given, stated)
             if n_reserve:
                 known = set_reserve(tx, known, order, n_reserve)
             view, foreign = first_view(known, given.hashes, order), False
@@ -332,7 +289,7 @@ def open_rows(
             # Locked from here on, and compared with what this machine has seen of it.
             tx.chains.end(match.record.id)
             order = fp.inverse(match.places)
-            view, foreign = _go_on(tx, match, given, wish.name)
+            view, foreign = _go_on(tx, match, given, stated.name)
             known = tx.holdout(match.record.id)
         if classes is not None and known.classes is None:
             known = tx.set_classes(known.id, classes)
@@ -348,11 +305,11 @@ def open_rows(
                 settings = settings_for(other, metric, n, n_reserve)
                 ladder = _start_ladder(tx, known, settings, rows, metric, classes, order, other)
             opened.append((ladder, metric))
-        if wish.repeats_ids:
+        if repeat_ids:
             tx.note_grouped(known.id, _REPEATED)
             warn_of_groups(_REPEATED)
-        folder = vault_folder(ledger.url, wish.vault)
-        if wish.vault is None and before is not None:
+        folder = vault_folder(ledger.url, stated.vault)
+        if stated.vault is None and before is not None:
             folder = folder_of(before.vault_path)
         # Last, for a file is not undone with the transaction.
         anew = False
@@ -374,32 +331,32 @@ def open_rows(
 
 
 def _known_or_new(
-    tx: Transaction, known: HoldoutRecord | None, rows: Rows, wish: Wish
+    tx: Transaction, known: HoldoutRecord | None, rows: Rows, wish: LadderWish
 ) -> tuple[LadderRecord | None, Metric, NDArray[Any] | None]:
     """Return the wished ladder, if there is one, its metric, and the classes of the rows."""
-    ladder = None if known is None else find_ladder(tx, known, wish.account, wish.ladder)
+    ladder = None if known is None else find_ladder(tx, known, wish.common.account, wish.name)
     metric = _metric_for(wish, ladder)
     if known is not None and ladder is not None:
         agree(known, ladder, asked_for(metric, wish.mechanism, wish.budget))
-    classes = _classes(known, metric, rows, wish.classes)
+    classes = _classes(known, metric, rows, wish.common.classes)
     return ladder, metric.for_classes(classes), classes
 
 
-def refuse_other_kind(tx: Transaction, known: HoldoutRecord, wish: Wish) -> None:
+def refuse_other_kind(tx: Transaction, known: HoldoutRecord, wish: LadderWish) -> None:
     """Refuse one metric where a ladder's name belongs to several, and the other way round."""
-    base, metric = parted(wish.ladder)
+    (base, metric), account = parted(wish.name), wish.common.account
     if metric is not None:
-        if find_ladder(tx, known, wish.account, base) is None:
+        if find_ladder(tx, known, account, base) is None:
             return
         raise HoldoutConflict(
-            f"The ladder {base!r} of account {wish.account!r} on {known.name!r} is of one metric, "
+            f"The ladder {base!r} of account {account!r} on {known.name!r} is of one metric, "
             f"and you ask for several. Give these a name of their own, ladder='several', which "
             "counts against the same holdout."
         )
-    several = ladders_named(tx, known, wish.account, base)
+    several = ladders_named(tx, known, account, base)
     if several:
         raise HoldoutConflict(
-            f"The ladder {base!r} of account {wish.account!r} on {known.name!r} is of several "
+            f"The ladder {base!r} of account {account!r} on {known.name!r} is of several "
             f"metrics: {', '.join(several)}. Go on with them, scoring={list(several)}, with one of "
             f"them, LadderHoldout.open({known.name!r}, scoring={next(iter(several))!r}), or start "
             'another ladder, ladder="another name".'
@@ -514,7 +471,7 @@ def find_ladder(
     return None
 
 
-def _metric_for(wish: Wish, ladder: LadderRecord | None) -> Metric:
+def _metric_for(wish: LadderWish, ladder: LadderRecord | None) -> Metric:
     if ladder is not None:
         return going_on(wish.metric, ladder.settings)
     if wish.metric is None:
@@ -570,14 +527,14 @@ def _start_ladder(
     metric: Metric,
     classes: NDArray[Any] | None,
     order: NDArray[Any],
-    wish: Wish,
+    wish: LadderWish,
 ) -> LadderRecord:
     """Start a ladder on rows, which `order` brings into the order of the content."""
     reserve = None if holdout.reserve is None else holdout.reserve[fp.inverse(order)]
     with without_autologging():
         check_parts(metric, rows, classes, reserve)
         warn_of_narrow_range(metric, rows, reserve)
-        warn_of_targets(metric, rows, classes, stated=wish.classes is not None)
+        warn_of_targets(metric, rows, classes, stated=wish.common.classes is not None)
     others, (base, of_several) = tx.ladders(holdout.id), parted(settings.name)
     # The ladders of several metrics are one thing to their user: the warning names the first.
     beside = of_several and ladders_named(tx, holdout, settings.account, base)
@@ -597,16 +554,18 @@ def _start_ladder(
     return started
 
 
-def _register(tx: Transaction, given: Given, wish: Wish) -> tuple[HoldoutRecord, NDArray[Any]]:
+def _register(
+    tx: Transaction, given: Given, stated: HoldoutSettings
+) -> tuple[HoldoutRecord, NDArray[Any]]:
     """Register rows that the ledger does not know; return their order by content, too."""
     fingerprint = fp.fingerprint(given.hashes)
-    name = segment("name", wish.name or f"holdout-{fingerprint[:8]}")
+    name = segment("name", stated.name or f"holdout-{fingerprint[:8]}")
     shared, n = shared_with(tx, given), len(given)
     seen = [(one.known, one.inside, one.covered) for one in shared]
     if shared:
         most = max(shared, key=lambda one: one.share)
         judge_overlap(
-            wish.overlap,
+            stated.overlap,
             *most.counts,
             f"{listed(shared)}: what was learned from {'that' if len(shared) == 1 else 'those'} "
             "is known about these rows too.",
@@ -618,7 +577,7 @@ def _register(tx: Transaction, given: Given, wish: Wish) -> tuple[HoldoutRecord,
     elif moved := [one for one, *_, all_columns in in_other_columns(tx, given) if all_columns]:
         seen = [(one, n, n) for one in moved]
         judge_overlap(
-            wish.overlap,
+            stated.overlap,
             *(n, n),
             f"These rows are in the holdout {dated(moved[0])} with other labels, and their columns "
             "in another place: what was learned from that is known about these rows too.",
@@ -639,7 +598,7 @@ def _register(tx: Transaction, given: Given, wish: Wish) -> tuple[HoldoutRecord,
         order = order.astype(np.uint32)
     contents = fp.taken(contents, order)
     # As `content_digest`, which would sort them.
-    digest, confidence = fp.sequence_digest(secret, contents), wish.confidence or CONFIDENCE
+    digest, confidence = fp.sequence_digest(secret, contents), stated.confidence or CONFIDENCE
     new = tx.start_holdout(name, fingerprint, digest, secret, given.hashes, confidence)
     for other, ours, covered in seen:
         tx.rows.note_overlap(new, f"the holdout {other.name}", ours)

@@ -4,18 +4,23 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable
-from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from functools import partial
+from typing import Any, Protocol, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ladderholdout import identity as fp
 from ladderholdout.errors import InvalidArgument, PredictionWarning, as_given, warn
+from ladderholdout.guard.reserved_rows import share
 from ladderholdout.ledger import LadderSettings
 from ladderholdout.ledger.replay import stored_metric
 from ladderholdout.mechanisms import LadderRules, Mechanism
+from ladderholdout.mechanisms.arithmetic import inside, whole
+from ladderholdout.mechanisms.base import a_mechanism
+from ladderholdout.mechanisms.defaults import default_mechanism
 from ladderholdout.metrics import Metric, get_metric
 from ladderholdout.metrics.arrays import LARGEST, has_mask, refuse_masked
 from ladderholdout.metrics.indexes import check_index
@@ -24,6 +29,9 @@ from ladderholdout.vault import Rows
 
 LARGEST_NUMBER = 2**31 - 1
 """Of a submission or a budget: what the columns of every ledger hold."""
+SEARCH_POLICIES = ("auto", "penalised", "incumbent")
+OVERLAP_POLICIES = ("auto", "warn", "error", "ignore")
+_OPTIONAL = {"name", "vault", "reserve", "confidence"}
 _LONGEST = 200
 _LONGEST_SEGMENT = 255  # bytes of a name in the file systems of today
 _ESCAPE = re.compile("%[0-9A-Fa-f]{2}")
@@ -36,28 +44,166 @@ class DefaultRule(Protocol):
         """Choose by metric, number of rows, and whether others are kept in reserve."""
 
 
-@dataclass(frozen=True, slots=True)
-class Wish:
-    """What a caller asks for, validated one by one; None where nothing was stated."""
+A = TypeVar("A")
+Scoring: TypeAlias = str | Metric | Sequence[str | Metric] | Mapping[str, str | Metric]
+"""One metric, or several: in a list, or under names of the user's own."""
+Each: TypeAlias = A | Mapping[str, A]
+"""The same for all metrics, or by the name of the metric."""
 
-    name: str | None
-    account: str
-    ladder: str
+
+@dataclass(frozen=True, slots=True)
+class LadderWish:
+    """What a caller states of one ladder, validated; None where nothing was stated."""
+
+    common: HoldoutSettings
+    name: str
     metric: Metric | None
     mechanism: Mechanism | None
     budget: int | None
-    classes: ArrayLike | None
-    overlap: str
-    vault: str | os.PathLike[str] | bool | None
-    reserve: float | None
-    confidence: float | None
-    ids: NDArray[np.uint64] | None
-    default: DefaultRule
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
+class HoldoutSettings:
+    """What a caller states of a holdout and its ladders: the parameters of `LadderHoldout`.
+
+    This is the one list of them. It is handed on whole, from the signature to where each is used.
+    """
+
+    scoring: Scoring | None = None
+    name: str | None = None
+    mechanism: Each[Mechanism] | None = None
+    account: str = "default"
+    ladder: str = "main"
+    budget: Each[int] | None = None
+    sample_weight: ArrayLike | None = None
+    classes: ArrayLike | None = None
+    loss_range: Each[tuple[float, float]] | None = None
+    target_range: Each[tuple[float, float]] | None = None
+    feedback: str = "auto"
+    overlap: str = "auto"
+    ledger: str | os.PathLike[str] | None = None
+    vault: str | os.PathLike[str] | bool | None = None
+    reserve: float | None = None
+    confidence: float | None = None
+    ids: Any = None
+    default: DefaultRule = default_mechanism
+
+    def __post_init__(self) -> None:
+        """Validate what does not depend on the metric."""
+        checks: dict[str, Callable[[Any], Any]] = {
+            "name": partial(text, "name"),
+            "account": partial(text, "account"),
+            "ladder": partial(text, "ladder"),
+            "feedback": partial(choice, "feedback", allowed=SEARCH_POLICIES),
+            "overlap": partial(choice, "overlap", allowed=OVERLAP_POLICIES),
+            "vault": folder,
+            "reserve": share,
+            "confidence": partial(inside, "confidence"),
+        }
+        for parameter, check in checks.items():
+            value = getattr(self, parameter)
+            if value is not None or parameter not in _OPTIONAL:
+                object.__setattr__(self, parameter, check(value))
 
     @property
-    def repeats_ids(self) -> bool:
-        """Whether ids repeat: those name groups, and no row is known by them."""
-        return self.ids is not None and len(np.unique(self.ids)) < len(self.ids)
+    def several(self) -> bool:
+        """Whether several metrics are named, in a list or a mapping."""
+        return are_several(self.scoring)
+
+    def ladders(self) -> tuple[LadderWish, ...]:
+        """Return what is stated of each ladder, one for each metric.
+
+        Raises
+        ------
+        InvalidArgument
+            A metric, or a setting of one, is outside of what is allowed.
+        """
+        own = ("mechanism", "budget", "loss_range", "target_range")
+        if not self.several:
+            return (self._ladder(self.ladder, self.scoring, *(getattr(self, key) for key in own)),)
+        metrics = metrics_of(self.scoring)
+        plain = {"mechanism", "budget"}
+        stated = [_each(key, getattr(self, key), list(metrics), plain=key in plain) for key in own]
+        return tuple(
+            self._ladder(f"{self.ladder}{BETWEEN}{name}", metric, *(each[name] for each in stated))
+            for name, metric in metrics.items()
+        )
+
+    def _ladder(
+        self, name: str, scoring: Any, mechanism: Any, budget: Any, *ranges: Any
+    ) -> LadderWish:
+        return LadderWish(
+            self,
+            name=text("ladder", name),
+            metric=metric_for(scoring, *ranges),
+            mechanism=None if mechanism is None else a_mechanism(mechanism),
+            budget=None if budget is None else whole("budget", budget, LARGEST_NUMBER),
+        )
+
+
+def stated_in(variables: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the parameters of `LadderHoldout` among the variables of a function, by their names.
+
+    Examples
+    --------
+    >>> def opened(file, name, ladder="main"):
+    ...     return stated_in(locals())
+    >>> opened("rows.csv", "churn")
+    {'name': 'churn', 'ladder': 'main'}
+    """
+    return {
+        key.name: variables[key.name] for key in fields(HoldoutSettings) if key.name in variables
+    }
+
+
+def are_several(scoring: object) -> bool:
+    """Return whether a user names metrics in a list or a mapping, and not one of them."""
+    return isinstance(scoring, Mapping | Sequence) and not isinstance(scoring, str | bytes)
+
+
+def metrics_of(scoring: Any) -> dict[str, str | Metric]:
+    """Return several metrics by the names under which they are shown, in their order.
+
+    Raises
+    ------
+    InvalidArgument
+        There is none, or a name is missing, taken or cannot be one.
+
+    Examples
+    --------
+    >>> metrics_of(["roc_auc", "neg_brier_score"])
+    {'roc_auc': 'roc_auc', 'neg_brier_score': 'neg_brier_score'}
+    """
+    if isinstance(scoring, Mapping):
+        pairs = list(scoring.items())
+    else:
+        pairs = [(get_metric(one).name, one) for one in scoring]
+    names = [name for name, _ in pairs]
+    if not pairs or len(set(map(str, names))) < len(pairs):
+        raise InvalidArgument(
+            "scoring",
+            "a metric, or a list or mapping of distinct ones",
+            "one that names a metric twice" if pairs else "an empty one",
+        )
+    for name in names:
+        if BETWEEN in text("scoring", name):
+            raise InvalidArgument("scoring", f"with names without {BETWEEN!r}", as_given(name))
+    return dict(pairs)
+
+
+def _each(argument: str, stated: Any, names: Sequence[str], *, plain: bool) -> dict[str, Any]:
+    """Return a setting of each metric: the same for all, or that under its name."""
+    if stated is None or (plain and not isinstance(stated, Mapping)):
+        return dict.fromkeys(names, stated)
+    listed = ", ".join(map(repr, names))
+    if not isinstance(stated, Mapping) or not set(stated) <= set(names):
+        raise InvalidArgument(
+            argument,
+            f"a mapping from names of metrics ({listed}), where there are several",
+            as_given(list(stated) if isinstance(stated, Mapping) else stated),
+            f"State it as {{{names[0]!r}: ...}}.",
+        )
+    return {name: stated.get(name) for name in names}
 
 
 def text(argument: str, value: object) -> str:
@@ -279,9 +425,9 @@ def asked_for(
     return asked if budget is None else asked | {"budget": budget}
 
 
-def settings_for(wish: Wish, metric: Metric, n: int, n_reserve: int) -> LadderSettings:
+def settings_for(wish: LadderWish, metric: Metric, n: int, n_reserve: int) -> LadderSettings:
     """Return the settings of a new ladder on n rows and a reserve, validated as a whole."""
-    mechanism = wish.mechanism or wish.default(metric, n, reserved=n_reserve > 0)
+    mechanism = wish.mechanism or wish.common.default(metric, n, reserved=n_reserve > 0)
     if mechanism.needs_losses and not metric.is_mean:
         raise InvalidArgument(
             "mechanism",
@@ -306,7 +452,7 @@ def settings_for(wish: Wish, metric: Metric, n: int, n_reserve: int) -> LadderSe
     rules = LadderRules(mechanism, wish.budget, metric.unit)
     asked = asked_for(metric, mechanism, rules.budget)
     return LadderSettings(
-        **{"budget": None, **asked}, account=wish.account, name=wish.ladder, unit=rules.unit
+        **{"budget": None, **asked}, account=wish.common.account, name=wish.name, unit=rules.unit
     )
 
 

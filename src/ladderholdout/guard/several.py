@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, Self, TypeAlias, TypeVar, cast
+from typing import Any, Self, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ladderholdout.errors import InvalidArgument, InvalidSubmission, UnknownHoldout, as_given
+from ladderholdout.errors import InvalidArgument, InvalidSubmission, UnknownHoldout
 from ladderholdout.guard import ladder as local
 from ladderholdout.guard import registration, rounds
 from ladderholdout.guard.certification import certificate_or_why
 from ladderholdout.guard.containment import without_autologging, without_frames
-from ladderholdout.guard.ladder import SEARCH_POLICIES, LocalLadder
+from ladderholdout.guard.ladder import LocalLadder
 from ladderholdout.guard.metric_views import (
     Estimates,
     JointSubmission,
@@ -33,8 +32,9 @@ from ladderholdout.guard.points import Unsent
 from ladderholdout.guard.record_views import status_of, submission_of
 from ladderholdout.guard.settings import (
     BETWEEN,
-    choice,
+    HoldoutSettings,
     ids_of,
+    metrics_of,
     rows_of,
     text,
     warn_of_hard_labels,
@@ -59,67 +59,12 @@ from ladderholdout.ledger import (
     same_ladder,
     shown,
 )
-from ladderholdout.mechanisms import LadderRules, Mechanism
+from ladderholdout.mechanisms import LadderRules
 from ladderholdout.metrics import Metric, get_metric
 from ladderholdout.metrics.arrays import read_once
 
 A = TypeVar("A")
-Scoring: TypeAlias = str | Metric | Sequence[str | Metric] | Mapping[str, str | Metric]
-"""One metric, or several: in a list, or under names of the user's own."""
-Each: TypeAlias = A | Mapping[str, A]
-"""The same for all metrics, or by the name of the metric."""
-
 _RESPONSES = ("labels", "probabilities", "scores", "values")
-
-
-def are_several(scoring: object) -> bool:
-    """Return whether a user names metrics in a list or a mapping, and not one of them."""
-    return isinstance(scoring, Mapping | Sequence) and not isinstance(scoring, str | bytes)
-
-
-def metrics_of(scoring: Any) -> dict[str, str | Metric]:
-    """Return several metrics by the names under which they are shown, in their order.
-
-    Raises
-    ------
-    InvalidArgument
-        There is none, or a name is missing, taken or cannot be one.
-
-    Examples
-    --------
-    >>> metrics_of(["roc_auc", "neg_brier_score"])
-    {'roc_auc': 'roc_auc', 'neg_brier_score': 'neg_brier_score'}
-    """
-    if isinstance(scoring, Mapping):
-        pairs = list(scoring.items())
-    else:
-        pairs = [(get_metric(one).name, one) for one in scoring]
-    names = [name for name, _ in pairs]
-    if not pairs or len(set(map(str, names))) < len(pairs):
-        raise InvalidArgument(
-            "scoring",
-            "a metric, or a list or mapping of distinct ones",
-            "one that names a metric twice" if pairs else "an empty one",
-        )
-    for name in names:
-        if BETWEEN in text("scoring", name):
-            raise InvalidArgument("scoring", f"with names without {BETWEEN!r}", as_given(name))
-    return dict(pairs)
-
-
-def _each(argument: str, stated: Any, names: Sequence[str], *, plain: bool) -> dict[str, Any]:
-    """Return a setting of each metric: the same for all, or that under its name."""
-    if stated is None or (plain and not isinstance(stated, Mapping)):
-        return dict.fromkeys(names, stated)
-    listed = ", ".join(map(repr, names))
-    if not isinstance(stated, Mapping) or not set(stated) <= set(names):
-        raise InvalidArgument(
-            argument,
-            f"a mapping from names of metrics ({listed}), where there are several",
-            as_given(list(stated) if isinstance(stated, Mapping) else stated),
-            f"State it as {{{names[0]!r}: ...}}.",
-        )
-    return {name: stated.get(name) for name in names}
 
 
 @dataclass(eq=False, repr=False)
@@ -587,114 +532,52 @@ def one_of(ladder: OpenLadder, metric: object) -> OpenLadder:
 # -- registration ---------------------------------------------------------------------
 
 
-def register(
-    X: Any,
-    y: ArrayLike,
-    *,
-    scoring: Scoring | None,
-    mechanism: Each[Mechanism] | None,
-    budget: Each[int] | None,
-    loss_range: Each[tuple[float, float]] | None,
-    target_range: Each[tuple[float, float]] | None,
-    ladder: str,
-    sample_weight: ArrayLike | None,
-    feedback: str,
-    overlap: str,
-    ledger: str | os.PathLike[str] | None,
-    ids: Any,
-    **settings: Any,
-) -> OpenLadder:
-    """Find these rows and the stated ladders in the ledger, or start what is missing.
-
-    The arguments as for `LadderHoldout`.
-    """
-    own: dict[str, Any] = {
-        "mechanism": mechanism,
-        "budget": budget,
-        "loss_range": loss_range,
-        "target_range": target_range,
-    }
-    given: dict[str, Any] = {
-        "sample_weight": sample_weight,
-        "feedback": feedback,
-        "overlap": overlap,
-        "ledger": ledger,
-        "ids": ids,
-    }
-    if not are_several(scoring):
-        own |= {"scoring": scoring, "ladder": ladder}
-        return local.register(X, y, **own, **given, **settings)
-    metrics, base = metrics_of(scoring), text("ladder", ladder)
-    plain = {"mechanism": True, "budget": True, "loss_range": False, "target_range": False}
-    by_name = {key: _each(key, own[key], list(metrics), plain=plain[key]) for key in own}
-    X, _, hashed = ids_of(X, ids)
-    wishes = [
-        registration.wish_of(
-            scoring=metric,
-            ladder=f"{base}{BETWEEN}{name}",
-            overlap=overlap,
-            ids=hashed,
-            **{key: by_name[key][name] for key in own},
-            **settings,
-        )
-        for name, metric in metrics.items()
-    ]
-    choice("feedback", feedback, SEARCH_POLICIES)
+def register(X: Any, y: ArrayLike, stated: HoldoutSettings) -> OpenLadder:
+    """Find these rows and the stated ladders in the ledger, or start what is missing."""
+    wishes, (X, _, hashes) = stated.ladders(), ids_of(X, stated.ids)
     with without_frames:
-        rows = rows_of(X, y, sample_weight)
-        store = Ledger(resolve_url(ledger), create=True)
-        found = registration.open_rows(store, rows, wishes, several=True)
-        ladders = local.with_rows(store, rows, found, feedback, overlap)
-        return SeveralLadders(dict(zip(metrics, ladders, strict=True)))
+        rows = rows_of(X, y, stated.sample_weight)
+        store = Ledger(resolve_url(stated.ledger), create=True)
+        found = registration.open_rows(store, rows, hashes, wishes)
+        ladders = list(local.with_rows(store, rows, found, stated))
+    if not stated.several:
+        return ladders[0]
+    return SeveralLadders(dict(zip(metrics_of(stated.scoring), ladders, strict=True)))
 
 
-def reopen(
-    name: str,
-    *,
-    scoring: Scoring | None,
-    account: str,
-    ladder: str,
-    feedback: str,
-    overlap: str,
-    ledger: str | os.PathLike[str] | None,
-    view: int | None,
-) -> OpenLadder:
-    """Go on with the ladders of a registered holdout; the arguments as for `LadderHoldout.open`."""
-    given: dict[str, Any] = {
-        "account": account,
-        "feedback": feedback,
-        "overlap": overlap,
-        "ledger": ledger,
-        "view": view,
-    }
-    if not are_several(scoring):
-        one = cast("str | Metric | None", scoring)
+def reopen(stated: HoldoutSettings, view: int | None = None) -> OpenLadder:
+    """Go on with the ladders of a registered holdout, by what `LadderHoldout.open` takes."""
+    scoring = stated.scoring
+    if not stated.several:
         try:
-            return local.reopen(name, scoring=one, ladder=ladder, **given)
+            return local.reopen(stated, view)
         except (UnknownHoldout, InvalidArgument):  # it may be a name under which a metric is
-            known = _known(name, account, ladder, ledger)
+            known = _known(stated)
             if not known:
                 raise
     else:
-        known = _known(name, account, ladder, ledger)
-    stated = metrics_of(scoring) if are_several(scoring) else {}
+        known = _known(stated)
+    metrics = metrics_of(scoring) if stated.several else {}
     if isinstance(scoring, str | Metric):
-        stated = {scoring if isinstance(scoring, str) else scoring.name: scoring}
-    unknown = [metric for metric in stated if metric not in known]
+        metrics = {scoring if isinstance(scoring, str) else scoring.name: scoring}
+    unknown = [metric for metric in metrics if metric not in known]
     if unknown:
         raise UnknownHoldout(
-            f"The ladder {ladder!r} of account {account!r} on {name!r} has no metric "
-            f"{', '.join(map(repr, unknown))}. It has: {', '.join(map(repr, known)) or 'one'}."
+            f"The ladder {stated.ladder!r} of account {stated.account!r} on {stated.name!r} has no "
+            f"metric {', '.join(map(repr, unknown))}. "
+            f"It has: {', '.join(map(repr, known)) or 'one'}."
         )
     ladders = {
         metric: local.reopen(
-            name,
-            # By its name here, which may not be the metric's own.
-            scoring=None if stated.get(metric) == metric else stated.get(metric),
-            ladder=f"{ladder}{BETWEEN}{metric}",
-            **given,
+            replace(
+                stated,
+                # By its name here, which may not be the metric's own.
+                scoring=None if metrics.get(metric) == metric else metrics.get(metric),
+                ladder=f"{stated.ladder}{BETWEEN}{metric}",
+            ),
+            view,
         )
-        for metric in stated or known
+        for metric in metrics or known
     }
     if isinstance(scoring, str | Metric):
         (found,) = ladders.values()
@@ -702,16 +585,14 @@ def reopen(
     return SeveralLadders(ladders)
 
 
-def _known(
-    name: str, account: str, ladder: str, ledger: str | os.PathLike[str] | None
-) -> tuple[str, ...]:
+def _known(stated: HoldoutSettings) -> tuple[str, ...]:
     """Return the metrics under the name of a ladder; none where it is of one, or there is none."""
-    name, account, ladder = text("name", name), text("account", account), text("ladder", ladder)
+    name = text("name", stated.name)
 
     def look(tx: Transaction) -> tuple[str, ...]:
         holdout = registration.named(tx, name)
-        if registration.find_ladder(tx, holdout, account, ladder) is not None:
+        if registration.find_ladder(tx, holdout, stated.account, stated.ladder) is not None:
             return ()
-        return tuple(registration.ladders_named(tx, holdout, account, ladder))
+        return tuple(registration.ladders_named(tx, holdout, stated.account, stated.ladder))
 
-    return Ledger(resolve_url(ledger)).transact(look, Access.READ)
+    return Ledger(resolve_url(stated.ledger)).transact(look, Access.READ)

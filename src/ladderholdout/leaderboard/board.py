@@ -20,8 +20,15 @@ from ladderholdout.guard.certification import (
 )
 from ladderholdout.guard.containment import without_frames
 from ladderholdout.guard.context import jsonable
-from ladderholdout.guard.ladder import LocalLadder, register, reopen
-from ladderholdout.guard.settings import DefaultRule, choice, text
+from ladderholdout.guard.ladder import LocalLadder, reopen
+from ladderholdout.guard.settings import (
+    DefaultRule,
+    HoldoutSettings,
+    choice,
+    stated_in,
+    text,
+)
+from ladderholdout.guard.several import register
 from ladderholdout.guard.submission import Origin
 from ladderholdout.guard.views import Release, ScoreCertificate
 from ladderholdout.leaderboard.standings import (
@@ -36,7 +43,7 @@ from ladderholdout.leaderboard.standings import (
 )
 from ladderholdout.ledger import LadderRecord, Transaction
 from ladderholdout.mechanisms import Ladder, Mechanism, RankLadder, SimplifiedLadder
-from ladderholdout.metrics import Metric
+from ladderholdout.metrics import Metric, get_metric
 
 PLACES = 10
 """Places of a leaderboard per rank where none are stated."""
@@ -93,6 +100,13 @@ def kind_of(mechanism: Mechanism) -> str:
         f"The ladder of this name follows {mechanism.name}, which is no rule for a leaderboard. "
         'Start another one, ladder="another name".'
     )
+
+
+def _stated(variables: Mapping[str, Any], **others: Any) -> HoldoutSettings:
+    """Return the settings among the variables of a function, of one metric and the board."""
+    stated = stated_in(variables) | {"account": BOARD} | others
+    scoring = stated["scoring"]
+    return HoldoutSettings(**stated | {"scoring": None if scoring is None else get_metric(scoring)})
 
 
 class Leaderboard:
@@ -178,28 +192,8 @@ class Leaderboard:
             check_rule(per, mechanism)
         if budget is not None and per == "rank":
             raise InvalidArgument("budget", 'left out with per="rank"', budget)
-        home = register(
-            X,
-            y,
-            scoring=scoring,
-            name=name,
-            mechanism=mechanism,
-            account=BOARD,
-            ladder=ladder,
-            budget=budget,
-            sample_weight=sample_weight,
-            classes=classes,
-            loss_range=loss_range,
-            target_range=target_range,
-            overlap=overlap,
-            ledger=ledger,
-            vault=vault,
-            reserve=reserve,
-            confidence=confidence,
-            ids=ids,
-            feedback="auto",
-            default=DEFAULTS[per],
-        )
+        home = register(X, y, _stated(locals(), default=DEFAULTS[per]))
+        assert isinstance(home, LocalLadder)  # of one metric
         self._hold(home)
         if self.per != per:
             raise HoldoutConflict(
@@ -248,16 +242,7 @@ class Leaderboard:
         1.0
         """
         try:
-            home = reopen(
-                name,
-                scoring=scoring,
-                account=BOARD,
-                ladder=ladder,
-                feedback="auto",
-                overlap="auto",
-                ledger=ledger,
-                view=None,
-            )
+            home = reopen(_stated(locals()))
         except UnknownHoldout as error:
             raise UnknownHoldout(
                 f"{error} A leaderboard is started with its rows: Leaderboard(X, y, ...)."

@@ -19,7 +19,7 @@ from typing import Any
 from ladderholdout.errors import HoldoutConflict, InvalidArgument, UnknownHoldout, did_you_mean
 from ladderholdout.guard.ladder import LocalLadder, by_first_order, reopen
 from ladderholdout.guard.registration import named
-from ladderholdout.guard.settings import LARGEST_NUMBER, choice, parted, segment
+from ladderholdout.guard.settings import LARGEST_NUMBER, HoldoutSettings, choice, parted, segment
 from ladderholdout.leaderboard.board import check_rule
 from ladderholdout.leaderboard.standings import BOARD, start
 from ladderholdout.ledger import (
@@ -303,14 +303,9 @@ def home_of(url: str, holdout: str) -> LocalLadder:
                 'Only leaderboards with per="team" are served.'
             ) from None
     found = reopen(
-        holdout,
-        scoring=None,
-        account=chosen.account,
-        ladder=chosen.name,
-        feedback="auto",
-        overlap="ignore",
-        ledger=url,
-        view=None,
+        HoldoutSettings(
+            name=holdout, account=chosen.account, ladder=chosen.name, overlap="ignore", ledger=url
+        )
     )
     by_first_order(found)
     return found

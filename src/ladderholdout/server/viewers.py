@@ -15,6 +15,7 @@ from typing import Protocol
 from ladderholdout.audit.report import page_of, record_of
 from ladderholdout.guard.ladder import LocalLadder, by_first_order, reopen
 from ladderholdout.guard.score_intervals import known_certificate
+from ladderholdout.guard.settings import HoldoutSettings
 from ladderholdout.guard.submission import Origin
 from ladderholdout.guard.views import Estimate, Release, ScoreCertificate, Status
 from ladderholdout.guard.withdrawal import Withdrawn
@@ -328,14 +329,13 @@ class OwnerView:
     @cached_property
     def _ladder(self) -> LocalLadder:
         found = reopen(
-            self.name,
-            scoring=None,
-            account=self.chosen["account"],
-            ladder=self.chosen["ladder"],
-            feedback="auto",
-            overlap="ignore",
-            ledger=self.url,
-            view=None,
+            HoldoutSettings(
+                name=self.name,
+                account=self.chosen["account"],
+                ladder=self.chosen["ladder"],
+                overlap="ignore",
+                ledger=self.url,
+            )
         )
         by_first_order(found)
         return found

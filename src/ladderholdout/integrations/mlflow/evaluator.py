@@ -18,6 +18,7 @@ from ladderholdout.errors import InvalidArgument, TrackingError, as_given
 from ladderholdout.guard.context import describe_estimator
 from ladderholdout.guard.ladder import reopen
 from ladderholdout.guard.open_ladder import HasLadder, OpenLadder, ladder_of
+from ladderholdout.guard.settings import HoldoutSettings
 from ladderholdout.guard.submission import Origin
 from ladderholdout.guard.views import Release
 from ladderholdout.integrations.mlflow import service as names
@@ -151,16 +152,7 @@ def _holdout_of(config: Mapping[str, Any]) -> OpenLadder:
                 f"{as_given(holdout)}{' and ' if more else ''}{', '.join(more)}",
             )
         return ladder_of(holdout)
-    return reopen(
-        holdout,
-        scoring=None,
-        account=more.get("account", "default"),
-        ladder=more.get("ladder", "main"),
-        feedback="auto",
-        overlap="ignore",
-        ledger=more.get("ledger"),
-        view=None,
-    )
+    return reopen(HoldoutSettings(name=holdout, overlap="ignore", **more))
 
 
 def _hashes(X: Any) -> NDArray[np.uint64]:
