@@ -218,7 +218,7 @@ def test_flags_come_before_the_environment_and_that_before_the_file(tmp_path: Pa
         ("workers = 0", "workers"),
         ("max_body = 0", "max-body"),
         ("host = 3", "host"),
-        ("share_rows = 3", "share_rows"),
+        ("share_rows = 3", "share-rows must be a list of names"),
         ("token = 'x'", "one of ledger"),
         ("ledger = 'memory'", "ledger"),
         ("tls_cert = 'a.pem'", "tls-key"),

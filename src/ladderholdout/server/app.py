@@ -14,11 +14,11 @@ import time
 import traceback
 import warnings
 from collections.abc import Awaitable, Callable, MutableMapping
-from datetime import datetime
 from importlib import metadata
 from typing import Annotated, Any, TypeAlias
 
 import numpy as np
+from pydantic import BaseModel
 
 from ladderholdout.errors import (
     AccessDenied,
@@ -38,18 +38,9 @@ from ladderholdout.remote.wire import (
     PROBLEM,
     ROWS,
     array_from,
-    not_read,
     plain,
 )
-from ladderholdout.server.accounts import (
-    Issued,
-    accounts_of,
-    add_account,
-    end_of,
-    limit_account,
-    revoke_token,
-    rotate_token,
-)
+from ladderholdout.server.accounts import Issued, accounts_of
 from ladderholdout.server.answers import (
     HEADERS,
     LOG,
@@ -63,16 +54,20 @@ from ladderholdout.server.answers import (
     stated_size,
 )
 from ladderholdout.server.bodies import SEARCH, batch_in, is_search, object_in, submission_in
-from ladderholdout.server.described import (
+from ladderholdout.server.grid import OnGrid
+from ladderholdout.server.operations import (
     A_BATCH,
-    A_COUNT,
-    A_FORM,
-    A_SIGN,
     A_SUBMISSION,
+    ACTIONS,
     LONGEST_KEY,
+    AccountName,
+    Action,
+    Confirmed,
+    FoundRows,
+    Sign,
+    Withdrawal,
     takes,
 )
-from ladderholdout.server.grid import OnGrid
 from ladderholdout.server.pages import Pages, add_docs, add_pages
 from ladderholdout.server.refusals import Refusals
 from ladderholdout.server.served import MOST_ENTRIES, NotThere, Served, account_shown
@@ -205,11 +200,17 @@ def _add_routes(app: FastAPI, served: Served, most: int, refusals: Refusals) -> 
     def space_of(who: Analyst) -> Space:
         return Space.of(served.ladder(who).guard())
 
-    async def small_of_analyst(request: Request, who: Analyst) -> Body:
-        return await read_body(request, _SMALL, most)
+    def of_analyst(model: type[BaseModel]) -> Any:
+        async def read(request: Request, who: Analyst) -> BaseModel:
+            return object_in((await read_body(request, _SMALL, most)).data, model)
 
-    async def small_of_owner(request: Request, who: Owner) -> Body:
-        return await read_body(request, _SMALL, most)
+        return Depends(read)
+
+    def of_owner(model: type[BaseModel]) -> Any:
+        async def read(request: Request, who: Owner) -> BaseModel:
+            return object_in((await read_body(request, _SMALL, most)).data, model)
+
+        return Depends(read)
 
     async def hashes_of_rows(request: Request, space: Annotated[Space, Depends(space_of)]) -> Body:
         return await read_body(request, min(most, _SMALL + 8 * space.rows), most)
@@ -217,8 +218,6 @@ def _add_routes(app: FastAPI, served: Served, most: int, refusals: Refusals) -> 
     async def batch_of_analyst(request: Request, who: Analyst) -> Body:
         return await read_body(request, most)
 
-    Sent = Annotated[Body, Depends(small_of_analyst)]
-    SentByOwner = Annotated[Body, Depends(small_of_owner)]
     Hashes = Annotated[Body, Depends(hashes_of_rows)]
     SentBatch = Annotated[Body, Depends(batch_of_analyst)]
 
@@ -237,22 +236,18 @@ def _add_routes(app: FastAPI, served: Served, most: int, refusals: Refusals) -> 
         """Return where each row of the holdout is among somebody's own, by hashes of these."""
         return Response(to_bytes(served.order_of(who, array_from(sent.data))), media_type=NPY)
 
-    @app.post("/v1/holdouts/{name:path}/overlaps", tags=["holdouts"], openapi_extra=A_COUNT)
-    def overlaps(who: Analyst, sent: Sent) -> Response:
+    @app.post(
+        "/v1/holdouts/{name:path}/overlaps", tags=["holdouts"], openapi_extra=takes(model=FoundRows)
+    )
+    def overlaps(who: Analyst, found: Annotated[FoundRows, of_analyst(FoundRows)]) -> Response:
         """Note that rows of the holdout are among the training rows: {"rows": count}."""
-        count = object_in(sent.data, rows=int)["rows"]
-        if count is None:
-            raise not_read("the body", 'an object {"rows": count}')
-        served.note_overlap(who, count)
+        served.note_overlap(who, found.rows)
         return Response(status_code=204)
 
-    @app.post("/v1/holdouts/{name}/groups", tags=["holdouts"], openapi_extra=A_SIGN)
-    def groups(who: Analyst, sent: Sent) -> Response:
+    @app.post("/v1/holdouts/{name}/groups", tags=["holdouts"], openapi_extra=takes(model=Sign))
+    def groups(who: Analyst, sign: Annotated[Sign, of_analyst(Sign)]) -> Response:
         """Note what showed that the rows come in groups: {"by": text}."""
-        by = object_in(sent.data, by=str)["by"]
-        if by is None:
-            raise not_read("the body", 'an object {"by": text}')
-        served.note_groups(who, by)
+        served.note_groups(who, sign.by)
         return Response(status_code=204)
 
     @app.post(
@@ -343,85 +338,47 @@ def _add_routes(app: FastAPI, served: Served, most: int, refusals: Refusals) -> 
         """List the accounts on the holdout."""
         return _json({"accounts": [*map(account_shown, accounts_of(served.url, who.holdout))]})
 
-    @app.post(
-        "/v1/holdouts/{name:path}/accounts",
-        tags=["accounts"],
-        openapi_extra=A_FORM,
-    )
-    def add(who: Owner, sent: SentByOwner) -> Response:
-        """Add one: {"account", "role", "per_day", "budget", "expires"}; its token is shown once."""
-        asked = object_in(sent.data, account=str, role=str, per_day=int, budget=int, expires=str)
-        limits = {"per_day": asked["per_day"], "budget": asked["budget"], "expires": _end_in(asked)}
-        name, role = asked["account"] or "", asked["role"] or ""
-        return _issued(add_account(served.url, who.holdout, name, role, **limits))
+    def add_action(name: str, action: Action) -> None:
+        def act(who: Owner, asked: Annotated[AccountName, of_owner(action.model)]) -> Response:
+            done = action.does(served.url, who.holdout, asked)
+            if isinstance(done, Issued):
+                return _json(account_shown(done.account) | {"token": done.token})
+            return _json(account_shown(done))
 
-    @app.post(
-        "/v1/holdouts/{name:path}/accounts/rotate",
-        tags=["accounts"],
-        openapi_extra=A_FORM,
-    )
-    def rotate(who: Owner, sent: SentByOwner) -> Response:
-        """Give an account a new token, shown once: {"account", "expires"}."""
-        asked = object_in(sent.data, account=str, expires=str)
-        name = asked["account"] or ""
-        return _issued(rotate_token(served.url, who.holdout, name, expires=_end_in(asked)))
+        app.post(
+            "/v1/holdouts/{name:path}/accounts" + ("" if name == "add" else f"/{name}"),
+            tags=["accounts"],
+            name=name,
+            description=action.described,
+            openapi_extra=takes(model=action.model),
+        )(act)
 
-    @app.post(
-        "/v1/holdouts/{name:path}/accounts/revoke",
-        tags=["accounts"],
-        openapi_extra=A_FORM,
-    )
-    def revoke(who: Owner, sent: SentByOwner) -> Response:
-        """End the token of an account at once: {"account"}."""
-        name = object_in(sent.data, account=str)["account"] or ""
-        return _json(account_shown(revoke_token(served.url, who.holdout, name)))
-
-    @app.post(
-        "/v1/holdouts/{name:path}/accounts/limit",
-        tags=["accounts"],
-        openapi_extra=A_FORM,
-    )
-    def limit(who: Owner, sent: SentByOwner) -> Response:
-        """Change the submissions a day of an account: {"account", "per_day"}."""
-        asked = object_in(sent.data, account=str, per_day=int)
-        name = asked["account"] or ""
-        return _json(account_shown(limit_account(served.url, who.holdout, name, asked["per_day"])))
+    for action_name, action in ACTIONS.items():
+        add_action(action_name, action)
 
     @app.post(
         "/v1/holdouts/{name:path}/withdrawals",
         tags=["holdouts"],
-        openapi_extra=A_FORM,
+        openapi_extra=takes(model=Withdrawal),
     )
-    def withdraw(who: Owner, sent: SentByOwner) -> Response:
+    def withdraw(who: Owner, asked: Annotated[Withdrawal, of_owner(Withdrawal)]) -> Response:
         """Withdraw a submission, on record: {"account", "submission", "reason"}."""
-        asked = object_in(sent.data, account=str, submission=int, reason=str)
-        number, reason = asked["submission"] or 0, asked["reason"] or ""
-        return _json(served.withdraw(who, asked["account"], number, reason))
+        return _json(served.withdraw(who, asked.account, asked.submission, asked.reason))
 
     @app.post(
         "/v1/holdouts/{name:path}/retirement",
         tags=["holdouts"],
-        openapi_extra=A_FORM,
+        openapi_extra=takes(model=Confirmed),
     )
-    def retire(who: Owner, sent: SentByOwner) -> Response:
+    def retire(who: Owner, asked: Annotated[Confirmed, of_owner(Confirmed)]) -> Response:
         """Take no more submissions: {"name"}, the holdout's, to confirm it."""
-        asked = object_in(sent.data, name=str)
-        return _json({"retired": served.retire(who, asked["name"] or "")})
+        return _json({"retired": served.retire(who, asked.name)})
 
     # Last: a name of an older ledger may have slashes.
     @app.get("/v1/holdouts/{name:path}", tags=["holdouts"])
     def describe(who: Anyone, account: Account = None) -> Response:
         """Describe a holdout: its size, features, metric, rules, and the state of a ladder."""
         return _json(served.described(who, account))
-
-
-def _end_in(asked: dict[str, Any]) -> datetime | None:
-    """Return the end of the last day that was asked for, if one was."""
-    return None if asked["expires"] is None else end_of(asked["expires"])
-
-
-def _issued(issued: Issued) -> Response:
-    return _json(account_shown(issued.account) | {"token": issued.token})
 
 
 def _json(value: Any) -> Response:

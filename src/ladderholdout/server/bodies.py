@@ -7,10 +7,11 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import parse_qsl
 
 import numpy as np
+from pydantic import BaseModel, ValidationError
 
 from ladderholdout.errors import InvalidArgument, LadderHoldoutError
 from ladderholdout.extras import needed
@@ -40,6 +41,8 @@ _MOST_DIGITS = 400  # more have no float of their own
 _BLOCK = 128
 _ZERO = re.compile(r"(?<!\\)(?:\\\\)*\\u0000")
 _NO_TEXT = re.compile(rb"\\u([dD][89a-fA-F]|0000)")
+
+M = TypeVar("M", bound=BaseModel)
 
 _ONE = 'an object {"predictions": [...], "ids": [...], "context": {...}}'
 _MANY = f'an object {{"submissions": [...]}} with 1 to {MOST_IN_A_BATCH} of {_ONE}'
@@ -139,14 +142,34 @@ class _Notes(str):
     """A context that was an object, as JSON."""
 
 
-def object_in(data: bytes, **wanted: type) -> dict[str, Any]:
-    """Read an object with these values, each of a type; what is left out is None."""
-    allowed = f"an object with {', '.join(wanted)}"
-    found = _object(_json(data, allowed), allowed)
-    for name, value in found.items():
-        if name not in wanted or not (value is None or type(value) is wanted[name]):
-            raise InvalidArgument("the body", allowed, "in another form")
-    return {name: found.get(name) for name in wanted}
+def object_in(data: bytes, model: type[M]) -> M:
+    """Read a small object by its model."""
+    allowed = f"an object with {', '.join(model.model_fields)}"
+    return checked(model, _object(_json(data, allowed), allowed), strict=True)
+
+
+def checked(model: type[M], stated: Mapping[str, Any], *, strict: bool) -> M:
+    """Check values by a model; an error says which one is none, and not a word of what it is.
+
+    Parameters
+    ----------
+    model : type
+    stated : mapping
+    strict : bool
+        Whether a text is refused where a number is wanted; in a form all are texts.
+
+    Raises
+    ------
+    InvalidArgument
+        A value is missing, or none that it may be.
+    """
+    try:
+        return model.model_validate(stated, strict=strict)
+    except ValidationError as fault:
+        name = str(fault.errors()[0]["loc"][0])
+    if name in model.model_fields:
+        raise InvalidArgument(name, str(model.model_fields[name].description), "another")
+    raise InvalidArgument("the body", f"an object with {', '.join(model.model_fields)}", "another")
 
 
 def upload_in(

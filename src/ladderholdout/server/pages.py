@@ -26,18 +26,10 @@ from ladderholdout.guard.record_views import submission_of
 from ladderholdout.guard.views import Status
 from ladderholdout.leaderboard.standings import BOARD
 from ladderholdout.ledger import AccountRecord, Entry
-from ladderholdout.server.accounts import (
-    ROLES,
-    Issued,
-    accounts_of,
-    add_account,
-    end_of,
-    limit_account,
-    revoke_token,
-    rotate_token,
-)
+from ladderholdout.server.accounts import ROLES, Issued, accounts_of
 from ladderholdout.server.answers import Refusal, of_forms, read_body, refused
-from ladderholdout.server.bodies import MOST_OF_A_FORM, Form, form_in, upload_in
+from ladderholdout.server.bodies import MOST_OF_A_FORM, Form, checked, form_in, upload_in
+from ladderholdout.server.operations import ACTIONS
 from ladderholdout.server.refusals import Refusals
 from ladderholdout.server.served import NotThere
 from ladderholdout.server.sessions import LIFE, Gate, Session
@@ -476,30 +468,13 @@ def _asked(view: View, form: Form) -> Any:
 
 def _change_account(view: View, fields: Mapping[str, str]) -> Issued | None:
     """Do with an account what a form asks for; return a token where that makes one."""
-    action, name = fields.get("action", ""), fields.get("account", "").strip()
-    place = view.url, view.name, name
-    per_day = _count(fields, "per_day", "submissions a day")
-    until = end_of(fields["expires"]) if fields.get("expires") else None
-    if action == "add":
-        budget = _count(fields, "budget", "budget")
-        role = fields.get("role", "")
-        return add_account(*place, role, per_day=per_day, budget=budget, expires=until)
-    if action == "rotate":
-        return rotate_token(*place, expires=until)
-    if action == "revoke":
-        revoke_token(*place)
-    elif action == "limit":
-        limit_account(*place, per_day)
-    else:
+    action = ACTIONS.get(fields.get("action", ""))
+    if action is None:
         raise InvalidArgument("action", "one of the page", "another")
-    return None
-
-
-def _count(fields: Mapping[str, str], field: str, what: str) -> int | None:
-    text = fields.get(field, "").strip()
-    if text and not (text.isdecimal() and len(text) < 10):
-        raise InvalidArgument(what, "a whole number, or nothing", "another text")
-    return int(text) if text else None
+    texts = {name: fields.get(name, "").strip() for name in action.model.model_fields}
+    stated = {name: text for name, text in texts.items() if text or name == "account"}
+    done = action.does(view.url, view.name, checked(action.model, stated, strict=False))
+    return done if isinstance(done, Issued) else None
 
 
 # -- content ------------------------------------------------------------------------------

@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 import os
 import tomllib
+from collections import ChainMap
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from ladderholdout.errors import InvalidArgument
 from ladderholdout.ledger import is_memory, is_server, resolve_url
@@ -19,12 +21,19 @@ STARTED_WITH = "LADDERHOLDOUT_SERVE"
 """In which a server's worker processes find the settings, as JSON."""
 
 _ALL = "*"
-_LARGEST_PORT = 65535
-_COARSEST = 10_000
 
 
-@dataclass(frozen=True, slots=True)
-class ServerSettings:
+def _split(value: Any) -> Any:
+    """Return the parts of a text, as a variable of the environment has them; a list as it is."""
+    if not isinstance(value, str):
+        return value
+    return [part.strip() for part in value.split(",") if part.strip()]
+
+
+_Names = Annotated[tuple[str, ...], BeforeValidator(_split), Field(description="a list of names")]
+
+
+class ServerSettings(BaseModel):
     """Settings of a server, validated when they are made.
 
     Attributes
@@ -57,39 +66,36 @@ class ServerSettings:
     ('coins',)
     """
 
-    ledger: str | None = None
-    host: str = "127.0.0.1"
-    port: int = 8765
-    workers: int = 1
-    tls_cert: str | None = None
-    tls_key: str | None = None
-    max_body: int = 64
-    time_grid: int = 25
-    max_refusals: int = 100
-    share_rows: tuple[str, ...] = ()
-    allow_estimates: tuple[str, ...] = ()
-    allow_reveals: tuple[str, ...] = ()
+    # What a value must be is its description here, for errors say it.
+    model_config = ConfigDict(frozen=True, extra="forbid")
 
-    def __post_init__(self) -> None:
-        if is_memory(url := resolve_url(self.ledger)):
+    ledger: str | None = Field(None, description="a text")
+    host: str = Field("127.0.0.1", description="a text")
+    port: int = Field(8765, ge=0, le=65535, description="a number from 0 to 65535")
+    workers: int = Field(1, ge=1, description="at least 1")
+    tls_cert: str | None = Field(None, description="a text")
+    tls_key: str | None = Field(None, description="a text")
+    max_body: int = Field(64, ge=1, description="at least 1 megabyte")
+    time_grid: int = Field(25, ge=1, le=10_000, description="from 1 to 10000 milliseconds")
+    max_refusals: int = Field(100, ge=1, description="at least 1 a minute")
+    share_rows: _Names = ()
+    allow_estimates: _Names = ()
+    allow_reveals: _Names = ()
+
+    def __init__(self, ledger: str | None = None, **stated: Any) -> None:
+        try:
+            super().__init__(ledger=ledger, **stated)
+        except ValidationError as fault:
+            raise _refused(fault) from None
+        if is_memory(self.url):
             raise InvalidArgument("ledger", "a file or a URL", "in memory")
-        if not 0 <= self.port <= _LARGEST_PORT:
-            raise InvalidArgument("port", f"a number from 0 to {_LARGEST_PORT}", self.port)
-        if self.workers < 1 or (self.workers > 1 and os.name == "nt" and not is_server(url)):
-            raise InvalidArgument("workers", "at least 1", self.workers)
-        if self.max_body < 1:
-            raise InvalidArgument("max-body", "at least 1 megabyte", self.max_body)
-        if not 1 <= self.time_grid <= _COARSEST:
-            allowed = f"from 1 to {_COARSEST} milliseconds"
-            raise InvalidArgument("time-grid", allowed, self.time_grid)
-        if self.max_refusals < 1:
-            raise InvalidArgument("max-refusals", "at least 1 a minute", self.max_refusals)
+        if self.workers > 1 and os.name == "nt" and not is_server(self.url):
+            raise InvalidArgument("workers", "1 on Windows with a file", self.workers)
         if (self.tls_cert is None) != (self.tls_key is None):
             raise InvalidArgument("tls-cert", "stated together with tls-key", "one without")
-        for name in ("tls_cert", "tls_key"):
-            place = getattr(self, name)
+        for option, place in (("tls-cert", self.tls_cert), ("tls-key", self.tls_key)):
             if place is not None and not Path(place).is_file():
-                raise InvalidArgument(name.replace("_", "-"), "a file", place)
+                raise InvalidArgument(option, "a file", place)
 
     @property
     def url(self) -> str:
@@ -103,12 +109,23 @@ class ServerSettings:
 
     def to_json(self) -> str:
         """Write the settings for another process."""
-        return json.dumps(asdict(self) | {"ledger": self.url})
+        return json.dumps(self.model_dump() | {"ledger": self.url})
 
     @classmethod
     def from_json(cls, text: str) -> ServerSettings:
         """Read what `to_json` wrote."""
-        return cls(**_read(json.loads(text), "JSON"))
+        return cls(**json.loads(text))
+
+
+def _refused(fault: ValidationError) -> InvalidArgument:
+    """Return the error for the first setting that is none."""
+    first = fault.errors()[0]
+    name, fields = str(first["loc"][0]), ServerSettings.model_fields
+    if name not in fields:
+        return InvalidArgument("a setting", f"one of {', '.join(fields)}", repr(name))
+    is_out_of_range = first["type"].startswith(("greater", "less"))
+    came = first["input"] if is_out_of_range else "another value"
+    return InvalidArgument(name.replace("_", "-"), str(fields[name].description), came)
 
 
 def settings_from(
@@ -135,12 +152,21 @@ def settings_from(
     >>> settings_from({"port": 9000}, {"LADDERHOLDOUT_LEDGER": "ledger.db"}, None).port
     9000
     """
-    found: dict[str, Any] = {} if file is None else _read(_toml(file), str(file))
-    named = {PREFIX + one.name.upper(): one.name for one in fields(ServerSettings)}
-    stated = {named[name]: text for name, text in environment.items() if name in named}
-    found |= _read(stated, "the environment")
-    found |= _read({k: v for k, v in flags.items() if v not in (None, [], ())}, "the flags")
-    return ServerSettings(**found)
+    names = {PREFIX + name.upper(): name for name in ServerSettings.model_fields}
+    sources: dict[str, dict[str, Any]] = {
+        "the flags": {k: v for k, v in flags.items() if v not in (None, [], ())},
+        "the environment": {names[k]: text for k, text in environment.items() if k in names},
+        str(file): {} if file is None else _toml(file),
+    }
+    try:
+        return ServerSettings(**ChainMap(*sources.values()))
+    except InvalidArgument as error:
+        argument, allowed, came, remedy = error.args
+        name = argument.replace("-", "_")
+        source = next((source for source, stated in sources.items() if name in stated), None)
+        if source is None:
+            raise
+        raise InvalidArgument(argument, allowed, f"{came} in {source}", remedy) from None
 
 
 def _toml(file: Path) -> dict[str, Any]:
@@ -148,32 +174,3 @@ def _toml(file: Path) -> dict[str, Any]:
         return tomllib.loads(file.read_text("utf-8"))
     except (OSError, ValueError):
         raise InvalidArgument("--config", "a TOML file that can be read", file) from None
-
-
-def _read(given: Mapping[str, Any], source: str) -> dict[str, Any]:
-    """Check names and types; texts are read as numbers and lists where these are wanted."""
-    defaults = {one.name: one.default for one in fields(ServerSettings)}
-    found = {}
-    for name, value in given.items():
-        if name not in defaults:
-            allowed = ", ".join(defaults)
-            raise InvalidArgument(f"a setting in {source}", f"one of {allowed}", repr(name))
-        if isinstance(defaults[name], tuple) and isinstance(value, str):
-            value = [part.strip() for part in value.split(",") if part.strip()]
-        found[name] = _as(name, value, defaults[name], source)
-    return found
-
-
-def _as(name: str, value: Any, default: Any, source: str) -> Any:
-    if isinstance(default, tuple):
-        if isinstance(value, list | tuple) and all(isinstance(one, str) for one in value):
-            return tuple(value)
-        raise InvalidArgument(name, "a list of names", f"another value in {source}")
-    if isinstance(default, int):
-        try:
-            return int(value)
-        except (TypeError, ValueError):
-            raise InvalidArgument(name, "a whole number", f"another value in {source}") from None
-    if value is not None and not isinstance(value, str):
-        raise InvalidArgument(name, "a text", f"another value in {source}")
-    return value
