@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import sqlite3
+import traceback
 from contextlib import closing, suppress
 from dataclasses import replace
 from datetime import timedelta
@@ -42,7 +43,15 @@ from ladderholdout.server.accounts import (
     revoke_token,
     rotate_token,
 )
-from ladderholdout.server.bodies import batch_in, form_in, submission_in, upload_in
+from ladderholdout.server.bodies import (
+    batch_in,
+    checked,
+    form_in,
+    object_in,
+    submission_in,
+    upload_in,
+)
+from ladderholdout.server.operations import Added, FoundRows, Limited
 from ladderholdout.server.settings import ServerSettings, settings_from
 from ladderholdout.server.space import Space
 
@@ -231,6 +240,44 @@ def test_settings_that_are_none_are_refused(tmp_path: Path, text: str, printed: 
     file.write_text(text)
     with pytest.raises(InvalidArgument, match=printed):
         settings_from({}, {}, file)
+
+
+def test_an_error_names_where_a_setting_comes_from(tmp_path: Path) -> None:
+    file = tmp_path / "server.toml"
+    file.write_text("port = 70000\n")
+    environment = {"LADDERHOLDOUT_SERVE_WORKERS": "many"}
+    with pytest.raises(InvalidArgument, match=r"^workers must be .* in the environment\.$"):
+        settings_from({"port": 1}, environment, file)
+    with pytest.raises(InvalidArgument, match=r"^port must be .* 70000 in .*server\.toml\.$"):
+        settings_from({}, {}, file)
+
+
+@pytest.mark.parametrize(
+    ("text", "model", "printed"),
+    [
+        ('{"account": "ada", "per_day": "HIDDEN"}', Limited, "per_day must be a whole number"),
+        ('{"account": "ada", "per_day": 1.5}', Limited, "per_day must be a whole number"),
+        ('{"account": "ada", "per_day": true}', Limited, "per_day must be a whole number"),
+        ('{"account": ["HIDDEN"], "role": "analyst"}', Added, "account must be the name"),
+        ('{"account": "HIDDEN"}', Added, "role must be analyst"),
+        ('{"rows": 1, "HIDDEN": "HIDDEN"}', FoundRows, "an object with rows"),
+        ('["HIDDEN"]', FoundRows, "an object with rows"),
+        ('{"rows": "\\ud800 HIDDEN"}', FoundRows, "an object with rows"),
+        ('{"account": "HIDDEN\\u0000"}', Limited, "an object with account, per_day"),
+    ],
+)
+def test_an_error_of_a_body_shows_nothing_of_it(text: str, model: Any, printed: str) -> None:
+    with pytest.raises(InvalidArgument, match=printed) as refused:
+        object_in(text.encode(), model)
+    shown = "".join(traceback.format_exception(refused.value))
+    assert "HIDDEN" not in shown and "HIDDEN" not in repr(refused.value)
+
+
+def test_a_number_is_a_text_in_a_form_alone() -> None:
+    stated = {"account": "ada", "per_day": "5"}
+    assert checked(Limited, stated, strict=False).per_day == 5
+    with pytest.raises(InvalidArgument, match="per_day"):
+        checked(Limited, stated, strict=True)
 
 
 # -- what travels ---------------------------------------------------------------------------

@@ -149,7 +149,7 @@ def object_in(data: bytes, model: type[M]) -> M:
 
 
 def checked(model: type[M], stated: Mapping[str, Any], *, strict: bool) -> M:
-    """Check values by a model; an error says which one is none, and not a word of what it is.
+    """Check values by a model; an error names the one that is none, and shows nothing of it.
 
     Parameters
     ----------

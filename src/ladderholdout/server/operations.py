@@ -88,7 +88,7 @@ _MANY = {
 
 
 class Sent(BaseModel):
-    """A small object as it is sent; the description of a value is what an error says it must be."""
+    """A small object as it is sent; an error states the description of a value as allowed."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
 

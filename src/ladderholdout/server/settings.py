@@ -66,7 +66,7 @@ class ServerSettings(BaseModel):
     ('coins',)
     """
 
-    # What a value must be is its description here, for errors say it.
+    # An error states the description of a setting as what is allowed.
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     ledger: str | None = Field(None, description="a text")
