@@ -250,16 +250,6 @@ def holdout_content(row: Mapping[str, Any]) -> Content:
     )
 
 
-def classes_content(row: Mapping[str, Any]) -> Content:
-    """Return what the class labels of a holdout cover."""
-    return (row["id"], hashlib.sha256(row["classes"]).hexdigest())
-
-
-def reserve_content(row: Mapping[str, Any]) -> Content:
-    """Return what the choice of a reserve covers: which rows it is."""
-    return (row["id"], hashlib.sha256(row["reserve"]).hexdigest())
-
-
 FACTS_OF_ROWS = (
     *("confidence", "ids", "labels_digest", "label_digests", "weight_digests", "places"),
     *("labels_version", "vault_path", "vault_digest"),
@@ -331,28 +321,13 @@ def look_content(row: Mapping[str, Any]) -> Content:
     )
 
 
-def opened_content(row: Mapping[str, Any]) -> Content:
-    """Return what the opening of a ladder covers."""
-    return (row["id"], moment(row["opened"]))
-
-
-def id_content(row: Mapping[str, Any]) -> Content:
-    """Return whose an event is, where its kind, its detail or its place has the rest."""
-    return (row["id"],)
-
-
-def retired_content(row: Mapping[str, Any]) -> Content:
-    """Return what the retirement of a holdout covers."""
-    return (row["id"], moment(row["retired"]))
-
-
 def event_content(row: Mapping[str, Any]) -> Content:
     """Return what every event covers of its own row: what had happened, and its detail."""
     return (*_since("after", row), *_since("detail", row))
 
 
 def _since(column: str, row: Mapping[str, Any]) -> Content:
-    """Return a column that schema 0005 added by its name; nothing where it has no value."""
+    """Return a column with its name; nothing where it has no value."""
     return () if row.get(column) is None else (column, row[column])
 
 
@@ -394,27 +369,24 @@ def _real(value: float | None) -> float | None:
 
 # -- in the tables -------------------------------------------------------------------------
 
+
+def _id(row: Row) -> Content:
+    """Return whose an event is, where its kind, its detail or its place has the rest."""
+    return (row["id"],)
+
+
 # What the link of each kind covers, by the row that it is read from.
-_OF_HOLDOUT = {
+_OF_HOLDOUT: Mapping[str, Callable[[Row], Content]] = {
+    **dict.fromkeys(("rows", "view", GROUPED, "amended", "confidence", RESTORED), _id),
     "holdout": holdout_content,
-    "reserve": reserve_content,
-    "rows": id_content,
-    "view": id_content,
-    GROUPED: id_content,
-    "amended": id_content,
-    "classes": classes_content,
-    "confidence": id_content,
-    "retired": retired_content,
-    RESTORED: id_content,
+    "reserve": lambda row: (row["id"], hashlib.sha256(row["reserve"]).hexdigest()),
+    "classes": lambda row: (row["id"], hashlib.sha256(row["classes"]).hexdigest()),
+    "retired": lambda row: (row["id"], moment(row["retired"])),
 }
-_OF_LADDER = {
+_OF_LADDER: Mapping[str, Callable[[Row], Content]] = {
+    **dict.fromkeys(("asked", "batch", "estimate", "interval", WITHDRAWN), _id),
     "ladder": ladder_content,
-    "asked": id_content,
-    "opened": opened_content,
-    "batch": id_content,
-    "estimate": id_content,
-    "interval": id_content,
-    WITHDRAWN: id_content,
+    "opened": lambda row: (row["id"], moment(row["opened"])),
 }
 
 
@@ -549,7 +521,7 @@ class Chains:
             # Only the first link covers what is as long as the rows.
             columns = holdouts.c if kind == "holdout" else select_holdouts().selected_columns
             row = self._conn.execute(select(*columns).where(holdouts.c.id == holdout_id)).one()
-            content = _OF_HOLDOUT[_word(kind)]({**row._asdict(), **later})
+            content = _OF_HOLDOUT[kind.partition(" ")[0]]({**row._asdict(), **later})
         else:
             row = self._conn.execute(select(ladders).where(ladders.c.id == ladder_id)).one()
             content = _OF_LADDER[kind](row._asdict())
@@ -690,16 +662,11 @@ def _as_they_are(columns: Any) -> Select[Any]:
     return select(*(type_coerce(column, RAW).label(column.name) for column in columns))
 
 
-def _word(kind: str) -> str:
-    """Return a kind without the number that may follow it."""
-    return kind.partition(" ")[0]
-
-
 def _event_link(row: Any, holdout: Row, known: Mapping[int, Row]) -> Link:
     ladder = known.get(row.ladder_id)
-    content = None
-    if _word(row.kind) in _OF_HOLDOUT:
-        content = _covered(_OF_HOLDOUT[_word(row.kind)], holdout)
+    content, word = None, row.kind.partition(" ")[0]
+    if word in _OF_HOLDOUT:
+        content = _covered(_OF_HOLDOUT[word], holdout)
     elif row.kind in _OF_LADDER and ladder is not None:
         content = _covered(_OF_LADDER[row.kind], ladder)
     if content is not None:

@@ -252,7 +252,8 @@ class Transaction:
     @_once
     def ladder(self, ladder_id: int) -> LadderRecord:
         """Return a ladder."""
-        (record,) = read_all([self._ladder_row(statements.ONE_LADDER, ladder_id)], ladder_record)
+        rows = statements.ONE_LADDER.rows(self.conn, {"ladder": ladder_id})
+        (record,) = read_all([_checked_row(rows, ladder_id)], ladder_record)
         return record
 
     def locked_ladder(
@@ -293,7 +294,7 @@ class Transaction:
                 self._ahead[query, *given.values()] = self._firsts(query, given)
 
         def read() -> LadderRecord:
-            row = self._checked_row(found(), ladder_id)
+            row = _checked_row(found(), ladder_id)
             (record,) = read_all([row], ladder_record)
             self.chains.hold(record.holdout_id, end_of(row))
             return record
@@ -315,33 +316,19 @@ class Transaction:
 
     def ladder_with_holdout(self, ladder_id: int) -> LadderRecord:
         """Return a ladder, and read its holdout at once: `holdout` asks nothing any more."""
-        row = self._ladder_row(statements.LADDER_WITH_HOLDOUT, ladder_id)
+        rows = statements.LADDER_WITH_HOLDOUT.rows(self.conn, {"ladder": ladder_id})
+        row = _checked_row(rows, ladder_id)
         (record,) = read_all([row], ladder_record)
         if self.known is not None:
             (holdout,) = read_all([row], lambda row: holdout_record(row, statements.OF_HOLDOUT))
             self.known |= {("ladder", ladder_id): record, ("holdout", holdout.id): holdout}
-            self._note_missing(row, record)
+            # What the row shows to be empty, or to have no other, need not be asked for.
+            if row.ladders == 1:
+                self.known["ladders", holdout.id] = (record,)
+            for name in statements.MISSING:
+                if not getattr(row, f"with_{name}"):
+                    self.known[name, holdout.id] = ()
         return record
-
-    def _note_missing(self, row: Any, ladder: LadderRecord) -> None:
-        """Take for read what the row of a ladder shows to be empty, or no other of."""
-        assert self.known is not None
-        if row.ladders == 1:
-            self.known["ladders", ladder.holdout_id] = (ladder,)
-        for name in statements.MISSING:
-            if not getattr(row, f"with_{name}"):
-                self.known[name, ladder.holdout_id] = ()
-
-    def _ladder_row(self, query: Prepared, ladder_id: int) -> Any:
-        return self._checked_row(query.rows(self.conn, {"ladder": ladder_id}), ladder_id)
-
-    def _checked_row(self, found: Sequence[Any], ladder_id: int) -> Any:
-        if not found:
-            raise UnknownHoldout(f"The ledger holds no ladder number {ladder_id}.")
-        row = found[0]
-        # With the row, for it costs no statement: another process may put another ledger in place.
-        check_format(row.format)
-        return row
 
     def add_ladder(
         self, holdout_id: int, settings: LadderSettings, state: Mapping[str, Any]
@@ -764,6 +751,15 @@ class Transaction:
         """Recompute where that chain ended after so many links; None where it has fewer."""
         found = heads(self.holdout(holdout_id).secret, self.chains.links(holdout_id))
         return next((head for head in found if head.length == length), None)
+
+
+def _checked_row(found: Sequence[Any], ladder_id: int) -> Any:
+    """Return the row of a ladder; refuse where there is none, or where its ledger was replaced."""
+    if not found:
+        raise UnknownHoldout(f"The ledger holds no ladder number {ladder_id}.")
+    # With the row, for it costs no statement: another process may put another ledger in place.
+    check_format(found[0].format)
+    return found[0]
 
 
 def _questions(ladder_id: int, one: Asked) -> Iterator[tuple[Prepared, dict[str, Any]]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Iterator, Mapping, Set
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -95,20 +95,6 @@ class Finding:
 
 
 @dataclass(frozen=True, slots=True)
-class LadderRecords:
-    """All that a ledger holds of one ladder; raw, so not shown.
-
-    Its entries are gone through once.
-    """
-
-    ladder: LadderRecord
-    entries: Iterable[Recorded] = field(repr=False)
-    incumbent: NDArray[Any] | None = field(repr=False)
-    withdrawals: tuple[Withdrawal, ...] = ()
-    kept: tuple[tuple[int, NDArray[Any]], ...] = field(default=(), repr=False)
-
-
-@dataclass(frozen=True, slots=True)
 class Verification:
     """What became of the record of a holdout since it was written.
 
@@ -192,12 +178,16 @@ def _verified(
     """Compare a holdout's entries with its chain and their replay; findings go to `found`."""
     head = found.tried("the end of its chain", lambda: tx.head(holdout_id), EMPTY)
     holdout = found.tried("the record of the holdout", lambda: tx.holdout(holdout_id), None)
-    secret = found.tried("its secret", partial(_secret, tx.conn, holdout_id), b"")
-    places: tuple[int, ...] = ()
-    places = found.tried("the list of its ladders", partial(_ladders, tx.conn, holdout_id), places)
+    own = select(holdouts.c.secret).where(holdouts.c.id == holdout_id)
+    secret = found.tried("its secret", lambda: bytes(tx.conn.execute(own).scalar_one()), b"")
+    every = select(ladders.c.id).where(ladders.c.holdout_id == holdout_id).order_by(ladders.c.id)
+    none: Sequence[int] = ()
+    ids = found.tried(
+        "the list of its ladders", lambda: tx.conn.execute(every).scalars().all(), none
+    )
     known = (
         found.tried(f"the record of ladder number {one}", partial(tx.ladder, one), None)
-        for one in places
+        for one in ids
     )
     read = [one for one in known if one is not None]
     counts = {place_of(ladder): ladder.submissions for ladder in read}
@@ -207,7 +197,7 @@ def _verified(
     def links(*, sort: bool = False) -> list[Finding]:
         seen = steps.of(_noting(tx.chains.links(holdout_id, sort=sort), noted))
         try:
-            return list(check_chain(secret, seen, head, counts))
+            return list(_check_chain(secret, seen, head, counts))
         except Unsorted:  # somebody changed it: what that is can be seen in the chain's order
             steps.done = 0
             return links(sort=True)
@@ -221,13 +211,18 @@ def _verified(
             what = "the count of rows that it shares with other holdouts was changed"
             yield Finding(what)
 
-    def reserve() -> Iterable[Finding]:
-        return check_reserve(found.findings, tx.reserve.replays(holdout_id))
+    def reserve() -> Iterator[Finding]:
+        # A query that was changed is not named twice.
+        changed = {one.number for one in found.findings if one.ladder is None}
+        for number, agrees in tx.reserve.replays(holdout_id):
+            if not agrees and number not in changed:
+                what = f"what query {number} of the reserve showed is not its replay"
+                yield Finding(what, None, number)
 
     found.add("its chain", links)
     if holdout is not None:
         # Replays need nothing of what is wrong already, and maybe none is possible.
-        found.add("its notes", partial(check_notes, holdout, read, noted))
+        found.add("its notes", partial(_check_notes, holdout, read, noted))
     found.add("what is recorded of the rows", rows)
     found.add("the openings of its reserve", reserve)
     found.add("the rows that it shares", shared)
@@ -235,7 +230,8 @@ def _verified(
         place = place_of(ladder)
         found.add(f"ladder {place}", partial(_check_firsts, tx, ladder, found.findings))
         if holdout is not None and place not in {one.ladder for one in found.findings}:
-            found.add(f"ladder {place}", partial(_replayed, tx, holdout, ladder, steps))
+            entries = steps.of(tx.recorded(ladder.id))
+            found.add(f"ladder {place}", partial(_check_ladder, tx, holdout, ladder, entries))
     name = "" if holdout is None else holdout.name
     return Verification(name, sum(counts.values()), head, ())
 
@@ -266,16 +262,6 @@ def _check_runs(conn: Connection, holdout_id: int) -> Iterator[Finding]:
     end = select(chains.c.runs, chains.c.batch).where(chains.c.holdout_id == holdout_id)
     if (count, last) != conn.execute(end).first():
         yield Finding("what is counted of its batches at the end of its chain was changed")
-
-
-def _secret(conn: Connection, holdout_id: int) -> bytes:
-    query = select(holdouts.c.secret).where(holdouts.c.id == holdout_id)
-    return bytes(conn.execute(query).scalar_one())
-
-
-def _ladders(conn: Connection, holdout_id: int) -> tuple[int, ...]:
-    query = select(ladders.c.id).where(ladders.c.holdout_id == holdout_id)
-    return tuple(conn.execute(query.order_by(ladders.c.id)).scalars())
 
 
 def _changed_facts(conn: Connection, holdout_id: int) -> Iterator[str]:
@@ -347,19 +333,6 @@ def _check_firsts(
             yield Finding(f"{what}taken for new", place, number)
 
 
-def _replayed(
-    tx: Transaction, holdout: HoldoutRecord, ladder: LadderRecord, steps: _Steps
-) -> Iterator[Finding]:
-    entries = steps.of(tx.recorded(ladder.id))
-    try:
-        incumbent = tx.incumbent_predictions(ladder.id)
-    except LedgerError:  # it has none, or none that reads: that is found below
-        incumbent = None
-    withdrawals, kept = tx.withdrawals.noted(ladder.id), tuple(kept_incumbents(tx.conn, ladder.id))
-    found = LadderRecords(ladder, entries, incumbent, withdrawals, kept)
-    return check_ladder(holdout, found)
-
-
 def kept_incumbents(conn: Connection, ladder_id: int) -> Iterator[tuple[int, NDArray[Any]]]:
     """Read number and predictions of the earlier incumbents to which a ladder can go back."""
     query = select_incumbents(ladder_id).order_by(incumbents.c.number)
@@ -372,25 +345,13 @@ def place_of(ladder: LadderRecord) -> str:
     return f"{ladder.settings.account}/{ladder.settings.name}"
 
 
-def check_chain(
+def _check_chain(
     secret: bytes, links: Iterable[Link], head: Head, counts: Mapping[str, int]
 ) -> Iterator[Finding]:
     """Find the links that were changed, removed, inserted or moved.
 
-    Parameters
-    ----------
-    secret : bytes
-        The holdout's.
-    links : iterable of Link
-        By position, as they are now. They are gone through once.
-    head : Head
-        The end of the chain that was written last.
-    counts : mapping of str to int
-        How many submissions each ladder's row states, by account and name.
-
-    Yields
-    ------
-    Finding
+    They come by position, as they are now; `head` is the end that was written last, and `counts`
+    has how many submissions each ladder's row states, by account and name.
     """
     numbers = {place: _Numbers() for place in counts}
     mismatches: list[Finding] = []
@@ -420,7 +381,7 @@ def check_chain(
         yield Finding("the end of the chain is not that of its last entry")
 
 
-def check_notes(
+def _check_notes(
     holdout: HoldoutRecord, ladders: Iterable[LadderRecord], noted: Set[Note]
 ) -> Iterator[Finding]:
     """Find what is in the ledger without the link that is written with it."""
@@ -441,46 +402,19 @@ def check_notes(
             yield Finding(f"{found} was inserted: it is no entry of the chain", of_ladder)
 
 
-def check_reserve(
-    findings: Iterable[Finding], replayed: Iterable[tuple[int, bool]]
-) -> tuple[Finding, ...]:
-    """Find queries of the reserve that show something else than their replay.
-
-    Parameters
-    ----------
-    findings : iterable of Finding
-        What was found by now: a query that was changed is not named twice.
-    replayed : iterable of (int, bool)
-        Number of each query, and whether its replay shows the same.
-
-    Returns
-    -------
-    tuple of Finding
-    """
-    changed = {one.number for one in findings if one.ladder is None}
-    return tuple(
-        Finding(f"what query {number} of the reserve showed is not its replay", None, number)
-        for number, agrees in replayed
-        if not agrees and number not in changed
-    )
-
-
-def check_ladder(holdout: HoldoutRecord, found: LadderRecords) -> Iterator[Finding]:
-    """Replay a ladder, and compare with every release and with the state on record.
-
-    Parameters
-    ----------
-    holdout : HoldoutRecord
-    found : LadderRecords
-
-    Yields
-    ------
-    Finding
-    """
-    ladder, place = found.ladder, place_of(found.ladder)
-    last = _Last(_state_at_start(holdout, ladder), found.withdrawals)
+def _check_ladder(
+    tx: Transaction, holdout: HoldoutRecord, ladder: LadderRecord, entries: Iterable[Recorded]
+) -> Iterator[Finding]:
+    """Replay a ladder, and compare with every release and with the state on record."""
+    place, withdrawals = place_of(ladder), tx.withdrawals.noted(ladder.id)
     try:
-        for one in replay(holdout, ladder, last.seen(found.entries), found.withdrawals):
+        incumbent = tx.incumbent_predictions(ladder.id)
+    except LedgerError:  # it has none, or none that reads: that is found below
+        incumbent = None
+    kept = tuple(kept_incumbents(tx.conn, ladder.id))
+    last = _Last(state_to(rules_of(ladder.settings).start(holdout.n_ladder)), withdrawals)
+    try:
+        for one in replay(holdout, ladder, last.seen(entries), withdrawals):
             last.replayed = one
             if not one.agrees:
                 what = f"the release of submission {one.number} of ladder {place} is not its replay"
@@ -488,14 +422,26 @@ def check_ladder(holdout: HoldoutRecord, found: LadderRecords) -> Iterator[Findi
     except Exception:  # a changed entry can hold anything, and its error any text
         yield Finding(f"ladder {place} cannot be replayed", place)
         return
-    if _state_of(ladder) != last.state():
+    counts = (ladder.submissions, ladder.version, ladder.withdrawals, ladder.incumbent)
+    if (*counts, _bits(ladder.state)) != last.state():
         yield Finding(f"the state of ladder {place} is not that of its last submission", place)
-    if not _is_incumbent(holdout, found, last):
+
+    def digests(predictions: NDArray[Any]) -> tuple[str, str | None]:
+        return digests_of(holdout.secret, predictions, holdout.reserve)
+
+    if incumbent is None:
+        same = ladder.incumbent is None
+    else:
+        same = (
+            len(incumbent) == holdout.n
+            and last.incumbent is not None
+            and last.incumbent == ladder.incumbent
+            and last.improvers[last.incumbent] == digests(incumbent)
+        )
+    if not same:
         yield Finding(f"the incumbent's predictions on ladder {place} were changed", place)
-    for number, predictions in found.kept:
-        if number == ladder.incumbent:
-            continue
-        if last.improvers.get(number) != digests_of(holdout.secret, predictions, holdout.reserve):
+    for number, predictions in kept:
+        if number != ladder.incumbent and last.improvers.get(number) != digests(predictions):
             what = f"the predictions kept of submission {number} of ladder {place} were changed"
             yield Finding(what, place, number)
 
@@ -563,15 +509,6 @@ def _problem(secret: bytes, before: int, hash_before: str, link: Link, length: i
     return "was changed or moved" if same or type(link.position) is not int else ""
 
 
-def _state_of(ladder: LadderRecord) -> tuple[Any, ...]:
-    counts = (ladder.submissions, ladder.version, ladder.withdrawals)
-    return (*counts, ladder.incumbent, _bits(ladder.state))
-
-
-def _state_at_start(holdout: HoldoutRecord, ladder: LadderRecord) -> Mapping[str, Any]:
-    return state_to(rules_of(ladder.settings).start(holdout.n_ladder))
-
-
 @dataclass(slots=True)
 class _Last:
     """Where the replay of a ladder ends: what its entries come to."""
@@ -615,15 +552,6 @@ def _bits(state: Mapping[str, Any]) -> dict[str, str]:
     }
 
 
-def _is_incumbent(holdout: HoldoutRecord, found: LadderRecords, last: _Last) -> bool:
-    if found.incumbent is None:
-        return found.ladder.incumbent is None
-    if len(found.incumbent) != holdout.n or last.incumbent is None:
-        return False
-    digests = digests_of(holdout.secret, found.incumbent, holdout.reserve)
-    return last.incumbent == found.ladder.incumbent and (last.improvers[last.incumbent] == digests)
-
-
 # -- what is asked of the database itself: whether its indices agree with its tables --------
 # A damaged index hides entries from whoever asks for them by it, and then a repeat becomes a
 # query. So nothing here goes by an index of entries.
@@ -657,40 +585,31 @@ def _database_beside(conn: Connection) -> Iterator[Callable[[], tuple[Finding, .
 
 
 def _database_findings(conn: Connection) -> tuple[Finding, ...]:
-    return tuple(Finding(f"the database: {fault}") for fault in database_faults(conn))
-
-
-def database_faults(conn: Connection) -> Iterator[str]:
-    """Run the database's own check, and yield what it finds; it shows no values.
+    """Run the database's own check; what it finds shows no values.
 
     On PostgreSQL that is its extension amcheck, where this user may use it; without it nothing
     is found here, and `repeated_queries` still is.
     """
     if conn.dialect.name == "sqlite":
-        found = conn.exec_driver_sql(f"PRAGMA integrity_check({_MANY})").scalars().all()
-        yield from (str(one) for one in found if one != "ok")
-        return
+        told = conn.exec_driver_sql(f"PRAGMA integrity_check({_MANY})").scalars()
+        return tuple(Finding(f"the database: {fault}") for fault in told if fault != "ok")
     known = "SELECT count(*) FROM pg_extension WHERE extname = 'amcheck'"
     if not conn.execute(text(known)).scalar():
-        return
+        return ()
+    found = []
     for row in conn.execute(_AMCHECK, {"tables": sorted(metadata.tables)}).all():
         try:
             with conn.begin_nested():
                 conn.execute(text("SELECT bt_index_check(:oid, true)"), {"oid": row.oid})
         except SQLAlchemyError as fault:
             if getattr(fault.__cause__, "sqlstate", None) != "42501":  # not allowed to ask
-                yield f"index {row.name} does not agree with its table"
+                what = f"the database: index {row.name} does not agree with its table"
+                found.append(Finding(what))
+    return tuple(found)
 
 
 def repeated_queries(conn: Connection, ladder_id: int) -> Iterator[tuple[int, int]]:
-    """Find the submissions that were taken for new though another came before.
-
-    Yields
-    ------
-    number, first : int, int
-        Of a submission that is recorded as no repeat, and of the first one with its
-        predictions or its key.
-    """
+    """Yield the submissions that were taken for new, each with the first one that was the same."""
     entry = submissions.c
     # Joined to a text, or added to zero, a column is not looked up in an index.
     for column in (entry.digest, entry.key):
