@@ -603,15 +603,3 @@ def select_incumbents(ladder_id: int) -> Select[Any]:
         .outerjoin(candidates, same)
         .where(incumbents.c.ladder_id == ladder_id)
     )
-
-
-def select_audit_entries(ladder_id: int) -> Select[Any]:
-    """Select the submissions of a ladder with what only an audit or a replay may see."""
-    raw = (submissions.c.raw_risk, submissions.c.evidence, submissions.c.reserve_digest)
-    return select_entries(ladder_id, *raw)
-
-
-def audit_entry(row: Row[Any]) -> AuditEntry:
-    """Return a row as a record."""
-    entry, evidence = entry_record(row), read_json(row.evidence)
-    return AuditEntry(entry, float(row.raw_risk), evidence, row.reserve_digest)

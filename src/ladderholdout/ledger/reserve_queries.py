@@ -150,6 +150,13 @@ class ReserveQueries:
         """
         refuse_retired(self._chains.end(ladder.holdout_id))
         low, risk, high = evidence.shown()
+        sharing = (
+            select(chains.c.holdout_id, chains.c.length)
+            .join(shared, shared.c.other_id == chains.c.holdout_id)
+            .where(shared.c.holdout_id == ladder.holdout_id)
+            .order_by(chains.c.holdout_id)
+        )
+        lengths = {row.holdout_id: row.length for row in self._conn.execute(sharing)}
         values = {
             "holdout_id": ladder.holdout_id,
             "number": number,
@@ -162,21 +169,11 @@ class ReserveQueries:
             "high": high,
             "log_values": evidence.grid.log_values,
             "after": self._chains.latest(),
-            "others": json.dumps(others) if (others := self._lengths(ladder.holdout_id)) else None,
+            "others": json.dumps(lengths) if lengths else None,
         }
         head = self._chains.add(ladder.holdout_id, "look", look_content(values))
         values |= {"position": head.length, "hash": head.hash}
         self._conn.execute(insert(reserve_looks).values(values))
-
-    def _lengths(self, holdout_id: int) -> dict[int, int]:
-        """Return how long the chains of the holdouts are that share rows with this one."""
-        query = (
-            select(chains.c.holdout_id, chains.c.length)
-            .join(shared, shared.c.other_id == chains.c.holdout_id)
-            .where(shared.c.holdout_id == holdout_id)
-            .order_by(chains.c.holdout_id)
-        )
-        return {row.holdout_id: row.length for row in self._conn.execute(query)}
 
     def replays(self, holdout_id: int) -> Iterator[tuple[int, bool]]:
         """Replay the queries of a reserve: for each its number, and whether it shows the same."""

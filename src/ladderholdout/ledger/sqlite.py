@@ -387,15 +387,15 @@ def _places(path: Path) -> tuple[str, ...]:
 
 def _identities(places: tuple[str, ...]) -> list[Identity | None]:
     """Return which files are at the place of a ledger, and as its -wal and its -shm."""
-    return [_identity(name) for name in places]
-
-
-def _identity(place: str) -> Identity | None:
-    try:
-        status = os.stat(place)
-    except OSError:
-        return None
-    return status.st_dev, status.st_ino
+    identities: list[Identity | None] = []
+    for place in places:
+        try:
+            status = os.stat(place)
+        except OSError:
+            identities.append(None)
+        else:
+            identities.append((status.st_dev, status.st_ino))
+    return identities
 
 
 def copy(path: Path, target: Path) -> None:
@@ -434,27 +434,24 @@ def copy(path: Path, target: Path) -> None:
 
 
 def _replace(path: Path, target: Path) -> None:
+    """Copy a ledger into another file, and put that in the place of the target."""
     descriptor, temporary = tempfile.mkstemp(".part", f"{target.name}.", target.parent)
     try:
         os.close(descriptor)
-        _back_up(path, temporary)
+        with (
+            closing(sqlite3.connect(f"{path.as_uri()}?mode=ro", uri=True, timeout=60)) as source,
+            closing(sqlite3.connect(temporary)) as copied,
+        ):
+            source.backup(copied)
+            # One file: the copy does without the -wal file that a ledger in use has beside it.
+            copied.execute("PRAGMA journal_mode=DELETE")
+            if copied.execute("PRAGMA quick_check").fetchone() != ("ok",):
+                raise sqlite3.DatabaseError
+        with open(temporary, "rb") as written:
+            os.fsync(written.fileno())
         os.replace(temporary, target)
     finally:
         Path(temporary).unlink(missing_ok=True)
-
-
-def _back_up(path: Path, temporary: str) -> None:
-    with (
-        closing(sqlite3.connect(f"{path.as_uri()}?mode=ro", uri=True, timeout=60)) as source,
-        closing(sqlite3.connect(temporary)) as copied,
-    ):
-        source.backup(copied)
-        # One file: the copy does without the -wal file that a ledger in use has beside it.
-        copied.execute("PRAGMA journal_mode=DELETE")
-        if copied.execute("PRAGMA quick_check").fetchone() != ("ok",):
-            raise sqlite3.DatabaseError
-    with open(temporary, "rb") as written:
-        os.fsync(written.fileno())
 
 
 def _failed(target: Path, why: str) -> LedgerError:

@@ -68,14 +68,13 @@ from ladderholdout.ledger.records import (
     Overlap,
     Recorded,
     Withdrawal,
-    audit_entry,
     decompressed,
     entry_record,
     holdout_record,
     ladder_record,
     now,
     read_all,
-    select_audit_entries,
+    select_entries,
     select_holdouts,
     select_incumbents,
     to_bytes,
@@ -540,9 +539,16 @@ class Transaction:
         self, ladder_id: int, *, after: int = 0, limit: int | None = None
     ) -> tuple[AuditEntry, ...]:
         """Return submissions with their raw risks: for audits and replays alone."""
-        query = select_audit_entries(ladder_id).where(submissions.c.number > after)
-        query = query.order_by(submissions.c.number).limit(limit)
-        return read_all(self.conn.execute(query), audit_entry)
+        raw = (submissions.c.raw_risk, submissions.c.evidence, submissions.c.reserve_digest)
+        query = select_entries(ladder_id, *raw).where(submissions.c.number > after)
+        rows = self.conn.execute(query.order_by(submissions.c.number).limit(limit))
+
+        def read(row: Any) -> AuditEntry:
+            evidence = read_json(row.evidence)
+            risk = float(row.raw_risk)
+            return AuditEntry(entry_record(row), risk, evidence, row.reserve_digest)
+
+        return read_all(rows, read)
 
     def recorded(self, ladder_id: int) -> Iterator[Recorded]:
         """Yield all submissions to a ladder in their order, for a replay.
