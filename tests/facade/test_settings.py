@@ -54,7 +54,7 @@ def test_a_wrong_setting_is_refused_before_the_rows_are_read(argument: str, valu
 
 
 def test_a_leaderboard_has_one_metric() -> None:
-    with pytest.raises(InvalidArgument, match="^scoring must be "):
+    with pytest.raises(InvalidArgument, match=r"^scoring must be "):
         Leaderboard(X, Y, scoring=["accuracy", "f1"], ledger="memory")  # type: ignore[arg-type]
-    with pytest.raises(InvalidArgument, match="^scoring must be "):
+    with pytest.raises(InvalidArgument, match=r"^scoring must be "):
         Leaderboard.open("b", scoring=["accuracy"], ledger="memory")  # type: ignore[arg-type]
