@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
-from hypothesis import settings
 from numpy.typing import NDArray
 from optuna.storages import RDBStorage
 from sklearn.datasets import load_breast_cancer
@@ -17,12 +17,23 @@ from sklearn.model_selection import train_test_split
 
 from ladderholdout import LadderHoldout
 from ladderholdout.mechanisms import FullDisclosure
-from tests.support.browser import ARGUMENTS, browser
-from tests.support.postgres import Server, server
 
-# No deadline: a busy machine is no defect. Fixed examples: a red run can be run again.
-settings.register_profile("ladderholdout", deadline=None, derandomize=True)
-settings.load_profile("ladderholdout")
+if TYPE_CHECKING:
+    from tests.support.postgres import Server
+
+
+def pytest_configure() -> None:
+    """Set up Hypothesis before a test module is imported, where it is installed.
+
+    The tests of a room run with pytest alone, and of some rooms with Hypothesis: this file
+    imports at its top what the plain installation brings, and the fixtures the rest.
+    """
+    if find_spec("hypothesis") is not None:
+        from hypothesis import settings
+
+        # No deadline: a busy machine is no defect. Fixed examples: a red run can be run again.
+        settings.register_profile("ladderholdout", deadline=None, derandomize=True)
+        settings.load_profile("ladderholdout")
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +100,9 @@ def opened(tmp_path: Path) -> Callable[..., LadderHoldout]:
 @pytest.fixture(scope="module")
 def chromium() -> Iterator[Any]:
     """The system's Chromium, steered by Playwright."""
-    from playwright.sync_api import sync_playwright  # a tenth of a second
+    from playwright.sync_api import sync_playwright
+
+    from tests.support.browser import ARGUMENTS, browser
 
     with sync_playwright() as play:
         opened = play.chromium.launch(executable_path=browser(), args=ARGUMENTS)
@@ -100,6 +113,8 @@ def chromium() -> Iterator[Any]:
 @pytest.fixture(scope="session")
 def postgres() -> Iterator[Server]:
     """A PostgreSQL server that all tests share; who stops it starts it again."""
+    from tests.support.postgres import server
+
     with server() as running:
         yield running
 

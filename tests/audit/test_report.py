@@ -20,8 +20,8 @@ from ladderholdout.audit import record_of, write_report
 from ladderholdout.audit.report import LONGEST_TABLE
 from ladderholdout.cli import app
 from ladderholdout.guard import ladder as ladders
-from tests.promises.test_leaks import Canaries
 from tests.support.browser import rendered, screenshot
+from tests.support.canaries import Canaries
 
 NAME = "churn <b>2026<b> & $co$"
 

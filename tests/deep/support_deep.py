@@ -23,7 +23,7 @@ from ladderholdout import InvalidArgument, LadderHoldout, Release
 from ladderholdout.errors import LedgerError
 from ladderholdout.holdout import LadderStopping
 from tests import support_stopping
-from tests.promises.test_leaks import Canaries, canaries_of
+from tests.support.canaries import Canaries, canaries_of
 from tests.support.contract_stopping import Case, StoppingContract
 from tests.support.holdouts import assert_replays, is_repeat
 from tests.support.stopping import Parts, assert_one_batch

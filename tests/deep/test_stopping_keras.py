@@ -20,7 +20,7 @@ from tests.deep.support_deep import (
     canaries,
     problem,
 )
-from tests.promises.test_leaks import folder_bytes
+from tests.support.canaries import folder_bytes
 from tests.support.stopping import Parts
 
 pytestmark = pytest.mark.deep

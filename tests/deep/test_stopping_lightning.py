@@ -31,7 +31,7 @@ from tests.deep.support_deep import (
     canaries,
     problem,
 )
-from tests.promises.test_leaks import folder_bytes
+from tests.support.canaries import folder_bytes
 from tests.support.stopping import Parts, assert_one_batch
 
 pytestmark = pytest.mark.deep

@@ -30,7 +30,7 @@ from tests.deep.support_deep import (
     press_ctrl_c,
     problem,
 )
-from tests.promises.test_leaks import folder_bytes
+from tests.support.canaries import folder_bytes
 from tests.support.holdouts import assert_replays, entries_of, is_repeat
 from tests.support.stopping import Parts, assert_one_batch, assert_stopped_early
 

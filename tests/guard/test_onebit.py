@@ -40,7 +40,7 @@ from ladderholdout.mechanisms import (
     mechanism_from,
     run,
 )
-from tests.promises.test_leaks import all_logs, folder_bytes, number_forms, pickles, texts_of
+from tests.support.canaries import all_logs, folder_bytes, number_forms, pickles, texts_of
 from tests.support.holdouts import assert_replays, is_repeat, record
 from tests.support.mlflow import new_store
 from tests.support.processes import at_once, elsewhere

@@ -30,7 +30,7 @@ from ladderholdout.integrations.mlflow.runs import RunChoice, analyst_run
 from ladderholdout.ledger import Ledger
 from ladderholdout.mechanisms import Ladder
 from tests.ledger.test_chain import change
-from tests.promises.test_leaks import all_logs, canaries_of, texts_of
+from tests.support.canaries import all_logs, canaries_of, texts_of
 from tests.support.holdouts import coins, guesses
 from tests.support.mlflow import (
     ANALYST,

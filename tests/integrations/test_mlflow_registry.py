@@ -23,7 +23,7 @@ from ladderholdout.integrations.mlflow import CertifiedVersion, certify_version,
 from ladderholdout.ledger import Ledger
 from ladderholdout.mechanisms import OneBitLadder
 from tests.integrations.test_mlflow import submit, tiny
-from tests.promises.test_leaks import canaries_of
+from tests.support.canaries import canaries_of
 from tests.support.holdouts import coins, entries_of, guesses
 from tests.support.mlflow import (
     ANALYST,

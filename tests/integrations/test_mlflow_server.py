@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 from ladderholdout.cli import app
 from ladderholdout.errors import TrackingWarning
 from tests.integrations.test_mlflow import tiny
-from tests.promises.test_leaks import canaries_of
+from tests.support.canaries import canaries_of
 from tests.support.holdouts import coins
 from tests.support.mlflow import (
     AUDIT,
