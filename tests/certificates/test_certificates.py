@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from functools import reduce
 from typing import Any, ClassVar
 
-import mpmath as mp
 import numpy as np
 import pytest
 from hypothesis import given
@@ -76,6 +75,7 @@ from ladderholdout.mechanisms import (
 )
 from ladderholdout.mechanisms.base import released, unchanged
 from ladderholdout.metrics import Evaluation
+from tests.support.beyond_plain import mp, needs_mpmath
 from tests.support.transcripts import Answered, transcript_before
 
 pytestmark = pytest.mark.quick
@@ -118,6 +118,7 @@ def log_tail(errors: int, n: int, p: mp.mpf, q: mp.mpf) -> mp.mpf:
 # Exact limits
 
 
+@needs_mpmath
 @pytest.mark.long
 @pytest.mark.parametrize("log_level", LEVELS)
 @pytest.mark.parametrize(("n", "errors"), COUNTS)
@@ -193,6 +194,7 @@ def test_limits_are_in_order(n: int, share: float, log_level: float) -> None:
     assert exact_upper(errors, n, log_level) == pytest.approx(mirrored, rel=1e-9)
 
 
+@needs_mpmath
 @pytest.mark.parametrize("log_level", LEVELS)
 @pytest.mark.parametrize("mean", [1e-7, 0.05, 0.5, 0.9, 1 - 1e-9])
 @pytest.mark.parametrize("n", [1, 5000, 10**7])

@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 import optuna
 import pytest
-from matplotlib.figure import Figure
 from mlflow import MlflowClient
 from numpy.typing import NDArray
 from scipy import stats
@@ -40,6 +39,7 @@ from ladderholdout.mechanisms import (
     mechanism_from,
     run,
 )
+from tests.support.beyond_plain import needs_matplotlib
 from tests.support.canaries import all_logs, folder_bytes, number_forms, pickles, texts_of
 from tests.support.holdouts import assert_replays, is_repeat, record
 from tests.support.mlflow import new_store
@@ -409,7 +409,10 @@ def test_an_audit_shows_the_values_and_certifies_what_stood(ledger: Path, tmp_pa
     assert verify_holdout(holdout.ledger, "coins").findings == ()
 
 
+@needs_matplotlib
 def test_a_picture_shows_what_was_asked_for_alone(ledger: Path) -> None:
+    from matplotlib.figure import Figure
+
     holdout = opened(ledger)
     for errors in (300, 200, 210):
         holdout.submit(wrong(errors))

@@ -61,6 +61,7 @@ from ladderholdout.mechanisms import (
 )
 from ladderholdout.server.accounts import home_of
 from tests.conftest import Binary
+from tests.support.beyond_plain import needs_pandas, pd
 from tests.support.holdouts import assert_replays, entries_of
 from tests.support.postgres import Server
 from tests.support.processes import elsewhere
@@ -202,9 +203,8 @@ def test_what_one_metric_refuses_goes_to_none(given: Any, said: str) -> None:
     assert [holdout.status()[name].submissions for name in THREE] == [0, 0, 0]
 
 
+@needs_pandas
 def test_ids_and_indexes_name_the_rows_of_every_metric() -> None:
-    import pandas as pd
-
     (X, y), one = rows(), models(1)[0]
     ids = [f"row {at}" for at in range(len(y))]
     holdout = LadderHoldout(X, y, scoring=THREE, ids=ids, mechanism=RULE, ledger="memory")
@@ -900,9 +900,8 @@ def call(*words: str) -> Result:
     return CliRunner().invoke(app, words, env={"COLUMNS": "200"}, catch_exceptions=False)
 
 
+@needs_pandas
 def test_the_commands_show_all_metrics_or_one(tmp_path: Path, default_ledger: Path) -> None:
-    import pandas as pd
-
     (X, y), one = rows(), models(1)[0]
     frame = pd.DataFrame(X, columns=["a", "b", "c"]).assign(y=y)
     frame.to_csv(tmp_path / "rows.csv", index=False)

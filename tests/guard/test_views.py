@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 import optuna
-import pandas as pd
 import pytest
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GridSearchCV
@@ -29,6 +28,7 @@ from ladderholdout.errors import (
 from ladderholdout.guard.health import verify_holdout
 from ladderholdout.ledger import Ledger, resolve_url
 from ladderholdout.mechanisms import FullDisclosure
+from tests.support.beyond_plain import needs_pandas, pd
 from tests.support.holdouts import assert_replays, coins, counts, entries_of, guesses
 from tests.support.processes import elsewhere
 
@@ -87,8 +87,11 @@ CHANGES: dict[str, Any] = {
     "reordered": lambda X: X[:, [0, 2, 1]],
     "standardised": lambda X: (X - X.mean(axis=0)) / X.std(axis=0),
     "one cell changed": lambda X: np.where(np.arange(X.size).reshape(X.shape) == 7, 9.0, X),
-    "names for numbers": lambda X: pd.DataFrame(X, columns=list("abc")).round(2).astype(str),
 }
+if pd is not None:
+    CHANGES["names for numbers"] = lambda X: (
+        pd.DataFrame(X, columns=list("abc")).round(2).astype(str)
+    )
 changes = pytest.mark.parametrize("change", CHANGES.values(), ids=list(CHANGES))
 
 
@@ -252,6 +255,7 @@ def test_equal_rows_that_differ_in_weight_are_told_apart(ledger: Path) -> None:
 # Ids
 
 
+@needs_pandas
 @pytest.mark.processes
 @pytest.mark.parametrize("vault", [None, False])
 def test_ids_know_permuted_rows_with_other_features_and_labels(ledger: Path, vault: Any) -> None:
@@ -275,6 +279,7 @@ def test_ids_know_permuted_rows_with_other_features_and_labels(ledger: Path, vau
     assert verify_holdout(resolve_url(ledger), "first").findings == ()
 
 
+@needs_pandas
 def test_a_column_of_ids_is_no_feature(ledger: Path) -> None:
     X, y = coins(N)
     frame = pd.DataFrame(X, columns=list("abc")).assign(key=IDS)

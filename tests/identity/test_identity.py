@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pandas as pd
 import pytest
 import scipy.sparse
 
@@ -21,6 +20,7 @@ from ladderholdout.errors import (
     OverlapWarning,
 )
 from ladderholdout.mechanisms import Ladder, ParameterFreeLadder, SimplifiedLadder
+from tests.support.beyond_plain import pd
 from tests.support.holdouts import (
     SHAKY,
     assert_replays,
@@ -86,12 +86,15 @@ def test_a_name_is_made_of_the_fingerprint_where_none_is_given(ledger: Path) -> 
 
 CLOTHES: dict[str, Callable[[Any], Any]] = {
     "float32": lambda X: X.astype(np.float32),
-    "DataFrame": pd.DataFrame,
-    "named DataFrame": lambda X: pd.DataFrame(X, columns=list("abc"), index=range(3, 3 + N)),
     "list": lambda X: X.tolist(),
     "sparse": scipy.sparse.csr_array,
     "Fortran order": np.asfortranarray,
 }
+if pd is not None:
+    CLOTHES |= {
+        "DataFrame": pd.DataFrame,
+        "named DataFrame": lambda X: pd.DataFrame(X, columns=list("abc"), index=range(3, 3 + N)),
+    }
 
 
 @pytest.mark.parametrize("dress", CLOTHES.values(), ids=list(CLOTHES))
@@ -100,7 +103,7 @@ def test_other_clothes_go_on(ledger: Path, dress: Callable[[Any], Any]) -> None:
     told = first.submit(guesses(0, 1)[0])
     X, y = coins(N)
     before = counts(ledger)
-    again = LadderHoldout(dress(X), pd.Series(y), ledger=ledger)
+    again = LadderHoldout(dress(X), y.tolist() if pd is None else pd.Series(y), ledger=ledger)
     assert counts(ledger) == before
     assert (again, again.name) == (first, "first")
     assert repeats_first(again, again.submit(guesses(0, 1)[0]), told)
@@ -471,7 +474,8 @@ def test_a_few_shared_training_rows_are_said(ledger: Path) -> None:
 def test_training_rows_in_other_clothes_are_found(ledger: Path) -> None:
     holdout = opened(ledger)
     X, y = training_rows(3)
-    for dressed in (pd.DataFrame(X), X.astype(np.float32), scipy.sparse.csr_array(X), X.tolist()):
+    clothes = [X.astype(np.float32), scipy.sparse.csr_array(X), X.tolist()]
+    for dressed in clothes if pd is None else [pd.DataFrame(X), *clothes]:
         with pytest.warns(OverlapWarning, match="3 of the 60 rows"):
             run_split(holdout, dressed, y)
 

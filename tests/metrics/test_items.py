@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pandas as pd
 import pytest
 
 from ladderholdout import InvalidArgument, LadderHoldout
 from ladderholdout.errors import InvalidSubmission, MetricError
 from ladderholdout.metrics import ItemMetric, metric_of_items
+from tests.support.beyond_plain import needs_pandas, pd
 from tests.support.holdouts import assert_replays, entries_of, is_repeat
 
 ITEMS = [f"Is {at} even?" for at in range(60)]
@@ -91,6 +91,7 @@ def test_a_batch_a_reserve_and_an_estimator(tmp_path: Path) -> None:
     assert holdout.metric.score_of(Program(), ITEMS[:4], REFERENCES[:4]) == 1.0
 
 
+@needs_pandas
 def test_rows_may_be_a_table(tmp_path: Path) -> None:
     table = pd.DataFrame({"question": ITEMS, "level": range(60)})
     holdout = LadderHoldout(

@@ -12,7 +12,6 @@ from functools import cache, partial
 from typing import Any
 
 import numpy as np
-import pandas as pd
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
@@ -32,6 +31,7 @@ from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 from ladderholdout.errors import InvalidArgument, InvalidSubmission, UnknownHoldout
 from ladderholdout.metrics import METRICS, Evaluation, Metric, get_metric
 from ladderholdout.metrics.arrays import has_mask
+from tests.support.beyond_plain import needs_pandas, pd
 
 pytestmark = pytest.mark.quick
 
@@ -441,12 +441,15 @@ def test_equal_labels_have_equal_bytes_in_every_container() -> None:
         np.array(labels, dtype=object),
         np.array(labels)[:, None],
         np.array([0, 9, 5, 9, 1, 9, 5])[::2],
-        pd.Series(labels, index=[4, 3, 2, 1]),
-        pd.Series(labels, dtype="Int64"),
-        pd.Series(labels, dtype="category"),
-        pd.DataFrame({"y": labels}),
         np.array([-0.0, 5, 1, 5]),
     ]
+    if pd is not None:
+        containers += [
+            pd.Series(labels, index=[4, 3, 2, 1]),
+            pd.Series(labels, dtype="Int64"),
+            pd.Series(labels, dtype="category"),
+            pd.DataFrame({"y": labels}),
+        ]
     forms = [metric.canonical(container, 4, classes) for container in containers]
     assert same_bytes(forms)
     assert forms[0].dtype == np.int32 and forms[0].tolist() == [0, 2, 1, 2]
@@ -455,17 +458,20 @@ def test_equal_labels_have_equal_bytes_in_every_container() -> None:
 def test_equal_names_have_equal_bytes_in_every_container() -> None:
     metric = get_metric("accuracy")
     labels = ["low", "high", "low"]
-    classes = metric.classes_of(pd.Series(labels, dtype=object))
+    classes = metric.classes_of(np.array(labels, dtype=object))
     containers: list[Any] = [
         labels,
         np.array(labels),
         np.array(labels, dtype=object),
         np.array(labels, dtype="U40"),
         np.array(labels, dtype=np.dtypes.StringDType()),
-        pd.Series(labels),
-        pd.Series(labels, dtype="category"),
-        pd.DataFrame({"y": labels}),
     ]
+    if pd is not None:
+        containers += [
+            pd.Series(labels),
+            pd.Series(labels, dtype="category"),
+            pd.DataFrame({"y": labels}),
+        ]
     assert same_bytes([metric.canonical(container, 3, classes) for container in containers])
 
 
@@ -487,12 +493,15 @@ def test_equal_probabilities_have_equal_bytes_in_every_container() -> None:
         table.astype(np.float32),
         table.astype(np.float16),
         np.array(positive)[:, None],
-        pd.Series(positive),
-        pd.DataFrame(table),
-        pd.DataFrame(table, columns=["no", "yes"]),
-        pd.DataFrame(table[:, ::-1], columns=["yes", "no"]),
         [1 / 4, 1 / 2, np.float32(1)],
     ]
+    if pd is not None:
+        containers += [
+            pd.Series(positive),
+            pd.DataFrame(table),
+            pd.DataFrame(table, columns=["no", "yes"]),
+            pd.DataFrame(table[:, ::-1], columns=["yes", "no"]),
+        ]
     forms = [metric.canonical(container, 3, classes) for container in containers]
     assert same_bytes(forms)
     assert forms[0].tolist() == [[0.75, 0.25], [0.5, 0.5], [0.0, 1.0]]
@@ -504,6 +513,7 @@ def test_the_second_of_two_columns_decides_as_a_vector_of_it_does() -> None:
     assert same_bytes(forms)
 
 
+@needs_pandas
 def test_a_frame_with_names_of_classes_is_put_in_their_order() -> None:
     metric, classes = get_metric("neg_log_loss"), np.array([1, 2, 3])
     table = np.array([[0.5, 0.3, 0.2], [0.1, 0.1, 0.8]])
@@ -526,10 +536,13 @@ def test_equal_numbers_have_equal_bytes_in_every_container(name: str, classes: A
         np.array([0.0, 9, -2, 9, 3, 9])[::2],
         np.array(numbers)[:, None],
         np.array(numbers, dtype=object),
-        pd.Series(numbers, index=list("cab")),
-        pd.Series(numbers, dtype="Float64"),
-        pd.DataFrame({"p": numbers}),
     ]
+    if pd is not None:
+        containers += [
+            pd.Series(numbers, index=list("cab")),
+            pd.Series(numbers, dtype="Float64"),
+            pd.DataFrame({"p": numbers}),
+        ]
     forms = [metric.canonical(container, 3, known) for container in containers]
     assert same_bytes(forms)
     assert forms[0].dtype == np.float64 and not np.signbit(forms[0][0])
@@ -574,8 +587,10 @@ def test_columns_follow_the_classes_of_the_holdout() -> None:
     assert answer.tolist() == [[0.9, 0.0, 0.1], [0.2, 0.0, 0.8]]
     alone = Fixed(classes_=["b"], predict_proba=[[1.0], [1.0]])
     assert metric.respond(alone, None, classes).tolist() == [[0.0, 1.0, 0.0]] * 2
-    silent = Fixed(predict_proba=pd.DataFrame(np.full((2, 3), 1 / 3)))
-    assert metric.canonical(metric.respond(silent, None, classes), 2, classes).shape == (2, 3)
+    thirds = np.full((2, 3), 1 / 3)
+    for table in (thirds, *([pd.DataFrame(thirds)] if pd is not None else [])):
+        silent = Fixed(predict_proba=table)
+        assert metric.canonical(metric.respond(silent, None, classes), 2, classes).shape == (2, 3)
 
 
 def test_scores_are_those_of_the_second_class() -> None:
@@ -602,6 +617,7 @@ def test_pipelines_and_searches_respond_as_their_estimators(name: str) -> None:
         assert metric.score_of(estimator, X, y) == pytest.approx(expected, abs=1e-10)
 
 
+@needs_pandas
 def test_frames_lists_and_columns_are_read_from_an_estimator() -> None:
     classes = np.array([0, 1])
     accuracy, auc = get_metric("accuracy"), get_metric("roc_auc")

@@ -11,7 +11,6 @@ import pytest
 from click.testing import Result
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from matplotlib.figure import Figure
 from scipy.stats import binomtest, ttest_1samp
 from typer.testing import CliRunner
 
@@ -57,6 +56,7 @@ from ladderholdout.planning import (
     rows_needed,
     simulated_searches,
 )
+from tests.support.beyond_plain import needs_matplotlib
 
 N, SUBMISSIONS = 500, 100
 
@@ -494,7 +494,10 @@ def test_a_question_without_sense_is_refused(asked: dict[str, object]) -> None:
 # -- the picture and the command --------------------------------------------------------------
 
 
+@needs_matplotlib
 def test_the_picture_shows_the_widths_that_are_proved(planned: Plan) -> None:
+    from matplotlib.figure import Figure
+
     ax = plot(planned, budgets=(2, 9), ax=Figure().subplots())
     lines = {str(one.get_label()): one for one in ax.get_lines()}
     share, rule = planned.reserved.reserve, planned.learning.mechanism
@@ -513,8 +516,11 @@ def test_the_picture_shows_the_widths_that_are_proved(planned: Plan) -> None:
     assert (N, N) in marks
 
 
+@needs_matplotlib
 @pytest.mark.parametrize("budgets", [(), (1, 2, 3, 4, 5, 6), (0,)])
 def test_a_picture_of_other_budgets_is_refused(planned: Plan, budgets: tuple[int, ...]) -> None:
+    from matplotlib.figure import Figure
+
     with pytest.raises(InvalidArgument, match=r"^budgets must be"):
         plot(planned, budgets=budgets, ax=Figure().subplots())
 
@@ -541,6 +547,7 @@ def test_the_command_prints_json(planned: Plan) -> None:
     assert set(found) == set(Plan.__dataclass_fields__)
 
 
+@needs_matplotlib
 @pytest.mark.parametrize("name", ["plan.png", "plan.svg"])
 def test_the_command_draws(tmp_path: Path, name: str) -> None:
     assert call(*ASKED, "--plot", str(tmp_path / name)).exit_code == 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import multiprocessing
 import os
 import re
@@ -9,13 +10,19 @@ import socket
 import subprocess
 import sys
 import tomllib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from importlib.metadata import packages_distributions
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 
+from tests.support.beyond_plain import NEEDED
+
 ROOT = Path(__file__).parents[2]
 MARKS = ("deep", "slow", "processes", "long", "quick")
+# The modules that are files and no packages have their tests in `facade`.
+FOLDERS = {"clients", "deep", "facade", "project", "promises", "support"}
 pytestmark = pytest.mark.quick
 
 
@@ -82,6 +89,47 @@ def test_what_is_quick_is_where_make_quick_looks_for_it(
     for test, marks in collected.items():
         if selects(selections()["quick"], marks):
             assert test.startswith(rooms) or test.split("::")[0] in marked, test
+
+
+def test_every_test_file_is_in_the_folder_of_a_room_or_of_a_kind() -> None:
+    rooms = {path.parent.name for path in (ROOT / "src" / "ladderholdout").glob("*/__init__.py")}
+    paths = [path.relative_to(ROOT / "tests") for path in (ROOT / "tests").rglob("*.py")]
+    astray = [path for path in paths if path.parts[0] not in rooms | FOLDERS]
+    assert [path.as_posix() for path in astray] == ["conftest.py"]
+    assert not [path for path in paths if "support" in path.parts and path.match("test_*.py")]
+
+
+def imported_at_the_top(statements: list[ast.stmt]) -> Iterator[str]:
+    """Packages that are imported when a module is, and not by the reader of types alone."""
+    for statement in statements:
+        if isinstance(statement, ast.Import):
+            yield from (alias.name.split(".")[0] for alias in statement.names)
+        elif isinstance(statement, ast.ImportFrom):
+            yield str(statement.module).split(".")[0]
+        elif isinstance(statement, ast.If | ast.Try | ast.With):
+            if isinstance(statement, ast.If) and ast.unparse(statement.test) == "TYPE_CHECKING":
+                continue
+            inner = [*statement.body, *getattr(statement, "orelse", [])]
+            inner += [line for one in getattr(statement, "handlers", []) for line in one.body]
+            yield from imported_at_the_top(inner)
+
+
+@pytest.mark.parametrize("file", ["conftest.py", "tests/conftest.py"])
+def test_every_test_can_be_collected_with_the_plain_installation(file: str) -> None:
+    with (ROOT / "pyproject.toml").open("rb") as project:
+        stated = tomllib.load(project)["project"]["dependencies"]
+    plain = {re.match(r"[\w.-]+", one)[0].lower() for one in stated}
+    plain.add("pytest")
+    brought = packages_distributions()
+    imported = set(imported_at_the_top(ast.parse((ROOT / file).read_text("utf-8")).body))
+    assert "pytest" in imported
+    for package in imported - sys.stdlib_module_names - {"ladderholdout"}:
+        assert plain & {one.lower() for one in brought.get(package, [])}, package
+
+
+@pytest.mark.parametrize("package", NEEDED)
+def test_no_test_of_make_test_is_skipped_for_a_package(package: str) -> None:
+    assert find_spec(package) is not None
 
 
 def fork() -> None:
