@@ -12,8 +12,7 @@ from __future__ import annotations
 
 import _style as style
 
-from ladderholdout.planning import plan
-from ladderholdout.planning.pictures import plot
+from ladderholdout.planning import plan, plot
 
 
 def main() -> None:

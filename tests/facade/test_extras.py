@@ -29,7 +29,7 @@ from ladderholdout.extras import EXTRAS, missing, needed
 from ladderholdout.identity import fingerprint, row_hashes
 from ladderholdout.integrations.optuna import dashboard
 from ladderholdout.ledger import Ledger
-from ladderholdout.planning.pictures import axes_or_new
+from ladderholdout.pictures import axes_or_new
 from ladderholdout.server.bodies import form_in
 from ladderholdout.server.running import run
 from ladderholdout.server.settings import ServerSettings

@@ -20,7 +20,6 @@ import pytest
 
 from ladderholdout import LadderHoldout
 from ladderholdout.audit import record_of
-from ladderholdout.audit.plots import thinned
 from ladderholdout.audit.statistics import plain
 from ladderholdout.audit.submissions import GrowingColumns
 from ladderholdout.certificates import Grid
@@ -38,6 +37,7 @@ from ladderholdout.identity import (
 )
 from ladderholdout.ledger import Chosen, LadderRecord, Ledger, Transaction
 from ladderholdout.ledger.known_rows import as_bytes
+from ladderholdout.pictures import thinned
 from ladderholdout.vault import Rows
 from tests.support.holdouts import coins, entries_of, record
 from tests.support.transcripts import Answered, transcript_before

@@ -29,12 +29,12 @@ from ladderholdout.errors import (
     LadderHoldoutError,
     LedgerError,
 )
-from ladderholdout.guard.pictures import Picture, Shot
 from ladderholdout.leaderboard import Leaderboard
 from ladderholdout.ledger import Ledger
 from ladderholdout.ledger.records import now
 from ladderholdout.mechanisms import RankLadder
 from ladderholdout.metrics import get_metric
+from ladderholdout.pictures import Picture, Shot
 from ladderholdout.remote.predictions import Form
 from ladderholdout.remote.wire import error_of, packed, plain, problem_of, unpacked
 from ladderholdout.server.accounts import (

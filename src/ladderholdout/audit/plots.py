@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import io
-import re
 from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -13,15 +11,23 @@ import numpy as np
 from ladderholdout.audit.records import Audit, Record
 from ladderholdout.audit.submissions import NONE, Array, AuditedSubmissions, History
 from ladderholdout.errors import InvalidArgument
-from ladderholdout.extras import needed
 from ladderholdout.metrics import METRICS
-from ladderholdout.planning.pictures import axes_or_new, count_along
+from ladderholdout.pictures import (
+    BLUE,
+    GREEN,
+    GREY,
+    ORANGE,
+    axes_or_new,
+    count_along,
+    inline_svg,
+    thinned,
+)
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
+    from ladderholdout.pictures import Axes
 
 
-RELEASED, RAW, FRESH, QUIET = "#08306b", "#c97b00", "#007a62", "#6b7280"
+RELEASED, RAW, FRESH, QUIET = BLUE, ORANGE, GREEN, GREY
 """Colours of what was released, what is raw, what fresh rows show, and of help lines."""
 
 _DISTANCES = {"labels": "share of rows", "probabilities": "mean probability"}
@@ -261,74 +267,6 @@ _MARKS: dict[str, dict[str, Any]] = {
 }
 
 
-MOST_POINTS = 5000
-"""Of more points, a picture has those that show: all that are not behind others, or extreme."""
-_ACROSS, _UP = 240, 80  # places for points, each narrower than a mark
-
-
-def thinned(x: Array, y: Array) -> Array:
-    """Return the places of the points that a picture needs, in their order.
-
-    Parameters
-    ----------
-    x, y : ndarray of shape (n,)
-
-    Returns
-    -------
-    ndarray of int
-        All of them up to `MOST_POINTS`. Of more, one for each cell of a grid over the picture,
-        and for each of its columns the first, the last, the lowest and the highest: so no point
-        is farther from a drawn one than a mark is wide, and no extreme is left out.
-
-    Examples
-    --------
-    >>> x = np.arange(1e5)
-    >>> y = np.where(x == 777, 9.0, np.sin(x))
-    >>> kept = thinned(x, y)
-    >>> len(kept) < 5000, 777 in kept, kept[[0, -1]].tolist()
-    (True, True, [0, 99999])
-    """
-    if len(x) <= MOST_POINTS:
-        return np.arange(len(x))
-    column = _cells(x, _ACROSS)
-    extremes = _extremes(column, y)
-    last = len(x) - 1 - _firsts(column[::-1], _ACROSS)
-    column *= _UP
-    column += _cells(y, _UP)
-    return np.unique(np.concatenate([_firsts(column, _ACROSS * _UP), last, *extremes]))
-
-
-def _extremes(column: Array, y: Array) -> tuple[Array, Array]:
-    """Return the places of the lowest and of the highest of each column."""
-    by_column = np.lexsort((y, column))
-    ends = np.cumsum(np.bincount(column, minlength=_ACROSS))
-    begins = np.append(0, ends[:-1])
-    some = ends > begins
-    return by_column[begins[some]], by_column[ends[some] - 1]
-
-
-def _firsts(cells: Array, count: int) -> Array:
-    """Return where each cell that there is comes first."""
-    found = np.full(count, len(cells), dtype=np.int32)
-    np.minimum.at(found, cells, np.arange(len(cells), dtype=np.int32))
-    return found[found < len(cells)]
-
-
-def _cells(values: Array, count: int) -> Array:
-    """Return in which of so many equal parts of their range finite values are."""
-    found = np.array(values, dtype=np.float64)
-    finite = np.isfinite(found)
-    low = found.min(initial=np.inf, where=finite)
-    width = (found.max(initial=-np.inf, where=finite) - low) / count
-    if not finite.any() or width == 0:
-        return np.zeros(len(found), dtype=np.int32)
-    found -= low
-    found /= width
-    found[~finite] = 0.0
-    cells = found.astype(np.int32)
-    return np.minimum(cells, count - 1, out=cells)
-
-
 def _points(ax: Axes, x: Array, y: Array, kind: str) -> None:
     if len(x):
         chosen = thinned(x, y)
@@ -446,8 +384,6 @@ COLOURS = {
     "fresh": FRESH,
     "quiet": QUIET,
 }
-_SIZE = (4.4, 3.3)  # inches: so small that its text can be read on a phone
-_SETTINGS = {"svg.fonttype": "none", "svg.hashsalt": "ladderholdout", "font.size": 10.0}
 
 
 class Picture(NamedTuple):
@@ -504,7 +440,7 @@ def figures_of(shown: Audit | Record) -> list[Picture]:
     if not len(shown.history):
         return []
     return [
-        Picture(title, caption, _svg(draw, f"figure{place}-"))
+        Picture(title, caption, inline_svg(draw, f"figure{place}-", COLOURS, "The report"))
         for place, (title, caption, draw) in enumerate(_chosen(shown))
     ]
 
@@ -525,32 +461,3 @@ def _chosen(shown: Audit | Record) -> Iterator[tuple[str, str, Callable[[Axes], 
     if isinstance(shown, Audit) and not np.isnan(shown.submissions["gain"]).all():
         caption = "What a submission gained over the incumbent: far from it, chance gains much."
         yield "Gains", caption, lambda ax: gains(shown, ax=ax)
-
-
-def _svg(draw: Callable[[Axes], Axes], prefix: str) -> str:
-    with needed("The report"):
-        from matplotlib import style
-        from matplotlib.figure import Figure
-    # The user's own style may have white text or a grid of its own.
-    with style.context(["default", _SETTINGS]), io.StringIO() as written:
-        figure = Figure(figsize=_SIZE, layout="constrained")
-        draw(figure.subplots())
-        figure.patch.set_visible(False)
-        figure.axes[0].patch.set_visible(False)
-        figure.savefig(written, format="svg", metadata={"Date": None})
-        return _inline(written.getvalue(), prefix)
-
-
-def _inline(svg: str, prefix: str) -> str:
-    """Bring a file of matplotlib's into a page: its size, colours and names."""
-    svg = svg[svg.index("<svg") :]
-    svg = re.sub(r"<metadata>.*?</metadata>", "", svg, flags=re.DOTALL)
-    # The page sets its width; the viewBox keeps its shape.
-    svg = re.sub(r'(<svg[^>]*?) width="[^"]*"', r"\1", svg, count=1)
-    svg = re.sub(r'(<svg[^>]*?) height="[^"]*"', r"\1", svg, count=1)
-    # Every picture names its parts alike, and a page may use a name once.
-    svg = re.sub(r'\bid="', f'id="{prefix}', svg)
-    svg = re.sub(r'(href="|url\()#', rf"\1#{prefix}", svg)
-    for name, colour in {**COLOURS, "ink": "#000000"}.items():
-        svg = svg.replace(colour, f"var(--{name})")
-    return svg.strip()

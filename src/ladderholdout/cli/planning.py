@@ -19,10 +19,10 @@ from ladderholdout.mechanisms.arithmetic import whole
 from ladderholdout.mechanisms.defaults import default_mechanism
 from ladderholdout.mechanisms.parsing import mechanism_of
 from ladderholdout.metrics import get_metric
+from ladderholdout.pictures import picture_file, save
 from ladderholdout.planning import Plan, Way
 from ladderholdout.planning import plan as planned
 from ladderholdout.planning import plot as drawn
-from ladderholdout.planning.pictures import picture_file, save
 
 
 def plan(

@@ -14,13 +14,12 @@ from ladderholdout.lab.analyst import Analyst
 from ladderholdout.mechanisms import Mechanism
 from ladderholdout.mechanisms.parsing import typed
 from ladderholdout.metrics import get_metric
-from ladderholdout.planning.pictures import axes_or_new, count_along
+from ladderholdout.pictures import BLUES, GREEN, GREY, ORANGE, PURPLE, RED, axes_or_new, count_along
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
+    from ladderholdout.pictures import Axes
 
-# To be distinguished by their lightness as well.
-COLOURS = ("#b3261e", "#08306b", "#c97b00", "#007a62", "#6b4ea0", "#4787c2", "#6b7280")
+COLOURS = (RED, BLUES[0], ORANGE, GREEN, PURPLE, BLUES[2], GREY)
 STYLES = ("-", "--", "-.", ":")
 
 

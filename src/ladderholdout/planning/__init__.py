@@ -8,8 +8,7 @@
 
 from __future__ import annotations
 
-from ladderholdout.planning.pictures import plot
-from ladderholdout.planning.plans import Plan, Way, plan
+from ladderholdout.planning.plans import Plan, Way, plan, plot
 from ladderholdout.planning.simulation import SimulatedSearch, simulated_searches
 from ladderholdout.planning.widths import (
     MOST_ROWS,

@@ -7,7 +7,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -32,6 +32,7 @@ from ladderholdout.mechanisms import (
 from ladderholdout.mechanisms.arithmetic import inside, whole
 from ladderholdout.mechanisms.defaults import FINALISTS, default_mechanism
 from ladderholdout.metrics import get_metric
+from ladderholdout.pictures import BLUES, GREEN, GREY, ORANGE, RED, axes_or_new
 from ladderholdout.planning.simulation import SimulatedSearch, simulated_searches
 from ladderholdout.planning.widths import (
     MOST_ROWS,
@@ -41,6 +42,11 @@ from ladderholdout.planning.widths import (
     rows_needed,
 )
 
+if TYPE_CHECKING:
+    from ladderholdout.pictures import Axes
+
+# Numbers of rows at which `plot` draws a width.
+PLOTTED_ROWS = 40
 # Another rule than that of the class is recommended where it certifies so much more.
 MARGIN = 0.002
 
@@ -600,3 +606,77 @@ def _checked(asked: _Question, search: SimulatedSearch, rows: int) -> _Means:
 
 def _mean(ends: Sequence[_Means]) -> _Means:
     return _Means(*np.mean(ends, axis=0).tolist())
+
+
+def plot(
+    plan: Plan, *, budgets: Sequence[int] = (2, 5, 10, 20, 50), ax: Axes | None = None
+) -> Axes:
+    """Draw the proved width against the number of rows, for several budgets of releases.
+
+    Parameters
+    ----------
+    plan : Plan
+        Its submissions, risk, confidence, rule and reserve are taken.
+    budgets : sequence of int, default=(2, 5, 10, 20, 50)
+        Of one to five ladders for a search that learns.
+    ax : matplotlib.axes.Axes, optional
+        By default that of a new figure.
+
+    Returns
+    -------
+    matplotlib.axes.Axes
+
+    Raises
+    ------
+    InvalidArgument
+        If the budgets are none or too many.
+    MissingExtra
+        Matplotlib is missing.
+
+    Examples
+    --------
+    >>> from ladderholdout.planning import plan
+    >>> from matplotlib.figure import Figure
+    >>> ax = plot(plan(n=500, submissions=50), ax=Figure().subplots())
+    >>> ax.get_xlabel()
+    'rows of the holdout'
+    """
+    if not 1 <= len(budgets) <= len(BLUES):
+        raise InvalidArgument("budgets", f"1 to {len(BLUES)} numbers", f"of {len(budgets)}")
+    ax = axes_or_new(ax)
+    rows = np.unique(np.geomspace(max(plan.n / 30, 20), plan.n * 30, PLOTTED_ROWS).astype(int))
+    asked = plan.submissions, plan.risk
+
+    def draw(width_at: Callable[[int], float], label: str, colour: str, style: Any) -> None:
+        widths = [width_at(int(n)) for n in rows]
+        ax.plot(rows, widths, color=colour, ls=style, label=label)
+
+    def learning(budget: int) -> Callable[[int], float]:
+        rule = plan.learning.mechanism
+        return lambda n: learning_width(n, *asked, rule, budget, plan.confidence)
+
+    for budget, colour in zip(budgets, BLUES, strict=False):
+        draw(learning(whole("budgets", budget)), f"learning, {budget} releases", colour, "-")
+    size = min(FINALISTS, plan.submissions)
+    draw(
+        lambda n: fixed_width(n, size, plan.risk, plan.confidence, announced=True),
+        f"{size} finalists",
+        RED,
+        (0, (5, 1)),
+    )
+    draw(lambda n: fixed_width(n, *asked, plan.confidence), "fixed in advance", ORANGE, "--")
+    share = plan.reserved.reserve
+    draw(
+        lambda n: reserve_width(max(round(n * share), 1), plan.risk, plan.confidence),
+        f"reserve of {share:g}",
+        GREEN,
+        "-.",
+    )
+    ax.axvline(plan.n, color=GREY, lw=0.8)
+    if plan.width is not None:
+        ax.axhline(plan.width, color=GREY, lw=0.8, ls=":")
+    ax.set(xscale="log", yscale="log", xlabel="rows of the holdout", ylabel="proved width (score)")
+    ax.xaxis.set_major_formatter("{x:,.0f}")
+    ax.yaxis.set_major_formatter("{x:g}")
+    ax.legend(fontsize="small", frameon=False)
+    return ax

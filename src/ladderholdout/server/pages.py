@@ -21,11 +21,12 @@ from ladderholdout.errors import (
 )
 from ladderholdout.extras import needed
 from ladderholdout.guard.history_table import origin_of
-from ladderholdout.guard.pictures import number, picture_of
+from ladderholdout.guard.pictures import picture_of
 from ladderholdout.guard.record_views import submission_of
 from ladderholdout.guard.views import Status
 from ladderholdout.leaderboard.standings import BOARD
 from ladderholdout.ledger import AccountRecord, Entry
+from ladderholdout.pictures import number
 from ladderholdout.server.accounts import ROLES, Issued, accounts_of
 from ladderholdout.server.answers import Refusal, of_forms, read_body, refused
 from ladderholdout.server.bodies import MOST_OF_A_FORM, Form, checked, form_in, upload_in

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 from ladderholdout.errors import printable
 from ladderholdout.guard.open_ladder import HasLadder, OpenLadder, ladder_of
-from ladderholdout.guard.pictures import Picture, picture_of
+from ladderholdout.guard.pictures import picture_of
 from ladderholdout.guard.views import ScoreCertificate, Status
 from ladderholdout.integrations.mlflow import service as names
 from ladderholdout.integrations.mlflow.service import living_run
+from ladderholdout.pictures import Picture
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient

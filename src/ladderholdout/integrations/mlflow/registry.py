@@ -14,7 +14,6 @@ from ladderholdout.errors import HoldoutConflict, InvalidArgument, printable
 from ladderholdout.guard.batches import held_by
 from ladderholdout.guard.history_table import number
 from ladderholdout.guard.open_ladder import HasLadder, OpenLadder, ladder_of
-from ladderholdout.guard.pictures import Picture
 from ladderholdout.guard.settings import text
 from ladderholdout.guard.submission import Origin
 from ladderholdout.guard.views import ScoreCertificate, Status, incumbent_named, interval
@@ -28,6 +27,7 @@ from ladderholdout.integrations.mlflow.service import (
     raw_model,
 )
 from ladderholdout.integrations.mlflow.uris import is_own
+from ladderholdout.pictures import Picture
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
