@@ -34,7 +34,15 @@ import scipy.sparse
 from ladderholdout import LadderHoldout
 from ladderholdout.errors import InvalidArgument, VaultError
 from ladderholdout.identity import fingerprint, row_hashes
-from ladderholdout.vault import Rows, intact, read, remove, write
+from ladderholdout.vault import (
+    Rows,
+    features_from_bytes,
+    features_to_bytes,
+    intact,
+    read,
+    remove,
+    write,
+)
 from ladderholdout.vault.npz import Hashed
 
 CANARY = "canary-7f3a"
@@ -724,6 +732,25 @@ def test_what_would_come_back_as_something_else_is_refused(
     with pytest.raises(InvalidArgument, match=rf"{re.escape(said)}.*vault=False"):
         write(tmp_path, "rows", Rows(X, np.arange(X.shape[0]), None))
     assert list(tmp_path.iterdir()) == []
+
+
+def test_rows_that_are_no_data_leave_nothing_behind_a_url(tmp_path: Path) -> None:
+    frame, _ = EXOTIC["sparse"]
+    with pytest.raises(InvalidArgument, match="in the column 'some'"):
+        write(f"file://{tmp_path}/far", "rows", Rows(frame, np.arange(N), None))
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_features_that_cannot_be_sent_are_named() -> None:
+    with pytest.raises(
+        VaultError, match=r"cannot be sent.*in the column 'some'. Their owner"
+    ) as caught:
+        features_to_bytes(EXOTIC["sparse"][0])
+    assert_silent(caught.value)
+    with pytest.raises(VaultError, match=r"cannot be read as rows \(Damaged\)"):
+        features_from_bytes(b"nothing")
+    again = features_from_bytes(features_to_bytes(mixed_frame()))
+    pd.testing.assert_frame_equal(again, mixed_frame(), check_freq=False)
 
 
 @pytest.mark.parametrize("name", ["sparse", "categories of objects", "texts of Python"])

@@ -17,7 +17,7 @@ import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any, BinaryIO, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,7 +33,7 @@ from ladderholdout.identity import fingerprint as fingerprint_of
 from ladderholdout.identity import row_hashes
 from ladderholdout.thirdparty import BINARY
 from ladderholdout.vault import frames, npz, remote
-from ladderholdout.vault.npz import Damaged, Hashed, NotData, Parts, Source
+from ladderholdout.vault.npz import Damaged, Node, NotData, Parts, Source
 from ladderholdout.vault.remote import is_url
 
 PLACE = "LADDERHOLDOUT_VAULT"
@@ -43,6 +43,7 @@ Place: TypeAlias = Path | str
 """A folder or a file: a path, or a URL that fsspec knows."""
 
 _REMEDY = "Open the holdout once with its rows, LadderHoldout(X, y, ...): that writes it anew."
+_CONVERTED = "columns with astype(str) and lists with numpy.asarray"
 _SUFFIX = ".vault"
 
 
@@ -118,14 +119,16 @@ def write(folder: Place, stem: str, rows: Rows) -> tuple[Place, str]:
     """
     if not stem or Path(stem).name != stem:
         raise InvalidArgument("stem", "a file name without a folder", as_given(stem))
+    # Rows that are no data are refused before there is a file.
+    parts, content = _packed({one.name: getattr(rows, one.name) for one in fields(rows)})
     if isinstance(folder, str):
         place = f"{folder}/{stem}{_SUFFIX}"
         with remote.opened(place, "wb") as file:
-            return place, _dump(_values(rows), file)
+            return place, npz.write(file, parts, content)
     path = folder / f"{stem}{_SUFFIX}"
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        digest = _replace(path, rows)
+        digest = _replace(path, parts, content)
         _sync(folder)
     except OSError as error:
         raise VaultError(
@@ -155,8 +158,8 @@ def read(path: Place, digest: str, fingerprint: str) -> Rows:
     Raises
     ------
     VaultError
-        If the file is missing, another user's, open to other users or changed, is of a
-        former format, needs a package that is not installed here, or holds the rows of another
+        If the file is missing, another user's, open to other users or changed, is in
+        another format, needs a package that is not installed here, or holds the rows of another
         holdout.
     """
     file = _checked(path, digest)
@@ -187,11 +190,18 @@ def features_to_bytes(X: Any) -> bytes:
 
     Raises
     ------
-    InvalidArgument
+    VaultError
         They hold something else than data.
     """
+    try:
+        parts, content = _packed({"X": X})
+    except InvalidArgument as error:
+        raise VaultError(
+            f"These rows cannot be sent: X is {error.args[2]}. Their owner can register them "
+            f"converted, {_CONVERTED}."
+        ) from None
     file = io.BytesIO()
-    _dump({"X": X}, file)
+    npz.write(file, parts, content)
     return file.getvalue()
 
 
@@ -259,16 +269,12 @@ def intact(path: Place, digest: str) -> bool:
     return True
 
 
-def _values(rows: Rows) -> dict[str, Any]:
-    return {one.name: getattr(rows, one.name) for one in fields(rows)}
-
-
-def _replace(path: Path, rows: Rows) -> str:
+def _replace(path: Path, parts: Parts, content: Mapping[str, Node]) -> str:
     # mkstemp makes the file with mode 0600: there is no moment at which others can read it.
     descriptor, temporary = tempfile.mkstemp(".part", f"{path.stem}.", path.parent)
     try:
         with open(descriptor, "wb") as file:
-            digest = _dump(_values(rows), file)
+            digest = npz.write(file, parts, content)
             file.flush()
             os.fsync(descriptor)
         os.replace(temporary, path)
@@ -278,9 +284,9 @@ def _replace(path: Path, rows: Rows) -> str:
     return digest
 
 
-def _dump(values: Mapping[str, Any], file: BinaryIO) -> str:
-    """Write values by their names, once all are known to be data; return the digest."""
-    hashed, parts, content = Hashed(file), Parts(), {}
+def _packed(values: Mapping[str, Any]) -> tuple[Parts, dict[str, Node]]:
+    """Describe values by their names, all of which have to be data."""
+    parts, content = Parts(), {}
     for name, value in values.items():
         try:
             content[name] = frames.pack(value, name, parts)
@@ -292,12 +298,9 @@ def _dump(values: Mapping[str, Any], file: BinaryIO) -> str:
                 name,
                 "an array, a list, a sparse matrix or a DataFrame of numbers, texts and dates",
                 f"a {type(value).__name__} {what}".rstrip(),
-                "Convert it (columns with astype(str), lists with numpy.asarray), or give "
-                "vault=False, which keeps no copy of the rows.",
+                f"Convert it, {_CONVERTED}, or give vault=False, which keeps no copy of the rows.",
             ) from None
-    npz.write(hashed, parts, content)
-    digest: str = hashed.sha256.hexdigest()
-    return digest
+    return parts, content
 
 
 def _sync(folder: Path) -> None:

@@ -78,27 +78,34 @@ class Parts(dict[str, Callable[[Any], object]]):
         self[f"{name}.json"] = lambda file: file.write(data)
 
 
-def write(file: Hashed, parts: Parts, content: Mapping[str, Node]) -> None:
+def write(file: BinaryIO, parts: Parts, content: Mapping[str, Node]) -> str:
     """Write the members, and the description of the values in them.
 
     Parameters
     ----------
-    file : Hashed
+    file : binary file
     parts : Parts
     content : dict of str to Node
         By the name of each value.
+
+    Returns
+    -------
+    str
+        SHA-256 of what was written, in 64 hexadecimal digits.
     """
     description = json.dumps(content).encode()
     # zipfile takes a file without `tell` for a stream, and goes back to no earlier place.
-    stream: Any = file
+    stream: Any = Hashed(file)
     with zipfile.ZipFile(stream, "w") as archive:
         for name, put in (parts | {_DESCRIPTION: lambda member: member.write(description)}).items():
             info = zipfile.ZipInfo(name)
-            start = file.size + _LOCAL_HEADER + len(name.encode()) + _ZIP64 + 4
+            start = stream.size + _LOCAL_HEADER + len(name.encode()) + _ZIP64 + 4
             padding = -start % _ALIGNMENT
             info.extra = struct.pack("<HH", 0xD935, padding) + bytes(padding)
             with archive.open(info, "w", force_zip64=True) as member:
                 put(member)
+    digest: str = stream.sha256.hexdigest()
+    return digest
 
 
 class Source:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from ladderholdout.errors import VaultError
+from ladderholdout.errors import LadderHoldoutError, VaultError
 from ladderholdout.extras import needed
 
 # What holds files as they are. fsspec knows more, and a ledger may name any: filesystems that
@@ -99,7 +99,7 @@ def _system(url: str) -> tuple[Any, str]:
 def _reported(url: str, what: str) -> Iterator[None]:
     try:
         yield
-    except VaultError:
+    except LadderHoldoutError:
         raise
     except Exception as error:  # of whatever service, with anything in its text
         raise VaultError(
