@@ -23,7 +23,7 @@ from ladderholdout.vault.npz import Damaged, Node, NotData, Parts, Source
 _ZONE = r"(?!dateutil/)[A-Za-z][A-Za-z0-9_+\-/:]{0,63}"
 _UNIT = r"\[(s|ms|us|ns)\]"
 _DTYPE = re.compile(
-    r"U?Int(8|16|32|64)|Float(32|64)|boolean|str|string|category|"
+    r"U?Int(8|16|32|64)|Float(32|64)|boolean|str|string\[python\]|category|"
     rf"datetime64\[(s|ms|us|ns), {_ZONE}\]|[a-z0-9_]{{1,32}}(\[day\]|{_UNIT})?\[pyarrow\]"
 )
 _ARROW = re.compile(
@@ -173,14 +173,16 @@ def _pack_arrow(table: Any, name: str, parts: Parts, where: str | None) -> Node:
     first = table.dtypes.iloc[0]
     with needed(f"The vault of a DataFrame with dtype {first} (vault=False writes none)"):
         import pyarrow as pa
-    columns = {}
+    columns, dtypes = {}, []
     for place, dtype in enumerate(table.dtypes):
+        # The text of a dtype of text is the same for both ways in which it is stored.
+        dtypes.append(f"string[{dtype.storage}]" if str(dtype) == "string" else str(dtype))
         try:
             column = table.iloc[:, place]
             # Instants are kept in UTC: their zone is stated by the dtype alone.
             cells = column.dt.tz_convert(None).to_numpy() if hasattr(dtype, "tz") else column.array
             part = pa.table({"": pa.array(cells, from_pandas=True)})
-            same = _column(str(dtype), part.slice(0, 0).column(0)).dtype == dtype
+            same = _column(dtypes[-1], part.slice(0, 0).column(0)).dtype == dtype
         except (Damaged, pa.ArrowException, TypeError, ValueError):
             same = False
         if not same:
@@ -193,7 +195,7 @@ def _pack_arrow(table: Any, name: str, parts: Parts, where: str | None) -> Node:
             writer.write_table(whole, max_chunksize=2**20)
 
     parts[f"{name}.arrow"] = put
-    return {"is": "arrow", "dtypes": list(map(str, table.dtypes))}
+    return {"is": "arrow", "dtypes": dtypes}
 
 
 def _arrow(node: Node, name: str, source: Source) -> Any:
