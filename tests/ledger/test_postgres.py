@@ -274,12 +274,12 @@ def test_those_who_wait_for_each_other_are_both_served(database: str) -> None:
 
 
 @pytest.mark.parametrize("state", ["40001", "40P01"])
-def test_what_the_server_undoes_is_done_again(database: str, state: str) -> None:
+def test_what_the_server_undoes_is_done_again(database: str, state: str, tmp_path: Path) -> None:
     holdout, tries = opened(database), []
 
     def body(tx: Transaction) -> int:
         ladder = tx.locked_ladder(holdout.open_ladder.id)
-        tx.rows.set_vault(1, f"try {len(tries)}", None)
+        tx.rows.set_vault(1, str(tmp_path / f"try {len(tries)}"), None)
         tries.append(ladder)
         if len(tries) < 4:
             tx.conn.execute(text(f"DO $$ BEGIN RAISE SQLSTATE '{state}'; END $$"))
@@ -287,7 +287,7 @@ def test_what_the_server_undoes_is_done_again(database: str, state: str) -> None
 
     assert Ledger(holdout.ledger).transact(body) == 4
     with Ledger(holdout.ledger).read() as tx:
-        assert tx.holdout(1).vault_path == "try 3"
+        assert tx.holdout(1).vault_path == str(tmp_path / "try 3")
 
 
 # Connections that are lost
@@ -557,7 +557,7 @@ def test_what_a_server_says_is_put_in_words(database: str, state: str, said: str
     holdout = opened(database)
 
     def body(tx: Transaction) -> None:
-        tx.rows.set_vault(1, "nowhere", None)
+        tx.rows.set_vault(1, None, None)
         tx.conn.execute(text(f"DO $$ BEGIN RAISE '{CANARY}' USING ERRCODE = '{state}'; END $$"))
 
     with pytest.raises(LedgerError, match=re.escape(said)) as caught:
