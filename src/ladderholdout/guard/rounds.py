@@ -22,6 +22,7 @@ import numpy as np
 
 from ladderholdout import thirdparty
 from ladderholdout.errors import InvalidArgument
+from ladderholdout.process import after_fork
 from ladderholdout.thirdparty import Frame
 
 Key = tuple[str, int]
@@ -62,12 +63,8 @@ class _Here(threading.local):
 _here = _Here()
 
 
-def _after_fork() -> None:
-    # Its parent submits them.
-    _here.waiting.clear()
-
-
-thirdparty.after_fork(_after_fork)
+# What waits in a forked process is submitted by its parent.
+after_fork(lambda: _here.waiting.clear())
 
 
 def wait(owner: object, submit: Callable[[], None]) -> None:
