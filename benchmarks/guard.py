@@ -385,7 +385,7 @@ def _pieces(ledger: str, who: int = 0) -> Iterator[dict[str, Callable[[], Any]]]
     y = np.random.default_rng(10_000 + who).integers(0, 2, ROWS)
     held = LadderHoldout(X, y, scoring="accuracy", name=f"pieces-{who}", ledger=ledger)
     held.submit(y)
-    guard, secret = held.open_ladder.guard(), held.open_ladder.records()[0].secret
+    guard, secret = held.open_ladder.guard(), held.open_ladder.guard().holdout.secret
     predictions = next(guesses(y, 1, 1))
     canonical = partial(guard.metric.canonical, predictions, ROWS, guard.holdout.classes)
     aligned, incumbent = canonical().take(guard.order), y.take(guard.order)

@@ -9,16 +9,13 @@ from typing import TYPE_CHECKING, Any, Self
 from numpy.typing import ArrayLike
 
 from ladderholdout.errors import LadderHoldoutError
-from ladderholdout.feedback import POLICIES, check_policy
-from ladderholdout.guard import rounds
 from ladderholdout.guard.batches import Batch
 from ladderholdout.guard.context import describe_estimator, jsonable
-from ladderholdout.guard.early_stopping import LadderStopping
-from ladderholdout.guard.finalists import Finalist, check_finalists, confirm
+from ladderholdout.guard.finalists import Finalist, confirm
 from ladderholdout.guard.groups import look_for_groups
 from ladderholdout.guard.history_table import Submissions
 from ladderholdout.guard.named_rows import predictions_of
-from ladderholdout.guard.open_ladder import OpenLadder, of_one_metric
+from ladderholdout.guard.open_ladder import OpenLadder, Origin, of_one_metric
 from ladderholdout.guard.points import RAW_POLICIES
 from ladderholdout.guard.settings import (
     LARGEST_NUMBER,
@@ -26,12 +23,10 @@ from ladderholdout.guard.settings import (
     Each,
     HoldoutSettings,
     Scoring,
-    a_function,
     choice,
     stated_in,
 )
 from ladderholdout.guard.several import one_of, register, reopen, warn_of_labels
-from ladderholdout.guard.submission import Origin
 from ladderholdout.guard.views import (
     Estimate,
     Release,
@@ -40,9 +35,11 @@ from ladderholdout.guard.views import (
     Submission,
     html_table,
 )
-from ladderholdout.guard.withdrawal import Withdrawn, reason_of, withdraw
+from ladderholdout.guard.withdrawal import Withdrawn
+from ladderholdout.integrations.rounds import is_consulted, mark_consulted
+from ladderholdout.integrations.stopping import LadderStopping
 from ladderholdout.mechanisms import LadderRules, Mechanism
-from ladderholdout.mechanisms.arithmetic import natural, whole
+from ladderholdout.mechanisms.arithmetic import natural
 from ladderholdout.metrics import Metric
 
 if TYPE_CHECKING:
@@ -311,12 +308,12 @@ class LadderHoldout:
     @property
     def name(self) -> str:
         """The holdout's name."""
-        return self._ladder.name
+        return self._ladder.facts.name
 
     @property
     def fingerprint(self) -> str:
         """The holdout's fingerprint: 64 hex characters over its rows, without labels."""
-        return self._ladder.fingerprint
+        return self._ladder.facts.fingerprint
 
     @property
     def metric(self) -> Metric:
@@ -338,7 +335,7 @@ class LadderHoldout:
     @property
     def rules(self) -> LadderRules:
         """The mechanism, its budget and its unit."""
-        return self._ladder.rules
+        return self._ladder.facts.rules
 
     @property
     def ledger(self) -> str:
@@ -423,7 +420,7 @@ class LadderHoldout:
         """
         stated = describe_estimator(estimator) | jsonable(context)
         look_for_groups(self._ladder, estimator, {})
-        return self._ladder.evaluate(estimator, Origin(context=stated))
+        return self._ladder.submit(self._ladder.predict(estimator), Origin(context=stated))
 
     def batch(self) -> Batch:
         """Return a batch: submissions that are all fixed before any of them is answered.
@@ -645,7 +642,7 @@ class LadderHoldout:
         >>> found.reserve_query, found.score, round(found.low, 3)
         (1, 1.0, 0.985)
         """
-        return self._ladder.certify(confidence)
+        return self._ladder.certificate(confidence, reserve=True)
 
     def withdraw(self, number: int, *, reason: str) -> Withdrawn:
         """Take back a submission that was an accident, such as a model trained on the holdout.
@@ -691,11 +688,7 @@ class LadderHoldout:
         >>> holdout.withdraw(leaked.submission, reason="trained on these rows").score
         0.75
         """
-        number, reason = whole("number", number), reason_of(reason)
-        rounds.note_shown()
-        ladder = of_one_metric(self._ladder)
-        metric = ladder.metric
-        return ladder.write(lambda tx, one: withdraw(tx, one, metric, number, reason))
+        return self._ladder.withdraw(number, reason)
 
     def retire(self) -> Status:
         """Take no more submissions on this holdout, through any ladder, permanently.
@@ -712,7 +705,7 @@ class LadderHoldout:
         >>> holdout.retire().retired is None
         False
         """
-        self._ladder.write(lambda tx, one: tx.retire(one.holdout_id))
+        self._ladder.retire()
         return self.status()
 
     def audit(
@@ -764,7 +757,7 @@ class LadderHoldout:
         """
         from ladderholdout.audit import open_audit
 
-        return open_audit(of_one_metric(self._ladder), fresh, model, confidence, progress)
+        return open_audit(self, fresh, model, confidence, progress)
 
     # -- searches of scikit-learn -----------------------------------------------------
 
@@ -842,7 +835,7 @@ class LadderHoldout:
         """
         from ladderholdout.integrations.sklearn import GuardedSplit
 
-        return GuardedSplit(self._ladder, inner, guarded=guarded)
+        return GuardedSplit(self, inner, guarded=guarded)
 
     def select(self, cv_results: Mapping[str, Any] | None = None) -> int:
         """Pick the incumbent among the candidates: give it to a search as ``refit=``.
@@ -1047,10 +1040,7 @@ class LadderHoldout:
         """
         from ladderholdout.integrations.optuna import Objective
 
-        feedback = self._policy(feedback)
-        return Objective(
-            self._ladder, build, inner=inner, train=train, feedback=feedback, guarded=guarded
-        )
+        return Objective(self, build, inner=inner, train=train, feedback=feedback, guarded=guarded)
 
     def ask_tell(self, study: Any, *, feedback: str = "auto", guarded: int = 0) -> AskTell:
         """Return the ask-and-tell loop of a study, with the guard in between.
@@ -1090,13 +1080,7 @@ class LadderHoldout:
         """
         from ladderholdout.integrations.optuna import AskTell
 
-        return AskTell(self._ladder, study, self._policy(feedback), guarded)
-
-    def _policy(self, feedback: str) -> str:
-        choice("feedback", feedback, POLICIES)
-        for one in (*self._ladder.by_metric.values(), self._ladder):
-            check_policy(feedback, shows_values=one.rules.mechanism.shows_values)
-        return feedback
+        return AskTell(self, study, feedback=feedback, guarded=guarded)
 
     def gate(self, build: Callable[[Any], Any], *, patience: int = 3, stop: bool = False) -> Gate:
         """Return a study callback that asks the holdout only when the study's best improves.
@@ -1140,9 +1124,7 @@ class LadderHoldout:
         """
         from ladderholdout.integrations.optuna import Gate
 
-        return Gate(
-            self._ladder, a_function(build), patience=whole("patience", patience), stop=stop
-        )
+        return Gate(self, build, patience=patience, stop=stop)
 
     def finalists(
         self,
@@ -1206,7 +1188,7 @@ class LadderHoldout:
             return confirm(self._ladder, study)
         from ladderholdout.integrations.optuna import finalists
 
-        return finalists(self._ladder, study, a_function(build), check_finalists("k", k))
+        return finalists(self, study, build, k)
 
     def error_evaluator(self) -> ErrorEvaluator:
         """Return an error evaluator for Optuna's terminators.
@@ -1241,7 +1223,7 @@ class LadderHoldout:
         """
         from ladderholdout.integrations.optuna import ErrorEvaluator
 
-        return ErrorEvaluator(of_one_metric(self._ladder))
+        return ErrorEvaluator(self)
 
     def best_trial(self, study: Any) -> Any:
         """Return the study's trial that is the incumbent, by the ledger.
@@ -1283,7 +1265,7 @@ class LadderHoldout:
         """
         from ladderholdout.integrations.optuna import best_trial
 
-        return best_trial(self._ladder, study)
+        return best_trial(self, study)
 
     def best_params(self, study: Any) -> dict[str, Any]:
         """Return the parameters of `best_trial`.
@@ -1386,6 +1368,16 @@ class LadderHoldout:
 
     def __copy__(self) -> Self:
         return self
+
+    def __getstate__(self) -> dict[str, Any]:
+        # The workers of a search have to know that it asks the holdout.
+        return vars(self) | {"_consulted": is_consulted(self._ladder)}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        consulted = state.pop("_consulted")
+        vars(self).update(state)
+        if consulted:
+            mark_consulted(self._ladder)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, LadderHoldout) and self._ladder == other._ladder

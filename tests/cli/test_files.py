@@ -259,7 +259,7 @@ def test_classes_are_what_their_texts_are(kind: str) -> None:
     assert score("p.csv") == pytest.approx(right)
     pd.DataFrame({"p": guess.astype(str)}).to_parquet("p.parquet")
     assert score("p.parquet") == pytest.approx(right)
-    record, _ = LadderHoldout.open("h").open_ladder.records()
+    record = LadderHoldout.open("h").open_ladder.facts
     form = Form(get_metric("accuracy"), N, record.classes)
     read = submission_in(Path("p.csv").read_bytes(), CSV, form, None, SPACE).predictions
     LadderHoldout.open("h").submit(read)

@@ -174,7 +174,7 @@ def test_what_cannot_be_put_on_record_is_not_shown(ledger: Path) -> None:
     with pytest.raises(LadderHoldoutError) as caught:
         holdout.reveal()
     said = texts_of(caught.value)
-    assert "0.317" not in said and "0.683" not in said and "certification.py" in said
+    assert "0.317" not in said and "0.683" not in said and "ladder.py" in said
     assert holdout.status().score is None
 
 

@@ -27,7 +27,7 @@ from ladderholdout.errors import KnownHoldoutWarning
 from ladderholdout.guard import stored_rows
 from ladderholdout.guard.certification import Others, bars_on, counted_ladders
 from ladderholdout.guard.health import verify_holdout
-from ladderholdout.guard.submission import Origin
+from ladderholdout.guard.open_ladder import Origin
 from ladderholdout.identity import (
     content_hashes,
     id_hashes,
@@ -255,7 +255,7 @@ def test_what_rows_are_known_by_is_written_in_pieces_and_is_the_same(
     holdout = LadderHoldout(
         X, y, scoring="accuracy", name="rows", sample_weight=weights, ids=range(n), ledger=ledger
     )
-    record = holdout.open_ladder.records()[0]
+    record = holdout.open_ladder.read(lambda tx, one: tx.holdout(one.holdout_id))
     rows = Rows(X, y, weights)
     hashes, given = row_hashes(X), stored_rows.digests_of(record.secret, rows)
     expected = {

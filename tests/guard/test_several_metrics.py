@@ -296,7 +296,7 @@ def test_amended_labels_are_those_of_every_metric(tmp_path: Path) -> None:
 
 
 def test_a_retry_under_a_key_is_answered_as_before_by_each_metric() -> None:
-    from ladderholdout.guard.submission import Origin
+    from ladderholdout.guard.open_ladder import Origin
 
     ladder = holdout_of().open_ladder
     first = ladder.submit(models(1)[0], Origin(key="trial"))

@@ -26,7 +26,7 @@ from ladderholdout.errors import (
     RestoredWarning,
 )
 from ladderholdout.guard.health import verify_holdout
-from ladderholdout.guard.submission import Origin
+from ladderholdout.guard.open_ladder import Origin, SeenRows
 from ladderholdout.ledger import Ledger, Transaction, marks, statements
 from ladderholdout.ledger.connections import source
 from ladderholdout.ledger.history import _chosen, _up_to
@@ -200,7 +200,7 @@ def test_what_a_holdout_is_said_to_have_none_of_it_has_none_of(tmp_path: Path) -
     assert len(told()[3]) == 1
     holdout.certificate(confidence=0.9)
     assert len(told()[0]) == 1
-    ladder.note_overlap("training rows", 3)
+    ladder.note(SeenRows("training rows", 3))
     assert len(told()[1]) == 1
     with pytest.warns(KnownHoldoutWarning):
         LadderHoldout(X, y, scoring="accuracy", name="coins", account="ben", ledger=ledger)

@@ -17,7 +17,7 @@ from ladderholdout import LadderHoldout
 from ladderholdout.certificates import Grid, Transcript, certify, ladder_transcript
 from ladderholdout.errors import HoldoutConflict, InvalidArgument, InvalidSubmission
 from ladderholdout.guard.health import verify_holdout
-from ladderholdout.guard.submission import Origin
+from ladderholdout.guard.open_ladder import Origin
 from ladderholdout.ledger import Ledger, resolve_url, verify
 from ladderholdout.ledger.verification import kept_incumbents
 from ladderholdout.mechanisms import (
@@ -107,7 +107,8 @@ def test_a_repeat_of_it_counts_as_it(tmp_path: Path) -> None:
     holdout.submit(y)
     holdout.submit(y)
     assert holdout.withdraw(3, reason=WHY).submission == 2
-    assert [one.withdrawn for one in holdout.history()] == [None, WHY, None]
+    assert [one.withdrawn for one in holdout.history()] == [None, WHY, WHY]
+    assert [one.has_held for one in holdout.history()] == [True, False, False]
 
 
 def test_another_process_sees_the_former_incumbent(tmp_path: Path) -> None:

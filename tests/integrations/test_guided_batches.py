@@ -17,7 +17,7 @@ from sklearn.tree import DecisionTreeClassifier
 from ladderholdout import LadderHoldout
 from ladderholdout.certificates import LadderTranscript, Transcript
 from ladderholdout.errors import BudgetWarning, LadderHoldoutWarning
-from ladderholdout.guard import rounds
+from ladderholdout.guard import shown
 from ladderholdout.integrations.optuna import Candidate, Objective
 from ladderholdout.leaderboard import Leaderboard
 from ladderholdout.mechanisms import OneBitLadder, SimplifiedLadder
@@ -387,9 +387,7 @@ def test_nor_one_whose_class_was_changed(holdout: LadderHoldout) -> None:
             value = super().__call__(trial)
             return value if trial.number % 2 else 1.0
 
-    objective = Talkative(
-        holdout.open_ladder, build, inner=None, train=None, feedback="guide", guarded=0
-    )
+    objective = Talkative(holdout, build, feedback="guide")
     study_of().optimize(objective, n_trials=TRIALS)
     assert batches(holdout) == [None] * TRIALS
 
@@ -464,9 +462,9 @@ def test_a_look_of_another_account_does_not_end_it_and_is_paid_for(tmp_path: Pat
     def with_ben(trial: Any) -> Any:
         share = trial.suggest_float("share", 0.0, 1.0)
         if trial.number == 4:
-            before = rounds.latest()
+            before = shown.latest()
             ben.submit(LABELS)
-            rounds._latest = before  # as if it had been another process
+            shown._latest = before  # as if it had been another process
         return np.where(np.arange(ROWS) < 20 + 4 * trial.number, LABELS, 1 - LABELS), share
 
     study.optimize(anna.objective(with_ben), n_trials=TRIALS)

@@ -52,7 +52,7 @@ from sklearn.preprocessing import FunctionTransformer, MinMaxScaler, StandardSca
 from sklearn.tree import DecisionTreeClassifier
 
 from ladderholdout import InvalidArgument, LadderHoldout, SearchStopped
-from ladderholdout.guard.early_stopping import LadderStopping
+from ladderholdout.integrations.stopping import LadderStopping
 from tests.support.holdouts import counts, entries_of, repeats
 
 # Workers of loky cannot import this file: what it defines travels whole.

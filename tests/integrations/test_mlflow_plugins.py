@@ -21,7 +21,7 @@ from sklearn.tree import DecisionTreeClassifier
 
 from ladderholdout import InvalidArgument, LadderHoldout
 from ladderholdout.errors import TrackingError
-from ladderholdout.guard import rounds
+from ladderholdout.guard import shown
 from ladderholdout.integrations.mlflow import dataset_of
 from ladderholdout.integrations.mlflow.dataset import HoldoutSource
 from ladderholdout.integrations.mlflow.evaluator import LadderEvaluator
@@ -261,10 +261,10 @@ def test_a_holdout_behind_a_server_is_evaluated_and_tracked(tmp_path: Path, stor
         assert found.metrics["ladder_released"] == held.status().score
         assert run.inputs.dataset_inputs[0].dataset.digest == local.status().fingerprint[:12]
         # Whoever reads the copy is nobody who is shown something in this process.
-        before = rounds.shown_last()
+        before = shown.shown_last()
         with held.track(tracking_uri=store, raw="sealed") as tracking:
             assert tracking.flush()
-        assert rounds.shown_last() is before
+        assert shown.shown_last() is before
         assert "ladder.svg" in [
             one.path for one in MlflowClient(store).list_artifacts(str(tracking.run_id))
         ]

@@ -31,6 +31,7 @@ from sklearn.tree import DecisionTreeClassifier
 from ladderholdout import LadderHoldout
 from ladderholdout.errors import LadderHoldoutWarning
 from ladderholdout.feedback import feedback_of
+from ladderholdout.guard.open_ladder import margin_of
 from ladderholdout.integrations.optuna import Candidate, guided_steps
 from tests.support.studies import (
     assert_nothing_raw,
@@ -92,7 +93,7 @@ def recomputed(
     values = []
     for trial in study.trials:
         entry, guide = entries[trial.number], guides.get(trial.number)
-        margin = holdout.open_ladder.guard().step_at(entry.score)
+        margin = margin_of(holdout.open_ladder, entry.score)
         assert margin == pytest.approx(1 / 142)  # the grid of the releases
         values.append(feedback_of(feedback, entry.score, entry.improved, margin, guide))
     return values

@@ -76,6 +76,7 @@ from ladderholdout.errors import (
     OverlapError,
     OverlapWarning,
 )
+from ladderholdout.guard.open_ladder import SeenGroups
 from ladderholdout.integrations import staged
 from ladderholdout.metrics import METRICS, Metric
 from tests.support.server import registered, rows, serving, token_of
@@ -281,7 +282,7 @@ def test_groups_reach_a_server_its_pages_and_the_command_line(tmp_path: Path) ->
             )
         assert DOUBT in search.certificate_.line() and DOUBT in remote.status().certificate.line()
         with pytest.raises(InvalidArgument, match="1 to 100 characters"):
-            remote.open_ladder.note_groups("x" * 101)
+            remote.open_ladder.note(SeenGroups("x" * 101))
         other = LadderHoldout.connect(url, viewer, timeout=30)
         other.submit(rows()[1])
         assert DOUBT in other.certificate().line()

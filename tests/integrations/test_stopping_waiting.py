@@ -14,9 +14,9 @@ import pytest
 from numpy.typing import NDArray
 
 from ladderholdout import LadderHoldout
-from ladderholdout.guard import early_stopping
 from ladderholdout.guard.health import verify_holdout
 from ladderholdout.holdout import LadderStopping
+from ladderholdout.integrations import stopping as stopping_rule
 from ladderholdout.ledger import Ledger
 from ladderholdout.ledger.connections import source
 from ladderholdout.ledger.prepared import driver_of
@@ -78,7 +78,7 @@ def recorded(holdout: LadderHoldout) -> list[Any]:
 def test_what_waits_is_answered_as_if_it_did_not(
     rule: Any, patience: int, min_rounds: int, most: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(early_stopping, "_MOST_WAITING", most)
+    monkeypatch.setattr(stopping_rule, "_MOST_WAITING", most)
     given, found = answers(patience), []
     for train in (at_once, waiting):
         holdout = opened(mechanism=rule)

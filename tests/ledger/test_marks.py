@@ -64,7 +64,9 @@ def rolled_back(folder: Path, **more: Any) -> Path:
 
 
 def mark(holdout: LadderHoldout) -> Mark:
-    return mark_of(holdout.ledger, holdout.open_ladder.records()[0])
+    return mark_of(
+        holdout.ledger, holdout.open_ladder.read(lambda tx, one: tx.holdout(one.holdout_id))
+    )
 
 
 @pytest.mark.processes

@@ -22,7 +22,7 @@ from ladderholdout.errors import (
     OpenedWarning,
 )
 from ladderholdout.guard.health import verify_holdout
-from ladderholdout.guard.submission import Origin
+from ladderholdout.guard.open_ladder import Origin
 from ladderholdout.ledger import Access, Ledger, Stale, Transaction, prepared, resolve_url
 from ladderholdout.mechanisms import FullDisclosure
 from tests.support.holdouts import assert_replays, coins, entries_of, guesses, is_repeat, record

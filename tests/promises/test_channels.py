@@ -19,7 +19,7 @@ from sklearn.model_selection import GridSearchCV, validation_curve
 from ladderholdout import LadderHoldout
 from ladderholdout.certificates import LadderTranscript, Transcript, certify
 from ladderholdout.errors import KnownHoldoutWarning
-from ladderholdout.guard.submission import Origin
+from ladderholdout.guard.open_ladder import Origin
 from ladderholdout.holdout import LadderStopping
 from ladderholdout.ledger import Chosen
 from ladderholdout.mechanisms import Ladder, SimplifiedLadder

@@ -8,6 +8,7 @@ import warnings
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -20,7 +21,7 @@ from ladderholdout.audit import open_audit
 from ladderholdout.certificates import LadderTranscript, Transcript, certify
 from ladderholdout.errors import OverlapError, OverlapWarning
 from ladderholdout.guard.health import verify_holdout
-from ladderholdout.guard.submission import Origin
+from ladderholdout.guard.open_ladder import Origin
 from ladderholdout.leaderboard import Leaderboard
 from ladderholdout.ledger import Ledger
 from ladderholdout.mechanisms import (
@@ -234,7 +235,7 @@ def test_leaderboards_count_and_are_counted(ledger: Path, per: str) -> None:
     found, without = board.certificate().log_count, alone.certificate().log_count
     assert found is not None and without is not None and found > without + math.log(N)
     assert board.standings()[0].low < alone.standings()[0].low
-    open_audit(board._home)
+    open_audit(SimpleNamespace(open_ladder=board._home))
     a.submit(wrong("A", 20))
     assert "audit" in str(a.certificate().missing)
 

@@ -28,7 +28,7 @@ import requests
 from ladderholdout import LadderHoldout
 from ladderholdout.errors import LedgerUnreachable
 from ladderholdout.guard.health import verify_holdout
-from ladderholdout.guard.submission import Origin
+from ladderholdout.guard.open_ladder import Origin
 from ladderholdout.ledger import Ledger, resolve_url
 from ladderholdout.remote.wire import PROBLEM
 from tests.support.disk import fill, mounted, only_root

@@ -45,7 +45,7 @@ from ladderholdout.errors import (
     SearchStopped,
     UnknownHoldout,
 )
-from ladderholdout.guard.submission import Origin
+from ladderholdout.guard.open_ladder import Origin
 from ladderholdout.integrations.lightgbm import ladder_stopping
 from ladderholdout.ledger import Ledger
 from ladderholdout.ledger.replay import replay

@@ -349,7 +349,7 @@ def test_a_name_of_a_class_with_commas_and_brackets_is_counted_as_one(tmp_path: 
     X, y = rows()
     LadderHoldout(X, names[y], scoring="accuracy", name="odd", ledger=tmp_path / "ledger.db")
     ladder = LadderHoldout.open("odd", ledger=tmp_path / "ledger.db")._ladder
-    space = Space.of(ladder.guard())
+    space = Space.of(ladder)
     guesses = names[1 - y]
     for data, media in (
         (json.dumps({"predictions": guesses.tolist()}).encode(), JSON),

@@ -33,16 +33,16 @@ from ladderholdout.audit.submissions import (
     moments,
     names_of,
 )
-from ladderholdout.errors import InvalidArgument, VaultError
+from ladderholdout.errors import HoldoutConflict, InvalidArgument, VaultError
 from ladderholdout.guard.certification import (
     certificate_of,
     no_certificate,
     registered,
 )
 from ladderholdout.guard.containment import without_frames
-from ladderholdout.guard.open_ladder import OpenLadder
+from ladderholdout.guard.ladder import LocalLadder
+from ladderholdout.guard.open_ladder import HasLadder, ladder_of
 from ladderholdout.guard.record_views import status_of
-from ladderholdout.guard.score_intervals import certificate
 from ladderholdout.guard.submission import Guard
 from ladderholdout.guard.views import ScoreCertificate, Status
 from ladderholdout.ledger import LadderRecord, Progress, Transaction, shown
@@ -56,7 +56,7 @@ NEAR = 0.01
 
 
 def open_audit(
-    holdout: OpenLadder,
+    holdout: HasLadder,
     fresh: Any = None,
     model: Any = None,
     confidence: float = 0.95,
@@ -99,25 +99,31 @@ def open_audit(
     >>> for wrong in (29, 28):
     ...     release = holdout.submit(np.where(np.arange(60) < wrong, 1 - y, y))
     ...
-    >>> open_audit(holdout.open_ladder).verdict.finding
+    >>> open_audit(holdout).verdict.finding
     'nothing'
     """
     confidence = inside("confidence", confidence)
     from ladderholdout.guard.containment import without_autologging
 
+    ladder = ladder_of(holdout)
+    if not isinstance(ladder, LocalLadder):
+        raise HoldoutConflict(
+            "Raw scores are opened where the ledger is, by its owner: this holdout is behind "
+            f"{ladder.ledger}."
+        )
     with without_frames, without_autologging():
-        return _open(holdout, fresh, model, confidence, progress)
+        return _open(ladder, fresh, model, confidence, progress)
 
 
 def _open(
-    holdout: OpenLadder, fresh: Any, model: Any, confidence: float, progress: Progress | None
+    holdout: LocalLadder, fresh: Any, model: Any, confidence: float, progress: Progress | None
 ) -> Audit:
     rows = _fresh(holdout, fresh, model)
     guard = _guard(holdout)
     # The one that can compute, where the handle's came from the ledger alone.
     metric = holdout.metric if guard is None else guard.metric
     if isinstance(guard, Guard):
-        certificate(holdout, None)  # puts the interval on record, which the audit shows
+        holdout.certificate(None)  # puts the interval on record, which the audit shows
     scores = {} if rows is None else {n: metric.to_score(e.risk) for n, e in rows.models.items()}
     place = shown(holdout.ledger)
     read = partial(_read, metric=metric, guard=guard, place=place, progress=progress)
@@ -178,7 +184,7 @@ def _read(
     )
 
 
-def _fresh(holdout: OpenLadder, fresh: Any, model: Any) -> Fresh | None:
+def _fresh(holdout: LocalLadder, fresh: Any, model: Any) -> Fresh | None:
     if fresh is None:
         if model is not None:
             raise InvalidArgument("fresh", "given with model=", "missing", "Give fresh=(X, y).")
@@ -188,7 +194,7 @@ def _fresh(holdout: OpenLadder, fresh: Any, model: Any) -> Fresh | None:
     return evaluated(guard, fresh, model, firsts, ladder.incumbent, holdout.overlap)
 
 
-def _guard(holdout: OpenLadder) -> Guard | None:
+def _guard(holdout: LocalLadder) -> Guard | None:
     """Return the holdout with its rows; None where they are missing.
 
     Nor are they of use where a metric of the user's own was not stated again.

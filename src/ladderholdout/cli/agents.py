@@ -264,22 +264,22 @@ class Tools:
             return NamedPredictions(given["predictions"], given["ids"])
         if not isinstance(given.get("ids", ""), str):
             raise InvalidArgument("ids", "the name of a column of the file", "another type")
-        record, _ = holdout.open_ladder.records()
         if not isinstance(given["file"], str) or not given["file"].isprintable():
             raise InvalidArgument("file", "the path of a file", "none")
-        form = Form(holdout.metric, record.n, record.classes, holdout.open_ladder.has_ids())
+        ladder = holdout.open_ladder
+        form = Form(ladder.metric, ladder.facts.n, ladder.facts.classes, ladder.state().has_ids)
         return predictions_from(Path(given["file"]), form, ids=given.get("ids"))
 
     def _status(self, given: dict[str, Any]) -> dict[str, Any]:
         holdout = self._open()
-        record, _ = holdout.open_ladder.records()
-        classes = None if record.classes is None else record.classes.tolist()
+        known = holdout.open_ladder.facts.classes
+        classes = None if known is None else known.tolist()
         found = {"prediction": _FORMS[holdout.metric.response], "classes": classes}
         return _described(holdout.status()) | found
 
     def _history(self, given: dict[str, Any]) -> dict[str, Any]:
         limit, holdout = whole("limit", given.get("limit", 20), _MOST), self._open()
-        total = holdout.open_ladder.records()[1].submissions
+        total = holdout.open_ladder.state().submissions
         latest = holdout.history(after=max(0, total - limit), limit=limit)
         return {"submissions": total, "latest": [_line(one) for one in latest]}
 

@@ -97,8 +97,9 @@ def report(
 
 def _opened(holdout: LadderHoldout, yes: bool) -> Audit:
     """Audit a ladder, after asking where that is what opens it."""
-    if holdout.open_ladder.records()[1].opened is None and not yes:
-        reserve = holdout.open_ladder.records()[0].n_reserve
+    ladder = holdout.open_ladder
+    if ladder.state().opened is None and not yes:
+        reserve = ladder.facts.n_reserve
         typer.echo(
             "This shows the raw scores, and marks the ladder as opened permanently: what is "
             "submitted afterwards is recorded, but "

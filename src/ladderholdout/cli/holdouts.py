@@ -251,8 +251,7 @@ def _predictions(
     holdout: LadderHoldout, file: Path, labels: Path | None, header: bool, ids: str | None
 ) -> Any:
     """Read what all metrics of a holdout take: one file, and one with labels beside others."""
-    record, _ = holdout.open_ladder.records()
-    has_ids = holdout.open_ladder.has_ids()
+    facts, has_ids = holdout.open_ladder.facts, holdout.open_ladder.state().has_ids
     by_response = {one.response: one for one in holdout.metrics.values()}
     others = {kind: one for kind, one in by_response.items() if kind != "labels"}
     if (labels is not None) != (bool(others) and "labels" in by_response):
@@ -264,11 +263,11 @@ def _predictions(
         )
     # A file of probabilities serves metrics of scores as well.
     metric = others.get("probabilities") or next(iter((others or by_response).values()))
-    form = Form(metric, record.n, record.classes, has_ids, header)
+    form = Form(metric, facts.n, facts.classes, has_ids, header)
     found = predictions_from(file, form, ids=ids)
     if labels is None:
         return found
-    form = Form(by_response["labels"], record.n, record.classes, has_ids, header)
+    form = Form(by_response["labels"], facts.n, facts.classes, has_ids, header)
     return {metric.response: found, "labels": predictions_from(labels, form, ids=ids)}
 
 
@@ -361,7 +360,7 @@ def _history(
     holdout: LadderHoldout, last: int, after: int | None
 ) -> tuple[int, tuple[Submission, ...]]:
     """Return how many submissions a ladder has, and those that are shown."""
-    total = holdout.open_ladder.records()[1].submissions
+    total = holdout.open_ladder.state().submissions
     start = max(0, total - last) if after is None else after
     return total, holdout.history(after=start, limit=last)
 

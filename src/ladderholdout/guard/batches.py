@@ -5,16 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self
-from uuid import uuid4
 
 from ladderholdout.errors import InvalidArgument
 from ladderholdout.guard.context import describe_estimator, jsonable
 from ladderholdout.guard.groups import look_for_groups
 from ladderholdout.guard.named_rows import predictions_of
-from ladderholdout.guard.open_ladder import OpenLadder
-from ladderholdout.guard.submission import Waiting
+from ladderholdout.guard.open_ladder import OpenLadder, Origin, Predictions
+from ladderholdout.guard.shown import new_batch
 from ladderholdout.guard.views import Release
-from ladderholdout.ledger import LadderRecord, Transaction
 
 
 class Batch:
@@ -31,8 +29,8 @@ class Batch:
     """
 
     def __init__(self, ladder: OpenLadder) -> None:
-        self._ladder, self._id = ladder, uuid4().hex
-        self._waiting: list[Waiting] = []
+        self._ladder = ladder
+        self._waiting: list[tuple[Predictions, Origin]] = []
         self._open = False
         self.releases: tuple[Release, ...] = ()
 
@@ -43,29 +41,25 @@ class Batch:
 
         They are read now: what is changed later, or refused, is not in the batch.
         """
-        self._take(predictions_of(predictions, ids), context, ordered=False)
+        self.add(predictions_of(predictions, ids), jsonable(context))
 
     def evaluate(self, estimator: Any, *, context: Mapping[str, Any] | None = None) -> None:
         """Take a fitted estimator, as `LadderHoldout.evaluate` does."""
         described = describe_estimator(estimator) | jsonable(context)
         self._check_open()
         look_for_groups(self._ladder, estimator, {})
-        self.add(self._ladder.predictions(estimator), described)
+        self.add(self._ladder.predict(estimator), described)
 
     def add(self, predictions: Any, context: Mapping[str, Any]) -> None:
-        """Take what `OpenLadder.predictions` returned."""
-        self._take(predictions, context, ordered=True)
+        """Take what a caller gives, or what `OpenLadder.predict` returned."""
+        self._check_open()
+        # Whatever makes them when they are read must not know an answer to the batch.
+        fixed = self._ladder.fix(predictions)
+        self._waiting.append((fixed, Origin(context=context)))
 
     def held(self) -> tuple[int | None, tuple[bool, ...]]:
         """Return the number of the incumbent, and whether each submission of the batch is it."""
         return held_by(self._ladder, self.releases)
-
-    def _take(self, predictions: Any, context: Mapping[str, Any] | None, *, ordered: bool) -> None:
-        described = jsonable(context)
-        self._check_open()
-        # Whatever makes them when they are read must not know an answer to the batch.
-        fixed, ordered = self._ladder.fixed(predictions, ordered=ordered)
-        self._waiting.append(Waiting(fixed, described, ordered))
 
     def _check_open(self) -> None:
         if not self._open:
@@ -94,7 +88,9 @@ class Batch:
         if kind is not None:
             return
         if self._waiting:
-            for release in self._ladder.together(self._id, self._waiting):
+            for release in self._ladder.submit_batch(
+                new_batch(), *zip(*self._waiting, strict=True)
+            ):
                 self.releases = (*self.releases, release)
 
 
@@ -103,11 +99,8 @@ def held_by(ladder: OpenLadder, releases: Sequence[Release]) -> tuple[int | None
 
     A submission that repeats the incumbent's predictions is.
     """
-
-    def read(tx: Transaction, record: LadderRecord) -> tuple[int | None, tuple[bool, ...]]:
-        numbers = [release.submission for release in releases]
-        entries = tx.entries(record.id, after=min(numbers) - 1)
-        firsts = {one.number: one.repeat_of or one.number for one in entries}
-        return record.incumbent, tuple(firsts[one] == record.incumbent for one in numbers)
-
-    return ladder.read(read)
+    numbers = [release.submission for release in releases]
+    incumbent = ladder.state().incumbent
+    entries = ladder.history(min(numbers) - 1, None, shown=False)
+    firsts = {entry.number: entry.first for entry in entries}
+    return incumbent, tuple(firsts[number] == incumbent for number in numbers)

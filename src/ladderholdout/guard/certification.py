@@ -24,9 +24,8 @@ from ladderholdout.certificates import (
     later_price,
 )
 from ladderholdout.errors import InvalidArgument, VaultError
-from ladderholdout.guard import rounds
-from ladderholdout.guard.open_ladder import OpenLadder
 from ladderholdout.guard.stored_rows import Amended, amended_before
+from ladderholdout.guard.submission import LedgerLadder
 from ladderholdout.guard.views import AN_OLDER_COPY, INDEPENDENT, ScoreCertificate, score_of
 from ladderholdout.ledger import (
     Chosen,
@@ -61,12 +60,12 @@ def registered(tx: Transaction, ladder: LadderRecord) -> Level:
     return Level(tx.holdout(ladder.holdout_id).confidence)
 
 
-def level_of(ladder: OpenLadder, confidence: float | None) -> Level:
+def level_of(ladder: LedgerLadder, confidence: float | None) -> Level:
     """Return the level of a confidence; one that is new is on record before anything is shown.
 
     Parameters
     ----------
-    ladder : OpenLadder
+    ladder : LedgerLadder
     confidence : float or None
         None for the registered one.
 
@@ -480,7 +479,7 @@ def no_certificate(confidence: float) -> ScoreCertificate:
 
 
 def certificate_or_why(
-    ladder: OpenLadder,
+    ladder: LedgerLadder,
 ) -> Callable[[Transaction, LadderRecord], ScoreCertificate]:
     """Return what certifies for the status, which is shown whatever the vault holds."""
     try:
@@ -489,18 +488,6 @@ def certificate_or_why(
         return lambda tx, one: no_certificate(registered(tx, one).confidence)
     metric = ladder.metric
     return lambda tx, one: certificate_of(tx, one, metric, weights)
-
-
-def reveal(ladder: OpenLadder) -> float | None:
-    """Show the released score of a ladder that shows none, and put that on record."""
-    rounds.note_shown()
-
-    def ask(tx: Transaction, one: LadderRecord) -> LadderRecord:
-        tx.ask(one)
-        return one
-
-    one = ladder.write(ask)
-    return ladder.metric.to_score(one.state["standing"]) if one.incumbent else None
 
 
 def certificate_of(

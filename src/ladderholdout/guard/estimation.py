@@ -12,9 +12,7 @@ from typing import TYPE_CHECKING, Any
 from numpy.typing import NDArray
 
 from ladderholdout.estimates import Stopping, corrected
-from ladderholdout.guard import rounds
 from ladderholdout.guard.containment import without_autologging, without_frames
-from ladderholdout.guard.open_ladder import OpenLadder
 from ladderholdout.guard.record_views import (
     ESTIMATED_BY,
     OTHERWISE,
@@ -23,7 +21,7 @@ from ladderholdout.guard.record_views import (
     why_not_estimated,
 )
 from ladderholdout.guard.stored_rows import check_predictions
-from ladderholdout.guard.submission import Guard
+from ladderholdout.guard.submission import Guard, LedgerLadder
 from ladderholdout.guard.views import Estimate
 from ladderholdout.ledger import (
     Access,
@@ -62,9 +60,8 @@ class _Question:
         return Estimate(None, ESTIMATED_BY, 0, self.batch, len(self.entries), self.reason)
 
 
-def estimate(ladder: OpenLadder) -> Estimate:
+def estimate(ladder: LedgerLadder) -> Estimate:
     """Correct the incumbent's score for the selection; see `LadderHoldout.estimate`."""
-    rounds.note_shown()
     with without_frames:
         guard = ladder.guard()
         while True:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from typing import Any
 
-from ladderholdout.guard.open_ladder import OpenLadder
+from ladderholdout.guard.open_ladder import OpenLadder, SeenGroups
 from ladderholdout.guard.reserved_rows import warn_of_groups
 
 # How scikit-learn marks that a splitter takes no groups.
@@ -33,7 +33,7 @@ def look_for_groups(holdout: OpenLadder, search: Any, params: Mapping[str, Any])
         by = type(splitter).__name__[:_LONGEST]
     else:
         return
-    holdout.note_groups(by)
+    holdout.note(SeenGroups(by))
     warn_of_groups(by)
 
 

@@ -8,7 +8,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, fields, replace
 from datetime import datetime
-from typing import Any, Self, TypeAlias
+from functools import partial
+from typing import Any, Self, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,13 +17,22 @@ from numpy.typing import NDArray
 from ladderholdout import identity as fp
 from ladderholdout.errors import InvalidArgument, LadderHoldoutError, LedgerError
 from ladderholdout.feedback import check_policy
-from ladderholdout.guard import registration, rounds
-from ladderholdout.guard.certification import certificate_or_why, reveal
+from ladderholdout.guard import registration
+from ladderholdout.guard.certification import certificate_or_why
 from ladderholdout.guard.containment import without_autologging, without_frames
 from ladderholdout.guard.estimation import estimate
 from ladderholdout.guard.named_rows import NamedPredictions, are_named, order_by_ids
-from ladderholdout.guard.open_ladder import Body, OpenLadder, T, one_by_one
-from ladderholdout.guard.pipelines import take, transformed
+from ladderholdout.guard.open_ladder import (
+    Facts,
+    HeldRows,
+    OpenLadder,
+    Origin,
+    Predictions,
+    SeenGroups,
+    SeenRows,
+    State,
+    transformed,
+)
 from ladderholdout.guard.points import Unsent, unsent
 from ladderholdout.guard.record_views import status_of, submission_of
 from ladderholdout.guard.reserve import certify
@@ -33,41 +43,60 @@ from ladderholdout.guard.settings import (
     going_on,
     text,
 )
+from ladderholdout.guard.shown import note_answer, note_shown, settle
 from ladderholdout.guard.stored_rows import in_first_order, read_kept
-from ladderholdout.guard.submission import Guard, Origin, Waiting, make_guard
-from ladderholdout.guard.views import Estimate, Release, ScoreCertificate, Status, Submission
+from ladderholdout.guard.submission import Guard, make_guard
+from ladderholdout.guard.views import (
+    Estimate,
+    Release,
+    ScoreCertificate,
+    Status,
+    Submission,
+    score_of,
+)
+from ladderholdout.guard.withdrawal import Withdrawn, reason_of, withdraw
 from ladderholdout.ledger import (
     Access,
     HoldoutRecord,
     LadderRecord,
+    LadderSettings,
     Ledger,
     Transaction,
     is_memory,
-    refuse_retired,
     resolve_url,
     same_ladder,
-    shown,
 )
+from ladderholdout.ledger import shown as url_shown
 from ladderholdout.ledger.replay import rules_of
-from ladderholdout.mechanisms import LadderRules
 from ladderholdout.mechanisms.arithmetic import whole
 from ladderholdout.metrics import Metric
 from ladderholdout.metrics.indexes import by_index
-from ladderholdout.process import PerProcess
+from ladderholdout.thirdparty import after_fork
 from ladderholdout.vault import Rows
 
 # The feedback on a candidate that did not improve: there is no inner score here.
 
+T = TypeVar("T")
+Body: TypeAlias = Callable[[Transaction, LadderRecord], T]
 Key: TypeAlias = tuple[str, int, datetime]
 
 # One guard per ladder, view and process: scikit-learn unpickles the ladder for every task. One
 # whose rows are in another order than the registered one is kept apart: ladders without
 # rows take the registered order for granted. So are those in the order of the first registration.
 _guards: dict[tuple[Key, int, bool, bool], Guard] = {}
-_lock = PerProcess(threading.Lock)
+_facts: dict[Key, Facts] = {}
+_lock = threading.Lock()
 # The ladders that were opened in this process, for the tags of runs that are made beside them.
 # Held by their identity: equal ones are several, and each of them keeps its ladder open.
 _opened: weakref.WeakValueDictionary[int, LocalLadder] = weakref.WeakValueDictionary()
+
+
+def _after_fork() -> None:
+    global _lock
+    _lock = threading.Lock()
+
+
+after_fork(_after_fork)
 
 
 @dataclass(eq=False, repr=False)
@@ -87,12 +116,11 @@ class LocalLadder:
     overlap: str
     # Which features of the rows it predicts on.
     view: int
-    rows: Rows | None = None
+    # The rows themselves, where the user allowed no copy of them.
+    carried: Rows | None = None
     # How the rows of this caller are ordered; other processes know only the vault's order.
     order: NDArray[np.intp] | None = None
     foreign: bool = False
-    # What a search's worker has to know.
-    opened: bool = False
     # Whether the rows are in the order of the first registration, whatever view it is: so files
     # mean the same for ever.
     first_order: bool = False
@@ -103,24 +131,13 @@ class LocalLadder:
         return {}
 
     @property
-    def name(self) -> str:
-        """The holdout's name."""
-        return self.records()[0].name
-
-    @property
-    def fingerprint(self) -> str:
-        """The holdout's fingerprint."""
-        return self.records()[0].fingerprint
-
-    @property
-    def rules(self) -> LadderRules:
-        """The mechanism, its budget and its unit."""
-        return rules_of(self.records()[1].settings)
-
-    @property
-    def place(self) -> tuple[str, int]:
-        """The ledger and the holdout."""
-        return self.ledger, self.holdout_id
+    def facts(self) -> Facts:
+        """What never changes, read once for each process."""
+        facts = _facts.get(self._key)
+        if facts is None:
+            facts = self.read(lambda tx, one: facts_of(tx.holdout(one.holdout_id), one))
+            _facts[self._key] = facts
+        return facts
 
     @property
     def _key(self) -> Key:
@@ -130,14 +147,62 @@ class LocalLadder:
     def _place_of_guard(self) -> tuple[Key, int, bool, bool]:
         return self._key, self.view, self.foreign, self.first_order
 
+    def settings(self) -> LadderSettings:
+        """Return the settings of the ladder as the ledger keeps them, for a server's clients."""
+        return self.read(lambda tx, one: one.settings)
+
     # -- queries ----------------------------------------------------------------------
 
     def submit(self, predictions: Any, origin: Origin) -> Release:
-        """Submit predictions in the order of the caller's rows, or named ones in any."""
-        rounds.settle()
+        """Submit `Predictions`, or what a caller gives."""
+        settle()
         with without_frames:
-            predictions, order = self.placed(predictions)
-            return self.guard().submit(predictions, origin, order=order)
+            values, order = self._in_order(predictions)
+            return self.guard().submit(values, origin, order=order)
+
+    def submit_rounds(
+        self, outputs: Sequence[Any], origins: Sequence[Origin]
+    ) -> tuple[Release, ...]:
+        """Submit the rounds of one training run, in the order of `rows`; all of them, or none."""
+        # The candidate that is being fitted depends on the answer from here on.
+        note_answer()
+        with without_frames:
+            return self.guard().submit_rounds(outputs, origins)
+
+    def submit_batch(
+        self, batch: str, predictions: Sequence[Predictions], origins: Sequence[Origin]
+    ) -> Iterator[Release]:
+        """Submit a batch, all of which is here before any of it is answered."""
+        if not self._has_begun(batch, origins):
+            self.announce(batch, len(predictions))
+        return one_by_one(self, batch, predictions, origins)
+
+    def _has_begun(self, batch: str, origins: Sequence[Origin]) -> bool:
+        """Return whether a batch is submitted again, by the key of its first submission."""
+        key = origins[0].key if origins else None
+        if key is None:
+            return False
+
+        def read(tx: Transaction, one: LadderRecord) -> bool:
+            first = tx.first_by_key(one, key)
+            if first is None:
+                return False
+            (entry,) = tx.entries(one.id, after=first.number - 1, limit=1)
+            return entry.batch == batch
+
+        return self.read(read)
+
+    def announce(self, batch: str, size: int) -> None:
+        """Put on record how many submissions a batch will have, so that each costs ln(size)."""
+        self.write(lambda tx, one: tx.batches.announce(one, batch, size))
+
+    def _in_order(self, predictions: Any) -> tuple[Any, NDArray[np.intp] | None]:
+        """Return predictions and the order that they are in, as the guard takes them."""
+        if not isinstance(predictions, Predictions):
+            return self.placed(predictions)
+        if predictions.placed:
+            return predictions.values, None
+        return self.placed(predictions.values)
 
     def placed(self, predictions: Any) -> tuple[Any, NDArray[np.intp] | None]:
         """Return predictions in the order of the rows, and that order, as the guard takes them."""
@@ -147,8 +212,8 @@ class LocalLadder:
                 return predictions.in_order_of(guard.rows.X), guard.order
             known = self.read(lambda tx, one: tx.rows.known(one.holdout_id))
             places = order_by_ids(known, predictions)[fp.inverse(guard.order)]
-            return take(predictions.values, places), guard.order
-        if self.foreign and self.order is None:
+            return fp.take(predictions.values, places), guard.order
+        if not self._knows_order:
             raise InvalidArgument(
                 "predictions",
                 "submitted where the rows were given",
@@ -158,78 +223,76 @@ class LocalLadder:
             )
         return by_index(predictions, self.guard().rows.X), self.order
 
-    def predictions(self, estimator: Any, steps: tuple[Any, ...] = ()) -> Any:
+    @property
+    def _knows_order(self) -> bool:
+        return self.order is not None or not self.foreign
+
+    def predict(self, estimator: Any, steps: tuple[Any, ...] = ()) -> Predictions:
         """Return what an estimator predicts on the rows, as these fitted pipelines leave them."""
         with without_frames:
             guard = self.guard()
             guard.check_rows()
             with without_autologging():
                 X = transformed(guard.rows.X, steps)
-                return self.metric.respond(estimator, X, guard.holdout.classes)
+                return Predictions(self.metric.respond(estimator, X, guard.holdout.classes), True)
 
-    def answer(self, predictions: Any, origin: Origin) -> Release:
-        """Submit what `predictions` returned."""
-        rounds.settle()
-        with without_frames:
-            return self.guard().submit(predictions, origin)
-
-    def evaluate(self, estimator: Any, origin: Origin, steps: tuple[Any, ...] = ()) -> Release:
-        """Submit what an estimator predicts on the rows, as these fitted pipelines leave them."""
-        return self.answer(self.predictions(estimator, steps), origin)
-
-    def fixed(self, predictions: Any, *, ordered: bool) -> tuple[Any, bool]:
+    def fix(self, predictions: Any) -> Predictions:
         """Read predictions once, and return them as nobody can change them; or refuse them."""
         with without_frames:
-            named = are_named(predictions)
-            if not ordered:
+            placed = are_named(predictions)
+            if isinstance(predictions, Predictions):
+                predictions, placed = predictions.values, predictions.placed
+            else:
                 predictions, _ = self.placed(predictions)
             holdout = self.guard().holdout
             with without_autologging():
                 aligned = self.metric.canonical(predictions, holdout.n, holdout.classes)
-            return self.metric.as_submitted(aligned, holdout.classes), ordered or named
+            return Predictions(self.metric.as_submitted(aligned, holdout.classes), placed)
 
-    def announce(self, batch: str, size: int) -> None:
-        """Put on record how many submissions a batch will have, so that each costs ln(size)."""
-        self.write(lambda tx, one: tx.batches.announce(one, batch, size))
+    # -- what is shown ----------------------------------------------------------------
 
-    def together(self, batch: str, waiting: Sequence[Waiting]) -> Iterator[Release]:
-        """Submit a batch, all of which is here before any of it is answered."""
-        return one_by_one(self, batch, waiting)
+    def state(self) -> State:
+        """Return what changes, as the ledger has it now."""
+        return self.read(partial(state_of, metric=self.metric))
 
-    def check_open(self) -> None:
-        """Refuse a holdout that takes no more submissions; HoldoutConflict."""
-        refuse_retired(self.records()[0])
-
-    def status(self) -> Status:
+    def status(self, *, shown: bool = True) -> Status:
         """Return the released score and what queried the holdout."""
-        rounds.note_shown()
-        return self.status_for_copy()
-
-    def status_for_copy(self) -> Status:
-        """Return the same for a tracker's page, whose readers this process does not count."""
-        certify, place = certificate_or_why(self), shown(self.ledger)
+        if shown:
+            note_shown()
+        certify, place = certificate_or_why(self), url_shown(self.ledger)
         return self.read(lambda tx, one: status_of(tx, one, self.metric, certify(tx, one), place))
 
-    def history(self, after: int, limit: int | None) -> tuple[Submission, ...]:
+    def history(
+        self, after: int, limit: int | None, *, search: str | None = None, shown: bool = True
+    ) -> tuple[Submission, ...]:
         """Return the submissions after a number, as the analyst may see them."""
-        entries = self.showing(lambda tx, one: tx.entries(one.id, after=after, limit=limit))
+        if shown:
+            note_shown()
+        entries = self.read(
+            lambda tx, one: tx.entries(one.id, after=after, limit=limit, search=search)
+        )
         return tuple(submission_of(entry, self.metric) for entry in entries)
 
-    def certificate(self, confidence: float | None) -> ScoreCertificate:
-        """Certify the incumbent."""
-        return certificate(self, confidence)
-
-    def certify(self, confidence: float | None) -> ScoreCertificate:
-        """Query the reserve about the incumbent."""
-        return certify(self, confidence)
+    def certificate(self, confidence: float | None, *, reserve: bool = False) -> ScoreCertificate:
+        """Certify the incumbent by what was released, or by a query of the reserve."""
+        note_shown()
+        return certify(self, confidence) if reserve else certificate(self, confidence)
 
     def estimate(self) -> Estimate:
         """Correct the incumbent's score for its selection."""
+        note_shown()
         return estimate(self)
 
     def reveal(self) -> float | None:
-        """Show the released score of a ladder that shows none."""
-        return reveal(self)
+        """Show the released score of a ladder that shows none, and put that on record."""
+        note_shown()
+
+        def ask(tx: Transaction, one: LadderRecord) -> LadderRecord:
+            tx.ask(one)
+            return one
+
+        one = self.write(ask)
+        return self.metric.to_score(one.state["standing"]) if one.incumbent else None
 
     def unsent(self, *, after: int, raw: bool, limit: int) -> Unsent:
         """Return the next submissions after a number, in one transaction."""
@@ -237,11 +300,35 @@ class LocalLadder:
             lambda tx, one: unsent(tx, one, self.metric, after=after, raw=raw, limit=limit)
         )
 
-    # -- the ledger -------------------------------------------------------------------
+    # -- what is put on record ----------------------------------------------------------
 
-    def records(self) -> tuple[HoldoutRecord, LadderRecord]:
-        """Return the holdout and the ladder as the ledger has them now."""
-        return self.read(lambda tx, ladder: (tx.holdout(ladder.holdout_id), ladder))
+    def note(self, seen: SeenRows | SeenGroups) -> None:
+        """Put on record what was seen of the rows."""
+        if isinstance(seen, SeenGroups):
+            if seen.by not in self.read(lambda tx, one: tx.grouped(one.holdout_id)):
+                self.write(lambda tx, one: tx.note_grouped(one.holdout_id, seen.by))
+            return
+
+        def note(tx: Transaction) -> None:
+            same_ladder(tx.ladder(self.id), self.since)
+            tx.rows.note_overlap(self.holdout_id, seen.source, seen.rows)
+
+        with without_frames:
+            Ledger.opened(self.ledger).transact(note)
+
+    def withdraw(self, number: int, reason: str) -> Withdrawn:
+        """Withdraw a submission."""
+        number, reason = whole("number", number), reason_of(reason)
+        note_shown()
+        return self.write(lambda tx, one: withdraw(tx, one, self.metric, number, reason))
+
+    def retire(self) -> datetime:
+        """Take no more submissions on this holdout; return since when."""
+        retired = self.write(lambda tx, one: tx.retire(one.holdout_id)).retired
+        assert retired is not None
+        return retired
+
+    # -- the ledger -------------------------------------------------------------------
 
     def read(self, body: Body[T]) -> T:
         """Read one state of the ledger, once more where its server was lost on the way."""
@@ -251,11 +338,6 @@ class LocalLadder:
 
         with without_frames:
             return Ledger.opened(self.ledger).transact(read, Access.READ)
-
-    def showing(self, body: Body[T]) -> T:
-        """Read what is shown to somebody: what is built from then on may depend on it."""
-        rounds.note_shown()
-        return self.read(body)
 
     def write(self, body: Body[T]) -> T:
         """Write to the ladder."""
@@ -272,38 +354,34 @@ class LocalLadder:
         with without_frames:
             return Ledger.opened(self.ledger).transact(locked, Access.LADDER)
 
-    def has_ids(self) -> bool:
-        """Return whether the rows were registered with ids."""
-        return self.read(lambda tx, one: tx.rows.known(one.holdout_id).ids is not None)
-
-    def note_overlap(self, source: str, rows: int) -> None:
-        """Put on record how many rows of the holdout were seen elsewhere."""
-
-        def note(tx: Transaction) -> None:
-            same_ladder(tx.ladder(self.id), self.since)
-            tx.rows.note_overlap(self.holdout_id, source, rows)
-
-        with without_frames:
-            Ledger.opened(self.ledger).transact(note)
-
-    def note_groups(self, by: str) -> None:
-        """Put on record what shows that the rows of the holdout come in groups."""
-        if by not in self.read(lambda tx, ladder: tx.grouped(ladder.holdout_id)):
-            self.write(lambda tx, ladder: tx.note_grouped(ladder.holdout_id, by))
-
     # -- the rows, once for each process ----------------------------------------------
+
+    def rows(self, *, checked: bool = False) -> HeldRows:
+        """Return the rows as this process holds them; on request, check that they are unchanged."""
+        guard = self.guard()
+        if checked:
+            guard.check_rows()
+            if self.order is not None and not np.array_equal(self.order, guard.order):
+                raise InvalidArgument(
+                    "holdout",
+                    "the one that was opened last",
+                    "older: the same rows were opened in yet another order since",
+                    "Open it again with its rows, LadderHoldout(X, y, ...).",
+                )
+        rows = guard.rows
+        return HeldRows(rows.X, guard.hashes, self.view, self._knows_order, rows.y)
 
     def guard(self) -> Guard:
         """Return the rows, labels and rules as this process holds them."""
         place = self._place_of_guard
-        with without_frames, _lock():
+        with without_frames, _lock:
             if place not in _guards:
                 _guards[place] = self._load()
             return _guards[place]
 
     def keep(self, guard: Guard) -> None:
         """Take these rows for the ladder's, which they were found to be."""
-        with _lock():
+        with _lock:
             _guards[self._place_of_guard] = guard
 
     def _load(self) -> Guard:
@@ -311,7 +389,7 @@ class LocalLadder:
         ladder, kept = self.read(
             lambda tx, ladder: (ladder, read_kept(tx, ladder.holdout_id, self.view))
         )
-        rows = self.rows or kept.rows()
+        rows = self.carried or kept.rows()
         store, order = Ledger.opened(self.ledger), kept.order(rows)
         if self.first_order:
             rows, order = in_first_order(kept.known, rows, order)
@@ -320,22 +398,18 @@ class LocalLadder:
 
     def share(self, guard: Guard) -> None:
         """Take the rows of another ladder of the holdout, unless they are here already."""
-        with _lock():
+        with _lock:
             if self._place_of_guard in _guards:
                 return
-        self.keep(guard.of_ladder(self.records()[1], self.metric))
+        self.keep(guard.of_ladder(self.read(lambda tx, one: one), self.metric))
 
     def beside(self, ladder: LadderRecord) -> LocalLadder:
         """Return another ladder on this holdout with the same settings."""
         found = replace(self, id=ladder.id, since=ladder.created)
         guard = replace(self.guard(), ladder_id=ladder.id, since=ladder.created)
-        with _lock():
+        with _lock:
             _guards.setdefault(found._place_of_guard, guard)  # the rows are in memory once
         return found
-
-    def was_opened(self) -> bool:
-        """Return whether a guarded split of this holdout was opened in this search."""
-        return self.opened or rounds.was_opened(self.place)
 
     # -- passing it around ------------------------------------------------------------
 
@@ -346,8 +420,7 @@ class LocalLadder:
                 "processes. Give ledger= a path."
             )
         state = {one.name: getattr(self, one.name) for one in fields(self)}
-        state |= {"order": None, "opened": self.was_opened()}
-        return type(self), tuple(state.values())
+        return type(self), tuple((state | {"order": None}).values())
 
     def __deepcopy__(self, memo: Any) -> Self:
         # Copies of a search must go on with the same ladder, not with one of their own.
@@ -365,7 +438,7 @@ class LocalLadder:
     def __repr__(self) -> str:
         return (
             f"LocalLadder(ladder={self.id}, metric={self.metric.name!r}, "
-            f"ledger={shown(self.ledger)!r})"
+            f"ledger={url_shown(self.ledger)!r})"
         )
 
 
@@ -377,13 +450,13 @@ def with_rows(
     found.hashes.sort()
     view, hashes, order = found.view, found.hashes, found.order
     for record, metric in found.ladders:
-        ladder = opened_as(store.url, record, metric, stated.feedback, stated.overlap, view)
+        ladder = opened_as(store.url, found.holdout, record, metric, stated, view)
         if guard is None:
             guard = make_guard(store, found.holdout, record, metric, rows, view, hashes, order)
         else:
             guard = guard.of_ladder(record, metric)
         ladder.order, ladder.foreign = guard.order, found.foreign
-        ladder.rows = rows if found.vault_path is None else None
+        ladder.carried = rows if found.vault_path is None else None
         ladder.keep(guard)
         yield ladder
 
@@ -399,7 +472,7 @@ def reopen(stated: HoldoutSettings, view: int | None = None) -> LocalLadder:
     metric = going_on(wish.metric, record.settings)
     registration.agree(found, record, asked_for(metric, None, None))
     metric = metric.for_classes(found.classes)
-    return opened_as(store.url, record, metric, stated.feedback, stated.overlap, seen.number)
+    return opened_as(store.url, found, record, metric, stated, seen.number)
 
 
 def by_first_order(ladder: OpenLadder) -> None:
@@ -410,24 +483,78 @@ def by_first_order(ladder: OpenLadder) -> None:
 
 
 def opened_as(
-    url: str, ladder: LadderRecord, metric: Metric, feedback: str, overlap: str, view: int
+    url: str,
+    holdout: HoldoutRecord,
+    record: LadderRecord,
+    metric: Metric,
+    stated: HoldoutSettings,
+    view: int,
 ) -> LocalLadder:
     """Return a ladder of the ledger, and remember it among those of this process."""
-    check_policy(feedback, shows_values=rules_of(ladder.settings).mechanism.shows_values)
-    found = LocalLadder(
-        url, ladder.id, ladder.holdout_id, ladder.created, metric, feedback, overlap, view
+    facts = facts_of(holdout, record)
+    check_policy(stated.feedback, shows_values=facts.rules.mechanism.shows_values)
+    ladder = LocalLadder(
+        ledger=url,
+        id=record.id,
+        holdout_id=holdout.id,
+        since=record.created,
+        metric=metric,
+        feedback=stated.feedback,
+        overlap=stated.overlap,
+        view=view,
     )
-    _opened[id(found)] = found
-    return found
+    _facts[ladder._key] = facts
+    _opened[id(ladder)] = ladder
+    return ladder
 
 
-def open_ladders() -> Iterator[tuple[HoldoutRecord, LadderRecord]]:
-    """Yield the ladders that were opened in this process, each of them once."""
+def open_ladders() -> Iterator[Facts]:
+    """Yield what is known of the ladders that were opened in this process, each of them once."""
     seen = set()
-    for one in list(_opened.values()):
+    for ladder in list(_opened.values()):
         # One whose ledger is gone raises its own error when it is used.
         with suppress(LadderHoldoutError):
-            holdout, ladder = one.records()
-            if (one.ledger, ladder.id) not in seen:
-                seen.add((one.ledger, ladder.id))
-                yield holdout, ladder
+            if ladder._key not in seen:
+                seen.add(ladder._key)
+                yield ladder.read(lambda tx, one: facts_of(tx.holdout(one.holdout_id), one))
+
+
+def facts_of(holdout: HoldoutRecord, ladder: LadderRecord) -> Facts:
+    """Return what never changes of a ladder and its holdout."""
+    settings = ladder.settings
+    return Facts(
+        name=holdout.name,
+        fingerprint=holdout.fingerprint,
+        n=holdout.n,
+        n_reserve=holdout.n_reserve,
+        classes=holdout.classes,
+        confidence=holdout.confidence,
+        account=settings.account,
+        ladder=settings.name,
+        created=ladder.created,
+        rules=rules_of(settings),
+    )
+
+
+def state_of(tx: Transaction, ladder: LadderRecord, metric: Metric) -> State:
+    """Return what changes of a ladder and its holdout."""
+    return State(
+        submissions=ladder.submissions,
+        releases=ladder.state["releases"],
+        incumbent=ladder.incumbent,
+        released=score_of(tx.released(ladder), metric),
+        opened=ladder.opened,
+        retired=tx.holdout(ladder.holdout_id).retired,
+        has_ids=tx.rows.has_ids(ladder.holdout_id),
+    )
+
+
+def one_by_one(
+    ladder: OpenLadder,
+    batch: str,
+    predictions: Sequence[Predictions],
+    origins: Sequence[Origin],
+) -> Iterator[Release]:
+    """Submit an announced batch to a ladder beside its ledger."""
+    for place, (values, origin) in enumerate(zip(predictions, origins, strict=True), 1):
+        yield ladder.submit(values, replace(origin, batch=batch, place=place))

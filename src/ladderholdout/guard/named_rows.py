@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 
 from ladderholdout import identity as fp
 from ladderholdout.errors import InvalidArgument, InvalidSubmission
-from ladderholdout.guard.pipelines import take
 from ladderholdout.guard.settings import count_rows, ids_of
 from ladderholdout.identity.spelling import plain_numbers
 from ladderholdout.ledger import KnownRows
@@ -89,7 +88,7 @@ class NamedPredictions:
             # As `by_index`: of positions that somebody counted it is not known what they name.
             came = "with an index in another order" if same else "with the index of other rows"
             raise InvalidSubmission("predictions", "in the order of the rows", came, _IN_ORDER)
-        return take(self.values, np.array([places[label] for label in labels], dtype=np.intp))
+        return fp.take(self.values, np.array([places[label] for label in labels], dtype=np.intp))
 
 
 def values_of(predictions: Any) -> Any:

@@ -7,6 +7,7 @@ submission. So a status can show it, and it reveals nothing that the releases di
 from __future__ import annotations
 
 import math
+import sys
 from dataclasses import replace
 
 from ladderholdout.mechanisms.base import State
@@ -124,3 +125,11 @@ in steps of 0.025
     if rules.grid(n) is not None or not rules.unit or metric.root or step <= rules.unit / n:
         return above
     return f"{above}; scores are released in steps of {step:.3g}"
+
+
+def step_at(metric: Metric, rules: LadderRules, n: int, score: float) -> float:
+    """Return the score by which one grid step of risk is below a released one, on n rows."""
+    risk = metric.to_risk(score)
+    step = rules.spacing(risk, n)
+    # Beside a score of -1e20 (a diverged model) a step is nothing, but it must be one.
+    return max(score - metric.to_score(risk + step), sys.float_info.min)

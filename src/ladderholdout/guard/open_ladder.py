@@ -1,117 +1,268 @@
-"""What the integrations need of a ladder, wherever it is: `OpenLadder`."""
+"""The seam between the guard and all that queries it: `OpenLadder`, plain data in and out."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, Protocol, TypeVar, runtime_checkable
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, Protocol, TypeAlias, TypeVar, runtime_checkable
 
+import numpy as np
 from numpy.typing import NDArray
 
-from ladderholdout.errors import InvalidArgument
+from ladderholdout import identity as fp
+from ladderholdout.errors import HoldoutConflict, InvalidArgument
+from ladderholdout.guard.next_release import step_at
 from ladderholdout.guard.points import Unsent
-from ladderholdout.guard.submission import Guard, Origin, Waiting
 from ladderholdout.guard.views import Estimate, Release, ScoreCertificate, Status, Submission
-from ladderholdout.ledger import HoldoutRecord, LadderRecord, Transaction
+from ladderholdout.guard.withdrawal import Withdrawn
 from ladderholdout.mechanisms import LadderRules
 from ladderholdout.metrics import Metric
 
 T = TypeVar("T")
-Body = Callable[[Transaction, LadderRecord], T]
 
 
-class OpenLadder(Protocol):
-    """A ladder that is open: what searches, studies and trackers are given.
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What never changes of a ladder and its holdout.
 
     Attributes
     ----------
-    id, holdout_id : int
-        Of the ladder and its holdout in the ledger.
+    name, fingerprint : str
+        Of the holdout.
+    n, n_reserve : int
+        Its rows, and how many of them are in the reserve.
+    classes : ndarray or None
+        The class labels, sorted.
+    confidence : float
+        Of all certificates of the holdout.
+    account, ladder : str
+        Whose ladder it is, and its name.
+    created : datetime
+        When the ladder was started.
+    rules : LadderRules
+        The mechanism, its budget and its unit.
+    """
+
+    name: str
+    fingerprint: str
+    n: int
+    n_reserve: int
+    classes: NDArray[Any] | None = field(compare=False)
+    confidence: float
+    account: str
+    ladder: str
+    created: datetime
+    rules: LadderRules
+
+    @property
+    def n_ladder(self) -> int:
+        """How many rows the ladders measure."""
+        return self.n - self.n_reserve
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """What changes of a ladder and its holdout, as the ledger has it now.
+
+    Attributes
+    ----------
+    submissions, releases : int
+    incumbent : int or None
+        The number of the submission that is the incumbent.
+    released : float or None
+        The released score; None before there is an incumbent, and where the ladder releases no
+        values and nobody asked for it.
+    opened, retired : datetime or None
+        When an audit opened the ladder, and when the holdout was retired.
+    has_ids : bool
+        Whether the rows were registered with ids.
+    """
+
+    submissions: int
+    releases: int
+    incumbent: int | None
+    released: float | None
+    opened: datetime | None
+    retired: datetime | None
+    has_ids: bool
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class HeldRows:
+    """The rows of a holdout as this process holds them; whoever hands them on, copies them.
+
+    Attributes
+    ----------
+    X : object
+        The features; None where they are behind a server that does not share them.
+    hashes : ndarray of uint64, shape (n,)
+        Sorted hashes of the rows; empty where there are none.
+    view : int
+        Which features of the rows these are.
+    order_known : bool
+        Whether X has the order in which the caller gave the rows, if the caller gave them.
+    """
+
+    X: Any
+    hashes: NDArray[np.uint64]
+    view: int
+    order_known: bool
+    _labels: Any = None
+
+    @property
+    def n_outputs(self) -> int:
+        """How many labels or target values each row has."""
+        shape = np.shape(self._labels)
+        return int(shape[1]) if len(shape) > 1 else 1
+
+    def have_labels(self, hashes: NDArray[np.uint64], y: Any) -> bool:
+        """Return whether rows with these hashes have these labels, in whatever order.
+
+        Raises
+        ------
+        InvalidArgument
+            The labels are behind a server.
+        """
+        if self._labels is None:
+            raise InvalidArgument("y", "left out: the labels are on the server", "given")
+        mine = np.sort(fp.content_hashes(fp.row_hashes(self.X), self._labels))
+        return np.array_equal(np.sort(fp.content_hashes(hashes, y)), mine)
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Predictions:
+    """Predictions as a ladder returned them, for `OpenLadder.submit`.
+
+    Attributes
+    ----------
+    values : object
+        An array; of several metrics a mapping of arrays.
+    placed : bool
+        Whether they are in the order of the ladder's own rows, and not in the caller's.
+    """
+
+    values: Any
+    placed: bool
+
+    def equals(self, other: Predictions) -> bool:
+        """Return whether two models predict the same, for each of several metrics."""
+        return _are_equal(self.values, other.values)
+
+
+def _are_equal(values: Any, others: Any) -> bool:
+    if isinstance(values, Mapping):
+        return all(_are_equal(values[name], others[name]) for name in values)
+    return np.array_equal(np.asarray(values), np.asarray(others))
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Where a submission came from; but for its account that changes nothing about the answer."""
+
+    batch: str | None = None
+    search: str | None = None
+    key: str | None = None
+    # Its own place in the batch, from 1; None where that is the order in which they come.
+    place: int | None = None
+    context: Mapping[str, Any] = field(default_factory=dict)
+    # Whose it is on a ladder that serves many accounts, where that does matter.
+    account: str | None = None
+    # How many submissions the ladder may have in a day, by UTC.
+    per_day: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SeenRows:
+    """A note that rows of the holdout were seen elsewhere: how many, and where."""
+
+    source: str
+    rows: int
+
+
+@dataclass(frozen=True, slots=True)
+class SeenGroups:
+    """A note that the rows of the holdout come in groups, and what shows it."""
+
+    by: str
+
+
+class OpenLadder(Protocol):
+    """A ladder that is open, beside its ledger or behind a server.
+
+    What it takes and returns is plain data. Whatever it shows to somebody it notes by itself:
+    models that are built from then on may depend on it.
+
+    Attributes
+    ----------
+    ledger : str
+        The URL of its ledger, or of the holdout where that is behind a server.
     metric : Metric
     feedback, overlap : str
         As the user stated them.
-    order : ndarray or None
-        How the rows of this caller are ordered; None for the registered order.
-    foreign : bool
-        Whether they came in another order than the registered one.
+    by_metric : mapping of str to OpenLadder
+        The ladder of each metric, where there are several; else empty. What of several there can
+        only be one of is that of the metric that was named first.
     """
 
-    id: int
-    holdout_id: int
+    ledger: str
     metric: Metric
     feedback: str
     overlap: str
-    order: NDArray[Any] | None
-    foreign: bool
 
     @property
     def by_metric(self) -> Mapping[str, OpenLadder]:
-        """The ladder of each metric, where there are several; else nothing.
-
-        What of several there can only be one of is that of the metric that was named first.
-        """
+        """The ladder of each metric, where there are several."""
 
     @property
-    def ledger(self) -> str:
-        """The URL of its ledger, or of the holdout where that is behind a server."""
+    def facts(self) -> Facts:
+        """What never changes."""
 
-    @property
-    def name(self) -> str:
-        """The holdout's name."""
+    def state(self) -> State:
+        """Return what changes, as the ledger has it now."""
 
-    @property
-    def fingerprint(self) -> str:
-        """The holdout's fingerprint."""
+    def rows(self, *, checked: bool = False) -> HeldRows:
+        """Return the rows as this process holds them; on request, check that they are unchanged."""
 
-    @property
-    def rules(self) -> LadderRules:
-        """The mechanism, its budget and its unit."""
+    def predict(self, estimator: Any, steps: tuple[Any, ...] = ()) -> Predictions:
+        """Return what an estimator predicts on the rows, as these fitted pipelines leave them."""
 
-    @property
-    def place(self) -> tuple[str, int]:
-        """The ledger and the holdout: equal for all ladders on one holdout."""
+    def fix(self, predictions: Any) -> Predictions:
+        """Read predictions once, and return them as nobody can change them; or refuse them."""
 
     def submit(self, predictions: Any, origin: Origin) -> Release:
         """Submit predictions; the release is durable before it returns.
 
-        In the order of the caller's rows, or `NamedPredictions` in any.
+        Either `Predictions`, or what a caller gives: in the order of the caller's rows, or
+        `NamedPredictions` in any.
         """
 
-    def evaluate(self, estimator: Any, origin: Origin, steps: tuple[Any, ...] = ()) -> Release:
-        """Submit what an estimator predicts on the rows, as these fitted pipelines leave them."""
+    def submit_rounds(
+        self, outputs: Sequence[Any], origins: Sequence[Origin]
+    ) -> tuple[Release, ...]:
+        """Submit the rounds of one training run, in the order of `rows`; all of them, or none."""
 
-    def predictions(self, estimator: Any, steps: tuple[Any, ...] = ()) -> Any:
-        """Return what an estimator predicts on the rows, for `answer` alone."""
+    def submit_batch(
+        self, batch: str, predictions: Sequence[Predictions], origins: Sequence[Origin]
+    ) -> Iterator[Release]:
+        """Submit a batch, all of which is here before any of it is answered.
 
-    def answer(self, predictions: Any, origin: Origin) -> Release:
-        """Submit what `predictions` returned."""
-
-    def fixed(self, predictions: Any, *, ordered: bool) -> tuple[Any, bool]:
-        """Read predictions once, and return them as nobody can change them; or refuse them.
-
-        Those that are `ordered` are what `predictions` returned; others are the caller's. The
-        second value is whether what is returned is ordered, as predictions with ids are then.
+        `batch` is its name (`new_batch`); the origins need to name neither it nor their places.
         """
 
-    def announce(self, batch: str, size: int) -> None:
-        """Put on record how many submissions a batch will have."""
+    def status(self, *, shown: bool = True) -> Status:
+        """Return the released score and what queried the holdout.
 
-    def together(self, batch: str, waiting: Sequence[Waiting]) -> Iterator[Release]:
-        """Submit a batch, all of which is here before any of it is answered."""
+        Not `shown` it is for a copy in a tracker, whose readers this process does not count.
+        """
 
-    def status(self) -> Status:
-        """Return the released score and what queried the holdout."""
+    def history(
+        self, after: int, limit: int | None, *, search: str | None = None, shown: bool = True
+    ) -> tuple[Submission, ...]:
+        """Return the submissions after a number, of one search or all."""
 
-    def status_for_copy(self) -> Status:
-        """Return the same for a tracker's page, whose readers this process does not count."""
-
-    def history(self, after: int, limit: int | None) -> tuple[Submission, ...]:
-        """Return the submissions after a number, as the analyst may see them."""
-
-    def certificate(self, confidence: float | None) -> ScoreCertificate:
-        """Certify the incumbent."""
-
-    def certify(self, confidence: float | None) -> ScoreCertificate:
-        """Query the reserve about the incumbent."""
+    def certificate(self, confidence: float | None, *, reserve: bool = False) -> ScoreCertificate:
+        """Certify the incumbent by what was released, or by a query of the reserve."""
 
     def estimate(self) -> Estimate:
         """Correct the incumbent's score for its selection."""
@@ -119,41 +270,57 @@ class OpenLadder(Protocol):
     def reveal(self) -> float | None:
         """Show the released score of a ladder that shows none."""
 
-    def check_open(self) -> None:
-        """Refuse a holdout that takes no more submissions; HoldoutConflict."""
+    def note(self, seen: SeenRows | SeenGroups) -> None:
+        """Put on record what was seen of the rows."""
 
-    def records(self) -> tuple[HoldoutRecord, LadderRecord]:
-        """Return the holdout and the ladder as the ledger has them now."""
+    def withdraw(self, number: int, reason: str) -> Withdrawn:
+        """Withdraw a submission."""
 
-    def read(self, body: Body[T]) -> T:
-        """Read one state of the ledger."""
-
-    def showing(self, body: Body[T]) -> T:
-        """Read what is shown to somebody: what is built from then on may depend on it."""
-
-    def write(self, body: Body[T]) -> T:
-        """Write to the ladder in one transaction."""
-
-    def alone(self, body: Callable[[], T]) -> T:
-        """Do something while nobody else does it on this ladder, where the ledger can ensure it."""
-
-    def has_ids(self) -> bool:
-        """Return whether the rows were registered with ids."""
-
-    def note_overlap(self, source: str, rows: int) -> None:
-        """Put on record how many rows of the holdout were seen elsewhere."""
-
-    def note_groups(self, by: str) -> None:
-        """Put on record what shows that the rows of the holdout come in groups."""
-
-    def guard(self) -> Guard:
-        """Return the rows, labels and rules as this process holds them."""
+    def retire(self) -> datetime:
+        """Take no more submissions on this holdout; return since when."""
 
     def unsent(self, *, after: int, raw: bool, limit: int) -> Unsent:
         """Return the next submissions after a number, for a copy in a tracker."""
 
-    def was_opened(self) -> bool:
-        """Return whether a guarded split of this holdout was opened in this search."""
+    def alone(self, body: Callable[[], T]) -> T:
+        """Do something while nobody else does it on this ladder, where the ledger can ensure it."""
+
+
+Place: TypeAlias = tuple[str, str]
+"""A holdout: the URL of its ledger, and its name."""
+
+
+def place_of(ladder: OpenLadder) -> Place:
+    """Return the ledger and the holdout: equal for all ladders on one holdout."""
+    return ladder.ledger, ladder.facts.name
+
+
+def margin_of(ladder: OpenLadder, score: float) -> float:
+    """Return the score by which one grid step of risk is below a released one."""
+    facts = ladder.facts
+    return step_at(ladder.metric, facts.rules, facts.n_ladder, score)
+
+
+def check_open(ladder: OpenLadder) -> None:
+    """Refuse a holdout that takes no more submissions; HoldoutConflict."""
+    retired = ladder.state().retired
+    if retired is not None:
+        raise HoldoutConflict(
+            f"The holdout {ladder.facts.name!r} was retired on {retired:%Y-%m-%d} and takes no "
+            "more submissions. Its status, history and audit stay; register fresh rows to go on."
+        )
+
+
+def transformed(X: Any, steps: Any) -> Any:
+    """Return rows as these fitted pipelines leave them, one after the other.
+
+    A step may write into what it is given: it is given a copy.
+    """
+    if steps:
+        X = fp.copy_of(X)
+    for step in steps:
+        X = step.transform(X)
+    return X
 
 
 @runtime_checkable
@@ -195,11 +362,3 @@ def of_one_metric(ladder: OpenLadder) -> OpenLadder:
             f"Name the one that is meant: holdout[{next(iter(ladder.by_metric))!r}].",
         )
     return ladder
-
-
-def one_by_one(ladder: OpenLadder, batch: str, waiting: Sequence[Waiting]) -> Iterator[Release]:
-    """Submit a batch to a ladder beside its ledger, after its length was put on record."""
-    ladder.announce(batch, len(waiting))
-    for place, one in enumerate(waiting, 1):
-        query = ladder.answer if one.ordered else ladder.submit
-        yield query(one.predictions, Origin(batch=batch, place=place, context=one.context))

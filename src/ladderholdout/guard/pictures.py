@@ -4,15 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ladderholdout.guard.record_views import submission_of
-from ladderholdout.guard.views import ScoreCertificate, Status, score_line, score_of
-from ladderholdout.ledger import Entry
-from ladderholdout.metrics import Metric
+from ladderholdout.guard.views import ScoreCertificate, Status, Submission, score_line
 from ladderholdout.pictures import Picture, Shot
 
 
 def picture_of(
-    status: Status, certificate: ScoreCertificate, entries: Sequence[Entry], metric: Metric
+    status: Status, certificate: ScoreCertificate, submissions: Sequence[Submission]
 ) -> Picture:
     """Describe the picture of a ladder; of one that shows no values, how often it improved.
 
@@ -21,29 +18,26 @@ def picture_of(
     status : Status
     certificate : ScoreCertificate
         Whose ends are the band.
-    entries : sequence of Entry
+    submissions : sequence of Submission
         What is drawn, in the ledger's order; at least one.
-    metric : Metric
 
     Returns
     -------
     Picture
     """
-    scores = [score_of(one.risk, metric) for one in entries]
-    counts = all(score is None for score in scores)
+    counts = all(submission.score is None for submission in submissions)
     done, shots = 0, []
     latest: float | None = None
-    for one, score in zip(entries, scores, strict=True):
-        shown = submission_of(one, metric)
+    for shown in submissions:
         fresh, again = shown.improved, shown.repeat_of is not None
         done += fresh
         # A repeat is given an earlier answer, and the released score stays as it was.
-        latest = latest if again and latest is not None else score
+        latest = latest if again and latest is not None else shown.score
         value = float(done) if counts else latest
         what = f"{done} improvements" if counts else f"released score {score_line(value)}"
         what += f", a repeat of {shown.repeat_of}" if again else ""
-        text = f"Submission {one.number}, {one.time:%Y-%m-%d %H:%M} UTC: {what}"
-        shots.append(Shot(one.number, value, fresh, text))
+        text = f"Submission {shown.number}, {shown.time:%Y-%m-%d %H:%M} UTC: {what}"
+        shots.append(Shot(shown.number, value, fresh, text))
     band = None
     low, high = certificate.low, certificate.high
     if not counts and certificate.missing is None and low is not None and high is not None:

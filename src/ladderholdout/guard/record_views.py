@@ -174,8 +174,9 @@ def submission_of(entry: Entry, metric: Metric) -> Submission:
         score=score_of(entry.risk, metric),
         improved=entry.improved and entry.repeat_of is None,
         context=entry.context,
-        # Not of a repeat, which would show that it is one.
-        withdrawn=entry.withdrawn if entry.repeat_of is None else None,
-        # Known from the answer where that is not what any submission gets that does not improve.
+        # Not of a repeat of what did not improve: both would show that it is one.
+        withdrawn=entry.withdrawn if entry.improved or entry.repeat_of is None else None,
         repeat_of=entry.repeat_of if entry.improved else None,
+        search=entry.search,
+        place=entry.place,
     )

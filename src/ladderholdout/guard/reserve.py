@@ -19,7 +19,6 @@ from ladderholdout.certificates import (
 )
 from ladderholdout.certificates.reserve_intervals import DRAWN_LEVEL
 from ladderholdout.errors import HoldoutConflict, InvalidArgument
-from ladderholdout.guard import rounds
 from ladderholdout.guard.certification import (
     Level,
     Moment,
@@ -28,10 +27,9 @@ from ladderholdout.guard.certification import (
     price_of_others,
 )
 from ladderholdout.guard.containment import without_autologging, without_frames
-from ladderholdout.guard.open_ladder import OpenLadder
 from ladderholdout.guard.reserved_rows import Part
 from ladderholdout.guard.stored_rows import Amended, amended_before
-from ladderholdout.guard.submission import Guard
+from ladderholdout.guard.submission import Guard, LedgerLadder
 from ladderholdout.guard.views import AN_OLDER_COPY, ScoreCertificate
 from ladderholdout.ledger import (
     Access,
@@ -62,9 +60,8 @@ class _Asked:
     missing: str | None
 
 
-def certify(ladder: OpenLadder, confidence: float | None) -> ScoreCertificate:
+def certify(ladder: LedgerLadder, confidence: float | None) -> ScoreCertificate:
     """Query the reserve once; see `LadderHoldout.certify`."""
-    rounds.note_shown()
     with without_frames:
         guard = ladder.guard()
         if guard.reserve is None:

@@ -18,19 +18,19 @@ from ladderholdout.guard.certification import (
     Level,
     Selection,
     level_of,
+    no_certificate,
     selection_of,
 )
 from ladderholdout.guard.containment import without_autologging, without_frames
-from ladderholdout.guard.open_ladder import OpenLadder
 from ladderholdout.guard.reserved_rows import stated_range
 from ladderholdout.guard.stored_rows import check_predictions
-from ladderholdout.guard.submission import Guard
+from ladderholdout.guard.submission import Guard, LedgerLadder
 from ladderholdout.guard.views import ScoreCertificate
 from ladderholdout.ledger import LadderRecord, Transaction
 from ladderholdout.mechanisms.rules import fresh_rng
 
 
-def certificate(ladder: OpenLadder, confidence: float | None) -> ScoreCertificate:
+def certificate(ladder: LedgerLadder, confidence: float | None) -> ScoreCertificate:
     """Certify the incumbent of a ladder; see `LadderHoldout.certificate`.
 
     An interval that depends on more than the released score is on record before it is shown.
@@ -39,7 +39,7 @@ def certificate(ladder: OpenLadder, confidence: float | None) -> ScoreCertificat
     with without_frames:
         guard = ladder.guard()
         while True:
-            found = ladder.showing(partial(_asking, guard=guard, level=level))
+            found = ladder.read(partial(_asking, guard=guard, level=level))
             if isinstance(found, ScoreCertificate):
                 _warn_of_clipped(found, guard)
                 return found
@@ -61,7 +61,7 @@ def _warn_of_clipped(found: ScoreCertificate, guard: Guard) -> None:
         )
 
 
-def known_certificate(ladder: OpenLadder) -> tuple[ScoreCertificate, bool]:
+def known_certificate(ladder: LedgerLadder) -> tuple[ScoreCertificate, bool]:
     """Return the certificate as far as it is on record, and whether `certificate` adds one.
 
     Nothing is worked out and nothing is written.
@@ -69,8 +69,8 @@ def known_certificate(ladder: OpenLadder) -> tuple[ScoreCertificate, bool]:
     try:
         guard = ladder.guard()
     except (VaultError, InvalidArgument):
-        return ladder.status().certificate, False
-    found = ladder.showing(partial(_asking, guard=guard, level=None))
+        return no_certificate(level_of(ladder, None).confidence), False
+    found = ladder.read(partial(_asking, guard=guard, level=None))
     if isinstance(found, ScoreCertificate):
         return found, False
     return found.selection.certificate(None), True

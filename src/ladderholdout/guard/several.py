@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Self, TypeVar
 
@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from ladderholdout.errors import InvalidArgument, InvalidSubmission, UnknownHoldout
 from ladderholdout.guard import ladder as local
-from ladderholdout.guard import registration, rounds
+from ladderholdout.guard import registration
 from ladderholdout.guard.certification import certificate_or_why
 from ladderholdout.guard.containment import without_autologging, without_frames
 from ladderholdout.guard.ladder import LocalLadder
@@ -26,8 +26,13 @@ from ladderholdout.guard.metric_views import (
     of_metric,
 )
 from ladderholdout.guard.named_rows import are_named, values_of
-from ladderholdout.guard.open_ladder import Body, OpenLadder, T, of_one_metric, one_by_one
-from ladderholdout.guard.pipelines import transformed
+from ladderholdout.guard.open_ladder import (
+    OpenLadder,
+    Origin,
+    Predictions,
+    of_one_metric,
+    transformed,
+)
 from ladderholdout.guard.points import Unsent
 from ladderholdout.guard.record_views import status_of, submission_of
 from ladderholdout.guard.settings import (
@@ -39,7 +44,8 @@ from ladderholdout.guard.settings import (
     text,
     warn_of_hard_labels,
 )
-from ladderholdout.guard.submission import Answer, Guard, Measured, Origin, Waiting
+from ladderholdout.guard.shown import note_shown, settle
+from ladderholdout.guard.submission import Answer, Guard, Measured
 from ladderholdout.guard.views import (
     TOGETHER,
     Estimate,
@@ -48,23 +54,32 @@ from ladderholdout.guard.views import (
     Status,
     Submission,
 )
+from ladderholdout.guard.withdrawal import Withdrawn
 from ladderholdout.ledger import (
     Access,
     Entry,
-    HoldoutRecord,
     LadderRecord,
     Ledger,
     Transaction,
     resolve_url,
     same_ladder,
-    shown,
 )
-from ladderholdout.mechanisms import LadderRules
+from ladderholdout.ledger import shown as url_shown
 from ladderholdout.metrics import Metric, get_metric
 from ladderholdout.metrics.arrays import read_once
 
 A = TypeVar("A")
 _RESPONSES = ("labels", "probabilities", "scores", "values")
+
+
+class _OfFirst:
+    """What several ladders have of the first one, by the name of the attribute."""
+
+    def __set_name__(self, owner: type[SeveralLadders], name: str) -> None:
+        self._name = name
+
+    def __get__(self, several: SeveralLadders, owner: object = None) -> Any:
+        return getattr(several.first, self._name)
 
 
 @dataclass(eq=False, repr=False)
@@ -76,74 +91,61 @@ class SeveralLadders:
     """
 
     ladders: dict[str, LocalLadder]
-    # As of an open ladder: those of the first.
-    id: int = field(init=False)
-    holdout_id: int = field(init=False)
-    metric: Metric = field(init=False)
-    feedback: str = field(init=False)
-    overlap: str = field(init=False)
-    order: NDArray[Any] | None = field(init=False)
-    foreign: bool = field(init=False)
-
-    def __post_init__(self) -> None:
-        """Take from the first ladder what is asked of one."""
-        first = self.first
-        self.id, self.holdout_id, self.metric = first.id, first.holdout_id, first.metric
-        self.feedback, self.overlap = first.feedback, first.overlap
-        self.order, self.foreign = first.order, first.foreign
 
     @property
     def by_metric(self) -> Mapping[str, OpenLadder]:
         """The ladder of each metric."""
-        return dict(self.ladders)
+        return {**self.ladders}
 
     @property
     def first(self) -> LocalLadder:
         """The ladder of the metric named first."""
         return next(iter(self.ladders.values()))
 
-    @property
-    def ledger(self) -> str:
-        """The URL of the ledger."""
-        return self.first.ledger
-
-    @property
-    def name(self) -> str:
-        """The holdout's name."""
-        return self.first.name
-
-    @property
-    def fingerprint(self) -> str:
-        """The holdout's fingerprint."""
-        return self.first.fingerprint
-
-    @property
-    def rules(self) -> LadderRules:
-        """The rules of the first metric."""
-        return self.first.rules
-
-    @property
-    def place(self) -> tuple[str, int]:
-        """The ledger and the holdout."""
-        return self.first.place
+    ledger = _OfFirst()
+    metric = _OfFirst()
+    feedback = _OfFirst()
+    overlap = _OfFirst()
+    facts = _OfFirst()
+    state = _OfFirst()
+    rows = _OfFirst()
+    note = _OfFirst()
+    retire = _OfFirst()
+    alone = _OfFirst()
 
     # -- queries ----------------------------------------------------------------------
 
     def submit(self, predictions: Any, origin: Origin) -> Releases:
-        """Submit predictions in the order of the caller's rows, or named ones in any.
+        """Submit `Predictions`, or what a caller gives.
 
         One array where all metrics take it, else a mapping by metric or by response.
         """
         with without_frames:
             guards = self._guards()
-            given, order = self._placed(predictions, guards)
+            if isinstance(predictions, Predictions) and predictions.placed:
+                given, order = predictions.values, None
+            else:
+                given, order = self._placed(_values_of(predictions), guards)
             return self._query(given, guards, origin, order)
+
+    def submit_rounds(
+        self, outputs: Sequence[Any], origins: Sequence[Origin]
+    ) -> tuple[Release, ...]:
+        """Refuse: early stopping goes by one metric."""
+        return of_one_metric(self).submit_rounds(outputs, origins)
+
+    def submit_batch(
+        self, batch: str, predictions: Sequence[Predictions], origins: Sequence[Origin]
+    ) -> Iterator[Release]:
+        """Submit a batch, all of which is here before any of it is answered."""
+        self.first.announce(batch, len(predictions) * len(self.ladders))
+        return local.one_by_one(self, batch, predictions, origins)
 
     def _placed(
         self, predictions: Any, guards: Mapping[str, Guard]
     ) -> tuple[dict[str, Any], NDArray[Any] | None]:
         """Return the predictions for each metric in the order of the rows, and that order."""
-        sources, order = self._sources(predictions), self.order
+        sources, order = self._sources(predictions), self.first.order
         placed: dict[int, Any] = {}
         for source, _ in sources.values():
             if id(source) not in placed:
@@ -156,16 +158,16 @@ class SeveralLadders:
                 given[name] = _second_column(given[name], guards[name])
         return given, order
 
-    def fixed(self, predictions: Any, *, ordered: bool) -> tuple[dict[str, Any], bool]:
+    def fix(self, predictions: Any) -> Predictions:
         """Read predictions once, and return them as nobody can change them; or refuse them."""
         with without_frames:
-            guards, named = self._guards(), are_named(predictions)
-            if not ordered:
-                predictions, _ = self._placed(predictions, guards)
-            fixed = {
-                name: self._fixed(name, guard, predictions[name]) for name, guard in guards.items()
-            }
-            return fixed, ordered or named
+            guards, placed = self._guards(), are_named(predictions)
+            if isinstance(predictions, Predictions):
+                given, placed = predictions.values, predictions.placed
+            else:
+                given, _ = self._placed(predictions, guards)
+            fixed = {name: self._fixed(name, guard, given[name]) for name, guard in guards.items()}
+            return Predictions(fixed, placed)
 
     @staticmethod
     def _fixed(name: str, guard: Guard, predictions: Any) -> Any:
@@ -176,7 +178,7 @@ class SeveralLadders:
                 metric.canonical(predictions, holdout.n, holdout.classes), holdout.classes
             )
 
-    def predictions(self, estimator: Any, steps: tuple[Any, ...] = ()) -> dict[str, Any]:
+    def predict(self, estimator: Any, steps: tuple[Any, ...] = ()) -> Predictions:
         """Return what an estimator predicts on the rows, by metric; it is asked once for each."""
         with without_frames:
             lead, guards = self.first.guard(), self._guards()
@@ -185,27 +187,11 @@ class SeveralLadders:
             with without_autologging():
                 X = transformed(rows.X, steps)
                 answers: dict[Any, Any] = {}
-                return {
+                by_name = {
                     name: guard.metric.respond(estimator, X, classes, answers)
                     for name, guard in guards.items()
                 }
-
-    def answer(self, predictions: Any, origin: Origin) -> Releases:
-        """Submit what `predictions` returned."""
-        with without_frames:
-            return self._query(predictions, self._guards(), origin, None)
-
-    def evaluate(self, estimator: Any, origin: Origin, steps: tuple[Any, ...] = ()) -> Releases:
-        """Submit what an estimator predicts on the rows, as these fitted pipelines leave them."""
-        return self.answer(self.predictions(estimator, steps), origin)
-
-    def announce(self, batch: str, size: int) -> None:
-        """Put on record how many submissions a batch will have, over all metrics."""
-        self.first.announce(batch, size * len(self.ladders))
-
-    def together(self, batch: str, waiting: Sequence[Waiting]) -> Iterator[Release]:
-        """Submit a batch, all of which is here before any of it is answered."""
-        return one_by_one(self, batch, waiting)
+                return Predictions(by_name, True)
 
     def _query(
         self,
@@ -215,7 +201,7 @@ class SeveralLadders:
         order: NDArray[Any] | None,
     ) -> Releases:
         """Judge one submission by all metrics, in one transaction."""
-        rounds.settle()
+        settle()
         lead = guards[next(iter(guards))]
         # A rule may measure once more, with other weights, so it steps under this as well.
         with without_autologging():
@@ -291,14 +277,11 @@ class SeveralLadders:
 
     # -- what is shown ----------------------------------------------------------------
 
-    def status(self) -> Statuses:
+    def status(self, *, shown: bool = True) -> Statuses:
         """Return the released scores and what queried the holdout, all of one moment."""
-        rounds.note_shown()
-        return self.status_for_copy()
-
-    def status_for_copy(self) -> Statuses:
-        """Return the same for a tracker's page, whose readers this process does not count."""
-        place = shown(self.ledger)
+        if shown:
+            note_shown()
+        place = url_shown(self.first.ledger)
         certify = {name: certificate_or_why(one) for name, one in self.ladders.items()}
 
         def read(tx: Transaction, _: LadderRecord) -> dict[str, Status]:
@@ -310,14 +293,18 @@ class SeveralLadders:
 
         return Statuses.of(self.first.read(read))
 
-    def history(self, after: int, limit: int | None) -> tuple[Submission, ...]:
+    def history(
+        self, after: int, limit: int | None, *, search: str | None = None, shown: bool = True
+    ) -> tuple[Submission, ...]:
         """Return the submissions after a number of the first metric, each with all metrics."""
+        if shown:
+            note_shown()
 
         def read(tx: Transaction, one: LadderRecord) -> tuple[Submission, ...]:
-            entries = tx.entries(one.id, after=after, limit=limit)
+            entries = tx.entries(one.id, after=after, limit=limit, search=search)
             return tuple(map(JointSubmission.of, self._beside(tx, entries)))
 
-        return self.first.showing(read)
+        return self.first.read(read)
 
     def _beside(self, tx: Transaction, entries: Sequence[Entry]) -> Iterator[dict[str, Submission]]:
         """Add to entries of the first ladder those of the same submissions on the others."""
@@ -333,21 +320,19 @@ class SeveralLadders:
                 read = tx.entries(self.ladders[name].id, after=start, limit=most)
                 there[name] = {one.number: one for one in read}
         for entry in entries:
-            found = {lead: submission_of(entry, self.metric)}
+            found = {lead: submission_of(entry, self.first.metric)}
             for name, known in there.items():
                 number = numbers_of(entry).get(name)
                 if number in known:
                     found[name] = submission_of(known[number], self.ladders[name].metric)
             yield found
 
-    def certificate(self, confidence: float | None) -> ScoreCertificate:
+    def certificate(self, confidence: float | None, *, reserve: bool = False) -> ScoreCertificate:
         """Certify the incumbent of each metric."""
-        found = {name: one.certificate(confidence) for name, one in self.ladders.items()}
-        return ScoreCertificates.of(found)
-
-    def certify(self, confidence: float | None) -> ScoreCertificate:
-        """Query the reserve about the incumbent of each metric."""
-        found = {name: one.certify(confidence) for name, one in self.ladders.items()}
+        found = {
+            name: ladder.certificate(confidence, reserve=reserve)
+            for name, ladder in self.ladders.items()
+        }
         return ScoreCertificates.of(found)
 
     def estimate(self) -> Estimate:
@@ -358,55 +343,13 @@ class SeveralLadders:
         """Refuse: each score that is shown is paid for."""
         return of_one_metric(self).reveal()
 
+    def withdraw(self, number: int, reason: str) -> Withdrawn:
+        """Refuse: a submission is withdrawn from one ladder."""
+        return of_one_metric(self).withdraw(number, reason)
+
     def unsent(self, *, after: int, raw: bool, limit: int) -> Unsent:
         """Refuse: a tracker copies one ladder."""
         return of_one_metric(self).unsent(after=after, raw=raw, limit=limit)
-
-    # -- the ledger, by the first ladder -------------------------------------------------
-
-    def has_ids(self) -> bool:
-        """Return whether the rows were registered with ids."""
-        return self.first.has_ids()
-
-    def check_open(self) -> None:
-        """Refuse a holdout that takes no more submissions; HoldoutConflict."""
-        self.first.check_open()
-
-    def records(self) -> tuple[HoldoutRecord, LadderRecord]:
-        """Return the holdout and the first ladder as the ledger has them now."""
-        return self.first.records()
-
-    def read(self, body: Body[T]) -> T:
-        """Read one state of the ledger."""
-        return self.first.read(body)
-
-    def showing(self, body: Body[T]) -> T:
-        """Read what is shown to somebody: what is built from then on may depend on it."""
-        return self.first.showing(body)
-
-    def write(self, body: Body[T]) -> T:
-        """Write to the first ladder."""
-        return self.first.write(body)
-
-    def alone(self, body: Callable[[], T]) -> T:
-        """Do something while nobody else does it on this holdout."""
-        return self.first.alone(body)
-
-    def note_overlap(self, source: str, rows: int) -> None:
-        """Put on record how many rows of the holdout were seen elsewhere."""
-        self.first.note_overlap(source, rows)
-
-    def note_groups(self, by: str) -> None:
-        """Put on record what shows that the rows of the holdout come in groups."""
-        self.first.note_groups(by)
-
-    def guard(self) -> Guard:
-        """Return the rows, labels and rules of the first ladder as this process holds them."""
-        return self.first.guard()
-
-    def was_opened(self) -> bool:
-        """Return whether a guarded split of this holdout was opened in this search."""
-        return self.first.was_opened()
 
     def _guards(self) -> dict[str, Guard]:
         """Return the guard of each ladder; the rows are in memory once."""
@@ -440,7 +383,7 @@ class SeveralLadders:
     def __repr__(self) -> str:
         return (
             f"SeveralLadders(ladders={[one.id for one in self.ladders.values()]}, "
-            f"metrics={list(self.ladders)}, ledger={shown(self.ledger)!r})"
+            f"metrics={list(self.ladders)}, ledger={url_shown(self.first.ledger)!r})"
         )
 
 
@@ -504,6 +447,10 @@ def _second_column(predictions: Any, guard: Guard) -> Any:
     probabilities = get_metric("neg_brier_score")
     table = probabilities.canonical(predictions, guard.holdout.n, guard.holdout.classes)
     return table[:, 1]
+
+
+def _values_of(predictions: Any) -> Any:
+    return predictions.values if isinstance(predictions, Predictions) else predictions
 
 
 def warn_of_labels(ladder: OpenLadder, predictions: Any) -> None:

@@ -24,7 +24,6 @@ from ladderholdout.errors import (
     RestoredWarning,
     VaultError,
 )
-from ladderholdout.guard.pipelines import take
 from ladderholdout.ledger import (
     Entry,
     HoldoutRecord,
@@ -280,7 +279,7 @@ def in_first_order(known: KnownRows, rows: Rows, order: IntArray) -> tuple[Rows,
     places = order[known.places]
     if np.array_equal(places, np.arange(len(places))):
         return rows, order
-    X = take(rows.X, places)
+    X = fp.take(rows.X, places)
     if hasattr(X, "reset_index") and is_counted(rows.X.index):
         X = X.reset_index(drop=True)  # it names no rows, and would be taken for positions
     weights = None if rows.sample_weight is None else rows.sample_weight[places]

@@ -3,23 +3,23 @@
 from __future__ import annotations
 
 import math
-import sys
 import zlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, fields, replace
 from datetime import UTC, datetime
 from functools import partial
-from typing import Any, NamedTuple, TypeAlias, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ladderholdout.errors import BudgetWarning, DailyLimit, HoldoutConflict, OpenedWarning, warn
-from ladderholdout.guard import rounds
 from ladderholdout.guard.containment import without_autologging
+from ladderholdout.guard.open_ladder import Origin
 from ladderholdout.guard.record_views import releases_left
 from ladderholdout.guard.reserved_rows import Part, parts_of
+from ladderholdout.guard.shown import note_answer
 from ladderholdout.guard.stored_rows import read_kept, with_labels
 from ladderholdout.guard.views import Release
 from ladderholdout.guard.withdrawal import is_withdrawn
@@ -48,35 +48,6 @@ from ladderholdout.vault import Rows
 T = TypeVar("T")
 
 _EVIDENCE = [one.name for one in fields(Evidence)]
-
-
-@dataclass(frozen=True, slots=True)
-class Origin:
-    """Where a submission came from; but for its account that changes nothing about the answer."""
-
-    batch: str | None = None
-    search: str | None = None
-    key: str | None = None
-    # Its own place in the batch, from 1; None where that is the order in which they come.
-    place: int | None = None
-    context: Mapping[str, Any] = field(default_factory=dict)
-    # Whose it is on a ladder that serves many accounts, where that does matter.
-    account: str | None = None
-    # How many submissions the ladder may have in a day, by UTC.
-    per_day: int | None = None
-
-
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
-class Waiting:
-    """A submission of a batch that is not answered yet.
-
-    The predictions are what `OpenLadder.fixed` returned; those that are `ordered` are in the order
-    of `OpenLadder.predictions`, and not in the caller's.
-    """
-
-    predictions: Any
-    context: Mapping[str, Any]
-    ordered: bool
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -319,7 +290,7 @@ class Guard:
         """Measure predictions, or refuse them; nothing is written. The arguments as of `submit`."""
         if origin.batch is None:
             # From within a fit, perhaps: what is scored next may depend on the answer.
-            rounds.loosen()
+            note_answer()
         time, labelled = now(), self.labelled
         labelled.check(self.holdout.name)
         aligned = self.metric.canonical(predictions, self.holdout.n, self.holdout.classes)
@@ -443,10 +414,6 @@ class Guard:
     def write(self, body: Callable[[Transaction, LadderRecord], T]) -> T:
         """Write to the ladder."""
         return self.ledger.write_to(self.ladder_id, self.since, body)
-
-    def step_at(self, score: float) -> float:
-        """Return the score by which one grid step of risk is below a released one."""
-        return step_at(self.metric, self.rules, self.holdout.n_ladder, score)
 
     def _step(
         self,
@@ -589,6 +556,21 @@ class Guard:
         return disagreement(self.part.of(predictions), theirs)
 
 
+class LedgerLadder(Protocol):
+    """A ladder beside its ledger, as the other modules of the guard use it."""
+
+    metric: Metric
+
+    def guard(self) -> Guard:
+        """Return the rows, labels and rules as this process holds them."""
+
+    def read(self, body: Callable[[Transaction, LadderRecord], T]) -> T:
+        """Read one state of the ledger."""
+
+    def write(self, body: Callable[[Transaction, LadderRecord], T]) -> T:
+        """Write to the ladder."""
+
+
 def _refuse_beyond(tx: Transaction, ladder: LadderRecord, per_day: int) -> None:
     """Refuse one more submission than a day may have, before anything is decided."""
     today = datetime.now(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
@@ -597,14 +579,6 @@ def _refuse_beyond(tx: Transaction, ladder: LadderRecord, per_day: int) -> None:
             f"This account has made its {per_day} submissions of today. It may submit again from "
             "00:00 UTC on."
         )
-
-
-def step_at(metric: Metric, rules: LadderRules, n: int, score: float) -> float:
-    """Return the score by which one grid step of risk is below a released one, on n rows."""
-    risk = metric.to_risk(score)
-    step = rules.spacing(risk, n)
-    # Beside a score of -1e20 (a diverged model) a step is nothing, but it must be one.
-    return max(score - metric.to_score(risk + step), sys.float_info.min)
 
 
 def make_guard(

@@ -477,11 +477,15 @@ class Submission:
     context : Mapping
         Where it came from: estimator, parameters, search.
     withdrawn : str or None
-        Why it was withdrawn; None where it was not.
+        Why it, or what it repeats, was withdrawn; None where it was not.
     repeat_of : int or None
         The submission of the same predictions whose answer it was given again, that it improved
         and its score. Repeats of what did not improve are answered like any other, and cannot be
         distinguished.
+    search : str or None
+        Of a search of scikit-learn: shared by the submissions of one round of it.
+    place : int or None
+        Its place in its batch, from 1, where it has one of its own.
 
     Examples
     --------
@@ -501,6 +505,8 @@ class Submission:
     context: Mapping[str, Any]
     withdrawn: str | None = None
     repeat_of: int | None = None
+    search: str | None = None
+    place: int | None = None
 
     def __getitem__(self, metric: str) -> Submission:
         """Refuse: this is of one metric; of several, ``[name]`` is the entry of one."""
@@ -519,6 +525,16 @@ class Submission:
         [(1.0, 1.0), (None, 1.0)]
         """
         return self.score if self.improved or self.repeat_of is not None else None
+
+    @property
+    def first(self) -> int:
+        """The number of the submission that it repeats; its own where it repeats none."""
+        return self.repeat_of or self.number
+
+    @property
+    def has_held(self) -> bool:
+        """Whether it, or what it repeats, became the incumbent and was not withdrawn since."""
+        return (self.improved or self.repeat_of is not None) and self.withdrawn is None
 
 
 @dataclass(frozen=True, slots=True)
@@ -742,8 +758,8 @@ def outcome(one: Submission) -> str:
     >>> [outcome(one) for one in holdout.history()]
     ['improved', 'not improved', 'repeat of 1']
     """
-    if one.withdrawn is not None:
-        return "withdrawn"
     if one.repeat_of is not None:
         return f"repeat of {one.repeat_of}"
+    if one.withdrawn is not None:
+        return "withdrawn"
     return "improved" if one.improved else "not improved"

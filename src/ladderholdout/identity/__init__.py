@@ -11,7 +11,7 @@ what rows are known by where their features changed.
 
 from __future__ import annotations
 
-from ladderholdout.identity.copies import copy_of, held_digest, unwritable
+from ladderholdout.identity.copies import copy_of, held_digest, take, unwritable
 from ladderholdout.identity.labels import (
     ENOUGH_BITS,
     id_hashes,
@@ -55,6 +55,7 @@ __all__ = [
     "same_partition",
     "sequence_bits",
     "sequence_digest",
+    "take",
     "taken",
     "unwritable",
 ]

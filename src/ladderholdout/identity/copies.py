@@ -120,3 +120,12 @@ def held_digest(X: Any) -> int:
             cells = canonical(cells.reshape(n, -1), columns)
         digest = zlib.crc32(np.ascontiguousarray(cells).reshape(-1).view(np.uint8).data, digest)
     return digest
+
+
+def take(X: Any, rows: NDArray[np.intp]) -> Any:
+    """Return some rows of an array, a DataFrame, a sparse matrix or a list."""
+    if hasattr(X, "iloc"):
+        return X.iloc[rows]
+    if hasattr(X, "tocsr"):
+        return X.tocsr()[rows]
+    return X[rows] if hasattr(X, "shape") else [X[row] for row in rows]

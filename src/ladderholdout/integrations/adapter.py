@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import expit
 
 from ladderholdout.errors import InvalidArgument, LadderHoldoutError
-from ladderholdout.guard.early_stopping import LadderStopping, Link
+from ladderholdout.integrations.stopping import LadderStopping, Link
 
 Floats: TypeAlias = NDArray[np.float64]
 

@@ -16,11 +16,10 @@ from typing import Any, NoReturn, Unpack
 import numpy as np
 from numpy.typing import ArrayLike
 
+from ladderholdout import identity as fp
 from ladderholdout.errors import InvalidArgument, as_given
 from ladderholdout.extras import needed
-from ladderholdout.guard.early_stopping import LadderStopping, Link, Rule
 from ladderholdout.guard.open_ladder import HasLadder
-from ladderholdout.guard.pipelines import take
 from ladderholdout.integrations.adapter import (
     Adapter,
     columns_of,
@@ -30,6 +29,7 @@ from ladderholdout.integrations.adapter import (
     understood,
     width_of,
 )
+from ladderholdout.integrations.stopping import LadderStopping, Link, Rule
 from ladderholdout.mechanisms.arithmetic import natural
 
 with needed("Early stopping of CatBoost"):
@@ -177,7 +177,7 @@ class Stages(Adapter):
         self._check_classes(known)
         self.stopping.start(library="catboost", estimator=type(model).__name__)
         with understood("CatBoost"):
-            model.predict(take(self.stopping.X, np.arange(1)))
+            model.predict(fp.take(self.stopping.X, np.arange(1)))
         outputs = islice(_outputs(model, self.stopping.X, classifies, self._link), before, None)
         known = known if self._classes is None else self._classes
         answer = partial(self.stopping.answer, classes=known, link=self._link)

@@ -36,16 +36,20 @@ from ladderholdout.errors import (
     as_given,
     as_number,
 )
-from ladderholdout.guard import rounds
 from ladderholdout.guard.batches import Batch, held_by
 from ladderholdout.guard.context import describe_estimator, describe_parameters
 from ladderholdout.guard.finalists import Finalist, check_finalists, ranked, winner_of
 from ladderholdout.guard.groups import look_for_groups
 from ladderholdout.guard.metric_views import Releases, ScoreCertificates
-from ladderholdout.guard.open_ladder import OpenLadder, ladder_of
+from ladderholdout.guard.open_ladder import (
+    OpenLadder,
+    check_open,
+    ladder_of,
+)
 from ladderholdout.guard.views import Release, ScoreCertificate, incumbent_named
 from ladderholdout.identity import copy_of
 from ladderholdout.integrations.refit import IS_INCUMBENT, are_same, check_choices
+from ladderholdout.integrations.rounds import mark_consulted
 from ladderholdout.integrations.sklearn import GuardedSplit, score
 from ladderholdout.integrations.training_rows import check_fit, look_for_overlap
 
@@ -187,18 +191,17 @@ class GuardedSearch(CallbackSupportMixin, MetaEstimatorMixin, BaseEstimator):
         ladder = ladder_of(self.holdout, several=True)
         count = check_finalists("finalists", self.finalists)
         search, path, marked = _unfitted(self.search)
-        ladder.check_open()
+        check_open(ladder)
         look_for_overlap(ladder, X, {**search.get_params(deep=True), **params})
         look_for_groups(ladder, search, params)
         check_fit(ladder, search, X, y)
         # Scorers of the search score its own folds, and the holdout is asked when that is over.
-        rounds.mark_opened(ladder.place)
+        mark_consulted(ladder)
         given = self._given(params)
         tasks = _Tasks.of(self, thirdparty.fit_tasks(self, 2), X, y)
         with tasks.inner("search", search):
             self.search_ = search.fit(X, y, **given)
         found = _read(_at(search, path), _at(self.search, path), marked)
-        rounds.loosen()  # what is fitted around this may depend on the answers
         confirming = tasks.part("finalists")
         chosen = self._fitted(ladder, found, found.order(count), path, X, y, params, confirming)
         self._confirm(ladder, found, chosen)
@@ -315,7 +318,7 @@ class GuardedSearch(CallbackSupportMixin, MetaEstimatorMixin, BaseEstimator):
         check_is_fitted(self)
         several = ladder_of(self.holdout, several=True)
         ladder = next(iter(several.by_metric.values()), several)
-        rounds.mark_opened(ladder.place)  # the holdout was asked: there is nothing to remind of
+        mark_consulted(ladder)  # the holdout was asked: there is nothing to remind of
         return cast(float, score(ladder, self.best_estimator_, X, y, sample_weight))
 
     predict = _of_the_winner("predict", "Predict with the winner.")
@@ -573,19 +576,12 @@ def _fit(model: Any, X: Any, y: Any, params: Mapping[str, Any]) -> tuple[Any, Ex
 def _take(ladder: OpenLadder, at: int, model: Any, chosen: list[_Fitted]) -> Exception | None:
     """Add a fitted candidate unless another one predicts the same; return why it cannot be."""
     try:
-        predictions = ladder.predictions(model)
+        predictions = ladder.predict(model)
     except Exception as refused:  # by the guard, or by the model on these rows
         return refused
-    if not any(_are_equal(predictions, one.predictions) for one in chosen):
+    if not any(predictions.equals(one.predictions) for one in chosen):
         chosen.append(_Fitted(at, model, predictions))
     return None
-
-
-def _are_equal(one: Any, other: Any) -> bool:
-    """Return whether two models predict the same, for each of several metrics."""
-    if isinstance(one, Mapping):
-        return all(_are_equal(one[name], other[name]) for name in one)
-    return np.array_equal(np.asarray(one), np.asarray(other))
 
 
 def _warn_of(parameters: Mapping[str, Any], error: Exception) -> None:

@@ -9,7 +9,6 @@ from numpy.typing import ArrayLike, NDArray
 
 from ladderholdout.errors import InvalidSubmission
 from ladderholdout.extras import needed
-from ladderholdout.guard.early_stopping import LadderStopping, Link, Rule
 from ladderholdout.guard.open_ladder import HasLadder
 from ladderholdout.integrations.adapter import (
     Adapter,
@@ -18,6 +17,7 @@ from ladderholdout.integrations.adapter import (
     again_at_the_end,
     function_or_none,
 )
+from ladderholdout.integrations.stopping import LadderStopping, Link, Rule
 from ladderholdout.mechanisms.arithmetic import whole
 from ladderholdout.thirdparty import EPOCH_CALLBACKS, local_of
 

@@ -11,7 +11,6 @@ from numpy.typing import ArrayLike, NDArray
 
 from ladderholdout.errors import InvalidArgument
 from ladderholdout.extras import needed
-from ladderholdout.guard.early_stopping import LadderStopping, Link, Loud, Rule
 from ladderholdout.guard.open_ladder import HasLadder
 from ladderholdout.integrations.adapter import (
     Adapter,
@@ -24,6 +23,7 @@ from ladderholdout.integrations.adapter import (
     softmax,
     understood,
 )
+from ladderholdout.integrations.stopping import LadderStopping, Link, Loud, Rule
 from ladderholdout.thirdparty import (
     MODEL_CALLBACKS,
     MODEL_OF,

@@ -13,10 +13,9 @@ from typing import Any
 import numpy as np
 
 from ladderholdout.errors import InvalidArgument, LadderHoldoutError, OverlapError, as_given
-from ladderholdout.guard import rounds
 from ladderholdout.guard.batches import Batch
 from ladderholdout.guard.finalists import Finalist, winner_of
-from ladderholdout.guard.open_ladder import ladder_of
+from ladderholdout.guard.open_ladder import Predictions, check_open, ladder_of
 from ladderholdout.identity import copy_of
 from ladderholdout.mechanisms.arithmetic import whole
 
@@ -66,13 +65,14 @@ class _Guarded:
 
     def _refuse_items(self, examples: Iterable[Mapping[str, Any]]) -> None:
         """Refuse items of the holdout among those that the search goes by."""
-        rows = _items(copy_of(self._ladder.guard().rows.X))
+        rows = _items(copy_of(self._ladder.rows(checked=True).X))
         mine = {_key(self._inputs(row)) for row in rows}
         shared = sum(_key(one) in mine for one in examples)
         if shared:
             raise OverlapError(
-                f"{shared} of the training items are items of the holdout {self._ladder.name!r}, "
-                "with their references: a search that sees the score of each item learns them. "
+                f"{shared} of the training items are items of the holdout "
+                f"{self._ladder.facts.name!r}, with their references: a search that sees the "
+                "score of each item learns them. "
                 "Give the optimiser other items; its finalists alone query the holdout."
             )
 
@@ -81,13 +81,12 @@ class _Guarded:
     ) -> int:
         """Query the holdout with the distinct finalists, and return the place of the winner."""
         ladder = self._ladder
-        rounds.loosen()  # what is searched for around this may depend on the answers
-        chosen: list[tuple[int, Any]] = []
+        chosen: list[tuple[int, Predictions]] = []
         for at, (_, answer, _) in enumerate(candidates):
             if len(chosen) == self._count:
                 break
-            predictions = ladder.predictions(_Program(answer))
-            if predictions not in [one for _, one in chosen]:
+            predictions = ladder.predict(_Program(answer))
+            if not any(predictions.equals(known) for _, known in chosen):
                 chosen.append((at, predictions))
         with Batch(ladder) as batch:
             for at, predictions in chosen:
@@ -166,7 +165,7 @@ class GuardedPromptOptimizer(_Guarded):
             ``predict_fn`` failed on an item of the holdout, or a scorer on an answer without its
             reference.
         """
-        self._ladder.check_open()
+        check_open(self._ladder)
         self._refuse_items(one["inputs"] for one in train_data)
         tried: dict[str, _Tried] = {}
 
@@ -261,7 +260,7 @@ class GuardedCompiler(_Guarded):
         dspy.Module
             The winner.
         """
-        self._ladder.check_open()
+        check_open(self._ladder)
         for name in ("trainset", "valset"):
             self._refuse_items(dict(one.inputs()) for one in given.get(name) or ())
         program = self.optimizer.compile(student, **given)

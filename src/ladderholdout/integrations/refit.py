@@ -21,11 +21,10 @@ from ladderholdout.errors import (
     as_given,
     warn,
 )
-from ladderholdout.guard import rounds
 from ladderholdout.guard.context import describe_parameters
 from ladderholdout.guard.open_ladder import OpenLadder
-from ladderholdout.guard.views import incumbent_named, overtaken
-from ladderholdout.ledger import Entry
+from ladderholdout.guard.views import Submission, incumbent_named, overtaken
+from ladderholdout.integrations import rounds
 
 IS_INCUMBENT = "is_incumbent"
 """The column of ``cv_results_`` in which `select` notes which candidates are the incumbent."""
@@ -51,15 +50,15 @@ def select(holdout: OpenLadder, cv_results: Mapping[str, Any] | None) -> int:
             "with cv_results_ alone.",
         )
     columns = _columns(cv_results)
-    incumbent = _incumbent(holdout)
+    incumbent = holdout.state().incumbent
     if isinstance(cv_results, MutableMapping):
         cv_results[IS_INCUMBENT] = np.array(
             [_has(found.get(at, ()), incumbent) for at in range(len(asked))]
         )
     entries = [entry for entries in found.values() for entry in entries]
-    improvers = [entry for entry in entries if entry.improved and entry.withdrawn is None]
+    improvers = [entry.first for entry in entries if entry.has_held]
     if improvers:
-        last = _first(max(improvers, key=_first))
+        last = max(improvers)
         if last != incumbent:
             warn(
                 f"Picked: the model of submission {last}, the last of this search that "
@@ -78,7 +77,7 @@ def select(holdout: OpenLadder, cv_results: Mapping[str, Any] | None) -> int:
         "there are some, else the first.",
         NoImprovementWarning,
     )
-    name = next((one for one, its in holdout.by_metric.items() if its.id == holdout.id), None)
+    name = next(iter(holdout.by_metric), None)
     inner = _inner_means(cv_results, columns[:-1], name)
     return min(found) if inner is None else int(np.nanargmax(inner))
 
@@ -97,7 +96,7 @@ def check_refit(holdout: OpenLadder, around: Callable[[], Any] | None, search: s
         holdout = holdout.by_metric.get(fit.refit, holdout)
     try:
         every = [one for of in rounds.fit_of(search) for one in _of_search(holdout, of)]
-        entries, incumbent = tuple(every), _incumbent(holdout)
+        entries, incumbent = tuple(every), holdout.state().incumbent
     except LadderHoldoutError:  # whoever asks next gets it; here nobody could catch it
         return
     if ranks is None or not entries:
@@ -128,20 +127,12 @@ def _parameters(cv_results: Mapping[str, Any]) -> list[dict[str, Any]]:
     )
 
 
-def _has(entries: Iterable[Entry], number: int | None) -> bool:
+def _has(entries: Iterable[Submission], number: int | None) -> bool:
     """Return whether a submission is among these, or is what one of them repeats."""
-    return any(_first(entry) == number for entry in entries)
+    return any(entry.first == number for entry in entries)
 
 
-def _incumbent(holdout: OpenLadder) -> int | None:
-    return holdout.read(lambda tx, ladder: ladder.incumbent)
-
-
-def _first(entry: Entry) -> int:
-    return entry.repeat_of or entry.number
-
-
-def _entries_of(holdout: OpenLadder, asked: list[dict[str, Any]]) -> dict[int, list[Entry]]:
+def _entries_of(holdout: OpenLadder, asked: list[dict[str, Any]]) -> dict[int, list[Submission]]:
     """Return the submissions of each candidate, by its place in the newest search they are of.
 
     Only where the candidates of no fit in this thread are these, one after the other, are they
@@ -161,8 +152,8 @@ def _entries_of(holdout: OpenLadder, asked: list[dict[str, Any]]) -> dict[int, l
     return found
 
 
-def _by_place(entries: Iterable[Entry]) -> dict[int, list[Entry]]:
-    found: dict[int, list[Entry]] = defaultdict(list)
+def _by_place(entries: Iterable[Submission]) -> dict[int, list[Submission]]:
+    found: dict[int, list[Submission]] = defaultdict(list)
     for entry in entries:
         at = entry.context.get("candidate")
         if at is not None:
@@ -170,7 +161,7 @@ def _by_place(entries: Iterable[Entry]) -> dict[int, list[Entry]]:
     return dict(sorted(found.items()))
 
 
-def _fits(asked: Mapping[str, Any], entries: Iterable[Entry]) -> bool:
+def _fits(asked: Mapping[str, Any], entries: Iterable[Submission]) -> bool:
     """Return whether entries are of an estimator with these parameters, among others."""
     described = (entry.context.get("parameters", {}) for entry in entries)
     return all(
@@ -185,13 +176,15 @@ def _key(value: Any) -> str:
     return json.dumps(value)
 
 
-def _of_search(holdout: OpenLadder, search: str) -> tuple[Entry, ...]:
-    return holdout.showing(lambda tx, ladder: tx.entries(ladder.id, search=search))
+def _of_search(holdout: OpenLadder, search: str) -> tuple[Submission, ...]:
+    return holdout.history(0, None, search=search)
 
 
-def _matches(asked: list[dict[str, Any]], entries: Iterable[Entry]) -> dict[int, list[Entry]]:
+def _matches(
+    asked: list[dict[str, Any]], entries: Iterable[Submission]
+) -> dict[int, list[Submission]]:
     """Return the submissions of an estimator with each candidate's parameters."""
-    table: dict[tuple[Any, ...], list[Entry]] = defaultdict(list)
+    table: dict[tuple[Any, ...], list[Submission]] = defaultdict(list)
     for names in {tuple(params) for params in asked}:
         for entry in entries:
             described = entry.context.get("parameters", {})

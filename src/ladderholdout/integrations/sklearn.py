@@ -31,17 +31,26 @@ from ladderholdout.errors import (
     warn,
 )
 from ladderholdout.feedback import feedback_of, feedback_of_one_bit
-from ladderholdout.guard import pipelines, rounds
 from ladderholdout.guard.context import describe_estimator, describe_parameters
-from ladderholdout.guard.early_stopping import Loud
 from ladderholdout.guard.groups import look_for_groups
-from ladderholdout.guard.open_ladder import HasLadder, OpenLadder, of_one_metric
-from ladderholdout.guard.rounds import Round
+from ladderholdout.guard.open_ladder import (
+    HasLadder,
+    OpenLadder,
+    Origin,
+    Place,
+    Predictions,
+    ladder_of,
+    margin_of,
+    of_one_metric,
+    place_of,
+)
 from ladderholdout.guard.settings import LARGEST_NUMBER, count_rows
-from ladderholdout.guard.submission import Origin
 from ladderholdout.guard.views import Release
 from ladderholdout.identity import held_digest
+from ladderholdout.integrations import pipelines, rounds
 from ladderholdout.integrations.refit import check_choices, check_refit
+from ladderholdout.integrations.rounds import Round
+from ladderholdout.integrations.stopping import Loud
 from ladderholdout.integrations.training_rows import look_for_overlap
 from ladderholdout.ledger import is_memory
 from ladderholdout.metrics import Metric
@@ -50,7 +59,7 @@ from ladderholdout.metrics.responses import predicts
 from ladderholdout.thirdparty import Frame
 
 _SAMPLE = 64
-_warned: set[rounds.Key] = set()
+_warned: set[Place] = set()
 
 
 class GuardedSplit:
@@ -76,13 +85,14 @@ class GuardedSplit:
     [0 1 2 3] []
     """
 
-    def __init__(self, holdout: OpenLadder, inner: Any = 0, *, guarded: bool = True) -> None:
+    def __init__(self, holdout: HasLadder, inner: Any = 0, *, guarded: bool = True) -> None:
         if not isinstance(guarded, bool | np.bool_):
             raise InvalidArgument("guarded", "True or False", as_given(guarded))
         if not (guarded and _is_zero(inner)):
             inner = checked_folds(inner)
-        self._holdout, self._inner, self._guarded = holdout, inner, guarded
-        rounds.mark_opened(holdout.place)
+        self._holdout = ladder_of(holdout, several=True)
+        self._inner, self._guarded = inner, guarded
+        rounds.mark_consulted(self._holdout)
 
     @property
     def guarded(self) -> bool:
@@ -315,7 +325,7 @@ def _refuse_dask(*frames: Frame) -> None:
 def _asks_for(scoring: Any, holdout: OpenLadder) -> bool:
     """Return whether a search may ask the holdout; functions of the user's own may."""
     if isinstance(scoring, HasLadder):
-        return scoring.open_ladder.place == holdout.place
+        return place_of(scoring.open_ladder) == place_of(holdout)
     if isinstance(scoring, Mapping):
         return any(_asks_for(one, holdout) for one in scoring.values())
     return callable(scoring) and not type(scoring).__module__.startswith("sklearn.")
@@ -464,11 +474,11 @@ def _guarded(
     # Between a search and the rows that it was given is no trial.
     trial = None if found is not None and found.own_rows else rounds.trial()
     if trial is None:
-        release = holdout.answer(_predictions(holdout, estimator, found, steps), origin)
+        release = holdout.submit(_predictions(holdout, estimator, found, steps), origin)
     else:
-        from ladderholdout.integrations.optuna.trials import evaluate
+        from ladderholdout.integrations.optuna.trials import submit_fitted
 
-        release = evaluate(of_one_metric(holdout), estimator, trial, origin)
+        release = submit_fitted(of_one_metric(holdout), estimator, trial, origin)
     if not holdout.by_metric:
         return _fed_back(holdout, release)
     fed_back = ((name, _fed_back(one, release[name])) for name, one in holdout.by_metric.items())
@@ -477,12 +487,11 @@ def _guarded(
 
 def _fed_back(holdout: OpenLadder, release: Release) -> float:
     """Return the feedback to a search on the answer of one ladder."""
-    guard = holdout.guard()
     if release.score is None:
         return feedback_of_one_bit(holdout.feedback, release.improvements, release.improved)
-    if guard.rules.mechanism.discloses:
+    if holdout.facts.rules.mechanism.discloses:
         return release.score
-    margin = guard.step_at(release.score)
+    margin = margin_of(holdout, release.score)
     return feedback_of(holdout.feedback, release.score, release.improved, margin)
 
 
@@ -545,16 +554,17 @@ _here = threading.local()
 
 def _predictions(
     holdout: OpenLadder, estimator: Any, found: Round | None, steps: tuple[Any, ...]
-) -> Any:
+) -> Predictions:
     """Predict once for all ladders of a holdout that one call of several scorers asks."""
     known = _answers(None if found is None else found.call)
     if known is None or holdout.by_metric:
-        return holdout.predictions(estimator, steps)
+        return holdout.predict(estimator, steps)
     metric = holdout.metric
-    asked = holdout.place, holdout.guard().view, metric.response, metric.is_classification
+    asked = place_of(holdout), holdout.rows().view, metric.response, metric.is_classification
     if asked not in known:
-        known[asked] = holdout.predictions(estimator, steps)
-    return known[asked]
+        known[asked] = holdout.predict(estimator, steps)
+    predictions: Predictions = known[asked]
+    return predictions
 
 
 def _answers(call: Any) -> dict[Any, Any] | None:
@@ -586,9 +596,7 @@ def _refuse_other_labels(holdout: OpenLadder, hashes: NDArray[np.uint64], y: Any
     """
     if y is None:
         return
-    own = holdout.guard().rows
-    mine = np.sort(fp.content_hashes(fp.row_hashes(own.X), own.y))
-    if not np.array_equal(np.sort(fp.content_hashes(hashes, y)), mine):
+    if not holdout.rows().have_labels(hashes, y):
         raise InvalidArgument(
             "y",
             "the holdout's labels, in the order of X, where X are the holdout's rows",
@@ -600,7 +608,7 @@ def _refuse_other_labels(holdout: OpenLadder, hashes: NDArray[np.uint64], y: Any
 
 def _hashes_if_holdout(holdout: OpenLadder, X: Any) -> NDArray[np.uint64] | None:
     """Return the hashes of these rows if they are the holdout's; refuse a part of them."""
-    known = holdout.guard().hashes
+    known = holdout.rows().hashes
     rows = count_rows(X)
     if not len(known):
         return None  # of a holdout behind a server that does not share its rows
@@ -609,7 +617,7 @@ def _hashes_if_holdout(holdout: OpenLadder, X: Any) -> NDArray[np.uint64] | None
     few = min(rows, max(_SAMPLE, 16 * rows // len(known)))
     some = np.unique(np.linspace(0, rows - 1, few).astype(np.intp))
     try:
-        if not fp.overlap(fp.row_hashes(pipelines.take(X, some)), known):
+        if not fp.overlap(fp.row_hashes(fp.take(X, some)), known):
             return None
         hashes = fp.row_hashes(X)
     except InvalidArgument:
@@ -631,10 +639,10 @@ def _hashes_if_holdout(holdout: OpenLadder, X: Any) -> NDArray[np.uint64] | None
 
 
 def _remind(holdout: OpenLadder) -> None:
-    key = holdout.place
-    if holdout.was_opened() or key in _warned:
+    place = place_of(holdout)
+    if rounds.is_consulted(holdout) or place in _warned:
         return
-    _warned.add(key)
+    _warned.add(place)
     warn(
         "This scores plain rows; the holdout is not being consulted. Give the search "
         "cv=holdout.split() to ask it about every candidate, or ask by hand: "

@@ -234,7 +234,7 @@ class LadderCallback:
         if self.holdout is None:
             return 0
         try:
-            return ladder_of(self.holdout).records()[1].submissions
+            return ladder_of(self.holdout).state().submissions
         except LadderHoldoutError:
             return 0  # the fit raises it itself, or `teardown` does
 

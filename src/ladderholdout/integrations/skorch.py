@@ -8,7 +8,6 @@ from typing import Any, Self, Unpack
 from numpy.typing import ArrayLike
 
 from ladderholdout.extras import needed
-from ladderholdout.guard.early_stopping import LadderStopping, Link, Rule
 from ladderholdout.guard.open_ladder import HasLadder
 from ladderholdout.integrations.adapter import (
     BestRound,
@@ -16,6 +15,7 @@ from ladderholdout.integrations.adapter import (
     again_at_the_end,
     function_or_none,
 )
+from ladderholdout.integrations.stopping import LadderStopping, Link, Rule
 from ladderholdout.integrations.torch import array_of, best_state, untouched
 from ladderholdout.metrics.responses import known_classes
 from ladderholdout.thirdparty import modules_of

@@ -95,4 +95,4 @@ class HoldoutCheck:
             hashes = fp.row_hashes(X)
         except InvalidArgument:
             return 0  # rows of another kind than any holdout's
-        return fp.overlap(self._ladder.guard().hashes, hashes)
+        return fp.overlap(self._ladder.rows().hashes, hashes)

@@ -21,10 +21,9 @@ from sklearn.ensemble import (
     HistGradientBoostingRegressor,
 )
 
+from ladderholdout import identity as fp
 from ladderholdout.errors import InvalidArgument
-from ladderholdout.guard.early_stopping import LadderStopping, Loud, Rule
 from ladderholdout.guard.open_ladder import HasLadder, ladder_of
-from ladderholdout.guard.pipelines import take
 from ladderholdout.integrations.adapter import (
     Adapter,
     BestRound,
@@ -33,6 +32,7 @@ from ladderholdout.integrations.adapter import (
     understood,
     width_of,
 )
+from ladderholdout.integrations.stopping import LadderStopping, Loud, Rule
 from ladderholdout.integrations.training_rows import look_for_overlap
 from ladderholdout.mechanisms.arithmetic import whole
 
@@ -251,7 +251,7 @@ class Stages(Adapter):
             state = deepcopy(estimator.random_state)
             estimator.fit(X, y, **fit_params)
             with understood("scikit-learn"):
-                estimator.predict(take(self.stopping.X, np.arange(1)))
+                estimator.predict(fp.take(self.stopping.X, np.arange(1)))
             for predictions in self._started(estimator):
                 if self.stopping.update(predictions):
                     break

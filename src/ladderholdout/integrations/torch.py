@@ -12,9 +12,9 @@ from numpy.typing import ArrayLike, NDArray
 
 from ladderholdout.errors import InvalidArgument, InvalidSubmission
 from ladderholdout.extras import needed
-from ladderholdout.guard.early_stopping import LadderStopping, Link, Rule
 from ladderholdout.guard.open_ladder import HasLadder
 from ladderholdout.integrations.adapter import Adapter, BestRound, Predict, function_or_none
+from ladderholdout.integrations.stopping import LadderStopping, Link, Rule
 from ladderholdout.mechanisms.arithmetic import whole
 
 with needed("Early stopping of PyTorch"):

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from ladderholdout import identity as fp
 from ladderholdout.errors import InvalidArgument
 from ladderholdout.guard.containment import without_frames
-from ladderholdout.guard.open_ladder import OpenLadder
+from ladderholdout.guard.open_ladder import OpenLadder, SeenRows
 from ladderholdout.guard.registration import judge_overlap
 from ladderholdout.metrics import Metric
 from ladderholdout.metrics.arrays import codes_of, is_text, label_vector
@@ -48,15 +48,12 @@ def check_fit(holdout: OpenLadder, model: Any, X: Any, y: Any) -> None:
     InvalidArgument
         Number, names, order or kinds of columns differ, or labels have another form.
     """
-    guard = holdout.guard()
     parts = list(_parts(model))
-    own = None
-    with suppress(InvalidArgument):  # a server may keep its rows
-        own = guard.rows.X
-    if own is not None:
+    own = holdout.rows().X
+    if own is not None:  # a server may keep its rows
         _check_columns(parts, X, own)
     if y is not None and any(one.is_classification for one in _metrics(holdout)):
-        _check_labels(parts, y, guard.holdout.classes)
+        _check_labels(parts, y, holdout.facts.classes)
     elif y is not None:
         _check_values(y)
 
@@ -346,8 +343,8 @@ def look_for_overlap(
     """
     found: list[tuple[int, str]] = []
     with without_frames:
-        guard = holdout.guard()
-        known, n = guard.hashes, guard.holdout.n
+        rows = holdout.rows()
+        known, n = rows.hashes, holdout.facts.n
         if not len(known):
             return  # of a holdout behind a server that does not share its rows
         shared = _shared(known, [X])
@@ -355,7 +352,7 @@ def look_for_overlap(
             found.append((shared, f"{shared} of the {n} rows of the holdout are among the training "
                           "rows: scores on them are not scores on unseen data."))  # fmt: skip
         given = {name: one for name, one in params.items() if _may_hold_rows(one)}
-        form = _width(guard.rows.X) or None if given else None
+        form = _width(rows.X) or None if given else None
         if form == (1,):
             given = {name: one for name, one in given.items() if not _is_of_labels(name)}
         for name, value in given.items():
@@ -365,7 +362,7 @@ def look_for_overlap(
                               "which fits are given: a model that stops or is chosen by them has "
                               "seen them."))  # fmt: skip
         if found:
-            holdout.note_overlap(TRAINING_ROWS, max(shared for shared, _ in found))
+            holdout.note(SeenRows(TRAINING_ROWS, max(shared for shared, _ in found)))
     for shared, message in found:
         judge_overlap(holdout.overlap, shared, n, message)
 

@@ -12,7 +12,6 @@ from numpy.typing import ArrayLike, NDArray
 
 from ladderholdout.errors import InvalidArgument
 from ladderholdout.extras import needed
-from ladderholdout.guard.early_stopping import LadderStopping, Link, Loud, Rule
 from ladderholdout.guard.open_ladder import HasLadder
 from ladderholdout.integrations.adapter import (
     Adapter,
@@ -22,6 +21,7 @@ from ladderholdout.integrations.adapter import (
     refuse_ranking,
     understood,
 )
+from ladderholdout.integrations.stopping import LadderStopping, Link, Loud, Rule
 from ladderholdout.thirdparty import BOOSTER, BOOSTER_OF, called_from, local_of
 
 with needed("Early stopping of XGBoost"):

@@ -21,6 +21,7 @@ from ladderholdout.guard.certification import (
 from ladderholdout.guard.containment import without_frames
 from ladderholdout.guard.context import jsonable
 from ladderholdout.guard.ladder import LocalLadder, reopen
+from ladderholdout.guard.open_ladder import Origin
 from ladderholdout.guard.settings import (
     DefaultRule,
     HoldoutSettings,
@@ -29,7 +30,7 @@ from ladderholdout.guard.settings import (
     text,
 )
 from ladderholdout.guard.several import register
-from ladderholdout.guard.submission import Origin
+from ladderholdout.guard.shown import note_shown
 from ladderholdout.guard.views import Release, ScoreCertificate
 from ladderholdout.leaderboard.standings import (
     BOARD,
@@ -252,7 +253,7 @@ class Leaderboard:
         return board
 
     def _hold(self, home: LocalLadder) -> None:
-        self._home, self.per = home, kind_of(home.rules.mechanism)
+        self._home, self.per = home, kind_of(home.facts.rules.mechanism)
         # Handles of accounts that have a ladder; what they hold never changes.
         self._teams: dict[str, LocalLadder] = {}
 
@@ -262,7 +263,7 @@ class Leaderboard:
     @property
     def name(self) -> str:
         """The holdout's name."""
-        return self._home.name
+        return self._home.facts.name
 
     @property
     def metric(self) -> Metric:
@@ -272,7 +273,7 @@ class Leaderboard:
     @property
     def mechanism(self) -> Mechanism:
         """The rule of the ladders."""
-        return self._home.rules.mechanism
+        return self._home.facts.rules.mechanism
 
     @property
     def ledger(self) -> str:
@@ -357,7 +358,8 @@ class Leaderboard:
             ladders = [home, *team_ladders(tx, home)]
             return found, certificates, sum(ladder.state["releases"] for ladder in ladders)
 
-        found, certificates, releases = self._home.showing(read)
+        note_shown()
+        found, certificates, releases = self._home.read(read)
         return Standings(
             name=self.name,
             per=self.per,
@@ -413,7 +415,8 @@ class Leaderboard:
             missing = f"nothing was released {'yet' if account is None else f'to {account!r}'}"
             return ScoreCertificate(None, None, None, level.confidence, None, missing=missing)
 
-        return self._home.showing(certify)
+        note_shown()
+        return self._home.read(certify)
 
     def _certified(
         self, tx: Transaction, one: Entrant, level: Level, bars: Bars | None = None

@@ -146,6 +146,11 @@ class HoldoutRows:
         query = select(*columns).where(holdouts.c.id == holdout_id)
         return read_all(self._conn.execute(query), _known_rows)[0]
 
+    def has_ids(self, holdout_id: int) -> bool:
+        """Return whether the rows of a holdout were registered with ids."""
+        query = select(holdouts.c.ids.is_not(None)).where(holdouts.c.id == holdout_id)
+        return bool(self._conn.execute(query).scalar_one())
+
     def set_known(self, holdout_id: int, known: KnownRows) -> None:
         """Keep what the rows of a holdout are known by."""
         values = {

@@ -55,7 +55,7 @@ def has_mask(values: Any) -> bool:
             continue
         seen.add(id(part))
         cells = part if type(part) in (list, tuple) else np.ravel(np.asarray(part))
-        # Most hold one type that can have no mask: found out without a look at each.
+        # Most hold one type that can have no mask: found out without reading each.
         if any(issubclass(kind, _MAY_HOLD) for kind in set(map(type, cells))):
             waiting += (cell for cell in cells if isinstance(cell, _MAY_HOLD))
     return False

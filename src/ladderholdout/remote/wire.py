@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from ladderholdout import errors
 from ladderholdout.errors import InvalidArgument, LadderHoldoutError, LedgerError
 from ladderholdout.extras import needed
+from ladderholdout.guard.open_ladder import State
 from ladderholdout.guard.views import Estimate, Release, ScoreCertificate, Status, Submission
 from ladderholdout.ledger import Overlap
 from ladderholdout.ledger.records import from_bytes, to_bytes
@@ -68,11 +69,15 @@ def release_from(found: Mapping[str, Any]) -> Release:
 
 
 def submission_from(found: Mapping[str, Any]) -> Submission:
-    """Read a line of the history, and leave out what only a client's searches need."""
+    """Read a line of the history."""
     known = {one.name: found[one.name] for one in fields(Submission)}
-    known |= {"time": moment(found["time"]), "score": _number(found["score"])}
-    # A repeat has that of what it repeats, which its own line does not show.
-    return Submission(**known | ({"withdrawn": None} if known["repeat_of"] is not None else {}))
+    return Submission(**known | {"time": moment(found["time"]), "score": _number(found["score"])})
+
+
+def state_from(found: Mapping[str, Any]) -> State:
+    """Read the state of a ladder."""
+    times = {name: optional(moment, found[name]) for name in ("opened", "retired")}
+    return State(**{**found, **times, "released": _number(found["released"])})
 
 
 def certificate_from(found: Mapping[str, Any]) -> ScoreCertificate:

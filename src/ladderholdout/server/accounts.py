@@ -133,7 +133,7 @@ def add_account(
     per_day = _limit("--per-day", role, per_day)
     budget = _limit("--budget", role, budget)
     home = home_of(resolve_url(ledger), holdout)
-    if budget is not None and home.records()[1].settings.account == BOARD:
+    if budget is not None and home.facts.account == BOARD:
         raise InvalidArgument("--budget", "left out on a leaderboard, which has its own", budget)
     token, fields = _new_token(expires)
 

@@ -198,7 +198,7 @@ def _add_routes(app: FastAPI, served: Served, most: int, refusals: Refusals) -> 
     ]
 
     def space_of(who: Analyst) -> Space:
-        return Space.of(served.ladder(who).guard())
+        return Space.of(served.ladder(who))
 
     def of_analyst(model: type[BaseModel]) -> Any:
         async def read(request: Request, who: Analyst) -> BaseModel:
@@ -264,7 +264,7 @@ def _add_routes(app: FastAPI, served: Served, most: int, refusals: Refusals) -> 
             if key is not None and len(key) > LONGEST_KEY:
                 raise InvalidArgument(KEY, f"at most {LONGEST_KEY} characters", "more")
             context, ids = request.headers.get(CONTEXT), request.query_params.get("ids")
-            space = Space.of(served.ladder(who).guard())
+            space = Space.of(served.ladder(who))
             asked = submission_in(sent.data, sent.media, served.wanted(who), context, space, ids)
             return _json(served.submit(who, asked, key))
 

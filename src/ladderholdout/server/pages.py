@@ -22,10 +22,9 @@ from ladderholdout.errors import (
 from ladderholdout.extras import needed
 from ladderholdout.guard.history_table import origin_of
 from ladderholdout.guard.pictures import picture_of
-from ladderholdout.guard.record_views import submission_of
-from ladderholdout.guard.views import Status
+from ladderholdout.guard.views import Status, Submission
 from ladderholdout.leaderboard.standings import BOARD
-from ladderholdout.ledger import AccountRecord, Entry
+from ladderholdout.ledger import AccountRecord
 from ladderholdout.pictures import number
 from ladderholdout.server.accounts import ROLES, Issued, accounts_of
 from ladderholdout.server.answers import Refusal, of_forms, read_body, refused
@@ -503,27 +502,26 @@ def _holdout(view: View, before: int) -> dict[str, Any]:
     total = status.submissions
     end = min(before - 1, total) if before > 0 else total
     start = max(0, end - _LINES)
-    drawn = view.history(max(0, total - _DRAWN), _DRAWN).entries
-    lines = view.history(start, end - start).entries if end > start else ()
+    ladder = view.ladder()
+    drawn = ladder.history(max(0, total - _DRAWN), _DRAWN)
+    lines = ladder.history(start, end - start) if end > start else ()
     certificate, possible = view.certificate()
-    record = view.holdout()
-    picture = picture_of(status, certificate, drawn, view.metric) if drawn else None
-    classes = None if record.classes is None else [str(one) for one in record.classes.tolist()]
+    picture = picture_of(status, certificate, drawn) if drawn else None
+    known = ladder.facts.classes
+    classes = None if known is None else [str(label) for label in known.tolist()]
     return _of(view) | {
         "status": status,
         "certificate": certificate,
         "possible": possible and CERTIFY in view.may,
-        "lines": [_shown(view, one) for one in reversed(lines)],
+        "lines": list(map(_shown, reversed(lines))),
         "older": start + 1 if start else None,
         "newer": end < total,
         "total": total,
         "wide": picture and Markup(picture.svg(680, 300, "wide")),
         "narrow": picture and Markup(picture.svg(330, 260, "narrow")),
-        "gains": [_shown(view, one) for one in drawn if one.improved and one.repeat_of is None][
-            -_LINES:
-        ],
+        "gains": [_shown(line) for line in drawn if line.improved][-_LINES:],
         "left_out": total - len(drawn),
-        "response": view.metric.response,
+        "response": ladder.metric.response,
         "classes": classes if classes and len(classes) <= _MOST_CLASSES else None,
         "key": uuid4().hex,
         "error": None,
@@ -531,19 +529,18 @@ def _holdout(view: View, before: int) -> dict[str, Any]:
     }
 
 
-def _shown(view: View, one: Entry) -> dict[str, Any]:
+def _shown(line: Submission) -> dict[str, Any]:
     """Return a line of the history."""
-    shown = submission_of(one, view.metric)
     return {
-        "number": one.number,
-        "time": one.time,
-        "score": shown.score,
-        "own": shown.own_score,
-        "improved": shown.improved,
-        "withdrawn": shown.withdrawn,
-        "repeat_of": shown.repeat_of,
-        "batch": (one.batch or "")[:8],
-        "origin": printable(origin_of(one.context), longest=_LONGEST_CELL),
+        "number": line.number,
+        "time": line.time,
+        "score": line.score,
+        "own": line.own_score,
+        "improved": line.improved,
+        "withdrawn": line.withdrawn,
+        "repeat_of": line.repeat_of,
+        "batch": (line.batch or "")[:8],
+        "origin": printable(origin_of(line.context), longest=_LONGEST_CELL),
     }
 
 
@@ -551,10 +548,10 @@ def _submission(view: View, place: str) -> dict[str, Any]:
     """Return what the page of a submission shows."""
     if not (place.isdecimal() and 0 < len(place) < 10 and int(place) > 0):
         raise NotThere
-    found = view.history(int(place) - 1, 1).entries
+    found = view.ladder().history(int(place) - 1, 1)
     if not found or found[0].number != int(place):
         raise NotThere
-    status, line = view.status(), _shown(view, found[0])
+    status, line = view.status(), _shown(found[0])
     return _of(view) | {
         "entry": found[0],
         "line": line,
@@ -598,6 +595,6 @@ def _managed(view: View, error: LadderHoldoutError | None = None) -> dict[str, A
     return _of(view) | {
         "accounts": found,
         "roles": ROLES,
-        "holdout": view.holdout(),
+        "retired": view.ladder().state().retired,
         "error": error and of_forms(error),
     }

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import threading
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime
 from typing import Any
 from uuid import uuid4
@@ -21,16 +21,14 @@ from ladderholdout import identity as fp
 from ladderholdout.errors import HoldoutConflict, InvalidArgument
 from ladderholdout.guard.bill import without_others
 from ladderholdout.guard.ladder import LocalLadder
-from ladderholdout.guard.record_views import submission_of
+from ladderholdout.guard.open_ladder import OpenLadder, Origin, SeenGroups, SeenRows
 from ladderholdout.guard.score_intervals import known_certificate
-from ladderholdout.guard.submission import Origin
 from ladderholdout.guard.views import Estimate, Release, ScoreCertificate, Status
-from ladderholdout.guard.withdrawal import Withdrawn, reason_of, withdraw
+from ladderholdout.guard.withdrawal import Withdrawn
 from ladderholdout.leaderboard.board import Leaderboard
 from ladderholdout.leaderboard.standings import BOARD, Standings
-from ladderholdout.ledger import AccountRecord, Entry, LadderRecord, Ledger, Transaction
+from ladderholdout.ledger import AccountRecord, LadderRecord, Ledger, Transaction
 from ladderholdout.ledger.replay import rule_shown
-from ladderholdout.mechanisms.arithmetic import whole
 from ladderholdout.remote.predictions import Form
 from ladderholdout.remote.wire import plain
 from ladderholdout.server.accounts import holder_of, home_of
@@ -111,14 +109,13 @@ class Served:
     def listed(self, who: AccountRecord) -> dict[str, Any]:
         """Describe a holdout in a line of a list."""
         home = self.home(who)
-        record, _ = home.records()
         return {
-            "name": record.name,
-            "n": record.n,
+            "name": home.facts.name,
+            "n": home.facts.n,
             "metric": home.metric.name,
             "role": who.role,
             "account": who.name,
-            "retired": plain(record.retired),
+            "retired": plain(home.state().retired),
         }
 
     def described(self, who: AccountRecord, account: str | None) -> dict[str, Any]:
@@ -128,26 +125,23 @@ class Served:
         have them, and how many, is not.
         """
         ladder = self.ladder(who, account)
-        (holdout, record), settings = ladder.records(), self.settings
-        stated = record.settings
+        facts, state, settings = ladder.facts, ladder.state(), self.settings
+        stated = ladder.settings()
         return {
-            "name": holdout.name,
-            "fingerprint": holdout.fingerprint,
-            "ids": ladder.has_ids(),
-            "n": holdout.n,
-            "n_reserve": holdout.n_reserve,
-            "features": _features(ladder.guard().rows.X),
-            "classes": None if holdout.classes is None else holdout.classes.tolist(),
-            "confidence": holdout.confidence,
-            "created": plain(holdout.created),
-            "retired": plain(holdout.retired),
+            "name": facts.name,
+            "fingerprint": facts.fingerprint,
+            "n": facts.n,
+            "n_reserve": facts.n_reserve,
+            "features": _features(ladder.rows().X),
+            "classes": None if facts.classes is None else facts.classes.tolist(),
+            "confidence": facts.confidence,
             "account": who.name,
             "role": who.role,
             "per_day": who.per_day,
             "allows": {
-                "rows": settings.allows("share_rows", holdout.name),
-                "estimate": settings.allows("allow_estimates", holdout.name),
-                "reveal": settings.allows("allow_reveals", holdout.name),
+                "rows": settings.allows("share_rows", facts.name),
+                "estimate": settings.allows("allow_estimates", facts.name),
+                "reveal": settings.allows("allow_reveals", facts.name),
             },
             "rules": {
                 "account": stated.account,
@@ -159,24 +153,10 @@ class Served:
                 "shown": rule_shown(stated),
                 "budget": stated.budget,
                 "unit": plain(stated.unit),
+                "created": plain(facts.created),
             },
-            "ladder": self._state(ladder),
+            "state": plain(state),
         }
-
-    def _state(self, ladder: LocalLadder) -> dict[str, Any]:
-        def read(tx: Transaction, one: LadderRecord) -> dict[str, Any]:
-            return {
-                "created": one.created,
-                "opened": one.opened,
-                "submissions": one.submissions,
-                "releases": one.state["releases"],
-                "version": one.version,
-                "incumbent": one.incumbent,
-                "released_risk": tx.released(one),
-                "withdrawals": one.withdrawals,
-            }
-
-        return dict(plain(ladder.read(read)))
 
     def status(self, who: AccountRecord, account: str | None) -> Status:
         """Return a ladder's status, without what is of other holdouts or of the machine."""
@@ -220,18 +200,12 @@ class Served:
     ) -> dict[str, Any]:
         """Return lines of the history, and what a search needs to find its own."""
         ladder = self.ladder(who, account)
-        found = shown_history(ladder, after, limit, search)
-        lines = [
-            plain(submission_of(one, ladder.metric))
-            | {
-                "search": one.search,
-                "place": one.place,
-                "released_risk": plain(one.risk),
-                "withdrawn": one.withdrawn,
-            }
-            for one in found.entries
-        ]
-        return {"submissions": lines, "total": found.total, "incumbent": found.incumbent}
+        state, submissions = ladder.state(), ladder.history(after, limit, search=search)
+        return {
+            "submissions": list(map(plain, submissions)),
+            "total": state.submissions,
+            "incumbent": state.incumbent,
+        }
 
     def standings(self, who: AccountRecord) -> Standings:
         """Return the ranks of all accounts on a leaderboard."""
@@ -240,12 +214,12 @@ class Served:
                 "This holdout has no leaderboard. Its owner starts one with the rows, "
                 "Leaderboard(X, y, name=...), before accounts are added."
             )
-        name = self.home(who).records()[1].settings.name
+        name = self.home(who).facts.ladder
         return Leaderboard.open(who.holdout, ladder=name, ledger=self.url).standings()
 
     def has_leaderboard(self, who: AccountRecord) -> bool:
         """Return whether the holdout of an account has a leaderboard."""
-        return self.home(who).records()[1].settings.account == BOARD
+        return self.home(who).facts.account == BOARD
 
     # -- what an owner does -------------------------------------------------------------
 
@@ -253,7 +227,7 @@ class Served:
         self, who: AccountRecord, account: str | None, number: int, reason: str
     ) -> Withdrawn:
         """Withdraw a submission of an account, on record."""
-        return withdrawn(self.ladder(who, account), number, reason)
+        return self.ladder(who, account).withdraw(number, reason)
 
     def retire(self, who: AccountRecord, confirmed: str) -> datetime:
         """Take no more submissions on the holdout, permanently, where its name was typed again."""
@@ -264,14 +238,14 @@ class Served:
     def rows(self, who: AccountRecord) -> Any:
         """Return the features in the registered order, where they are shared."""
         self._check_allowed("share_rows", who, "the rows")
-        return self.home(who).guard().rows.X
+        return self.home(who).rows().X
 
     def order_of(self, who: AccountRecord, hashes: NDArray[Any]) -> NDArray[np.int64]:
         """Return where each registered row is among somebody's rows, by their hashes.
 
         Of rows with equal features the first is taken for the first.
         """
-        known = fp.row_hashes(self.home(who).guard().rows.X)
+        known = fp.row_hashes(self.home(who).rows().X)
         order = fp.placed(known, hashes)
         if order is None:
             raise InvalidArgument(
@@ -285,17 +259,17 @@ class Served:
 
     def note_overlap(self, who: AccountRecord, rows: int) -> None:
         """Note how many rows of the holdout an analyst found among the training rows."""
-        n = self.home(who).guard().holdout.n
+        n = self.home(who).facts.n
         if not 1 <= rows <= n:
             raise InvalidArgument("rows", f"a number from 1 to {n}", rows)
-        self.ladder(who).note_overlap(TRAINING_ROWS, rows)
+        self.ladder(who).note(SeenRows(TRAINING_ROWS, rows))
 
     def note_groups(self, who: AccountRecord, by: str) -> None:
         """Note what showed an analyst's process that rows come in groups."""
         if not 1 <= len(by) <= LONGEST_SIGN:
             allowed = f"a text of 1 to {LONGEST_SIGN} characters"
             raise InvalidArgument("by", allowed, f"one of {len(by)}")
-        self.ladder(who).note_groups(by)
+        self.ladder(who).note(SeenGroups(by))
 
     # -- submissions ------------------------------------------------------------------
 
@@ -308,45 +282,21 @@ class Served:
 
         An attempt under the same key again is a repeat, and gets the first answer.
         """
-        return self._submitted(who, asked, key, None, None)
+        return self.ladder(who).submit(asked.predictions, origin_of(who, asked, key))
 
     def submit_batch(
         self, who: AccountRecord, batch: Sequence[Asked], key: str | None
     ) -> list[Release]:
         """Submit a batch: all of it is here before any of it is answered."""
         key, ladder = key or uuid4().hex, self.ladder(who)
-        guard, fixed = ladder.guard(), hashlib.sha256(f"batch {ladder.id} {key}".encode())
-        placed = [replace(one, predictions=ladder.placed(one.predictions)[0]) for one in batch]
-        for one in placed:  # refused as a whole, or taken as a whole
-            taken = guard.metric.canonical(one.predictions, guard.holdout.n, guard.holdout.classes)
-            fixed.update(taken.tobytes())
+        # Refused as a whole, or taken as a whole.
+        fixed = [ladder.fix(asked.predictions) for asked in batch]
         # Under the same key, other predictions are another batch: they may know the answers.
-        name, first = fixed.hexdigest()[:32], key_of(f"{key} 1")
-        begun = ladder.read(lambda tx, one: tx.first_by_key(one, first) is not None)
-        if not begun:
-            ladder.announce(name, len(batch))
-        return [
-            self._submitted(who, one, f"{key} {place}", name, place)
-            for place, one in enumerate(placed, 1)
-        ]
-
-    def _submitted(
-        self,
-        who: AccountRecord,
-        asked: Asked,
-        key: str | None,
-        batch: str | None,
-        place: int | None,
-    ) -> Release:
-        origin = Origin(
-            batch=batch,
-            search=asked.search,
-            key=None if key is None else key_of(key),
-            place=place,
-            context=asked.context,
-            per_day=who.per_day,
-        )
-        return self.ladder(who).submit(asked.predictions, origin)
+        name = hashlib.sha256(f"batch {ladder.facts.account} {key}".encode())
+        for predictions in fixed:
+            name.update(_as_bytes(predictions.values))
+        origins = [origin_of(who, asked, f"{key} {place}") for place, asked in enumerate(batch, 1)]
+        return list(ladder.submit_batch(name.hexdigest()[:32], fixed, origins))
 
     # -- what must not be shown ---------------------------------------------------------
 
@@ -382,60 +332,39 @@ class Served:
         return replace(found, **changes)
 
 
-def form_of(ladder: LocalLadder) -> Form:
+def origin_of(who: AccountRecord, asked: Asked, key: str | None) -> Origin:
+    """Return where a submission of an account comes from."""
+    return Origin(
+        search=asked.search,
+        key=None if key is None else key_of(key),
+        context=asked.context,
+        per_day=who.per_day,
+    )
+
+
+def _as_bytes(predictions: NDArray[Any]) -> bytes:
+    """Return the content of predictions, which may be texts."""
+    if predictions.dtype.kind == "O":
+        predictions = predictions.astype(str)
+    return predictions.tobytes()
+
+
+def form_of(ladder: OpenLadder) -> Form:
     """Return what predictions have to be for a ladder."""
-    holdout = ladder.guard().holdout
-    return Form(ladder.metric, holdout.n, holdout.classes, ladder.has_ids())
-
-
-@dataclass(frozen=True, slots=True)
-class History:
-    """A part of a ladder's history as people may see it, and how long it is in all."""
-
-    entries: tuple[Entry, ...]
-    total: int
-    incumbent: int | None
-
-
-def shown_history(
-    ladder: LocalLadder, after: int, limit: int, search: str | None = None
-) -> History:
-    """Read a part of the history, without which submissions are repeats.
-
-    Whether one repeats an earlier one is known from the answer where it improved. Of others it
-    would show which rows are the reserve's.
-    """
-
-    def masked(entry: Entry) -> Entry:
-        if entry.improved or entry.repeat_of is None:
-            return entry
-        return replace(entry, repeat_of=None, withdrawn=None)
-
-    def read(tx: Transaction, one: LadderRecord) -> History:
-        found = tx.entries(one.id, after=after, limit=limit, search=search)
-        return History(tuple(map(masked, found)), one.submissions, one.incumbent)
-
-    return ladder.showing(read)
-
-
-def withdrawn(ladder: LocalLadder, number: int, reason: str) -> Withdrawn:
-    """Withdraw a submission of a ladder, on record."""
-    number, reason = whole("submission", number), reason_of(reason)
-    return ladder.write(lambda tx, one: withdraw(tx, one, ladder.metric, number, reason))
+    facts = ladder.facts
+    return Form(ladder.metric, facts.n, facts.classes, ladder.state().has_ids)
 
 
 def retired(ladder: LocalLadder, confirmed: str) -> datetime:
     """Retire the holdout of a ladder, where its name was typed to confirm it."""
-    if confirmed != ladder.name:
+    if confirmed != ladder.facts.name:
         raise InvalidArgument(
             "name",
             "the name of the holdout, typed again to confirm it",
             "another text",
             "A retired holdout takes no more submissions.",
         )
-    found = ladder.write(lambda tx, one: tx.retire(one.holdout_id))
-    assert found.retired is not None
-    return found.retired
+    return ladder.retire()
 
 
 def account_shown(one: AccountRecord) -> dict[str, Any]:

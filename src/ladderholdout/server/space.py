@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ladderholdout.errors import InvalidSubmission
-from ladderholdout.guard.submission import Guard
+from ladderholdout.guard.open_ladder import OpenLadder
 
 _SMALL = 2**20  # bytes of a body that are taken whatever the holdout is
 _OF_A_ROW, _OF_A_CELL = 1024, 64
@@ -45,14 +45,14 @@ class Space:
     marks: int = 0
 
     @classmethod
-    def of(cls, guard: Guard) -> Space:
+    def of(cls, ladder: OpenLadder) -> Space:
         """Return what the holdout of a ladder has space for."""
-        classes, shape = guard.holdout.classes, np.shape(guard.rows.y)
+        n, classes = ladder.facts.n, ladder.facts.classes
         if classes is None:
-            return cls(guard.holdout.n, shape[1] if len(shape) > 1 else 1)
+            return cls(n, ladder.rows().n_outputs)
         texts = [str(one) for one in classes.tolist()] if classes.dtype.kind in "UO" else [""]
         return cls(
-            guard.holdout.n,
+            n,
             max(len(classes), 2),
             max(map(len, texts)),
             max(sum(one.encode().count(mark) for mark in b",:[{;\t\r\n") for one in texts),

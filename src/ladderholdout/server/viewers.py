@@ -14,27 +14,23 @@ from typing import Protocol
 
 from ladderholdout.audit.report import page_of, record_of
 from ladderholdout.guard.ladder import LocalLadder, by_first_order, reopen
+from ladderholdout.guard.open_ladder import OpenLadder, Origin
 from ladderholdout.guard.score_intervals import known_certificate
 from ladderholdout.guard.settings import HoldoutSettings
-from ladderholdout.guard.submission import Origin
 from ladderholdout.guard.views import Estimate, Release, ScoreCertificate, Status
 from ladderholdout.guard.withdrawal import Withdrawn
 from ladderholdout.holdout import LadderHoldout
 from ladderholdout.leaderboard.board import Leaderboard
 from ladderholdout.leaderboard.standings import BOARD, Standings
-from ladderholdout.ledger import AccountRecord, HoldoutRecord, Ledger, shown
-from ladderholdout.metrics import Metric
+from ladderholdout.ledger import AccountRecord, Ledger, shown
 from ladderholdout.remote.predictions import Form
 from ladderholdout.server.bodies import Asked
 from ladderholdout.server.served import (
-    History,
     NotThere,
     Served,
     form_of,
     key_of,
     retired,
-    shown_history,
-    withdrawn,
 )
 from ladderholdout.server.space import Space
 
@@ -66,12 +62,8 @@ class View(Protocol):
     def url(self) -> str:
         """The ledger's."""
 
-    @property
-    def metric(self) -> Metric:
-        """What is measured."""
-
-    def holdout(self) -> HoldoutRecord:
-        """Return the holdout, of which the pages show its size and the names of its classes."""
+    def ladder(self) -> OpenLadder:
+        """Return the ladder, whose facts, state and history are shown."""
 
     def wanted(self) -> Form:
         """Return what predictions have to be for the ladder."""
@@ -81,9 +73,6 @@ class View(Protocol):
 
     def status(self) -> Status:
         """Return the released score and what queried the holdout."""
-
-    def history(self, after: int, limit: int) -> History:
-        """Return submissions after a number."""
 
     def certificate(self) -> tuple[ScoreCertificate, bool]:
         """Return what is on record, and whether more would be worked out on request."""
@@ -207,14 +196,9 @@ class AccountView:
             found.add(LEADERBOARD)
         return frozenset(found)
 
-    @property
-    def metric(self) -> Metric:
-        """What is measured."""
-        return self.served.home(self.who).metric
-
-    def holdout(self) -> HoldoutRecord:
-        """Return the holdout."""
-        return self.served.home(self.who).records()[0]
+    def ladder(self) -> OpenLadder:
+        """Return the ladder."""
+        return self.served.ladder(self.who, self._account)
 
     def wanted(self) -> Form:
         """Return what predictions have to be."""
@@ -222,15 +206,11 @@ class AccountView:
 
     def space(self) -> Space:
         """Return how much predictions may hold."""
-        return Space.of(self.served.home(self.who).guard())
+        return Space.of(self.served.home(self.who))
 
     def status(self) -> Status:
         """Return the status without what is of others."""
         return self.served.status(self.who, self._account)
-
-    def history(self, after: int, limit: int) -> History:
-        """Return submissions after a number."""
-        return shown_history(self.served.ladder(self.who, self._account), after, limit)
 
     def certificate(self) -> tuple[ScoreCertificate, bool]:
         """Return what is on record."""
@@ -350,14 +330,9 @@ class OwnerView:
             found -= {SUBMIT, CERTIFY, ESTIMATE, REVEAL}
         return frozenset(found)
 
-    @property
-    def metric(self) -> Metric:
-        """What is measured."""
-        return self._ladder.metric
-
-    def holdout(self) -> HoldoutRecord:
-        """Return the holdout."""
-        return self._ladder.records()[0]
+    def ladder(self) -> OpenLadder:
+        """Return the ladder."""
+        return self._ladder
 
     def wanted(self) -> Form:
         """Return what predictions have to be."""
@@ -365,15 +340,11 @@ class OwnerView:
 
     def space(self) -> Space:
         """Return how much predictions may hold."""
-        return Space.of(self._ladder.guard())
+        return Space.of(self._ladder)
 
     def status(self) -> Status:
         """Return the status."""
         return self._ladder.status()
-
-    def history(self, after: int, limit: int) -> History:
-        """Return submissions after a number."""
-        return shown_history(self._ladder, after, limit)
 
     def certificate(self) -> tuple[ScoreCertificate, bool]:
         """Return what is on record."""
@@ -403,7 +374,7 @@ class OwnerView:
 
     def withdraw(self, number: int, reason: str) -> Withdrawn:
         """Withdraw a submission."""
-        return withdrawn(self._ladder, number, reason)
+        return self._ladder.withdraw(number, reason)
 
     def retire(self, confirmed: str) -> datetime:
         """Retire the holdout."""

@@ -15,7 +15,7 @@ import pytest
 
 from ladderholdout.errors import HoldoutConflict, LedgerError, UnknownHoldout
 from ladderholdout.guard.health import verify_holdout
-from ladderholdout.guard.submission import Origin
+from ladderholdout.guard.open_ladder import Origin
 from ladderholdout.holdout import LadderHoldout
 from ladderholdout.ledger import Access, LadderSettings, Ledger, Transaction, resolve_url
 from ladderholdout.ledger.known_rows import as_bytes
@@ -178,8 +178,9 @@ class LedgerContract:
             return holdout.submit(guesses([1], 1)[0]).submission
 
         with ThreadPoolExecutor(1) as other:
+            number = recorded(holdout)[1].id
             with Ledger(holdout.ledger).write(access) as tx:
-                ladder = tx.locked_ladder(holdout.open_ladder.id)
+                ladder = tx.locked_ladder(number)
                 waiting = other.submit(submit)
                 started.wait(PATIENCE)
                 with pytest.raises(TimeoutError):

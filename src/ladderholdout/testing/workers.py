@@ -101,9 +101,15 @@ def recorded(
     holdout: LadderHoldout,
 ) -> tuple[HoldoutRecord, LadderRecord, tuple[AuditEntry, ...]]:
     """Read all that the ledger holds of a ladder."""
+    facts = holdout.open_ladder.facts
+    own = facts.account, facts.ladder
     with Ledger(holdout.ledger).read() as tx:
         known = tx.holdouts(name=NAME)[0]
-        ladder = next(one for one in tx.ladders(known.id) if one.id == holdout.open_ladder.id)
+        ladder = next(
+            record
+            for record in tx.ladders(known.id)
+            if (record.settings.account, record.settings.name) == own
+        )
         return known, ladder, tx.audit_entries(ladder.id)
 
 

@@ -26,4 +26,4 @@ class GuardContext(RunContextProvider):
 
     def tags(self) -> dict[str, str]:
         """Return the tags of a new run."""
-        return {names.GUARDED: "\n".join(names.guarded(*one) for one in open_ladders())}
+        return {names.GUARDED: "\n".join(map(names.guarded, open_ladders()))}

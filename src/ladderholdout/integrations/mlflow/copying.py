@@ -58,8 +58,8 @@ class Copy:
     def __post_init__(self) -> None:
         """Settle the metrics: a ladder that releases no values has one for its improvements."""
         raw = (names.RAW_KEY,) if self.kind == names.AUDIT else ()
-        bit = () if self.holdout.rules.mechanism.shows_values else (names.IMPROVED_KEY,)
-        reserve = (names.RESERVE_KEY,) if self.holdout.records()[0].n_reserve else ()
+        bit = () if self.holdout.facts.rules.mechanism.shows_values else (names.IMPROVED_KEY,)
+        reserve = (names.RESERVE_KEY,) if self.holdout.facts.n_reserve else ()
         self.keys = (names.RELEASED_KEY, names.ESTIMATE_KEY, *raw, *bit, *reserve)
 
     def bring(self, progress: Progress | None = None) -> int:
@@ -82,7 +82,7 @@ class Copy:
         if not seen.points:
             return 0
         require(self.uri)
-        total = 0 if progress is None else self.holdout.records()[1].submissions
+        total = 0 if progress is None else self.holdout.state().submissions
         with faults_named(self.uri):
             living_run(self.client, self.run_id)
             held = self._held() if self.last == 0 else {}

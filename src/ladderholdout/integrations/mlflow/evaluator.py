@@ -17,9 +17,14 @@ from ladderholdout import identity as fp
 from ladderholdout.errors import InvalidArgument, TrackingError, as_given
 from ladderholdout.guard.context import describe_estimator
 from ladderholdout.guard.ladder import reopen
-from ladderholdout.guard.open_ladder import HasLadder, OpenLadder, ladder_of
+from ladderholdout.guard.open_ladder import (
+    HasLadder,
+    OpenLadder,
+    Origin,
+    Predictions,
+    ladder_of,
+)
 from ladderholdout.guard.settings import HoldoutSettings
-from ladderholdout.guard.submission import Origin
 from ladderholdout.guard.views import Release
 from ladderholdout.integrations.mlflow import service as names
 from ladderholdout.integrations.mlflow.page import input_of
@@ -130,7 +135,7 @@ class LadderEvaluator(ModelEvaluator):
             )
         ordered = _ordered(answers, places, hashes)
         context = {"mlflow_run": run_id, **described, **(evaluator_config.get("context") or {})}
-        release = holdout.answer(ordered, Origin(context=context))
+        release = holdout.submit(Predictions(ordered, True), Origin(context=context))
         return _logged(holdout, release, run_id)
 
 
@@ -161,7 +166,7 @@ def _hashes(X: Any) -> NDArray[np.uint64]:
 
 def _places(holdout: OpenLadder, given: NDArray[np.uint64]) -> NDArray[np.intp]:
     """Return where in the data each row of the holdout is; refuse other rows."""
-    own = fp.row_hashes(holdout.guard().rows.X)
+    own = fp.row_hashes(holdout.rows(checked=True).X)
     if not np.array_equal(np.sort(given), np.sort(own)):
         raise InvalidArgument(
             "data",
@@ -207,7 +212,7 @@ def _answers(
     raw = raw_model(model)
     methods = _METHODS.get(metric.response, ())
     if raw is not None and any(callable(getattr(raw, one, None)) for one in methods):
-        answers = metric.respond(raw, X, holdout.guard().holdout.classes)
+        answers = metric.respond(raw, X, holdout.facts.classes)
     else:
         # A copy, as the model may write into it, and by its index, if it has one.
         answers = _array(by_index(model.predict(fp.copy_of(X)), X))
@@ -241,9 +246,8 @@ def _logged(holdout: OpenLadder, release: Release, run_id: str) -> EvaluationRes
     number = release.submission
     (point,) = holdout.unsent(after=number - 1, raw=False, limit=1).points
     moment = round(point.time.timestamp() * 1000)
-    record, ladder = holdout.records()
     tags = {
-        f"{names.PREFIX}evaluated": f"{names.guarded(record, ladder)}, submission {number}",
+        f"{names.PREFIX}evaluated": f"{names.guarded(holdout.facts)}, submission {number}",
         f"{names.PREFIX}metric": holdout.metric.name,
     }
     uri = mlflow.get_tracking_uri()

@@ -185,7 +185,7 @@ def _exported(
     holdout: OpenLadder, where: Places, wish: RunChoice, progress: Progress | None
 ) -> Iterator[Exported]:
     yield _analyst(holdout, where.analyst, wish, progress)
-    if not wish.sealed or holdout.records()[1].opened is not None:
+    if not wish.sealed or holdout.state().opened is not None:
         disclose(holdout, where)
         copy = audit_run(holdout, where.audit)
         done = Exported(names.AUDIT, copy.run_id, copy.bring(progress), copy.last)

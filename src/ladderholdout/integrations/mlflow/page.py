@@ -51,7 +51,7 @@ def describe(client: MlflowClient, run_id: str, holdout: OpenLadder, kind: str) 
 
     A note that somebody else wrote stays. The analyst's run has the incumbent's parameters as well.
     """
-    status = holdout.status_for_copy()
+    status = holdout.status(shown=False)
     run = living_run(client, run_id)
     known = run.data.tags.get(NOTE, "")
     if not known or known.startswith(_HEADING):
@@ -78,7 +78,7 @@ def _log_parameters(
     logged = run.data.tags.get(names.PARAMETERS, "").split()
     if incumbent is None or str(incumbent) in logged:
         return
-    found = holdout.read(lambda tx, one: tx.entries(one.id, after=incumbent - 1, limit=1))
+    found = holdout.history(incumbent - 1, 1, shown=False)
     parameters = found[0].context.get("parameters", {}) if found else {}
     before = "" if names.TOKEN in run.data.tags else "ladder."
     before += f"{incumbent}." if logged else ""
@@ -126,16 +126,14 @@ def drawn(holdout: OpenLadder, status: Status, certificate: ScoreCertificate) ->
 
     It is read for a copy: nobody is shown it through this process.
     """
-    entries = holdout.read(
-        lambda tx, one: tx.entries(one.id, after=max(0, one.submissions - _DRAWN))
-    )
-    return picture_of(status, certificate, entries, holdout.metric) if entries else None
+    entries = holdout.history(max(0, status.submissions - _DRAWN), None, shown=False)
+    return picture_of(status, certificate, entries) if entries else None
 
 
 def source_of(holdout: OpenLadder) -> dict[str, Any]:
     """Return what names a holdout without any of its rows or labels."""
-    record, _ = holdout.records()
-    return {"holdout": record.name, "fingerprint": record.fingerprint, "rows": record.n}
+    facts = holdout.facts
+    return {"holdout": facts.name, "fingerprint": facts.fingerprint, "rows": facts.n}
 
 
 def digest_of(fingerprint: str) -> str:

@@ -13,9 +13,8 @@ from typing import TYPE_CHECKING, Any
 from ladderholdout.errors import HoldoutConflict, InvalidArgument, printable
 from ladderholdout.guard.batches import held_by
 from ladderholdout.guard.history_table import number
-from ladderholdout.guard.open_ladder import HasLadder, OpenLadder, ladder_of
+from ladderholdout.guard.open_ladder import HasLadder, OpenLadder, Origin, ladder_of
 from ladderholdout.guard.settings import text
-from ladderholdout.guard.submission import Origin
 from ladderholdout.guard.views import ScoreCertificate, Status, incumbent_named, interval
 from ladderholdout.integrations.mlflow import service as names
 from ladderholdout.integrations.mlflow.page import SIZE, drawn
@@ -196,7 +195,7 @@ def _loaded(uri: str, registry_uri: str | None, version: ModelVersion) -> Any:
 def _check_incumbent(ladder: OpenLadder, model: Any, version: ModelVersion) -> int | None:
     """Submit what the version's model predicts; refuse where that is not the incumbent's."""
     context = {"registered_model": version.name, "version": str(version.version)}
-    release = ladder.evaluate(model, Origin(context=context))
+    release = ladder.submit(ladder.predict(model), Origin(context=context))
     incumbent, (held,) = held_by(ladder, [release])
     if not held:
         raise HoldoutConflict(

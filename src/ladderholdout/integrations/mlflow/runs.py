@@ -26,7 +26,6 @@ from ladderholdout.integrations.mlflow.service import (
 )
 from ladderholdout.integrations.mlflow.uris import is_own, printable_uri
 from ladderholdout.ledger import is_memory, resolve_url, shown
-from ladderholdout.process import PerProcess
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
@@ -75,7 +74,7 @@ def analyst_run(holdout: OpenLadder, uri: str, wish: RunChoice) -> Copy:
     TrackingError
         There is no such run, or another ladder's series is in it.
     """
-    client, tags = connect(uri), _tags(holdout, names.ANALYST)
+    client, tags = connect(uri), names.tags(holdout, names.ANALYST)
     tags[names.RAW] = "sealed" if wish.sealed else "live"
     with faults_named(uri):
         if wish.run_id is None:
@@ -92,9 +91,9 @@ def analyst_run(holdout: OpenLadder, uri: str, wish: RunChoice) -> Copy:
 
 def audit_run(holdout: OpenLadder, uri: str) -> Copy:
     """Return the ladder's one audit run, made if there is none."""
-    client, tags = connect(uri), _tags(holdout, names.AUDIT)
+    client, tags = connect(uri), names.tags(holdout, names.AUDIT)
     with faults_named(uri):
-        place = experiment_id(client, names.audit_experiment(holdout.name))
+        place = experiment_id(client, names.audit_experiment(holdout.facts.name))
         if not find(client, [place], _key(tags)):
             made = _made(client, place, tags)
             client.update_run(made, status="FINISHED")
@@ -109,7 +108,7 @@ def known_runs(holdout: OpenLadder, uri: str, kind: str) -> list[Run]:
     client = connect(uri)
     with faults_named(uri):
         places = [str(one.experiment_id) for one in experiments(client)]
-        return find(client, places, _key(_tags(holdout, kind)))
+        return find(client, places, _key(names.tags(holdout, kind)))
 
 
 def _place(client: MlflowClient, holdout: OpenLadder, wish: RunChoice) -> str:
@@ -117,7 +116,7 @@ def _place(client: MlflowClient, holdout: OpenLadder, wish: RunChoice) -> str:
         return str(living_run(client, wish.parent).info.experiment_id)
     if wish.experiment_id is not None:
         return known_experiment(client, wish.experiment_id)
-    return experiment_id(client, wish.experiment or holdout.name)
+    return experiment_id(client, wish.experiment or holdout.facts.name)
 
 
 def _made(client: MlflowClient, place: str, tags: dict[str, str], parent: str | None = None) -> str:
@@ -142,21 +141,17 @@ def _oldest(client: MlflowClient, place: str, tags: dict[str, str]) -> str:
     return str(find(client, [place], _key(tags))[0].info.run_id)
 
 
-def _tags(holdout: OpenLadder, kind: str) -> dict[str, str]:
-    return names.tags(*holdout.records(), kind, shown(holdout.ledger))
-
-
 def _key(tags: dict[str, str]) -> dict[str, str]:
     return {key: tags[key] for key in (names.IDENTITY, names.KIND)}
 
 
 # Which ladder writes into which run, as far as this process knows.
 _claims: dict[tuple[str, str], str] = {}
-_lock = PerProcess(threading.Lock)
+_lock = threading.Lock()
 
 _logger = logging.getLogger("ladderholdout.mlflow")
 # The ladders and servers of which it was logged where raw scores go.
-_disclosed: set[tuple[str, int, str]] = set()
+_disclosed: set[tuple[str, str, str]] = set()
 
 
 def claim(
@@ -173,8 +168,8 @@ def claim(
     own = own_run(places.analyst)
     if own is None:
         return new_run(places.analyst, sealed)
-    ladder = names.identity(*holdout.records())
-    with _lock():
+    ladder = names.identity(holdout.facts)
+    with _lock:
         taken = _claims.setdefault((places.analyst, own), ladder) != ladder
     return RunChoice(None, None, own, sealed) if taken else RunChoice(own, None, None, sealed)
 
@@ -213,19 +208,19 @@ def remedy(holdout: OpenLadder, places: Places, wish: RunChoice, run_id: str | N
     if is_memory(holdout.ledger):
         return "ladderholdout.integrations.mlflow.export(holdout)"
     try:
-        record, ladder = holdout.records()
+        facts = holdout.facts
     except LadderHoldoutError:  # the ledger is gone; its next use raises that
         return "ladder-holdout export NAME"
     run_id = run_id or wish.run_id
     options = {
-        "account": (ladder.settings.account, "default"),
-        "ladder": (ladder.settings.name, "main"),
+        "account": (facts.account, "default"),
+        "ladder": (facts.ladder, "main"),
         "ledger": (holdout.ledger, resolve_url(None)),
         "run-id": (run_id, None),
         "experiment": (wish.experiment if run_id is None else None, None),
         "raw": ("sealed" if wish.sealed else "live", "live"),
     }
-    words = ["ladder-holdout", "export", record.name]
+    words = ["ladder-holdout", "export", facts.name]
     settings = []
     if run_id is None and wish.experiment_id is not None:
         settings = [f"MLFLOW_EXPERIMENT_ID={shlex.quote(wish.experiment_id)}"]
@@ -247,8 +242,8 @@ def disclose(holdout: OpenLadder, places: Places) -> None:
     places : Places
         The tracking servers.
     """
-    record, ladder = holdout.records()
-    key = holdout.ledger, ladder.id, places.audit
+    facts = holdout.facts
+    key = holdout.ledger, names.identity(facts), places.audit
     if key in _disclosed:
         return
     _disclosed.add(key)
@@ -260,10 +255,10 @@ def disclose(holdout: OpenLadder, places: Places) -> None:
         "%s: whoever can read that server can read them, and what was chosen with them in sight "
         'has no certificate. raw="sealed" keeps them in the ledger until an audit; '
         "audit_tracking_uri= sends them to a server of the auditor's.",
-        ladder.settings.name,
-        ladder.settings.account,
-        record.name,
-        names.audit_experiment(record.name),
+        facts.ladder,
+        facts.account,
+        facts.name,
+        names.audit_experiment(facts.name),
         same,
         printable_uri(places.audit),
     )

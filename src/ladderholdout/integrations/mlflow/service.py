@@ -19,9 +19,9 @@ from urllib.parse import urlsplit
 from ladderholdout import thirdparty
 from ladderholdout.errors import InvalidArgument, LadderHoldoutError, TrackingError
 from ladderholdout.guard.health import Check
+from ladderholdout.guard.open_ladder import Facts, OpenLadder
 from ladderholdout.integrations.mlflow.uris import checked_uri, printable_uri, sqlite_file
-from ladderholdout.ledger import HoldoutRecord, LadderRecord
-from ladderholdout.ledger.replay import rules_of
+from ladderholdout.ledger import shown
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
@@ -65,40 +65,39 @@ def audit_experiment(holdout: str) -> str:
     return f"{holdout} (audit)"
 
 
-def identity(holdout: HoldoutRecord, ladder: LadderRecord) -> str:
+def identity(facts: Facts) -> str:
     """Return what one ladder of one ledger is known by: 32 hexadecimal digits.
 
     A replaced ledger has another: names alone would let its series run into the old one's.
     """
     described = (
-        holdout.fingerprint,
-        ladder.settings.account,
-        ladder.settings.name,
-        ladder.created.isoformat(),
+        facts.fingerprint,
+        facts.account,
+        facts.ladder,
+        facts.created.isoformat(),
     )
     return hashlib.sha256(json.dumps(described).encode()).hexdigest()[:32]
 
 
-def tags(holdout: HoldoutRecord, ladder: LadderRecord, kind: str, ledger: str) -> dict[str, str]:
+def tags(holdout: OpenLadder, kind: str) -> dict[str, str]:
     """Return the tags that tie a run to the ledger; nothing in them depends on labels."""
-    settings = ladder.settings
+    facts = holdout.facts
     return {
-        IDENTITY: identity(holdout, ladder),
+        IDENTITY: identity(facts),
         KIND: kind,
-        HOLDOUT: holdout.name,
-        LADDER: f"{settings.account}/{settings.name}",
-        f"{PREFIX}fingerprint": holdout.fingerprint,
-        f"{PREFIX}mechanism": repr(rules_of(settings).mechanism)[:_LONGEST],
-        f"{PREFIX}metric": settings.metric,
-        f"{PREFIX}ledger": ledger,
+        HOLDOUT: facts.name,
+        LADDER: f"{facts.account}/{facts.ladder}",
+        f"{PREFIX}fingerprint": facts.fingerprint,
+        f"{PREFIX}mechanism": repr(facts.rules.mechanism)[:_LONGEST],
+        f"{PREFIX}metric": holdout.metric.name,
+        f"{PREFIX}ledger": shown(holdout.ledger),
         f"{PREFIX}versions": versions(),
     }
 
 
-def guarded(holdout: HoldoutRecord, ladder: LadderRecord) -> str:
+def guarded(facts: Facts) -> str:
     """Return in one line which ladder is open."""
-    settings = ladder.settings
-    return f"{holdout.name} ({settings.account}/{settings.name}, {holdout.fingerprint[:12]})"
+    return f"{facts.name} ({facts.account}/{facts.ladder}, {facts.fingerprint[:12]})"
 
 
 def versions() -> str:

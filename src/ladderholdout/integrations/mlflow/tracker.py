@@ -232,7 +232,7 @@ class Tracking:
             self._copies[names.ANALYST].end(self._status)
 
     def _audit(self) -> None:
-        if self._wish.sealed and self._holdout.records()[1].opened is None:
+        if self._wish.sealed and self._holdout.state().opened is None:
             return
         self._at = self._places.audit
         if names.AUDIT not in self._copies:

@@ -139,7 +139,7 @@ def plot_ladder(holdout: Any, study: Study) -> go.Figure:
         figure.add_hrect(
             y0=certificate.low, y1=certificate.high, opacity=0.15, line_width=0, fillcolor="green"
         )
-    title = f"Holdout {ladder.name}: {certificate.line()}"
+    title = f"Holdout {ladder.facts.name}: {certificate.line()}"
     figure.update_layout(title=title, xaxis_title="trial", yaxis_title=ladder.metric.name)
     if len(study.trials) <= _FEW:
         figure.update_xaxes(dtick=1)  # whole numbers; of more it shows no halves
@@ -231,8 +231,8 @@ class Dashboard:
 def _asked(ladder: OpenLadder, study: Study) -> dict[int, int]:
     """Return the submission of each trial that queried the holdout."""
     known = {one.number for one in ladder.history(0, None)}
-    trials, record = study.get_trials(deepcopy=False), ladder.records()[1]
-    found = {one.number: submission_of(study, one, record) for one in trials}
+    trials = study.get_trials(deepcopy=False)
+    found = {trial.number: submission_of(study, trial, ladder) for trial in trials}
     return {number: at for number, at in found.items() if at in known}
 
 

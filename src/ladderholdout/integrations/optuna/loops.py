@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from statistics import fmean
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import optuna
 from optuna.study import Study
@@ -15,6 +15,7 @@ from optuna.trial import FrozenTrial, Trial
 from ladderholdout.errors import InvalidArgument, LadderHoldoutWarning, as_given, warn
 from ladderholdout.feedback import feedback_of
 from ladderholdout.guard.groups import is_of_groups, look_for_groups
+from ladderholdout.guard.open_ladder import HasLadder, OpenLadder, ladder_of
 from ladderholdout.guard.settings import count_rows
 from ladderholdout.guard.views import Release
 from ladderholdout.identity import copy_of
@@ -34,6 +35,7 @@ from ladderholdout.integrations.optuna.trials import (
     guides_of,
     in_direction,
     key_of,
+    policy_of,
     receives_guide,
     stopping,
     submit,
@@ -47,9 +49,6 @@ from ladderholdout.integrations.training_rows import look_for_overlap
 from ladderholdout.mechanisms.arithmetic import natural
 from ladderholdout.metrics.responses import predicts
 from ladderholdout.thirdparty import caller, frozen, is_same_study
-
-if TYPE_CHECKING:
-    from ladderholdout.guard.open_ladder import OpenLadder
 
 
 def _parts(train: Any) -> tuple[Any, Any, Any]:
@@ -116,14 +115,16 @@ class Objective:
 
     def __init__(
         self,
-        holdout: OpenLadder,
+        holdout: HasLadder,
         build: Callable[[Any], Any],
         *,
-        inner: Any,
-        train: tuple[Any, ...] | None,
-        feedback: str,
-        guarded: int,
+        inner: Any = None,
+        train: tuple[Any, ...] | None = None,
+        feedback: str = "auto",
+        guarded: int = 0,
     ) -> None:
+        ladder = ladder_of(holdout, several=True)
+        self._feedback = policy_of(ladder, feedback)
         if not callable(build):
             raise InvalidArgument("build", "a function of a trial", type(build).__name__)
         if inner is not None and train is None:
@@ -139,10 +140,10 @@ class Objective:
             inner = checked_folds(inner)
             _check_groups(inner, train)
         if train is not None:
-            look_for_overlap(holdout, train[0])
-            look_for_groups(holdout, inner, {"groups": train[2]})
-        self._holdout, self._build, self._inner, self._train = holdout, build, inner, train
-        self._feedback, self._guarded = feedback, natural("guarded", guarded)
+            look_for_overlap(ladder, train[0])
+            look_for_groups(ladder, inner, {"groups": train[2]})
+        self._holdout, self._build, self._inner, self._train = ladder, build, inner, train
+        self._guarded = natural("guarded", guarded)
         self._call: Call | None = None
         self._study: Study | None = None
 
@@ -304,10 +305,10 @@ class Objective:
 
     def _check_predictions(self, candidate: Candidate) -> None:
         """Refuse predictions that the holdout would not take, before the study is searched."""
-        one = self._holdout
-        if self._train is None and not one.by_metric and not predicts(candidate.model):
-            rows = one.guard().holdout
-            one.metric.canonical(candidate.model, rows.n, rows.classes)
+        ladder = self._holdout
+        if self._train is None and not ladder.by_metric and not predicts(candidate.model):
+            facts = ladder.facts
+            ladder.metric.canonical(candidate.model, facts.n, facts.classes)
 
     def _score(self, candidate: Candidate, trial: Trial | FrozenTrial) -> float | dict[str, float]:
         """Return the mean score of the inner folds, and note each of them on a running trial."""
@@ -358,9 +359,12 @@ class AskTell:
     True
     """
 
-    def __init__(self, holdout: OpenLadder, study: Study, feedback: str, guarded: int) -> None:
-        self._holdout, self._study = holdout, a_study(study)
-        self._feedback, self._guarded = feedback, natural("guarded", guarded)
+    def __init__(
+        self, holdout: HasLadder, study: Study, *, feedback: str = "auto", guarded: int = 0
+    ) -> None:
+        self._holdout = ladder_of(holdout, several=True)
+        self._feedback = policy_of(self._holdout, feedback)
+        self._study, self._guarded = a_study(study), natural("guarded", guarded)
 
     def ask(self, fixed_distributions: Mapping[str, Any] | None = None) -> Trial:
         """Return the study's next trial."""
@@ -486,5 +490,5 @@ def _look_at_pruner(holdout: OpenLadder, trial: Trial, release: Release) -> None
 
 
 def _released(holdout: OpenLadder) -> set[float]:
-    entries = holdout.read(lambda tx, ladder: tx.entries(ladder.id))
-    return {abs(holdout.metric.to_score(one.risk)) for one in entries if one.risk is not None}
+    entries = holdout.history(0, None, shown=False)
+    return {abs(entry.score) for entry in entries if entry.score is not None}

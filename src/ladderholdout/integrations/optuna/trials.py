@@ -9,7 +9,7 @@ from contextlib import contextmanager, suppress
 from copy import copy
 from dataclasses import dataclass, field, replace
 from numbers import Number, Real
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from uuid import uuid4
 
 import numpy as np
@@ -28,18 +28,16 @@ from ladderholdout.errors import (
     as_given,
     warn,
 )
-from ladderholdout.feedback import feedback_of, feedback_of_one_bit
-from ladderholdout.guard import rounds
+from ladderholdout.feedback import POLICIES, check_policy, feedback_of, feedback_of_one_bit
 from ladderholdout.guard.containment import without_frames
 from ladderholdout.guard.context import APART, describe_estimator, describe_parameters
 from ladderholdout.guard.metric_views import Releases
-from ladderholdout.guard.submission import Origin
+from ladderholdout.guard.open_ladder import OpenLadder, Origin, margin_of
+from ladderholdout.guard.settings import choice
+from ladderholdout.guard.shown import latest, new_batch
 from ladderholdout.guard.views import Release
 from ladderholdout.metrics.responses import predicts
 from ladderholdout.thirdparty import Frame, frozen, loop_of
-
-if TYPE_CHECKING:
-    from ladderholdout.guard.open_ladder import OpenLadder
 
 
 @dataclass(slots=True)
@@ -60,10 +58,11 @@ class Call:
 
     token: object
     there: dict[int, FrozenTrial]
-    batch: str | None = field(default_factory=lambda: uuid4().hex)
+    # Within a fit, or a trial of another study: those depend on the feedback in this one.
+    batch: str | None = field(default_factory=new_batch)
     apart: str | None = None
     _own: set[int] = field(default_factory=set)
-    _shown: object = field(default_factory=rounds.latest)
+    _shown: object = field(default_factory=latest)
     _open: bool = False
 
     def enter(self, trial: Trial) -> None:
@@ -89,7 +88,7 @@ class Call:
             self._doubt(f"trial {trial.number} had no inner score, or its model queries the guard")
         if self._open:
             self._doubt("the study did not receive the inner score of a trial that was submitted")
-        if self._shown is not rounds.latest():
+        if self._shown is not latest():
             self._doubt("something that was released was read while the study ran")
         if (other := self._beside(trial.study)) is not None:
             self._doubt(other)
@@ -164,8 +163,6 @@ def call_of(frame: Frame, objective: object, trial: Trial, known: Call | None) -
 
 
 def _begun(token: object, trial: Trial) -> Call:
-    # Within a fit, or within a trial of another study: those depend on the feedback in this one.
-    rounds.loosen()
     there = {one.number: _as_now(one) for one in trial.study.get_trials(deepcopy=False)}
     return Call(token, there, _own={trial.number})
 
@@ -388,6 +385,14 @@ def guides_of(holdout: OpenLadder, candidate: Candidate) -> dict[str, float | No
     return dict.fromkeys(names, guide)
 
 
+def policy_of(holdout: OpenLadder, feedback: str) -> str:
+    """Validate the feedback that a study is to receive."""
+    choice("feedback", feedback, POLICIES)
+    for ladder in (*holdout.by_metric.values(), holdout):
+        check_policy(feedback, shows_values=ladder.facts.rules.mechanism.shows_values)
+    return feedback
+
+
 def check_feedback(
     holdout: OpenLadder, study: Study, candidate: Candidate, feedback: str, guarded: int
 ) -> None:
@@ -438,7 +443,8 @@ def submit(
     Unless it is to be silent, with what was released.
     """
     with stopping(trial):
-        release = guarded(holdout, candidate, context_of(trial.study, trial), key, spot)
+        origin = origin_of(candidate, context_of(trial.study, trial), key, spot)
+        release = holdout.submit(predictions_of(holdout, candidate), origin)
     if silent:
         trial.set_user_attr(SUBMISSION, numbered(release))
     else:
@@ -446,12 +452,12 @@ def submit(
     return release
 
 
-def evaluate(holdout: OpenLadder, estimator: Any, trial: Trial, origin: Origin) -> Release:
+def submit_fitted(holdout: OpenLadder, estimator: Any, trial: Trial, origin: Origin) -> Release:
     """Submit what OptunaSearchCV fitted in a trial, and note on the trial what was released."""
     described = {**origin.context, **context_of(trial.study, trial)}
     origin = replace(origin, context=described, key=key_of(holdout, trial))
     with stopping(trial):
-        release = holdout.evaluate(estimator, origin)
+        release = holdout.submit(holdout.predict(estimator), origin)
     _note(trial, release)
     return release
 
@@ -495,12 +501,12 @@ def stopping(trial: Trial) -> Iterator[None]:
         raise SearchStopped(described) from error
 
 
-def answers_of(holdout: OpenLadder, candidate: Candidate) -> Any:
-    """Return what a candidate's model predicts on the holdout; None of predictions."""
+def predictions_of(holdout: OpenLadder, candidate: Candidate) -> Any:
+    """Return what a candidate's model predicts on the holdout, or its predictions."""
     if not predicts(candidate.model):
-        return None
+        return candidate.model
     try:
-        return holdout.predictions(candidate.model)
+        return holdout.predict(candidate.model)
     except LadderHoldoutError:
         raise
     except Exception as error:
@@ -512,30 +518,17 @@ def answers_of(holdout: OpenLadder, candidate: Candidate) -> Any:
         ) from error
 
 
-def guarded(
-    holdout: OpenLadder,
-    candidate: Candidate,
-    context: dict[str, Any],
-    key: str,
-    spot: Spot = _NO_BATCH,
-    answers: Any = None,
-) -> Release:
-    """Submit a candidate: its model with what is known of it, or its predictions.
-
-    What its model predicts may have been asked for before (`answers_of`).
-    """
-    if answers is None:
-        answers = answers_of(holdout, candidate)
+def origin_of(
+    candidate: Candidate, context: Mapping[str, Any], key: str, spot: Spot = _NO_BATCH
+) -> Origin:
+    """Return where the submission of a candidate comes from: its trial, its model, its batch."""
     if spot.apart is not None:
-        context = context | {APART: spot.apart}
-    if answers is None:
-        origin = Origin(spot.batch, key=key, place=spot.place, context=context)
-        return holdout.submit(candidate.model, origin)
-    described = describe_estimator(candidate.model)
-    parameters = described.get("parameters", {}) | context.get("parameters", {})
-    described = context | described | ({"parameters": parameters} if parameters else {})
-    origin = Origin(spot.batch, key=key, place=spot.place, context=described)
-    return holdout.answer(answers, origin)
+        context = {**context, APART: spot.apart}
+    if predicts(candidate.model):
+        described = describe_estimator(candidate.model)
+        parameters = described.get("parameters", {}) | context.get("parameters", {})
+        context = {**context, **described} | ({"parameters": parameters} if parameters else {})
+    return Origin(spot.batch, key=key, place=spot.place, context=context)
 
 
 def values_of(
@@ -571,7 +564,7 @@ def _fed_back(holdout: OpenLadder, release: Release, feedback: str, guide: float
     """Return the feedback on the answer of one ladder."""
     if release.score is None:
         return feedback_of_one_bit(feedback, release.improvements, release.improved, guide)
-    margin = holdout.guard().step_at(release.score)
+    margin = margin_of(holdout, release.score)
     return feedback_of(feedback, release.score, release.improved, margin, guide)
 
 

@@ -6,19 +6,20 @@ import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from itertools import count as numbers
 from itertools import takewhile
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from uuid import uuid4
 
 from optuna.study import Study
 from optuna.trial import FrozenTrial, TrialState
 
 from ladderholdout.errors import InvalidArgument, LadderHoldoutWarning, NotIncumbentWarning, warn
-from ladderholdout.guard import rounds
 from ladderholdout.guard.batches import held_by
-from ladderholdout.guard.finalists import Finalist, ranked
+from ladderholdout.guard.finalists import Finalist, check_finalists, ranked
 from ladderholdout.guard.next_release import smallest_step
-from ladderholdout.guard.settings import parted
-from ladderholdout.guard.views import Release, incumbent_named, overtaken
+from ladderholdout.guard.open_ladder import HasLadder, OpenLadder, ladder_of
+from ladderholdout.guard.settings import a_function, parted
+from ladderholdout.guard.shown import new_batch, note_shown
+from ladderholdout.guard.views import Release, Submission, incumbent_named, overtaken
 from ladderholdout.integrations.optuna.again import built_again
 from ladderholdout.integrations.optuna.loops import Objective, candidate_again
 from ladderholdout.integrations.optuna.trials import (
@@ -26,23 +27,18 @@ from ladderholdout.integrations.optuna.trials import (
     KEY,
     SUBMISSION,
     Candidate,
-    Spot,
     a_study,
-    answers_of,
     candidate_of,
     context_of,
-    guarded,
     in_direction,
     numbered,
+    origin_of,
+    predictions_of,
 )
 from ladderholdout.integrations.refit import check_choices
-from ladderholdout.ledger import Entry, LadderRecord, Transaction
-from ladderholdout.ledger.replay import rules_of
 from ladderholdout.mechanisms import State
+from ladderholdout.mechanisms.arithmetic import whole
 from ladderholdout.thirdparty import is_feasible
-
-if TYPE_CHECKING:
-    from ladderholdout.guard.open_ladder import OpenLadder
 
 
 class ErrorEvaluator:
@@ -53,8 +49,8 @@ class ErrorEvaluator:
     holdout : LadderHoldout
     """
 
-    def __init__(self, holdout: OpenLadder) -> None:
-        self._holdout = holdout
+    def __init__(self, holdout: HasLadder) -> None:
+        self._holdout = ladder_of(holdout)
 
     def evaluate(self, trials: Sequence[Any], study_direction: Any) -> float:
         """Return the smallest improvement of the score that the ladder can still release.
@@ -72,20 +68,20 @@ class ErrorEvaluator:
             In the units of the score; 0.0 while there is no incumbent, and where neither the
             released score nor the range of the losses is known.
         """
-        return self._holdout.showing(self._step)
-
-    def _step(self, tx: Transaction, ladder: LadderRecord) -> float:
-        if ladder.incumbent is None:
+        note_shown()
+        facts, state = self._holdout.facts, self._holdout.state()
+        if state.incumbent is None:
             return 0.0
-        rules, released = rules_of(ladder.settings), tx.released(ladder)
-        if released is None:
-            if rules.unit is None:
-                return 0.0
+        rules, metric = facts.rules, self._holdout.metric
+        if state.released is not None:
+            risk = metric.to_risk(state.released)
+        elif rules.unit is not None:
             # Not released. In the middle of the range the variance is largest, whatever it is.
-            released = rules.unit / 2
-        n, releases = tx.holdout(ladder.holdout_id).n_ladder, ladder.state["releases"]
-        state = State(n, released, releases=releases)
-        return smallest_step(rules, self._holdout.metric, state)
+            risk = rules.unit / 2
+        else:
+            return 0.0
+        after = State(facts.n_ladder, risk, releases=state.releases)
+        return smallest_step(rules, metric, after)
 
 
 Build = Callable[[FrozenTrial], Any]
@@ -131,9 +127,15 @@ class Gate:
     """
 
     def __init__(
-        self, holdout: OpenLadder, build: Build | Objective, *, patience: int, stop: bool
+        self,
+        holdout: HasLadder,
+        build: Build | Objective,
+        *,
+        patience: int = 3,
+        stop: bool = False,
     ) -> None:
-        self._holdout, self._build, self._patience, self._stop = holdout, build, patience, stop
+        self._holdout, self._build = ladder_of(holdout, several=True), a_function(build)
+        self._patience, self._stop = whole("patience", patience), stop
         self.releases: list[Release] = []
 
     def __call__(self, study: Study, trial: FrozenTrial) -> None:
@@ -148,7 +150,10 @@ class Gate:
         if trial.state is not TrialState.COMPLETE or _best_number(study) != trial.number:
             return
         candidate = _built(self._build, study, trial)
-        self.releases.append(_shown(self._holdout, study, trial, candidate, Spot()))
+        origin = origin_of(candidate, context_of(study, trial), _key_of(study, trial))
+        release = self._holdout.submit(predictions_of(self._holdout, candidate), origin)
+        study.set_user_attr(_note(trial), numbered(release))
+        self.releases.append(release)
         unconfirmed, confirmed = 0, 0
         for earlier in self.releases:
             # Predictions that improved before are answered so again, and confirm nothing new.
@@ -169,9 +174,10 @@ _FRONT = "holdout.finalists([objective.candidate(trial).model for trial in study
 
 
 def finalists(
-    holdout: OpenLadder, study: Study, build: Build | Objective, k: int | str
+    holdout: HasLadder, study: Study, build: Build | Objective | None, k: int | str = "auto"
 ) -> tuple[Finalist, ...]:
     """Show the holdout the best few of a finished study; see `LadderHoldout.finalists`."""
+    ladder, build, k = ladder_of(holdout, several=True), a_function(build), check_finalists("k", k)
     a_study(study)
     if len(study.directions) > 1:
         raise InvalidArgument(
@@ -189,19 +195,21 @@ def finalists(
     scores = [in_direction(study, trial.value or 0.0) for trial in trials]
     order, count = ranked(scores, _folds(trials), k)
     chosen = [trials[at] for at in order[:count]]
-    rounds.loosen()  # what is scored around this may depend on the answers
+    batch = new_batch()
     # All are built before the first is shown, so that none can depend on an answer.
     candidates = [_built(build, study, trial) for trial in chosen]
-    answers = [answers_of(holdout, one) for one in candidates]
-    batch = uuid4().hex
-    holdout.announce(batch, len(candidates))
-    releases = [
-        _shown(holdout, study, trial, candidate, Spot(batch, place), answer)
-        for place, (trial, candidate, answer) in enumerate(
-            zip(chosen, candidates, answers, strict=True), 1
-        )
+    predictions = [ladder.fix(predictions_of(ladder, candidate)) for candidate in candidates]
+    origins = [
+        origin_of(candidate, context_of(study, trial), _key_of(study, trial))
+        for trial, candidate in zip(chosen, candidates, strict=True)
     ]
-    _, held = held_by(holdout, releases)
+    releases = []
+    for trial, release in zip(
+        chosen, ladder.submit_batch(batch, predictions, origins), strict=True
+    ):
+        study.set_user_attr(_note(trial), numbered(release))
+        releases.append(release)
+    _, held = held_by(ladder, releases)
     inner = (in_direction(study, trial.value or 0.0) for trial in chosen)
     return tuple(map(Finalist, chosen, inner, releases, held))
 
@@ -222,21 +230,20 @@ def _folds(trials: Sequence[FrozenTrial]) -> list[list[float]] | None:
     return found if len({len(one) for one in found}) == 1 and found[0] else None
 
 
-def best_trial(holdout: OpenLadder, study: Study) -> FrozenTrial:
+def best_trial(holdout: HasLadder, study: Study) -> FrozenTrial:
     """Return the trial that is the incumbent; see `LadderHoldout.best_trial`."""
     a_study(study)
+    ladder = ladder_of(holdout, several=True)
 
-    def read(tx: Transaction, ladder: LadderRecord) -> tuple[dict[int, Entry], LadderRecord]:
-        _look_for_lost(study, tx, ladder)
-        return {entry.number: entry for entry in tx.entries(ladder.id)}, ladder
-
+    known = {entry.number: entry for entry in ladder.history(0, None)}
+    incumbent = ladder.state().incumbent
+    if incumbent is not None:
+        _look_for_lost(study, known[incumbent])
     found = []
-    known, ladder = holdout.showing(read)
-    incumbent = ladder.incumbent
     for trial in study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,)):
         entry = known.get(submission_of(study, trial, ladder))
-        if entry is not None and _holds(entry) and is_feasible(trial):
-            found.append((entry.repeat_of or entry.number, -trial.number, trial))
+        if entry is not None and entry.has_held and is_feasible(trial):
+            found.append((entry.first, -trial.number, trial))
     if not found:
         raise InvalidArgument(
             "study",
@@ -254,12 +261,7 @@ def best_trial(holdout: OpenLadder, study: Study) -> FrozenTrial:
     return best
 
 
-def _holds(entry: Entry) -> bool:
-    """Return whether a submission became the incumbent, and was not withdrawn since."""
-    return entry.improved and entry.withdrawn is None
-
-
-def _look_for_lost(study: Study, tx: Transaction, ladder: LadderRecord) -> None:
+def _look_for_lost(study: Study, incumbent: Submission) -> None:
     """Warn where the incumbent is the model of a trial that was neither finished nor retried."""
     trials = study.get_trials(deepcopy=False)
     # The trial that retries another has its key.
@@ -268,8 +270,8 @@ def _look_for_lost(study: Study, tx: Transaction, ladder: LadderRecord) -> None:
         key = trial.user_attrs.get(KEY)
         if not isinstance(key, str) or key in finished:
             continue
-        first = tx.first_by_key(ladder, key)
-        if first is not None and first.number == ladder.incumbent:
+        described = context_of(study, trial)
+        if described.items() <= {name: incumbent.context.get(name) for name in described}.items():
             warn(
                 f"Trial {trial.number} of this study holds the ladder and did not finish. Retry "
                 "it (Optuna's heartbeat does, or enqueue its parameters) before you pick.",
@@ -286,21 +288,6 @@ def _built(build: Build | Objective, study: Study, trial: FrozenTrial) -> Candid
     return candidate_of(built_again(build, study, trial))
 
 
-def _shown(
-    holdout: OpenLadder,
-    study: Study,
-    trial: FrozenTrial,
-    candidate: Candidate,
-    spot: Spot,
-    answers: Any = None,
-) -> Release:
-    """Submit the model of a finished trial, and note on the study what became of it."""
-    context, key = context_of(study, trial), _key_of(study, trial)
-    release = guarded(holdout, candidate, context, key, spot, answers)
-    study.set_user_attr(_note(trial), numbered(release))
-    return release
-
-
 def _key_of(study: Study, trial: FrozenTrial) -> str:
     """Return the key of a finished trial, which takes no attributes any more: the study keeps it.
 
@@ -315,12 +302,12 @@ def _key_of(study: Study, trial: FrozenTrial) -> str:
     return hashlib.sha256(known.encode()).hexdigest()
 
 
-def submission_of(study: Study, trial: FrozenTrial, ladder: LadderRecord) -> int:
+def submission_of(study: Study, trial: FrozenTrial, holdout: OpenLadder) -> int:
     """Return the number under which a trial queried a ladder; 0 for none."""
     own = trial.user_attrs.get(SUBMISSION)
     noted = study.user_attrs.get(_note(trial), 0) if own is None else own
     if isinstance(noted, Mapping):  # of several metrics, by name
-        noted = noted.get(parted(ladder.settings.name)[1], 0)
+        noted = noted.get(parted(holdout.facts.ladder)[1], 0)
     return int(noted)
 
 

@@ -21,13 +21,12 @@ from ladderholdout.errors import (
     SearchStopped,
     warn,
 )
-from ladderholdout.guard import rounds
+from ladderholdout.guard import shown
 from ladderholdout.guard.containment import strip
 from ladderholdout.guard.context import jsonable
-from ladderholdout.guard.open_ladder import HasLadder, ladder_of
-from ladderholdout.guard.pipelines import as_the_model_sees
-from ladderholdout.guard.submission import Guard, Origin
+from ladderholdout.guard.open_ladder import HasLadder, OpenLadder, Origin, ladder_of
 from ladderholdout.guard.views import Release
+from ladderholdout.integrations.pipelines import as_the_model_sees
 from ladderholdout.mechanisms.arithmetic import whole
 from ladderholdout.metrics import Metric
 from ladderholdout.metrics.arrays import (
@@ -151,11 +150,14 @@ _MOST_WAITING = 2_000_000
 class Fit:
     """One training run: what was released of its rounds, and how many wait to be submitted.
 
-    It holds the guard, labels and all, so it never travels.
+    `classes` are the holdout's.
     """
 
-    guard: Guard
+    ladder: OpenLadder
+    classes: NDArray[Any] | None
     X: Any
+    # Whether X has the order in which the caller gave the rows.
+    order_known: bool
     context: Mapping[str, Any]
     id: str = field(default_factory=lambda: uuid4().hex[:8])
     releases: list[Release] = field(default_factory=list)
@@ -167,7 +169,7 @@ class Fit:
     begin: int = 0
     # Whether somebody read the feedback on its rounds.
     seen: bool = False
-    _shown: object = field(default_factory=rounds.shown_last)
+    _shown: object = field(default_factory=shown.shown_last)
     _thread: int = field(default_factory=threading.get_ident)
     # Whether the user was warned that the budget is used up, and whether `X` was read.
     warned: bool = False
@@ -178,8 +180,7 @@ class Fit:
     @property
     def columns(self) -> int:
         """Of its predictions, at most."""
-        classes = self.guard.holdout.classes
-        return 1 if classes is None else len(classes)
+        return 1 if self.classes is None else len(self.classes)
 
     @property
     def here(self) -> bool:
@@ -194,7 +195,7 @@ class Fit:
         all that comes later, so it ends the batch. The rounds after it are another batch,
         which depends on no feedback but that before.
         """
-        latest = rounds.shown_last()
+        latest = shown.shown_last()
         if self.seen or self.stopped or latest is not self._shown:
             self.batch, self.begin = uuid4().hex, len(self.releases)
             self.seen, self._shown = False, latest
@@ -349,10 +350,11 @@ class LadderStopping:
         """
         self._settled()
         with Loud():
-            guard = self._guard()
-            X = as_the_model_sees(guard.rows.X)
-            rule = {"stopping": [self.patience, self.min_rounds]}
-            fit = Fit(guard, X, self.context | jsonable(context) | rule)
+            rows, classes = self._ladder.rows(checked=True), self._ladder.facts.classes
+            X = as_the_model_sees(rows.X)
+            context = self.context | jsonable(context)
+            context |= {"stopping": [self.patience, self.min_rounds]}
+            fit = Fit(self._ladder, classes, X, rows.order_known, context)
         self._last = self._here.fit = fit
         return self
 
@@ -394,9 +396,9 @@ class LadderStopping:
         """
         fit = self._fit
         fit.made, fit.waiting = made, fit.waiting + 1
-        rounds.wait(fit, partial(self._settle, fit))
+        shown.wait(fit, partial(self._settle, fit))
         earliest = max(self.min_rounds, fit.best_round + self.patience)
-        numbers = fit.waiting * fit.guard.holdout.n * fit.columns
+        numbers = fit.waiting * self._ladder.facts.n * fit.columns
         due = len(fit.releases) + fit.waiting >= earliest
         if due or numbers >= _MOST_WAITING or not fit.here:
             self._settle(fit)
@@ -404,7 +406,7 @@ class LadderStopping:
 
     def _settle(self, fit: Fit) -> None:
         """Submit the rounds of a fit that wait."""
-        rounds.wait_no_more(fit)
+        shown.wait_no_more(fit)
         count, fit.waiting = fit.waiting, 0
         if count:
             assert fit.made is not None
@@ -416,9 +418,7 @@ class LadderStopping:
             self._check_order(fit)
         with Loud():
             predictions = made()
-            # The candidate that is being fitted depends on the answer from here on.
-            rounds.loosen()
-            releases = fit.guard.submit_rounds(predictions, fit.origins(count))
+            releases = fit.ladder.submit_rounds(predictions, fit.origins(count))
         for release in releases:
             self._warn_if_spent(fit, release)
             fit.take(release)
@@ -457,8 +457,7 @@ class LadderStopping:
         with Loud():
             fit = self._fit
             fit.rows_read = True
-            guard = fit.guard
-            predictions = guard.metric.respond(estimator, fit.X, guard.holdout.classes)
+            predictions = self.metric.respond(estimator, fit.X, fit.classes)
         return self.update(predictions)
 
     def answer(
@@ -496,16 +495,14 @@ class LadderStopping:
         [0, 1]
         """
         with Loud():
-            guard = self._fit.guard
-            output = by_index(output, self._fit.X)
-            return _as_asked(guard.metric, guard.holdout.classes, output, classes, link)
+            fit = self._fit
+            return _as_asked(self.metric, fit.classes, by_index(output, fit.X), classes, link)
 
     def _check_classes(self, known: ArrayLike | None, remedy: str) -> None:
         """Refuse a model's classes before any round; None: they are 0 to k - 1."""
         with Loud():
-            guard = self._guard()
-            classes = guard.holdout.classes
-            if classes is not None and guard.metric.is_classification:
+            classes = self._ladder.facts.classes
+            if classes is not None and self.metric.is_classification:
                 _refuse_classes(classes, known, remedy)
 
     # -- what is known of the fit ---------------------------------------------------------
@@ -594,22 +591,10 @@ class LadderStopping:
         assert self._known is not None
         return self._known
 
-    def _guard(self) -> Guard:
-        guard, order = self._ladder.guard(), self._ladder.order
-        guard.check_rows()
-        if order is not None and not np.array_equal(order, guard.order):
-            raise InvalidArgument(
-                "holdout",
-                "the one that was opened last",
-                "older: the same rows were opened in yet another order since",
-                "Open it again with its rows, LadderHoldout(X, y, ...).",
-            )
-        return guard
-
     def _check_order(self, fit: Fit) -> None:
         # In another process, rows that were given in another order than the registered one
         # come in the registered one: predictions made without reading `X` have another order.
-        if self._ladder.foreign and self._ladder.order is None and not fit.rows_read:
+        if not (fit.order_known or fit.rows_read):
             raise InvalidArgument(
                 "predictions",
                 "made from the rows of X, the attribute of this object",
@@ -621,7 +606,7 @@ class LadderStopping:
         if fit.warned or release.releases_left != 0:
             return
         fit.warned = True
-        if release.improved and release.improvements == fit.guard.rules.budget:
+        if release.improved and release.improvements == self._ladder.facts.rules.budget:
             return  # this very round used up the budget, and the guard has warned
         warn(
             "The releases of this ladder are used up: no new round can improve it, and a fit "

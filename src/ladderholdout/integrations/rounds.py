@@ -16,25 +16,18 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
-from uuid import uuid4
 
 import numpy as np
 
 from ladderholdout import thirdparty
 from ladderholdout.errors import InvalidArgument
-from ladderholdout.process import after_fork
+from ladderholdout.guard.open_ladder import OpenLadder, Place, place_of
+from ladderholdout.guard.shown import new_batch, on_answer
 from ladderholdout.thirdparty import Frame
-
-Key = tuple[str, int]
-"""A holdout: the ledger's URL and the holdout's id."""
 
 _REMEMBERED = 1000
 
-_asked: set[Key] = set()
-# What somebody was shown last, in whatever thread: an object of its own each time. The second
-# leaves out answers to submissions, which are on record by themselves.
-_latest = object()
-_shown = object()
+_consulted: set[Place] = set()
 # Whether this process ever held a guarded fold: without one there is no round to be in.
 _folded = False
 
@@ -53,34 +46,13 @@ class _Opened:
 
 
 class _Here(threading.local):
-    """The searches that this thread opened, oldest first, and what it has not submitted yet."""
+    """The searches that this thread opened, oldest first."""
 
     def __init__(self) -> None:
         self.searches: deque[_Opened] = deque(maxlen=_REMEMBERED)
-        self.waiting: dict[int, Callable[[], None]] = {}
 
 
 _here = _Here()
-
-
-# What waits in a forked process is submitted by its parent.
-after_fork(lambda: _here.waiting.clear())
-
-
-def wait(owner: object, submit: Callable[[], None]) -> None:
-    """Have `submit` called before this thread sees what was released, or submits anything else."""
-    _here.waiting[id(owner)] = submit
-
-
-def wait_no_more(owner: object) -> None:
-    """Take that back."""
-    _here.waiting.pop(id(owner), None)
-
-
-def settle() -> None:
-    """Submit what waits in this thread."""
-    while _here.waiting:
-        _here.waiting.pop(next(iter(_here.waiting)))()
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,14 +104,14 @@ class GuardedFold(np.ndarray[Any, np.dtype[np.intp]]):
         return GuardedFold, (self.of,)
 
 
-def mark_opened(key: Key) -> None:
-    """Remember that somebody opened a split on a holdout."""
-    _asked.add(key)
+def mark_consulted(ladder: OpenLadder) -> None:
+    """Remember that somebody has a search ask this holdout, or did so before."""
+    _consulted.add(place_of(ladder))
 
 
-def was_opened(key: Key) -> bool:
-    """Return whether somebody did, in this process."""
-    return key in _asked
+def is_consulted(ladder: OpenLadder) -> bool:
+    """Return whether somebody does, as far as this process knows."""
+    return bool(_consulted) and place_of(ladder) in _consulted
 
 
 def open_round(
@@ -161,8 +133,7 @@ def open_round(
         Called with the name of the search when the consumer lets the fold go.
     """
     # A search within a candidate's fit: that candidate depends on the answers to this one.
-    loosen()
-    token = uuid4().hex
+    token = new_batch()
     offset = _remember(token, consumer)
     batch = token if consumer.takes_one_round else None
     fold = GuardedFold(Round(token, batch, steps, rows, own_rows, offset))
@@ -249,14 +220,8 @@ def trial() -> Any:
     return found.trial if found is not None and found.own else None
 
 
-def loosen() -> None:
-    """Take the batch from the rounds in whose midst this thread is.
-
-    For a submission by hand, a search, or reading a release, within a fit: its candidate may
-    depend on the answer. Studies find out by `latest`.
-    """
-    global _latest
-    _latest = object()
+def _unbind() -> None:
+    """Take the batch from the rounds in whose midst this thread is shown an answer."""
     if not _folded:
         return
     for fold in map(fold_of, thirdparty.tests_around()):
@@ -264,28 +229,7 @@ def loosen() -> None:
             fold.of = replace(fold.of, batch=None)
 
 
-def note_shown() -> None:
-    """Note that somebody sees what was released: what is being built may depend on it."""
-    global _shown
-    settle()
-    _shown = object()
-    loosen()
-
-
-def shown_last() -> object:
-    """Return what is another object whenever somebody in this process saw what was released.
-
-    The answer to a submission does not count: it is in the ledger's order.
-    """
-    return _shown
-
-
-def latest() -> object:
-    """Return what is another object whenever somebody in this process was shown an answer.
-
-    Answers within a batch reach nobody who could act on them, and do not count.
-    """
-    return _latest
+on_answer(_unbind)
 
 
 def fold_of(test: Any) -> GuardedFold | None:

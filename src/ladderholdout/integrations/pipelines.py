@@ -20,8 +20,9 @@ from numpy.typing import NDArray
 from ladderholdout import identity as fp
 from ladderholdout import thirdparty
 from ladderholdout.errors import InvalidArgument
-from ladderholdout.guard.rounds import fold_of
+from ladderholdout.guard.open_ladder import transformed
 from ladderholdout.guard.settings import count_rows
+from ladderholdout.integrations.rounds import fold_of
 from ladderholdout.thirdparty import PARALLEL, PIPELINE, TARGET, TASK, Frame
 
 _SAMPLE = 64
@@ -69,18 +70,6 @@ def as_the_model_sees(X: Any) -> Any:
                 "holdout.evaluate(whole_model).",
             )
     return transformed(X, steps)
-
-
-def transformed(X: Any, steps: Any) -> Any:
-    """Return rows as these fitted pipelines leave them, one after the other.
-
-    A step may write into what it is given: it is given a copy.
-    """
-    if steps:
-        X = fp.copy_of(X)
-    for step in steps:
-        X = step.transform(X)
-    return X
 
 
 def steps_before(frame: Frame, X: Any = None, y: Any = None) -> tuple[Any, ...]:
@@ -165,19 +154,10 @@ def sample_of(X: Any) -> str | None:
     """Return a digest of the number of rows and of some of them: by it they are known again."""
     n = count_rows(X)
     try:
-        some = fp.row_hashes(take(X, _some(n)))
+        some = fp.row_hashes(fp.take(X, _some(n)))
     except InvalidArgument:
         return None  # rows that have no hash
     return f"{n}:{hashlib.blake2b(some.tobytes(), digest_size=8).hexdigest()}"
-
-
-def take(X: Any, rows: NDArray[np.intp]) -> Any:
-    """Return some rows of an array, a DataFrame, a sparse matrix or a list."""
-    if hasattr(X, "iloc"):
-        return X.iloc[rows]
-    if hasattr(X, "tocsr"):
-        return X.tocsr()[rows]
-    return X[rows] if hasattr(X, "shape") else [X[row] for row in rows]
 
 
 @lru_cache(maxsize=16)
@@ -215,7 +195,7 @@ def _among(X: Any, y: Any, rows: Any, labels: Any) -> bool:
         return True
     some = _some(count_rows(X))
     try:
-        mine, theirs = fp.row_hashes(take(X, some)), fp.row_hashes(rows)
+        mine, theirs = fp.row_hashes(fp.take(X, some)), fp.row_hashes(rows)
         if y is not None and labels is not None:
             mine = fp.content_hashes(mine, np.asarray(y)[some])
             theirs = fp.content_hashes(theirs, np.asarray(labels))
