@@ -45,13 +45,12 @@ from __future__ import annotations
 
 import difflib
 import math
+import sys
 import warnings
 from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
-
-from ladderholdout.thirdparty import stack_level
 
 _LONGEST = 60
 # Whose frames are between this library and the line of the user that called it.
@@ -177,7 +176,17 @@ def warn(message: str, category: type[Warning]) -> None:
     >>> print(caught[0].message)
     The releases are used up.
     """
-    warnings.warn(message, category, stacklevel=stack_level(_BETWEEN))
+    warnings.warn(message, category, stacklevel=_stack_level())
+
+
+def _stack_level() -> int:
+    """Return the ``stacklevel`` by which `warn` warns at the first line of the user's own."""
+    level, frame = 2, sys._getframe(2)
+    while frame.f_globals.get("__name__", "").partition(".")[0] in _BETWEEN:
+        if frame.f_back is None:
+            break
+        level, frame = level + 1, frame.f_back
+    return level
 
 
 def printable(text: str, *, longest: int | None = None) -> str:

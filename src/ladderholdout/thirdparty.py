@@ -9,9 +9,7 @@ name up in the installed versions, and a run with the oldest versions does so th
 from __future__ import annotations
 
 import dis
-import os
 import sys
-import threading
 import weakref
 from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import AbstractContextManager, closing
@@ -412,16 +410,6 @@ def classes_of_model() -> Any:
     return next((classes for classes in found if classes is not None), None)
 
 
-def stack_level(libraries: set[str]) -> int:
-    """Return the ``stacklevel`` by which the caller warns at the first line outside of these."""
-    level, frame = 2, sys._getframe(2)
-    while frame.f_globals.get("__name__", "").partition(".")[0] in libraries:
-        if frame.f_back is None:
-            break
-        level, frame = level + 1, frame.f_back
-    return level
-
-
 # -- scikit-learn ---------------------------------------------------------------------
 
 
@@ -758,40 +746,9 @@ def try_server(uri: str, seconds: float) -> None:
     )
 
 
-# -- skorch, and the platform ---------------------------------------------------------
+# -- skorch ---------------------------------------------------------------------------
 
 
 def modules_of(net: Any) -> list[Any]:
     """Return all modules of a skorch net: there may be more than ``module_``."""
     return [getattr(net, f"{name}_") for name in net._modules]
-
-
-BINARY: int = getattr(os, "O_BINARY", 0)
-"""For `os.open`: Windows turns the ends of lines into others without it."""
-
-_reading = threading.Lock()
-
-
-def read_start(descriptor: int, size: int) -> bytes:
-    """Read the first bytes of an open file, whatever other threads read of it."""
-    if hasattr(os, "pread"):
-        return os.pread(descriptor, size, 0)
-    with _reading:
-        os.lseek(descriptor, 0, os.SEEK_SET)
-        return os.read(descriptor, size)
-
-
-def write_start(descriptor: int, data: bytes) -> None:
-    """Write the first bytes of an open file, whatever other threads do with it."""
-    if hasattr(os, "pwrite"):
-        os.pwrite(descriptor, data, 0)
-        return
-    with _reading:
-        os.lseek(descriptor, 0, os.SEEK_SET)
-        os.write(descriptor, data)
-
-
-def after_fork(function: Callable[[], None]) -> None:
-    """Call a function in each process that is forked from this one, where there are forks."""
-    if hasattr(os, "register_at_fork"):
-        os.register_at_fork(after_in_child=function)

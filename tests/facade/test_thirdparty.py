@@ -21,7 +21,12 @@ SOURCE = Path(thirdparty.__file__).parent
 # Reading frames, in whatever way. Tracebacks are read where exceptions lose the guard's frames.
 FRAMES = {"_getframe", "_current_frames", "currentframe", "f_back", "f_code", "f_globals"}
 FRAMES |= {"f_locals", "f_lineno", "co_qualname", "getinnerframes", "getouterframes", "tb_frame"}
-READERS = {"thirdparty.py": FRAMES, "guard/containment.py": {"f_code", "co_qualname", "tb_frame"}}
+# A warning names the user's line, which is found by the names of the modules in between.
+READERS = {
+    "thirdparty.py": FRAMES,
+    "guard/containment.py": {"f_code", "co_qualname", "tb_frame"},
+    "errors.py": {"_getframe", "f_back", "f_globals"},
+}
 # Documented, with an underscore so that it meets no column's name.
 NAMED_TUPLES = {"_asdict", "_fields", "_make", "_mapping", "_replace"}
 
@@ -220,16 +225,7 @@ def test_variables_are_read_by_name_alone() -> None:
     assert not (frame.is_search or frame.is_sklearn or frame.takes_one_round)
 
 
-def test_a_fork_is_heard_of_where_there_are_forks(monkeypatch: pytest.MonkeyPatch) -> None:
-    heard: list[Any] = []
-    monkeypatch.setattr("os.register_at_fork", lambda **given: heard.append(given), raising=False)
-    thirdparty.after_fork(print)
-    monkeypatch.delattr("os.register_at_fork")
-    thirdparty.after_fork(print)
-    assert heard == [{"after_in_child": print}]
-
-
-def test_the_module_is_at_the_bottom() -> None:
+def test_the_module_imports_the_standard_library_alone() -> None:
     tree = ast.parse(Path(thirdparty.__file__).read_text("utf-8"))
     imported = [node.module for node in tree.body if isinstance(node, ast.ImportFrom)]
     for node in tree.body:

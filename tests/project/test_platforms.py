@@ -20,7 +20,8 @@ import pytest
 
 from ladderholdout import LadderHoldout
 from ladderholdout.ledger import place, resolve_url
-from ladderholdout.thirdparty import TESTED, read_start
+from ladderholdout.process import read_start
+from ladderholdout.thirdparty import TESTED
 from tests.support.smoke import PARTS
 
 ROOT = Path(__file__).parents[2]

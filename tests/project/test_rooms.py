@@ -21,8 +21,8 @@ FRONT = "__init__"
 
 # A module imports from its own room and from those before it.
 ROOMS = (
-    "thirdparty",
     "errors",
+    "process",
     "extras",
     "pictures",
     "identity",
@@ -34,6 +34,7 @@ ROOMS = (
     "planning",
     "ledger",
     "vault",
+    "thirdparty",
     "guard",
     "leaderboard",
     "remote",

@@ -217,7 +217,7 @@ def attacked(template: Path, folder: Path, seed: int) -> list[str]:
             continue
         if any(math.isnan(one) for one in numbers(found)):
             wrong.append(f"{seed}: {what}: {name}: nan")
-    source = engine._sources.pop(resolve_url(path), None)
+    source = engine._sources().pop(resolve_url(path), None)
     if source is not None:
         source.dispose()
     ladders._guards.clear()

@@ -18,7 +18,8 @@ from types import CodeType, TracebackType
 
 from ladderholdout.errors import LadderHoldoutError, SearchStopped
 from ladderholdout.metrics import responses
-from ladderholdout.thirdparty import after_fork, autologging_off
+from ladderholdout.process import PerProcess
+from ladderholdout.thirdparty import autologging_off
 
 _PACKAGE = str(Path(__file__).parents[1])
 # The functions that call code of the user; what is below them stays.
@@ -97,19 +98,18 @@ def _linked(links: list[TracebackType]) -> TracebackType | None:
     return below
 
 
-_lock = threading.Lock()
-_inside = 0
-_off = ExitStack()
+class _Off:
+    """How many blocks of this process MLflow's autologging is off for, and what turns it back."""
+
+    def __init__(self) -> None:
+        self.lock, self.inside, self.switch = threading.Lock(), 0, ExitStack()
+
+    def close(self) -> None:
+        self.switch.close()
 
 
-def _after_fork() -> None:
-    # Whoever was inside in the parent is not here.
-    global _lock, _inside
-    _lock, _inside = threading.Lock(), 0
-    _off.close()
-
-
-after_fork(_after_fork)
+# Whoever was inside in the parent is not in the child.
+_off = PerProcess(_Off, drop=_Off.close)
 
 
 @contextmanager
@@ -119,18 +119,18 @@ def without_autologging() -> Iterator[None]:
     Its own switch is one for the whole process and does not nest, so the first one in turns
     it and the last one out turns it back. Free of cost where MLflow is not imported.
     """
-    global _inside
     if "mlflow" not in sys.modules:
         yield
         return
-    with _lock:
-        _inside += 1
-        if _inside == 1 and (switch := autologging_off()) is not None:
-            _off.enter_context(switch)
+    off = _off()
+    with off.lock:
+        off.inside += 1
+        if off.inside == 1 and (switch := autologging_off()) is not None:
+            off.switch.enter_context(switch)
     try:
         yield
     finally:
-        with _lock:
-            _inside -= 1
-            if _inside == 0:
-                _off.close()
+        with off.lock:
+            off.inside -= 1
+            if off.inside == 0:
+                off.switch.close()

@@ -71,7 +71,7 @@ from ladderholdout.ledger.replay import rules_of
 from ladderholdout.mechanisms.arithmetic import whole
 from ladderholdout.metrics import Metric
 from ladderholdout.metrics.indexes import by_index
-from ladderholdout.thirdparty import after_fork
+from ladderholdout.process import PerProcess
 from ladderholdout.vault import Rows
 
 # The feedback on a candidate that did not improve: there is no inner score here.
@@ -85,18 +85,10 @@ Key: TypeAlias = tuple[str, int, datetime]
 # rows take the registered order for granted. So are those in the order of the first registration.
 _guards: dict[tuple[Key, int, bool, bool], Guard] = {}
 _facts: dict[Key, Facts] = {}
-_lock = threading.Lock()
+_lock = PerProcess(threading.Lock)
 # The ladders that were opened in this process, for the tags of runs that are made beside them.
 # Held by their identity: equal ones are several, and each of them keeps its ladder open.
 _opened: weakref.WeakValueDictionary[int, LocalLadder] = weakref.WeakValueDictionary()
-
-
-def _after_fork() -> None:
-    global _lock
-    _lock = threading.Lock()
-
-
-after_fork(_after_fork)
 
 
 @dataclass(eq=False, repr=False)
@@ -374,14 +366,14 @@ class LocalLadder:
     def guard(self) -> Guard:
         """Return the rows, labels and rules as this process holds them."""
         place = self._place_of_guard
-        with without_frames, _lock:
+        with without_frames, _lock():
             if place not in _guards:
                 _guards[place] = self._load()
             return _guards[place]
 
     def keep(self, guard: Guard) -> None:
         """Take these rows for the ladder's, which they were found to be."""
-        with _lock:
+        with _lock():
             _guards[self._place_of_guard] = guard
 
     def _load(self) -> Guard:
@@ -398,7 +390,7 @@ class LocalLadder:
 
     def share(self, guard: Guard) -> None:
         """Take the rows of another ladder of the holdout, unless they are here already."""
-        with _lock:
+        with _lock():
             if self._place_of_guard in _guards:
                 return
         self.keep(guard.of_ladder(self.read(lambda tx, one: one), self.metric))
@@ -407,7 +399,7 @@ class LocalLadder:
         """Return another ladder on this holdout with the same settings."""
         found = replace(self, id=ladder.id, since=ladder.created)
         guard = replace(self.guard(), ladder_id=ladder.id, since=ladder.created)
-        with _lock:
+        with _lock():
             _guards.setdefault(found._place_of_guard, guard)  # the rows are in memory once
         return found
 

@@ -12,7 +12,7 @@ import threading
 from collections.abc import Callable
 from uuid import uuid4
 
-from ladderholdout.thirdparty import after_fork
+from ladderholdout.process import after_fork
 
 # What somebody was shown last, in whatever thread: an object of its own each time. The second
 # leaves out answers to submissions, which are on record by themselves.

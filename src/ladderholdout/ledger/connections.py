@@ -22,7 +22,7 @@ from ladderholdout.ledger import postgres as servers
 from ladderholdout.ledger import sqlite as files
 from ladderholdout.ledger import tables as cells
 from ladderholdout.ledger.place import Access, file_of, is_memory, is_server
-from ladderholdout.thirdparty import after_fork
+from ladderholdout.process import PerProcess
 
 # The engine's own logger would print rows, and with them what no analyst may read, as
 # soon as somebody turns on debug logging for everything. A filter, since `dictConfig`
@@ -38,27 +38,20 @@ Source: TypeAlias = files.FileSource | servers.ServerSource
 PASSING = (LedgerUnreachable, servers.Undone)
 """What may go well when it is tried again."""
 
-_sources: dict[str, Source] = {}
-_guard = threading.Lock()
+# Kept alive on purpose: closing a connection that the parent still uses could release the
+# parent's locks, or end its talk with the server.
 _inherited: list[dict[str, Source]] = []
-
-
-def _after_fork() -> None:
-    # Kept alive on purpose: closing a connection that the parent still uses could
-    # release the parent's locks, or end its talk with the server.
-    global _sources, _guard
-    _inherited.append(_sources)
-    _sources, _guard = {}, threading.Lock()
+_sources: PerProcess[dict[str, Source]] = PerProcess(dict, drop=_inherited.append)
+_guard = PerProcess(threading.Lock)
 
 
 def _at_exit() -> None:
     # A server's connections are closed; a file needs no such thing.
-    for known in _sources.values():
+    for known in _sources().values():
         if isinstance(known, servers.ServerSource):
             known.dispose()
 
 
-after_fork(_after_fork)
 atexit.register(_at_exit)
 
 
@@ -67,20 +60,20 @@ def create(url: str) -> Source:
     path = file_of(url)
     if path is not None:
         files.make(path)
-    with _guard:
-        if is_memory(url) and url not in _sources:
-            _sources[url] = files.memory_source()
-        elif url in _sources and not _sources[url].current():
-            _sources.pop(url).dispose()
+    with _guard():
+        if is_memory(url) and url not in _sources():
+            _sources()[url] = files.memory_source()
+        elif url in _sources() and not _sources()[url].current():
+            _sources().pop(url).dispose()
     return source(url)
 
 
 def source(url: str) -> Source:
     """Return this process's engine on an existing ledger."""
-    with _guard:
-        if url not in _sources:
-            _sources[url] = servers.source(url) if is_server(url) else files.file_source(url)
-        return _sources[url]
+    with _guard():
+        if url not in _sources():
+            _sources()[url] = servers.source(url) if is_server(url) else files.file_source(url)
+        return _sources()[url]
 
 
 @contextmanager

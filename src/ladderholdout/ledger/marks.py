@@ -18,7 +18,7 @@ from pathlib import Path
 from ladderholdout.ledger.chain import End, Head
 from ladderholdout.ledger.place import is_memory, vault_beside
 from ladderholdout.ledger.records import HoldoutRecord
-from ladderholdout.thirdparty import BINARY, after_fork, read_start, write_start
+from ladderholdout.process import BINARY, PerProcess, read_start, write_start
 
 _PURPOSE = b"ladderholdout mark 1"
 _SIZE = 256
@@ -79,20 +79,12 @@ class Mark:
 _descriptors: dict[Path, int] = {}
 # What it wrote to each mark last: read there again, it is not checked again.
 _written: dict[Mark, tuple[bytes, Head]] = {}
-_lock = threading.Lock()
-
-
-def _after_fork() -> None:
-    global _lock
-    _lock = threading.Lock()
-
-
-after_fork(_after_fork)
+_lock = PerProcess(threading.Lock)
 
 
 def _opened(path: Path, create: int = 0) -> int:
     """Return the descriptor of a mark; a file that was removed or replaced is opened anew."""
-    with _lock:
+    with _lock():
         known = _descriptors.get(path)
         if known is not None:
             if os.fstat(known).st_nlink:

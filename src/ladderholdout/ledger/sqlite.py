@@ -23,7 +23,7 @@ from sqlalchemy.pool import NullPool, StaticPool
 from ladderholdout.errors import InvalidArgument, LedgerBusy, LedgerError
 from ladderholdout.ledger.place import Access, file_of, is_memory, timeout_of
 from ladderholdout.ledger.turns import Turns
-from ladderholdout.thirdparty import BINARY, read_start
+from ladderholdout.process import BINARY, read_start
 
 _FAULTS = {
     "SQLITE_READONLY": "it is read-only. Give this user write access to the file and its folder",

@@ -29,21 +29,13 @@ from ladderholdout.metrics.evaluation import (
 )
 from ladderholdout.metrics.scores import WeightedScore, concordance
 from ladderholdout.metrics.settings import MetricSettings
-from ladderholdout.thirdparty import after_fork
+from ladderholdout.process import PerProcess
 
 # A risk outside of its range by less is rounding.
 _SLACK = 1e-9
 # warnings.catch_warnings swaps filters of the whole process: two threads that interleave
 # would leave them silenced permanently.
-_FILTERS = threading.RLock()
-
-
-def _after_fork() -> None:
-    global _FILTERS
-    _FILTERS = threading.RLock()
-
-
-after_fork(_after_fork)
+_FILTERS = PerProcess(threading.RLock)
 
 
 def measure(
@@ -259,6 +251,6 @@ def _is_own(metric: MetricSettings) -> bool:
 
 @contextmanager
 def _silence() -> Iterator[None]:
-    with _FILTERS, warnings.catch_warnings(), np.errstate(all="ignore"):
+    with _FILTERS(), warnings.catch_warnings(), np.errstate(all="ignore"):
         warnings.simplefilter("ignore")
         yield

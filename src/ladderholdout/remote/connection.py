@@ -32,8 +32,8 @@ from ladderholdout.errors import (
     as_given,
     warn,
 )
+from ladderholdout.process import PerProcess
 from ladderholdout.remote.wire import JSON, KEY, error_of
-from ladderholdout.thirdparty import after_fork
 
 TOKEN, TOKEN_FILE = "LADDERHOLDOUT_TOKEN", "LADDERHOLDOUT_TOKEN_FILE"
 
@@ -46,16 +46,8 @@ _LARGEST_TIMEOUT = 86_400.0
 # Name a file of authorities, or a folder; OpenSSL itself reads SSL_CERT_FILE and SSL_CERT_DIR.
 _BUNDLES = ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE")
 
-_pools: dict[str, urllib3.PoolManager] = {}
-_lock = threading.Lock()
-
-
-def _after_fork() -> None:
-    global _pools, _lock
-    _pools, _lock = {}, threading.Lock()
-
-
-after_fork(_after_fork)
+_pools: PerProcess[dict[str, urllib3.PoolManager]] = PerProcess(dict)
+_lock = PerProcess(threading.Lock)
 
 
 class Token:
@@ -121,7 +113,7 @@ _folder: Path | None = None
 def _handed_on(secret: str) -> Path:
     """Put a token into a private file, for processes that this one starts."""
     global _folder
-    with _lock:
+    with _lock():
         if _folder is None or not _folder.exists():
             _folder = Path(tempfile.mkdtemp(prefix="ladderholdout-"))
             atexit.register(_remove, _folder, os.getpid())
@@ -238,8 +230,8 @@ class Connection:
                     redirect=False,
                 )
             except urllib3.exceptions.SSLError:
-                with _lock:
-                    _pools.pop(self.base, None)  # the next call finds what is named by then
+                with _lock():
+                    _pools().pop(self.base, None)  # the next call finds what is named by then
                 raise LedgerUnreachable(
                     f"The certificate of {self.base} is not one that this machine trusts. Name "
                     f"that of its authority in {_BUNDLES[0]}."
@@ -286,10 +278,10 @@ def _pauses() -> Iterator[float]:
 
 def _pool(base: str) -> urllib3.PoolManager:
     """Return this process's connections to a server."""
-    with _lock:
-        if base not in _pools:
-            _pools[base] = _new_pool(base)
-        return _pools[base]
+    with _lock():
+        if base not in _pools():
+            _pools()[base] = _new_pool(base)
+        return _pools()[base]
 
 
 def _new_pool(base: str) -> urllib3.PoolManager:

@@ -44,6 +44,7 @@ from ladderholdout.ledger.replay import rules_of, stored_metric
 from ladderholdout.metrics import Metric
 from ladderholdout.metrics.arrays import refuse_masked
 from ladderholdout.metrics.indexes import by_index, index_of
+from ladderholdout.process import PerProcess
 from ladderholdout.remote.connection import Connection, Token, check_timeout, path_of, place_of
 from ladderholdout.remote.wire import (
     NPY,
@@ -58,7 +59,6 @@ from ladderholdout.remote.wire import (
     status_from,
     submission_from,
 )
-from ladderholdout.thirdparty import after_fork
 from ladderholdout.vault import features_from_bytes
 
 T = TypeVar("T")
@@ -68,15 +68,7 @@ _PAGE = 1000
 # The rows that a server shares, and the hashes of rows, once for each process.
 _shared: dict[str, Any] = {}
 _hashes: dict[str, NDArray[np.uint64]] = {}
-_lock = threading.Lock()
-
-
-def _after_fork() -> None:
-    global _lock
-    _lock = threading.Lock()
-
-
-after_fork(_after_fork)
+_lock = PerProcess(threading.Lock)
 
 
 @dataclass(eq=False, repr=False)
@@ -341,7 +333,7 @@ class RemoteLadder:
                 "missing",
                 "Or submit predictions: holdout.submit(predictions).",
             )
-        with _lock:
+        with _lock():
             if self.ledger not in _shared:
                 answer = self.connection.call(
                     "GET", path_of(self.facts.name, "rows"), headers={"Accept": ROWS}

@@ -31,7 +31,7 @@ from ladderholdout.errors import (
 )
 from ladderholdout.identity import fingerprint as fingerprint_of
 from ladderholdout.identity import row_hashes
-from ladderholdout.thirdparty import BINARY
+from ladderholdout.process import BINARY
 from ladderholdout.vault import frames, npz, remote
 from ladderholdout.vault.npz import Damaged, Node, NotData, Parts, Source
 from ladderholdout.vault.remote import is_url

@@ -26,6 +26,7 @@ from ladderholdout.integrations.mlflow.service import (
 )
 from ladderholdout.integrations.mlflow.uris import is_own, printable_uri
 from ladderholdout.ledger import is_memory, resolve_url, shown
+from ladderholdout.process import PerProcess
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
@@ -147,7 +148,7 @@ def _key(tags: dict[str, str]) -> dict[str, str]:
 
 # Which ladder writes into which run, as far as this process knows.
 _claims: dict[tuple[str, str], str] = {}
-_lock = threading.Lock()
+_lock = PerProcess(threading.Lock)
 
 _logger = logging.getLogger("ladderholdout.mlflow")
 # The ladders and servers of which it was logged where raw scores go.
@@ -169,7 +170,7 @@ def claim(
     if own is None:
         return new_run(places.analyst, sealed)
     ladder = names.identity(holdout.facts)
-    with _lock:
+    with _lock():
         taken = _claims.setdefault((places.analyst, own), ladder) != ladder
     return RunChoice(None, None, own, sealed) if taken else RunChoice(own, None, None, sealed)
 
