@@ -3,34 +3,40 @@
 from __future__ import annotations
 
 import os
-import threading
+import subprocess
+import sys
 from typing import Any
 
 import pytest
 
-from ladderholdout.process import PerProcess, after_fork
+from ladderholdout.process import after_fork
 
+PROGRAM = """
+import os, threading
+from ladderholdout.process import PerProcess
 
-def status_of_child(child: int) -> int:
-    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+lock, dropped = PerProcess(threading.Lock), []
+known = PerProcess(dict, drop=dropped.append)
+known()["parent"] = 1
+with lock():
+    child = os.fork()
+    if child == 0:
+        free = lock().acquire(blocking=False)
+        print("child", free, known(), dropped, flush=True)
+        os._exit(0)
+    os.waitpid(child, 0)
+    print("parent", lock().locked(), known(), dropped)
+"""
 
 
 @pytest.mark.processes
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no forks here")
-@pytest.mark.filterwarnings("ignore:.*multi-threaded, use of fork:DeprecationWarning")
 def test_a_child_has_a_free_lock_and_a_value_of_its_own() -> None:
-    lock, dropped = PerProcess(threading.Lock), list[dict[str, int]]()
-    known: PerProcess[dict[str, int]] = PerProcess(dict, drop=dropped.append)
-    known()["parent"] = 1
-    with lock():
-        child = os.fork()
-        if child == 0:
-            free = lock().acquire(blocking=False)
-            os._exit(0 if free and known() == {} and dropped == [{"parent": 1}] else 1)
-        assert status_of_child(child) == 0
-        assert lock().locked()
-    assert known() == {"parent": 1}
-    assert dropped == []
+    ended = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True)
+    assert ended.stdout.splitlines() == [
+        "child True {} [{'parent': 1}]",
+        "parent True {'parent': 1} []",
+    ]
 
 
 def test_a_fork_is_heard_of_where_there_are_forks(monkeypatch: pytest.MonkeyPatch) -> None:
