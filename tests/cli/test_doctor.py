@@ -16,7 +16,7 @@ from ladderholdout.guard.health import Finding, ledger_findings
 from ladderholdout.integrations.mlflow.service import mlflow_findings, server_finding
 from ladderholdout.ledger import resolve_url
 from tests.support.holdouts import coins
-from tests.support.mlflow import CONTEXT, free_port, installed, new_store, program
+from tests.support.mlflow_stores import CONTEXT, free_port, installed, new_store, program
 
 DOCTOR = "from ladderholdout.cli import app; app()"
 

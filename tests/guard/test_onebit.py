@@ -42,7 +42,7 @@ from ladderholdout.mechanisms import (
 from tests.support.beyond_plain import needs_matplotlib
 from tests.support.canaries import all_logs, folder_bytes, number_forms, pickles, texts_of
 from tests.support.holdouts import assert_replays, is_repeat, record
-from tests.support.mlflow import new_store
+from tests.support.mlflow_stores import new_store
 from tests.support.processes import at_once, elsewhere
 
 N = 1000

@@ -32,7 +32,7 @@ from ladderholdout.mechanisms import Ladder
 from tests.ledger.test_chain import change
 from tests.support.canaries import all_logs, canaries_of, texts_of
 from tests.support.holdouts import coins, guesses
-from tests.support.mlflow import (
+from tests.support.mlflow_stores import (
     ANALYST,
     AUDIT,
     CONTEXT,

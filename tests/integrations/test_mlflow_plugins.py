@@ -28,7 +28,7 @@ from ladderholdout.integrations.mlflow.evaluator import LadderEvaluator
 from tests.integrations.test_mlflow import tiny
 from tests.support.canaries import canaries_of
 from tests.support.holdouts import coins, entries_of
-from tests.support.mlflow import new_store, plugins, python, store_bytes
+from tests.support.mlflow_stores import new_store, plugins, python, store_bytes
 from tests.support.server import registered, rows, serving, token_of
 
 pytestmark = [

@@ -25,7 +25,7 @@ from ladderholdout.mechanisms import OneBitLadder
 from tests.integrations.test_mlflow import submit, tiny
 from tests.support.canaries import canaries_of
 from tests.support.holdouts import coins, entries_of, guesses
-from tests.support.mlflow import (
+from tests.support.mlflow_stores import (
     ANALYST,
     AUDIT,
     Server,

@@ -16,7 +16,7 @@ from ladderholdout.errors import TrackingWarning
 from tests.integrations.test_mlflow import tiny
 from tests.support.canaries import canaries_of
 from tests.support.holdouts import coins
-from tests.support.mlflow import (
+from tests.support.mlflow_stores import (
     AUDIT,
     RAW,
     RELEASED,

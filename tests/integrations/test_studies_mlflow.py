@@ -27,7 +27,7 @@ from ladderholdout import InvalidArgument, LadderHoldout
 from ladderholdout.errors import TrackingError, TrackingWarning
 from ladderholdout.integrations.mlflow import export, places
 from ladderholdout.integrations.mlflow.service import mlflow_findings
-from tests.support.mlflow import all_runs, new_store
+from tests.support.mlflow_stores import all_runs, new_store
 
 optuna.logging.set_verbosity(optuna.logging.ERROR)
 

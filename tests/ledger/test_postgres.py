@@ -49,7 +49,7 @@ from tests.support.holdouts import (
     repeats,
 )
 from tests.support.interrupts import aside, in_transactions, interrupted, lines_of
-from tests.support.mlflow import new_store
+from tests.support.mlflow_stores import new_store
 from tests.support.postgres import Server, name_of, proxied, server
 from tests.support.processes import PATIENCE, at_once, elsewhere
 

@@ -17,7 +17,7 @@ from ladderholdout import LadderHoldout, Release
 from ladderholdout.holdout import LadderStopping
 from ladderholdout.ledger import Entry
 from tests.support.holdouts import assert_replays, entries_of, record
-from tests.support.mlflow import new_store
+from tests.support.mlflow_stores import new_store
 
 N_TRAIN, N_HOLDOUT = 300, 200
 
