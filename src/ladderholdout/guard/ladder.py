@@ -243,9 +243,9 @@ class LocalLadder:
 
     # -- what is shown ----------------------------------------------------------------
 
-    def state(self) -> State:
+    def state(self, *, shown: bool = False) -> State:
         """Return what changes, as the ledger has it now."""
-        return self.read(partial(state_of, metric=self.metric))
+        return self.read(partial(state_of, metric=self.metric), shown=shown)
 
     def status(self, *, shown: bool = True) -> Status:
         """Return the released score and what queried the holdout."""
@@ -258,10 +258,9 @@ class LocalLadder:
         self, after: int, limit: int | None, *, search: str | None = None, shown: bool = True
     ) -> tuple[Submission, ...]:
         """Return the submissions after a number, as the analyst may see them."""
-        if shown:
-            note_shown()
         entries = self.read(
-            lambda tx, one: tx.entries(one.id, after=after, limit=limit, search=search)
+            lambda tx, one: tx.entries(one.id, after=after, limit=limit, search=search),
+            shown=shown,
         )
         return tuple(submission_of(entry, self.metric) for entry in entries)
 
@@ -322,8 +321,13 @@ class LocalLadder:
 
     # -- the ledger -------------------------------------------------------------------
 
-    def read(self, body: Body[T]) -> T:
-        """Read one state of the ledger, once more where its server was lost on the way."""
+    def read(self, body: Body[T], *, shown: bool = False) -> T:
+        """Read one state of the ledger, once more where its server was lost on the way.
+
+        What is `shown` to somebody may decide what is built from then on.
+        """
+        if shown:
+            note_shown()
 
         def read(tx: Transaction) -> T:
             return body(tx, same_ladder(tx.ladder_with_holdout(self.id), self.since))

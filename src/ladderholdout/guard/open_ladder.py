@@ -218,8 +218,8 @@ class OpenLadder(Protocol):
     def facts(self) -> Facts:
         """What never changes."""
 
-    def state(self) -> State:
-        """Return what changes, as the ledger has it now."""
+    def state(self, *, shown: bool = False) -> State:
+        """Return what changes, as the ledger has it now; `shown` where somebody is to read it."""
 
     def rows(self, *, checked: bool = False) -> HeldRows:
         """Return the rows as this process holds them; on request, check that they are unchanged."""

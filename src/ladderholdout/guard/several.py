@@ -297,14 +297,12 @@ class SeveralLadders:
         self, after: int, limit: int | None, *, search: str | None = None, shown: bool = True
     ) -> tuple[Submission, ...]:
         """Return the submissions after a number of the first metric, each with all metrics."""
-        if shown:
-            note_shown()
 
         def read(tx: Transaction, one: LadderRecord) -> tuple[Submission, ...]:
             entries = tx.entries(one.id, after=after, limit=limit, search=search)
             return tuple(map(JointSubmission.of, self._beside(tx, entries)))
 
-        return self.first.read(read)
+        return self.first.read(read, shown=shown)
 
     def _beside(self, tx: Transaction, entries: Sequence[Entry]) -> Iterator[dict[str, Submission]]:
         """Add to entries of the first ladder those of the same submissions on the others."""

@@ -30,7 +30,6 @@ from ladderholdout.guard.settings import (
     text,
 )
 from ladderholdout.guard.several import register
-from ladderholdout.guard.shown import note_shown
 from ladderholdout.guard.views import Release, ScoreCertificate
 from ladderholdout.leaderboard.standings import (
     BOARD,
@@ -358,8 +357,7 @@ class Leaderboard:
             ladders = [home, *team_ladders(tx, home)]
             return found, certificates, sum(ladder.state["releases"] for ladder in ladders)
 
-        note_shown()
-        found, certificates, releases = self._home.read(read)
+        found, certificates, releases = self._home.read(read, shown=True)
         return Standings(
             name=self.name,
             per=self.per,
@@ -415,8 +413,7 @@ class Leaderboard:
             missing = f"nothing was released {'yet' if account is None else f'to {account!r}'}"
             return ScoreCertificate(None, None, None, level.confidence, None, missing=missing)
 
-        note_shown()
-        return self._home.read(certify)
+        return self._home.read(certify, shown=True)
 
     def _certified(
         self, tx: Transaction, one: Entrant, level: Level, bars: Bars | None = None

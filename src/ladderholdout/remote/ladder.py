@@ -210,8 +210,10 @@ class RemoteLadder:
 
     # -- what was released ------------------------------------------------------------
 
-    def state(self) -> State:
+    def state(self, *, shown: bool = False) -> State:
         """Return what changes, as the server has it now."""
+        if shown:
+            note_shown()
         return state_from(self._call("GET")["state"])
 
     def status(self, *, shown: bool = True) -> Status:

@@ -18,7 +18,7 @@ from ladderholdout.guard.finalists import Finalist, check_finalists, ranked
 from ladderholdout.guard.next_release import smallest_step
 from ladderholdout.guard.open_ladder import HasLadder, OpenLadder, ladder_of
 from ladderholdout.guard.settings import a_function, parted
-from ladderholdout.guard.shown import new_batch, note_shown
+from ladderholdout.guard.shown import new_batch
 from ladderholdout.guard.views import Release, Submission, incumbent_named, overtaken
 from ladderholdout.integrations.optuna.again import built_again
 from ladderholdout.integrations.optuna.loops import Objective, candidate_again
@@ -68,8 +68,7 @@ class ErrorEvaluator:
             In the units of the score; 0.0 while there is no incumbent, and where neither the
             released score nor the range of the losses is known.
         """
-        note_shown()
-        facts, state = self._holdout.facts, self._holdout.state()
+        facts, state = self._holdout.facts, self._holdout.state(shown=True)
         if state.incumbent is None:
             return 0.0
         rules, metric = facts.rules, self._holdout.metric
