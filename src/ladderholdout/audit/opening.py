@@ -39,7 +39,7 @@ from ladderholdout.guard.certification import (
     no_certificate,
     registered,
 )
-from ladderholdout.guard.containment import without_frames
+from ladderholdout.guard.containment import without_autologging, without_frames
 from ladderholdout.guard.ladder import LocalLadder
 from ladderholdout.guard.open_ladder import HasLadder, ladder_of
 from ladderholdout.guard.record_views import status_of
@@ -103,8 +103,6 @@ def open_audit(
     'nothing'
     """
     confidence = inside("confidence", confidence)
-    from ladderholdout.guard.containment import without_autologging
-
     ladder = ladder_of(holdout)
     if not isinstance(ladder, LocalLadder):
         raise HoldoutConflict(

@@ -41,7 +41,13 @@ from ladderholdout.guard.settings import (
     segment,
     settings_for,
 )
-from ladderholdout.guard.shared_rows import dated, in_other_columns, listed, shared_with
+from ladderholdout.guard.shared_rows import (
+    Given,
+    dated,
+    in_other_columns,
+    listed,
+    shared_with,
+)
 from ladderholdout.guard.stored_rows import (
     Copies,
     digests_of,
@@ -72,18 +78,6 @@ IntArray: TypeAlias = NDArray[np.intp]
 _REPEATED = "ids that repeat, and so identify no row"
 FEW = 20
 """One label in so many may be amended, over all amendments of a holdout."""
-
-
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
-class Given:
-    """Rows as a caller gave them, with what they may be known by."""
-
-    rows: Rows
-    hashes: NDArray[np.uint64]
-    ids: NDArray[np.uint64] | None
-
-    def __len__(self) -> int:
-        return len(self.hashes)
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)

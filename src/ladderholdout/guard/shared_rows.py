@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,10 +12,20 @@ from ladderholdout import identity as fp
 from ladderholdout.errors import VaultError
 from ladderholdout.guard.stored_rows import digests_of, known_digests, read_kept
 from ladderholdout.ledger import HoldoutRecord, KnownRows, Transaction
+from ladderholdout.vault import Rows
 from ladderholdout.vault.remote import is_url
 
-if TYPE_CHECKING:
-    from ladderholdout.guard.registration import Given
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Given:
+    """Rows as a caller gave them, with what they may be known by."""
+
+    rows: Rows
+    hashes: NDArray[np.uint64]
+    ids: NDArray[np.uint64] | None
+
+    def __len__(self) -> int:
+        return len(self.hashes)
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from ladderholdout.guard.open_ladder import HasLadder, OpenLadder, ladder_of
 from ladderholdout.guard.pictures import picture_of
 from ladderholdout.guard.views import ScoreCertificate, Status
 from ladderholdout.integrations.mlflow import service as names
-from ladderholdout.integrations.mlflow.service import living_run
+from ladderholdout.integrations.mlflow.service import SOURCE, living_run, source_of
 from ladderholdout.pictures import Picture
 
 if TYPE_CHECKING:
@@ -23,9 +23,6 @@ NOTE = "mlflow.note.content"
 """The tag whose text MLflow shows as a run's description."""
 
 PICTURE = "ladder.svg"
-SOURCE = "ladderholdout"
-"""The type of the source of a data set that is a holdout."""
-
 _HEADING = "## Holdout "
 _DRAWN = 1000
 _LONGEST = 7500
@@ -128,12 +125,6 @@ def drawn(holdout: OpenLadder, status: Status, certificate: ScoreCertificate) ->
     """
     entries = holdout.history(max(0, status.submissions - _DRAWN), None, shown=False)
     return picture_of(status, certificate, entries) if entries else None
-
-
-def source_of(holdout: OpenLadder) -> dict[str, Any]:
-    """Return what names a holdout without any of its rows or labels."""
-    facts = holdout.facts
-    return {"holdout": facts.name, "fingerprint": facts.fingerprint, "rows": facts.n}
 
 
 def digest_of(fingerprint: str) -> str:

@@ -41,6 +41,9 @@ GUARDED = f"{PREFIX}guarded"
 PARAMETERS = f"{PREFIX}parameters_of"
 """The submissions whose parameters a run has, the first one's under their own names."""
 
+SOURCE = "ladderholdout"
+"""The type of the source of a data set that is a holdout."""
+
 ANALYST = "analyst"
 AUDIT = "audit"
 
@@ -63,6 +66,12 @@ def audit_experiment(holdout: str) -> str:
     'churn-2026 (audit)'
     """
     return f"{holdout} (audit)"
+
+
+def source_of(holdout: OpenLadder) -> dict[str, Any]:
+    """Return what names a holdout without any of its rows or labels."""
+    facts = holdout.facts
+    return {"holdout": facts.name, "fingerprint": facts.fingerprint, "rows": facts.n}
 
 
 def identity(facts: Facts) -> str:
