@@ -390,6 +390,7 @@ def test_the_error_evaluator_knows_nothing_of_what_stands() -> None:
 # An audit opens it all
 
 
+@needs_matplotlib
 def test_an_audit_shows_the_values_and_certifies_what_stood(ledger: Path, tmp_path: Path) -> None:
     holdout = opened(ledger)
     for errors in (300, 310, 200):

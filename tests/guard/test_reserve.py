@@ -49,6 +49,7 @@ from ladderholdout.ledger.records import packed, unpacked
 from ladderholdout.mechanisms import Mechanism, ParameterFreeLadder, ShakyLadder, SimplifiedLadder
 from ladderholdout.metrics.scales import Scale
 from ladderholdout.metrics.scores import zero_one
+from tests.support.beyond_plain import needs_pandas
 from tests.support.holdouts import assert_replays, counts, entries_of, is_repeat, replayed
 from tests.support.processes import at_once, elsewhere
 
@@ -720,6 +721,7 @@ def run(*arguments: str) -> Any:
     return CliRunner().invoke(app, [*arguments])
 
 
+@needs_pandas
 def test_the_command_line_registers_and_certifies(tmp_path: Path, ledger: Path) -> None:
     table = tmp_path / "rows.csv"
     lines = [f"{a:.6f},{b:.6f},{c:.6f},{label}" for (a, b, c), label in zip(X, y, strict=True)]
