@@ -22,7 +22,7 @@ from sklearn.preprocessing import scale
 from ladderholdout import InvalidArgument, LadderHoldout, Release
 from ladderholdout.errors import LedgerError
 from ladderholdout.holdout import LadderStopping
-from tests import support_stopping
+from tests.support import stopping as support_stopping
 from tests.support.canaries import Canaries, canaries_of
 from tests.support.contract_stopping import Case, StoppingContract
 from tests.support.holdouts import assert_replays, is_repeat
