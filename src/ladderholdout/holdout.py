@@ -308,12 +308,12 @@ class LadderHoldout:
     @property
     def name(self) -> str:
         """The holdout's name."""
-        return self._ladder.facts.name
+        return self._ladder.verified().name
 
     @property
     def fingerprint(self) -> str:
         """The holdout's fingerprint: 64 hex characters over its rows, without labels."""
-        return self._ladder.facts.fingerprint
+        return self._ladder.verified().fingerprint
 
     @property
     def metric(self) -> Metric:
@@ -335,7 +335,7 @@ class LadderHoldout:
     @property
     def rules(self) -> LadderRules:
         """The mechanism, its budget and its unit."""
-        return self._ladder.facts.rules
+        return self._ladder.verified().rules
 
     @property
     def ledger(self) -> str:

@@ -27,6 +27,7 @@ from ladderholdout.guard.open_ladder import (
     HeldRows,
     OpenLadder,
     Origin,
+    Place,
     Predictions,
     SeenGroups,
     SeenRows,
@@ -130,6 +131,16 @@ class LocalLadder:
             facts = self.read(lambda tx, one: facts_of(tx.holdout(one.holdout_id), one))
             _facts[self._key] = facts
         return facts
+
+    def verified(self) -> Facts:
+        """Return that, once the ledger was found to be there, and the one that it is of."""
+        self.read(lambda tx, one: None)
+        return self.facts
+
+    @property
+    def place(self) -> Place:
+        """The ledger and the holdout."""
+        return self.ledger, self.holdout_id
 
     @property
     def _key(self) -> Key:

@@ -20,6 +20,8 @@ from ladderholdout.mechanisms import LadderRules
 from ladderholdout.metrics import Metric
 
 T = TypeVar("T")
+Place: TypeAlias = tuple[str, int]
+"""A holdout: the URL of its ledger, and its number there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,8 +217,15 @@ class OpenLadder(Protocol):
         """The ladder of each metric, where there are several."""
 
     @property
+    def place(self) -> Place:
+        """The ledger and the holdout: equal for all ladders on one holdout."""
+
+    @property
     def facts(self) -> Facts:
-        """What never changes."""
+        """What never changes, as this process knows it."""
+
+    def verified(self) -> Facts:
+        """Return that, once the ledger was found to be there, and the one that it is of."""
 
     def state(self, *, shown: bool = False) -> State:
         """Return what changes, as the ledger has it now; `shown` where somebody is to read it."""
@@ -284,15 +293,6 @@ class OpenLadder(Protocol):
 
     def alone(self, body: Callable[[], T]) -> T:
         """Do something while nobody else does it on this ladder, where the ledger can ensure it."""
-
-
-Place: TypeAlias = tuple[str, str]
-"""A holdout: the URL of its ledger, and its name."""
-
-
-def place_of(ladder: OpenLadder) -> Place:
-    """Return the ledger and the holdout: equal for all ladders on one holdout."""
-    return ladder.ledger, ladder.facts.name
 
 
 def margin_of(ladder: OpenLadder, score: float) -> float:

@@ -21,7 +21,7 @@ import numpy as np
 
 from ladderholdout import thirdparty
 from ladderholdout.errors import InvalidArgument
-from ladderholdout.guard.open_ladder import OpenLadder, Place, place_of
+from ladderholdout.guard.open_ladder import OpenLadder, Place
 from ladderholdout.guard.shown import new_batch, on_answer
 from ladderholdout.thirdparty import Frame
 
@@ -106,12 +106,12 @@ class GuardedFold(np.ndarray[Any, np.dtype[np.intp]]):
 
 def mark_consulted(ladder: OpenLadder) -> None:
     """Remember that somebody has a search ask this holdout, or did so before."""
-    _consulted.add(place_of(ladder))
+    _consulted.add(ladder.place)
 
 
 def is_consulted(ladder: OpenLadder) -> bool:
     """Return whether somebody does, as far as this process knows."""
-    return bool(_consulted) and place_of(ladder) in _consulted
+    return bool(_consulted) and ladder.place in _consulted
 
 
 def open_round(

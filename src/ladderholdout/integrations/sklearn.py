@@ -42,7 +42,6 @@ from ladderholdout.guard.open_ladder import (
     ladder_of,
     margin_of,
     of_one_metric,
-    place_of,
 )
 from ladderholdout.guard.settings import LARGEST_NUMBER, count_rows
 from ladderholdout.guard.views import Release
@@ -325,7 +324,7 @@ def _refuse_dask(*frames: Frame) -> None:
 def _asks_for(scoring: Any, holdout: OpenLadder) -> bool:
     """Return whether a search may ask the holdout; functions of the user's own may."""
     if isinstance(scoring, HasLadder):
-        return place_of(scoring.open_ladder) == place_of(holdout)
+        return scoring.open_ladder.place == holdout.place
     if isinstance(scoring, Mapping):
         return any(_asks_for(one, holdout) for one in scoring.values())
     return callable(scoring) and not type(scoring).__module__.startswith("sklearn.")
@@ -560,7 +559,7 @@ def _predictions(
     if known is None or holdout.by_metric:
         return holdout.predict(estimator, steps)
     metric = holdout.metric
-    asked = place_of(holdout), holdout.rows().view, metric.response, metric.is_classification
+    asked = holdout.place, holdout.rows().view, metric.response, metric.is_classification
     if asked not in known:
         known[asked] = holdout.predict(estimator, steps)
     predictions: Predictions = known[asked]
@@ -639,7 +638,7 @@ def _hashes_if_holdout(holdout: OpenLadder, X: Any) -> NDArray[np.uint64] | None
 
 
 def _remind(holdout: OpenLadder) -> None:
-    place = place_of(holdout)
+    place = holdout.place
     if rounds.is_consulted(holdout) or place in _warned:
         return
     _warned.add(place)

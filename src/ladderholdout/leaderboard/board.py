@@ -262,7 +262,7 @@ class Leaderboard:
     @property
     def name(self) -> str:
         """The holdout's name."""
-        return self._home.facts.name
+        return self._home.verified().name
 
     @property
     def metric(self) -> Metric:

@@ -29,6 +29,7 @@ from ladderholdout.guard.open_ladder import (
     HeldRows,
     OpenLadder,
     Origin,
+    Place,
     Predictions,
     SeenGroups,
     SeenRows,
@@ -108,6 +109,15 @@ class RemoteLadder:
     def by_metric(self) -> Mapping[str, OpenLadder]:
         """Nothing: it is of one metric."""
         return {}
+
+    @property
+    def place(self) -> Place:
+        """The holdout, which is one for its URL."""
+        return self.ledger, 0
+
+    def verified(self) -> Facts:
+        """Return what never changes: a server is asked about it when it is connected to."""
+        return self.facts
 
     # -- queries ----------------------------------------------------------------------
 
