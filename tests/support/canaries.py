@@ -131,7 +131,7 @@ def canaries_of(holdout: LadderHoldout, y: NDArray[Any], class_name: str = ONLY_
         return Canaries.of(y, risks, tx.holdouts()[0].secret, class_name)
 
 
-_SECONDS = re.compile(r"\[(generated in|cached since) [\d.e-]+s( ago)?\]")
+_SECONDS = re.compile(r"(generated in|cached since) [\d.e-]+s")
 
 
 class Records(logging.Handler):
