@@ -223,7 +223,8 @@ def test_a_frame_of_numpys_dtypes_needs_pandas_alone(
 ) -> None:
     hide(monkeypatch, "pyarrow")
     X, y = COINS
-    frame = pd.DataFrame(X, columns=["a", "b"]).assign(
+    # Where pyarrow is installed, pandas keeps names of columns in Arrow unless they are objects.
+    frame = pd.DataFrame(X, columns=pd.Index(["a", "b"], dtype=object)).assign(
         day=pd.date_range("2020", periods=len(X)), text=pd.Series(["a", None] * 10, dtype=object)
     )
     place, digest = vault.write(tmp_path, "coins", Rows(frame, y, None))
