@@ -84,6 +84,28 @@ def test_with_a_guide_a_study_is_told_the_guide_alone(holdout: LadderHoldout, bu
     assert holdout.best_trial(study).user_attrs["ladder_submission"] == holdout.status().incumbent
 
 
+def test_who_submits_while_the_best_trial_is_looked_up_does_not_disturb(
+    binary: Any, holdout: LadderHoldout, build: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    study = study_of()
+    study.optimize(holdout.objective(build), 5)
+    expected, kind, after = holdout.best_trial(study).number, type(holdout.open_ladder), []
+
+    def followed(read: Any) -> Any:
+        def reading(*given: Any, **named: Any) -> Any:
+            result = read(*given, **named)
+            if not after:  # somebody else becomes the incumbent between the two reads
+                after.append(holdout.submit(binary.y_holdout).submission)
+            return result
+
+        return reading
+
+    for name in ("state", "history"):
+        monkeypatch.setattr(kind, name, followed(getattr(kind, name)))
+    assert holdout.best_trial(study).number == expected
+    assert after == [holdout.status().incumbent]
+
+
 @pytest.mark.parametrize("feedback", ["guided", "penalised", "incumbent"])
 def test_a_study_that_minimises_is_told_the_same_with_its_sign_turned(
     binary: Any, tmp_path: Path, build: Any, feedback: str

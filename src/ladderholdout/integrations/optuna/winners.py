@@ -234,8 +234,9 @@ def best_trial(holdout: HasLadder, study: Study) -> FrozenTrial:
     a_study(study)
     ladder = ladder_of(holdout, several=True)
 
-    known = {entry.number: entry for entry in ladder.history(0, None)}
+    # The state first: whoever submits meanwhile only adds to the history.
     incumbent = ladder.state().incumbent
+    known = {entry.number: entry for entry in ladder.history(0, None)}
     if incumbent is not None:
         _look_for_lost(study, known[incumbent])
     found = []
