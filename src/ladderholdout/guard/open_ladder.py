@@ -11,11 +11,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ladderholdout import identity as fp
-from ladderholdout.errors import HoldoutConflict, InvalidArgument
+from ladderholdout.errors import InvalidArgument
 from ladderholdout.guard.next_release import step_at
 from ladderholdout.guard.points import Unsent
 from ladderholdout.guard.views import Estimate, Release, ScoreCertificate, Status, Submission
 from ladderholdout.guard.withdrawal import Withdrawn
+from ladderholdout.ledger import refuse_retired
 from ladderholdout.mechanisms import LadderRules
 from ladderholdout.metrics import Metric
 
@@ -303,12 +304,7 @@ def margin_of(ladder: OpenLadder, score: float) -> float:
 
 def check_open(ladder: OpenLadder) -> None:
     """Refuse a holdout that takes no more submissions; HoldoutConflict."""
-    retired = ladder.state().retired
-    if retired is not None:
-        raise HoldoutConflict(
-            f"The holdout {ladder.facts.name!r} was retired on {retired:%Y-%m-%d} and takes no "
-            "more submissions. Its status, history and audit stay; register fresh rows to go on."
-        )
+    refuse_retired(ladder.facts.name, ladder.state().retired)
 
 
 def transformed(X: Any, steps: Any) -> Any:

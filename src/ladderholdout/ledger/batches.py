@@ -184,7 +184,8 @@ class Batches:
         HoldoutConflict
             The holdout was retired.
         """
-        refuse_retired(self._chains.end(ladder.holdout_id))
+        end = self._chains.end(ladder.holdout_id)
+        refuse_retired(end.name, end.retired)
         self._chains.note(ladder.holdout_id, "batch", ladder.id, {"batch": batch, "size": size})
 
     def size(self, holdout_id: int, chosen: Chosen) -> int | None:

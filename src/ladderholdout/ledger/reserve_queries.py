@@ -14,8 +14,8 @@ from sqlalchemy import Connection, Row, Select, insert, select, update
 
 from ladderholdout.certificates import ReserveGrid
 from ladderholdout.errors import HoldoutConflict
-from ladderholdout.ledger.chain import Chains, End, look_content
-from ladderholdout.ledger.records import HoldoutRecord, LadderRecord, now, read_all, utc
+from ladderholdout.ledger.chain import Chains, look_content
+from ladderholdout.ledger.records import LadderRecord, now, read_all, utc
 from ladderholdout.ledger.tables import (
     chains,
     holdouts,
@@ -148,7 +148,8 @@ class ReserveQueries:
         HoldoutConflict
             The holdout was retired.
         """
-        refuse_retired(self._chains.end(ladder.holdout_id))
+        end = self._chains.end(ladder.holdout_id)
+        refuse_retired(end.name, end.retired)
         low, risk, high = evidence.shown()
         sharing = (
             select(chains.c.holdout_id, chains.c.length)
@@ -183,11 +184,11 @@ class ReserveQueries:
             yield row.number, _agrees(row)
 
 
-def refuse_retired(end: End | HoldoutRecord) -> None:
+def refuse_retired(name: str, retired: datetime | None) -> None:
     """Refuse to add to a holdout that was retired."""
-    if end.retired is not None:
+    if retired is not None:
         raise HoldoutConflict(
-            f"The holdout {end.name!r} was retired on {end.retired:%Y-%m-%d} and takes no more "
+            f"The holdout {name!r} was retired on {retired:%Y-%m-%d} and takes no more "
             "submissions. Its status, history and audit stay; register fresh rows to go on."
         )
 

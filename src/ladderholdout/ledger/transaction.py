@@ -333,7 +333,8 @@ class Transaction:
         self, holdout_id: int, settings: LadderSettings, state: Mapping[str, Any]
     ) -> LadderRecord:
         """Start a ladder on a holdout."""
-        refuse_retired(self.chains.end(holdout_id))
+        end = self.chains.end(holdout_id)
+        refuse_retired(end.name, end.retired)
         values = {
             "holdout_id": holdout_id,
             "account": settings.account,
@@ -471,7 +472,8 @@ class Transaction:
         HoldoutConflict
             The holdout was retired.
         """
-        refuse_retired(self.chains.end(ladder.holdout_id))
+        end = self.chains.end(ladder.holdout_id)
+        refuse_retired(end.name, end.retired)
         number = ladder.submissions + 1
         time = entry.get("time") or now()
         values = {

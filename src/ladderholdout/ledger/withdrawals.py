@@ -67,7 +67,8 @@ class Withdrawals:
         HoldoutConflict
             The holdout was retired.
         """
-        refuse_retired(self._chains.end(ladder.holdout_id))
+        end = self._chains.end(ladder.holdout_id)
+        refuse_retired(end.name, end.retired)
         rules = rules_of(ladder.settings)
         of_ladder = incumbents.c.ladder_id == ladder.id
         self._conn.execute(delete(incumbents).where(of_ladder, incumbents.c.number == number))
