@@ -17,8 +17,8 @@ QUICK := $(shell grep -rl "mark\.quick" tests --include="*.py") \
 .DELETE_ON_ERROR:
 # Two pips must never write into one environment at a time.
 .NOTPARALLEL:
-.PHONY: help demo quick test test-processes test-long test-slow test-deep test-clients works-with \
-  lint types docs check package clean
+.PHONY: help demo quick test test-processes test-long test-slow test-deep test-clients \
+  test-versions works-with lint types docs check package clean
 
 help: ## say what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-15s %s\n", $$1, $$2}' Makefile
@@ -55,7 +55,7 @@ test-clients: $(CLIENTS)/.installed ## searchers, trackers and prompt tools of o
 	  -n 2 --dist loadfile tests/clients
 	$(CLIENTS)/bin/python tests/clients/page.py --check
 
-works-with: $(CLIENTS)/.installed ## write docs/guide/works_with.md from the last make test-clients
+works-with: $(CLIENTS)/.installed ## write docs/background/works_with.md from the last make test-clients
 	$(CLIENTS)/bin/python tests/clients/page.py
 
 lint: $(VENV)/.installed-lint ## ruff: rules and format
@@ -70,6 +70,10 @@ docs: $(VENV)/.installed-docs ## the pages, the gallery and the tutorial, into s
 	$(BIN)/python -m mkdocs build --strict
 
 check: lint types docs test ## what has to pass before a change is pushed: lint types docs test
+
+# Interpreters that are not on this machine are named and left out.
+test-versions: $(BIN)/python ## the quick tests and the wheel with each other Python that is here
+	$(BIN)/python .ci/versions.py
 
 package: $(VENV)/.installed-package ## build wheel and sdist, check them, use the wheel in an empty environment
 	$(BIN)/python .ci/package.py
@@ -92,10 +96,13 @@ $(VENV)/.installed: pyproject.toml $(BIN)/python
 	@$(PIP) install --editable .
 	@touch $@
 
+# The build for CPUs that the deep tier runs with: the newest one is some gigabytes.
+ALSO_deep := torch==2.13.0
+
 # On top of the plain install, so that it does not matter which target came first.
 $(VENV)/.installed-%: $(VENV)/.installed
 	@echo "Installing the $* tools into $(VENV) ..."
-	@$(PIP) install --editable '.[$*]'
+	@$(PIP) install --editable '.[$*]' $(ALSO_$*)
 	@touch $@
 
 $(CLIENTS)/.installed: pyproject.toml tests/clients/requirements.txt

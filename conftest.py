@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import ast
 import os
 import platform
 import re
 import signal
 import sys
 import time
-from collections.abc import Generator
+from collections.abc import Callable, Generator, Iterable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 try:
@@ -67,7 +69,7 @@ QUICK_ROOMS = {
 # Examples in docstrings that are of another tier than the rest.
 LONG_EXAMPLES = {
     "ladderholdout.guard.tracking.TrackedHandle.track",
-    "ladderholdout.guard.views.Submission.own_score",
+    "ladderholdout.guard.shown.views.Submission.own_score",
     "ladderholdout.integrations.mlflow.export.export",
     "ladderholdout.integrations.mlflow.registry.certify_version",
     "ladderholdout.planning",
@@ -77,6 +79,46 @@ PROCESS_EXAMPLES = {"ladderholdout.integrations.sklearn_callback.LadderCallback"
 TIERS = ("deep", "slow", "processes", "long", "quick")
 # Marks of all tests that were collected, those too that are not of the tier that runs.
 COLLECTED = pytest.StashKey[dict[str, frozenset[str]]]()
+
+
+def _rows(part: slice) -> tuple[np.ndarray, np.ndarray]:
+    """Return rows of a made-up task: 60 for the holdout, then 120 to train on."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(180, 2))
+    return X[part], (X[:, 0] + rng.normal(size=180) > 0).astype(int)[part]
+
+
+TRAIN = slice(60, None)
+
+
+def _holdout() -> Any:
+    from ladderholdout import LadderHoldout
+
+    return LadderHoldout(*_rows(slice(60)), scoring="accuracy", ledger="memory", name="tiny")
+
+
+def _tree(depth: int) -> Any:
+    from sklearn.tree import DecisionTreeClassifier
+
+    return DecisionTreeClassifier(max_depth=depth, random_state=0)
+
+
+def _study() -> Any:
+    import optuna
+
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
+    return optuna.create_study(direction="maximize", sampler=optuna.samplers.RandomSampler(seed=0))
+
+
+# What the examples in docstrings share; docs/reference/submitting.md states it for the readers.
+EXAMPLES: dict[str, Callable[[], Any]] = {
+    "holdout": _holdout,
+    "X": lambda: _rows(TRAIN)[0],
+    "y": lambda: _rows(TRAIN)[1],
+    "model": lambda: _tree(2).fit(*_rows(TRAIN)),
+    "study": _study,
+    "build": lambda: lambda trial: _tree(trial.suggest_int("depth", 1, 3)),
+}
 
 
 class Watch:
@@ -193,6 +235,25 @@ def default_ledger(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     path = tmp_path / "ledger.db"
     monkeypatch.setenv("LADDERHOLDOUT_LEDGER", str(path))
     return path
+
+
+@pytest.fixture(autouse=True)
+def shared_by_examples(request: pytest.FixtureRequest, doctest_namespace: dict[str, Any]) -> None:
+    """Give an example in a docstring what it uses without making it, anew for each docstring."""
+    test = getattr(request.node, "dtest", None)
+    doctest_namespace.clear()
+    if test is not None:
+        names = _names_used(example.source for example in test.examples)
+        doctest_namespace.update({name: EXAMPLES[name]() for name in names & EXAMPLES.keys()})
+
+
+def _names_used(sources: Iterable[str]) -> set[str]:
+    """Return the names that a program reads and does not make."""
+    nodes = [node for source in sources for node in ast.walk(ast.parse(source))]
+    names = [node for node in nodes if isinstance(node, ast.Name)]
+    made = {name.id for name in names if not isinstance(name.ctx, ast.Load)}
+    made |= {node.name for node in nodes if isinstance(node, ast.FunctionDef)}
+    return {name.id for name in names} - made
 
 
 @pytest.fixture(autouse=True)

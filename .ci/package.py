@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 import tarfile
@@ -13,6 +14,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 PACKAGE = "ladderholdout"
+PLUGIN = "ladderholdout_pytest.py"
 
 # Register, submit, and say which installation it was.
 USE = """
@@ -33,6 +35,11 @@ def main() -> None:
         (wheel,) = (folder / "dist").glob("*.whl")
         (sdist,) = (folder / "dist").glob("*.tar.gz")
         run(sys.executable, "-m", "twine", "check", "--strict", wheel, sdist)
+        run(sys.executable, "-m", "validate_pyproject", ROOT / "pyproject.toml")
+        run(sys.executable, "-m", "check_wheel_contents", wheel)
+        run(sys.executable, "-m", "build", "--wheel", "--outdir", folder / "direct", ROOT)
+        if wheel.read_bytes() != (folder / "direct" / wheel.name).read_bytes():
+            sys.exit("The wheel from the sdist and the one from the repository differ.")
         check_wheel(wheel)
         check_sdist(sdist)
         use(wheel, folder)
@@ -54,6 +61,7 @@ def check_sdist(sdist: Path) -> None:
         files = {file.name.split("/", 1)[1] for file in archive.getmembers() if file.isfile()}
     # The build adds its own metadata, what pyproject.toml names, and the list of ignored files.
     besides = {"PKG-INFO", "pyproject.toml", "README.md", "LICENSE", "CHANGELOG.md", ".gitignore"}
+    besides |= {"hatch_build.py"}
     compare("sdist", files, {f"src/{file}" for file in sources(ROOT / "src")} | besides)
 
 
@@ -61,7 +69,7 @@ def sources(folder: Path) -> set[str]:
     """Paths of the package's files, relative to `folder`, without what Python caches."""
     return {
         path.relative_to(folder).as_posix()
-        for path in (folder / PACKAGE).rglob("*")
+        for path in [*(folder / PACKAGE).rglob("*"), folder / PLUGIN]
         if path.is_file() and "__pycache__" not in path.parts
     }
 
@@ -84,8 +92,25 @@ def use(wheel: Path, folder: Path) -> None:
     used = run(bin_ / "python", "-c", USE, cwd=folder, capture=True)
     if not Path(used.strip()).is_relative_to(folder):
         sys.exit(f"The environment imported {used.strip()}, not what was installed into it.")
+    paste(bin_ / "python", folder)
     if "register" not in run(bin_ / "ladder-holdout", "--help", cwd=folder, capture=True):
         sys.exit("ladder-holdout --help does not list the commands.")
+
+
+def paste(python: Path, folder: Path) -> None:
+    """Run the README's session where the wheel is installed, and compare what it prints."""
+    readme = (ROOT / "README.md").read_text("utf-8")
+    session = re.search(r"^```python\n(.*?)^```\n\n```text\n(.*?)^```", readme, re.M | re.S)
+    if session is None:
+        sys.exit("The README shows no session with its output.")
+    printed = run(python, "-W", "ignore", "-c", session[1], cwd=folder, capture=True)
+    # The estimate draws by the secret of a holdout, which is another one each time.
+    pairs = [
+        [line for line in text.splitlines() if not line.startswith("Estimate")]
+        for text in (printed, session[2])
+    ]
+    if pairs[0] != pairs[1] or "Estimate: 0.8" not in printed:
+        sys.exit(f"The README's session prints\n{printed}and the README shows\n{session[2]}")
 
 
 def run(*command: str | Path, cwd: Path = ROOT, capture: bool = False) -> str:

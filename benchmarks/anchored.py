@@ -14,24 +14,21 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ladderholdout.certificates.betting import Limits, mean_limits
-from ladderholdout.certificates.intervals import exact_lower, exact_upper
-from ladderholdout.certificates.metric_limits import ScoreInterval
-from ladderholdout.certificates.reserve_intervals import ReserveGrid
-from ladderholdout.certificates.transcript import (
-    BATCH,
-    FEATURES,
-    LABELS,
-    RANGE,
-    ROWS,
+from ladderholdout.arguments import inside
+from ladderholdout.certificates import (
+    Limits,
+    ReserveGrid,
+    ScoreInterval,
     Transcript,
-    check_nats,
+    exact_lower,
+    exact_upper,
 )
+from ladderholdout.certificates.transcript import BATCH, FEATURES, LABELS, RANGE, ROWS, check_nats
 from ladderholdout.errors import InvalidArgument
-from ladderholdout.mechanisms.arithmetic import inside
+from ladderholdout.limits.betting import mean_limits
 from ladderholdout.metrics import Metric
 from ladderholdout.metrics import scores as of
-from ladderholdout.metrics.evaluation import Array, FloatArray
+from ladderholdout.metrics.arrays import Array, FloatArray
 
 # The share of a level for the pairs of an incumbent with anchors; its own interval has the rest,
 # and is never wider by much than one without anchors.

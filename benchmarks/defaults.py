@@ -11,7 +11,7 @@ holdout:
 - grid: 144 models (an exponent and a threshold for the weights, four resamples of the
   training rows); one batch.
 - random: 300 models, parameters and resamples at random; one batch.
-- TPE: 100 trials of Optuna, steered by the score on 300 training-side rows (the guide alone,
+- TPE: 100 trials of Optuna, steered by the score on 300 training-side rows (the inner score alone,
   as is the library's default), each shown to the holdout.
 - forward: each round tries every feature that is left, and keeps what improved last.
 - climb: 500 changes to the incumbent's weights, by a twentieth to a half of them.
@@ -33,7 +33,7 @@ import math
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache, lru_cache
 from itertools import repeat
 from typing import Any, ClassVar, Literal, NamedTuple
@@ -56,7 +56,6 @@ from ladderholdout.mechanisms import (
     Evidence,
     Ladder,
     Mechanism,
-    OneBitLadder,
     Outcome,
     PairedTestLadder,
     ParameterFreeLadder,
@@ -65,11 +64,11 @@ from ladderholdout.mechanisms import (
     State,
 )
 from ladderholdout.mechanisms.arithmetic import round_half_up
-from ladderholdout.planning import plan
+from ladderholdout.planning import Way, plan
 
 SIZES = (200, 1000, 5000, 50_000)
 SIGNALS = {"strong": 0.05, "weak": 0.35}  # the least risk of any model
-FEATURES, TRAIN, GUIDE = 40, 100, 300
+FEATURES, TRAIN, INNER = 40, 100, 300
 RANDOM, TRIALS, STEPS, FINALISTS = 300, 100, 500, 3
 CONFIDENCE = 0.95
 
@@ -95,7 +94,7 @@ class World:
         means = rng.choice([-1.0, 1.0], FEATURES) / np.arange(1, FEATURES + 1) ** 0.7
         self.means = rng.permutation(means) * (-ndtri(self.least) / np.linalg.norm(means))
         self.train = self._rows(TRAIN, rng)
-        self.guides = self._rows(GUIDE, rng)
+        self.inner_rows = self._rows(INNER, rng)
         rng = np.random.default_rng([self.seed, round(100 * self.least), self.n])
         self.holdout = self._rows(self.n, rng).astype(np.float32)
 
@@ -110,8 +109,8 @@ class World:
     def losses(self, weights: Floats) -> Flags:
         return np.asarray(self.holdout @ weights.astype(np.float32).T < 0.0).T
 
-    def guide(self, weights: Floats) -> float:
-        return float(np.mean(self.guides @ weights >= 0.0))
+    def inner_score(self, weights: Floats) -> float:
+        return float(np.mean(self.inner_rows @ weights >= 0.0))
 
     def trained(self, rng: np.random.Generator | None = None) -> Floats:
         if rng is None:
@@ -170,15 +169,15 @@ class Variant:
     budget: Callable[[int, int, float], int | None] = lambda n, k, risk: None
     reserve: float = 0.0
     profits: bool = False  # releases only what raises the certified score
-    asks: int = 0  # of one that tells no values: looks between two questions; 0 for none
+    silent: bool = False  # shows improvements alone
+    asks: int = 0  # of one that does so: looks between two requests; 0 for none
     one_bit: bool = False  # and that with the prices of a ladder that tells no values
     combined: str = ""  # with a reserve: the level split between both certificates, or a product
 
 
 @cache
-def planned(n: int, submissions: int, risk: float) -> tuple[Mechanism, int | None]:
-    way = plan(n=n, submissions=submissions, risk=risk).learning
-    return way.mechanism, way.budget
+def planned(n: int, submissions: int, risk: float) -> Way:
+    return plan(n=n, submissions=submissions, risk=risk).learning
 
 
 def root(n: int, parts: float) -> float:
@@ -205,11 +204,11 @@ VARIANTS: dict[str, Variant] = {
     "priced, weight .3": Variant(lambda n: PricedLadder(0.3)),
     "profit": Variant(lambda n: SimplifiedLadder(1 / n), profits=True),
     "profit, one bit": Variant(lambda n: SimplifiedLadder(1 / n), profits=True, one_bit=True),
-    "one bit .15": Variant(lambda n: OneBitLadder(0.15)),
-    "one bit .05": Variant(lambda n: OneBitLadder(0.05)),
-    "one bit .01": Variant(lambda n: OneBitLadder(0.01)),
-    "one bit .001": Variant(lambda n: OneBitLadder(0.001)),
-    "one bit .05, asked": Variant(lambda n: OneBitLadder(0.05), asks=50),
+    "one bit .15": Variant(lambda n: PairedTestLadder(0.15), silent=True),
+    "one bit .05": Variant(lambda n: PairedTestLadder(0.05), silent=True),
+    "one bit .01": Variant(lambda n: PairedTestLadder(0.01), silent=True),
+    "one bit .001": Variant(lambda n: PairedTestLadder(0.001), silent=True),
+    "one bit .05, asked": Variant(lambda n: PairedTestLadder(0.05), silent=True, asks=50),
     "parameter-free, reserve .1": Variant(lambda n: ParameterFreeLadder(), reserve=0.1),
     "parameter-free, reserve .3": Variant(lambda n: ParameterFreeLadder(), reserve=0.3),
     "parameter-free, reserve .5": Variant(lambda n: ParameterFreeLadder(), reserve=0.5),
@@ -261,7 +260,9 @@ class Guard:
         self.budget = self.variant.budget(self.n, self.submissions, self.world.least)
         self.mechanism = self.variant.rule(self.n)
         if self.budget == -1:
-            self.mechanism, self.budget = planned(self.n, self.submissions, self.world.least)
+            way = planned(self.n, self.submissions, self.world.least)
+            self.mechanism, self.budget = way.mechanism, way.budget
+            self.variant = replace(self.variant, silent=way.show != "scores")
         self.step = self.mechanism.resolution(self.n)
         grid = grid_of(self.mechanism, self.n, binary=True)
         assert grid is not None
@@ -309,9 +310,7 @@ class Guard:
         if not before:
             size = self.submissions if self.batch and self.announced else None
             return Transcript(0, look, (), size=size, event=1) if self.batch else Transcript.alone()
-        known = (
-            range(told) if self.mechanism.shows_values else sorted(self.asked & set(range(told)))
-        )
+        known = sorted(self.asked & set(range(told))) if self.variant.silent else range(told)
         values = () if one_bit else tuple(self.values[i] for i in known)
         improved = tuple(self.improved[:told])
         ladder = LadderTranscript(before, improved, values, self.n_values)
@@ -336,7 +335,7 @@ class Guard:
 
     def _combined(self, errors: int, one_bit: bool) -> float:
         """An upper limit from the reserve, and where it is asked for from the ladder as well."""
-        log_level = math.log((1.0 - CONFIDENCE) / 2.0) - reserve_log_count(1, self.kept + 1)
+        log_level = math.log((1.0 - CONFIDENCE) / 2.0) - reserve_log_count(1)
         if not self.variant.combined:
             return exact_upper(errors, self.kept, log_level)
         last, told = self.improved[-1], len(self.improved) - 1
@@ -382,7 +381,7 @@ def random(world: World) -> Floats:
 
 @lru_cache(maxsize=4)
 def _study(seed: int, least: float) -> Floats:
-    """The guide alone steers, so that a study does not depend on the holdout at all."""
+    """The inner score alone steers, so that a study does not depend on the holdout at all."""
     import optuna
 
     optuna.logging.set_verbosity(optuna.logging.ERROR)
@@ -400,7 +399,7 @@ def _study(seed: int, least: float) -> Floats:
             trial.suggest_float("cut", 0, 0.95),
         )
         tried.append(weights)
-        return world.guide(weights)
+        return world.inner_score(weights)
 
     sampler = optuna.samplers.TPESampler(seed=seed)
     optuna.create_study(direction="maximize", sampler=sampler).optimize(objective, TRIALS)
@@ -413,8 +412,8 @@ def tpe(world: World) -> Floats:
 
 def finalists(world: World) -> Floats:
     weights = tpe(world)
-    guides = np.array([world.guide(one) for one in weights])
-    return weights[np.argsort(-guides, kind="stable")[:FINALISTS]]
+    inner_scores = np.array([world.inner_score(one) for one in weights])
+    return weights[np.argsort(-inner_scores, kind="stable")[:FINALISTS]]
 
 
 # How candidates come, and whether they are one batch.

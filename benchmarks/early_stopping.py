@@ -41,6 +41,7 @@ from ladderholdout import LadderHoldout, LadderStopping
 from ladderholdout.integrations import catboost as by_catboost
 from ladderholdout.integrations import lightgbm as by_lightgbm
 from ladderholdout.integrations import xgboost as by_xgboost
+from ladderholdout.integrations.stopping import count_round
 from ladderholdout.mechanisms import (
     Ladder,
     Mechanism,
@@ -211,7 +212,7 @@ def train(stopping: LadderStopping, given: list[np.ndarray], count: int) -> None
         if count == 1:
             stopping.update(stopping.answer(next(left)))
         else:
-            stopping._later(lambda due: [stopping.answer(one) for one in islice(left, due)])
+            count_round(stopping, lambda due: [stopping.answer(one) for one in islice(left, due)])
     assert stopping.rounds == ROUNDS
 
 

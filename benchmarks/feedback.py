@@ -7,11 +7,11 @@ models answer right or wrong on examples of their own difficulty, and a search o
 scikit-learn pipeline with a large fresh test part.
 
 A row is what the sampler is told, and who judges the finished study: which trials are shown
-to the holdout (all; challengers, whose guide beats the incumbent's; records, whose guide
-beats all earlier ones; finalists, the best guides at the end), and by which mechanism the
-winner is found. All of it rests on releases and training-side scores alone, but for the
-unguarded study. Where every trial is told its guide, the study does not depend on the ladder,
-so that one study serves many judges.
+to the holdout (all; challengers, whose inner score beats the incumbent's; records, whose inner
+score beats all earlier ones; finalists, the best inner scores at the end), and by which mechanism
+the winner is found. All of it rests on releases and training-side scores alone, but for the
+unguarded study. Where every trial is told its inner score, the study does not depend on the
+ladder, so that one study serves many judges.
 
     python benchmarks/feedback.py --quick
     python benchmarks/feedback.py --seeds 30 --jobs 2
@@ -101,7 +101,7 @@ def study(task: Task) -> dict[tuple[int, str], Found]:
 def judges(tell: str) -> dict[str, Judge]:
     if tell == "unguarded":
         return {tell: unguarded}
-    chosen = JUDGES if tell == "guide" else AS_TOLD
+    chosen = JUDGES if tell == "inner" else AS_TOLD
     return {f"{tell}; {name}": judge for name, judge in chosen.items()}
 
 
@@ -120,7 +120,7 @@ def models_of(task: Task, problem: Surface | Pipeline) -> list[Model]:
             continue
         climb = climb or Climb(ParameterFreeLadder(), len(model.losses))
         improved = climb.show(model)
-        now = Seen(model.guide, improved, climb.standing)
+        now = Seen(model.inner_score, improved, climb.standing)
         search.tell(trial, TELLS[task.tell](now, seen))
         seen.append(now)
     return models
@@ -238,7 +238,7 @@ def parsed() -> argparse.Namespace:
     parser.add_argument("--pipeline-samplers", nargs="+", default=["TPE"])
     parser.add_argument("--tells", nargs="+", choices=TELLS, help="in place of the usual ones")
     parser.add_argument("--examples", type=int, default=1000, help="holdout rows, synthetic")
-    parser.add_argument("--train-rows", type=int, default=2000, help="rows behind the guide")
+    parser.add_argument("--train-rows", type=int, default=2000, help="rows behind the inner score")
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--quick", action="store_true", help="few and small studies")
     args = parser.parse_args()

@@ -16,8 +16,8 @@ import numpy as np
 from sqlalchemy import insert, update
 
 from ladderholdout import LadderHoldout
-from ladderholdout.ledger import Ledger
-from ladderholdout.ledger.chain import Head, extend, submission_content
+from ladderholdout.ledger import Head, Ledger
+from ladderholdout.ledger.chain import extend, submission_content, submitted
 from ladderholdout.ledger.records import now
 from ladderholdout.ledger.replay import NOT_IMPROVED, rules_of, state_from
 from ladderholdout.ledger.tables import chains, ladders, submissions
@@ -31,13 +31,14 @@ REPEAT_EVERY = 20
 def fill(holdout: LadderHoldout, entries: int) -> None:
     """Add entries to a ladder on which something stands, under a rule that draws nothing."""
     with Ledger(holdout.ledger).write() as tx:
-        ladder = tx.locked_ladder(holdout.open_ladder.id)
+        ladder = tx.locked_ladder(holdout.__ladder__.id)
         record, head = tx.holdout(ladder.holdout_id), tx.head(ladder.holdout_id)
         rows = _rows(record, ladder, entries)
         for _ in range(0, entries, CHUNK):
             chunk = []
             for row in (found for _, found in zip(range(CHUNK), rows, strict=False)):
-                head = extend(record.secret, head, "submission", submission_content(row))
+                content = submission_content(submitted(row))
+                head = extend(record.secret, head, "submission", content)
                 chunk.append({**row, "position": head.length, "hash": head.hash})
             tx.conn.execute(insert(submissions), chunk)
         _close(tx.conn, record.id, ladder.id, ladder.submissions + entries, head)
@@ -70,6 +71,7 @@ def _rows(record: Any, ladder: Any, entries: int) -> Iterator[Mapping[str, Any]]
             "batch": None,
             "search": None,
             "key": None,
+            "place": None,
             "repeat_of": None,
             "raw_risk": risk,
             "evidence": json.dumps(asdict(evidence)),

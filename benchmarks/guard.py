@@ -38,10 +38,10 @@ from sklearn.model_selection import GridSearchCV, PredefinedSplit
 from sqlalchemy import select
 
 from ladderholdout import LadderHoldout
-from ladderholdout.guard.health import verify_holdout
-from ladderholdout.guard.submission import disagreement
+from ladderholdout.guard.opening.health import verify_holdout
+from ladderholdout.guard.query.submission import disagreement
 from ladderholdout.ledger import Ledger, digests_of, statements
-from ladderholdout.ledger.chain import extend, submission_content
+from ladderholdout.ledger.chain import extend, submission_content, submitted
 from ladderholdout.ledger.marks import mark_of
 from ladderholdout.ledger.place import Access, is_server
 from ladderholdout.ledger.tables import submissions
@@ -197,7 +197,7 @@ EACH = 300
 def _fresh_processes() -> Any:
     """Return how processes are made: each inherits imports and nothing else."""
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["filling", "ladderholdout.guard.health", "sklearn.svm"])
+    context.set_forkserver_preload(["filling", "ladderholdout.guard.opening.health", "sklearn.svm"])
     return context
 
 
@@ -385,7 +385,7 @@ def _pieces(ledger: str, who: int = 0) -> Iterator[dict[str, Callable[[], Any]]]
     y = np.random.default_rng(10_000 + who).integers(0, 2, ROWS)
     held = LadderHoldout(X, y, scoring="accuracy", name=f"pieces-{who}", ledger=ledger)
     held.submit(y)
-    guard, secret = held.open_ladder.guard(), held.open_ladder.guard().holdout.secret
+    guard, secret = held.__ladder__.guard(), held.__ladder__.guard().holdout.secret
     predictions = next(guesses(y, 1, 1))
     canonical = partial(guard.metric.canonical, predictions, ROWS, guard.holdout.classes)
     aligned, incumbent = canonical().take(guard.order), y.take(guard.order)
@@ -409,7 +409,7 @@ def _pieces(ledger: str, who: int = 0) -> Iterator[dict[str, Callable[[], Any]]]
             # A server answers both with the commit, which goes there and back by itself.
             **({} if is_server(ledger) else reads),
             "their link in the chain": lambda: extend(
-                secret, head, "submission", submission_content(row)
+                secret, head, "submission", submission_content(submitted(row))
             ),
             "keep the chain's end outside of the ledger": lambda: mark.write(head),
         }
@@ -471,7 +471,7 @@ def postgres(url: str) -> None:
 
 def crowded(start: float, ledger: str, who: int) -> tuple[list[int], float]:
     holdout = LadderHoldout.open("coins", ledger=ledger)
-    holdout.open_ladder.guard()  # the rows are at hand from now on
+    holdout.__ladder__.guard()  # the rows are at hand from now on
     numbers, longest = [], 0.0
     _wait(start)
     for predictions in guesses(coins()[1], 10_000 + who, 20):

@@ -6,7 +6,12 @@ search. Behind each in brackets: as a multiple of the asymptotic interval's at t
 root of the variance of the influence function, or its simulation), and of one fresh 95 % interval.
 Then milliseconds of a processor for one certificate, both sides, at n = 50,000: the least of three.
 
-    python benchmarks/metric_certificates.py [--draws 8]
+    python benchmarks/metric_certificates.py [--draws 8] [--cases RMSE R2]
+
+With --bets the limits of means and of R2 by bets that recalculate their target, beside those of a
+fixed mixture of bets, where little was released: a search fixed in advance has L = .69.
+
+    python benchmarks/metric_certificates.py --bets
 """
 
 from __future__ import annotations
@@ -15,6 +20,7 @@ import argparse
 import math
 import time
 from collections.abc import Callable, Iterator
+from unittest.mock import patch
 
 import numpy as np
 from scipy.special import ndtri_exp
@@ -23,18 +29,20 @@ from scipy.stats import norm
 from ladderholdout.certificates import (
     Limits,
     Rows,
-    concordance_limits,
-    fbeta_limits,
-    kappa_limits,
-    mean_limits,
-    r2_limits,
+    regression_limits,
     score_limits,
+    targeted_bets,
 )
-from ladderholdout.certificates.intervals import bounded_lower, bounded_upper
+from ladderholdout.certificates.class_averages import fbeta_limits
+from ladderholdout.certificates.matchings import kappa_limits
+from ladderholdout.certificates.regression_limits import concordance_limits, r2_limits
+from ladderholdout.certificates.targeted_bets import ordered_mean_limits
+from ladderholdout.limits.intervals import bounded_lower, bounded_upper
 from ladderholdout.metrics import METRICS
-from ladderholdout.metrics.evaluation import Array, FloatArray
+from ladderholdout.metrics.arrays import Array, FloatArray
 
 SIZES, PRICES, MANY = (200, 1000, 5000), (2.0, 10.0, 40.0), 50_000
+FEW = 0.69, 3.4, 10.0
 Sample = tuple[Array, Array]
 Draw = Callable[[int, np.random.Generator], Sample]
 Bound = Callable[[Array, Array, float], Limits]
@@ -113,7 +121,7 @@ def within(largest: float, *, root: bool, old: bool = False) -> Bound:
         losses = np.minimum(np.abs(y - guesses), largest) ** (2 if root else 1)
         most = largest ** (2 if root else 1)
         if not old:
-            found = mean_limits(losses, level, (0, most))
+            found = ordered_mean_limits(losses, level, (0, most), rng=np.random.default_rng(0))
         else:
             risk, n = float(losses.mean() / most), len(losses)
             ends = bounded_lower(risk, n, level) * most, bounded_upper(risk, n, level) * most
@@ -181,6 +189,10 @@ CASES: dict[str, tuple[Draw, Bound, Callable[[Array, Array], float]]] = {}
 for share, area in ((0.5, 0.75), (0.5, 0.9), (0.5, 0.97), (0.12, 0.75), (0.12, 0.9), (0.12, 0.97)):
     name = f"AUC {area}, share {share}"
     CASES[name] = scores(share, area), by_name("roc_auc"), plain("roc_auc")
+for share, area in ((0.5, 0.75), (0.5, 0.9), (0.12, 0.9), (0.12, 0.97)):
+    name = f"precision, AUC {area}, {share}"
+    precision = "average_precision"
+    CASES[name] = scores(share, area), by_name(precision), plain(precision)
 CASES |= {
     "AUC ovr, 3 classes": (tables(3), by_name("roc_auc_ovr", 3), plain("roc_auc_ovr")),
     "AUC ovo, 3 classes": (tables(3), by_name("roc_auc_ovo", 3), plain("roc_auc_ovo")),
@@ -234,10 +246,12 @@ def spread(draw: Draw, score: Callable[[Array, Array], float]) -> float:
     return float(np.std(found)) * math.sqrt(1000)
 
 
-def half_widths(draw: Draw, bound: Bound, n: int, draws: int) -> Iterator[tuple[float, FloatArray]]:
+def half_widths(
+    draw: Draw, bound: Bound, n: int, draws: int, prices: tuple[float, ...] = PRICES
+) -> Iterator[tuple[float, FloatArray]]:
     rng = np.random.default_rng(n)
     samples = [draw(n, rng) for _ in range(draws)]
-    for price in PRICES:
+    for price in prices:
         level = -price - math.log(40.0)
         found = [bound(*sample, level) for sample in samples]
         yield level, np.array([(one.high - one.low) / 2.0 for one in found])
@@ -252,14 +266,93 @@ def milliseconds(draw: Draw, bound: Bound) -> float:
     return min(found)
 
 
+def calibrated(scale: float) -> Draw:
+    """Return labels and the probabilities that they really have."""
+
+    def draw(n: int, rng: np.random.Generator) -> Sample:
+        chances = 1.0 / (1.0 + np.exp(-scale * rng.normal(size=n)))
+        return (rng.random(n) < chances).astype(float), chances
+
+    return draw
+
+
+def graded(loss: Callable[[Array, Array], Array]) -> Bound:
+    """Return bounds of a mean of losses in [0, 1]."""
+
+    def bound(y: Array, guesses: Array, level: float) -> Limits:
+        return ordered_mean_limits(loss(y, guesses), level, rng=np.random.default_rng(0))
+
+    return bound
+
+
+def brier(y: Array, chances: Array) -> Array:
+    return (chances - y) ** 2
+
+
+def log_loss(y: Array, chances: Array) -> Array:
+    return np.minimum(-np.log(np.where(y == 1.0, chances, 1.0 - chances)), 4.0) / 4.0
+
+
+def absolute(y: Array, guesses: Array) -> Array:
+    return np.minimum(np.abs(y - guesses), 4.0) / 4.0
+
+
+def squared(y: Array, guesses: Array) -> Array:
+    return absolute(y, guesses) ** 2
+
+
+LOSSES = {"Brier": brier, "log loss, range 4": log_loss, "MAE, range 4": absolute,
+          "MSE, range 4": squared}  # fmt: skip
+BETS = {
+    name: (
+        calibrated(1.4) if number < 2 else errors,
+        graded(loss),
+        lambda *both, f=loss: f(*both).mean(),
+    )
+    for number, (name, loss) in enumerate(LOSSES.items())
+}
+BETS |= {f"R2 {r2}": CASES[f"R2 {r2}"] for r2 in (0.8, 0.3)}
+
+
+def show_bets(draws: int) -> None:
+    """Print half-widths as multiples of the asymptotic ones, before and after."""
+    print("half-widths over the asymptotic ones at the level: fixed mixture, recalculated target")
+    cells = [f"L = {price:g}" for price in FEW]
+    print(f"{'':20s}{'n':>6s}" + "".join(f"{cell:>22s}" for cell in cells) + "      ms")
+    for name, (draw, bound, score) in BETS.items():
+        scale = spread(draw, score)
+        for n in (200, 1000, 5000, MANY):
+            line = f"{name:20s}{n:6d}"
+            both = []
+            for rule in (lambda *_: False, targeted_bets.is_targeted):
+                with (
+                    patch.object(regression_limits, "is_targeted", rule),
+                    patch.object(targeted_bets, "is_targeted", rule),
+                ):
+                    found = half_widths(draw, bound, n, max(draws * 1000 // n, 2), FEW)
+                    both.append([(level, widths.mean()) for level, widths in found])
+            for (level, before), (_, after) in zip(*both, strict=True):
+                asymptotic = -ndtri_exp(level) * scale / math.sqrt(n)
+                line += f"  {before / asymptotic:6.2f}{after / asymptotic:6.2f}"
+                line += f" ({100 * (after / before - 1):+3.0f} %)"
+            print(line + (f"{milliseconds(draw, bound):8.1f}" if n == MANY else ""), flush=True)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--draws", type=int, default=8)
-    draws = parser.parse_args().draws
+    parser.add_argument("--cases", nargs="*", default=[""], help="how their names begin")
+    parser.add_argument("--bets", action="store_true")
+    asked = parser.parse_args()
+    if asked.bets:
+        return show_bets(asked.draws)
+    draws = asked.draws
     print("half-width (times the asymptotic one at the level, times one fresh 95 %)")
     cells = [f"L = {price:g}" for price in PRICES]
     print(f"{'':26s}{'n':>6s}" + "".join(f"{cell:>21s}" for cell in cells) + "      ms")
     for name, (draw, bound, score) in CASES.items():
+        if not name.startswith(tuple(asked.cases)):
+            continue
         scale = spread(draw, score)
         for n in SIZES:
             line = f"{name:26s}{n:6d}"

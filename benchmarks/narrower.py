@@ -28,12 +28,7 @@ from certificates import CONFIDENCE, anchored_rules, learned
 from defaults import SIGNALS, World, shaped
 from scipy.stats import norm
 
-from ladderholdout.certificates import (
-    event_length,
-    exact_lower,
-    exact_upper,
-    place_length,
-)
+from ladderholdout.certificates import event_length, exact_lower, exact_upper, place_length
 
 TAIL = math.log((1 - CONFIDENCE) / 2)
 
@@ -57,7 +52,10 @@ def codes(world: World, climbed: list[Incumbent]) -> list[float]:
         shown = sorted({value * 100 // (own.n_values - 1) for value in own.values}, reverse=True)
         changed = type(own)(own.queries, own.improved, tuple(shown), 101)
         coarse += changed.length() - own.length()
-        grid, guess = np.arange(own.n_values) / (own.n_values - 1), 1 - world.guide(world.trained())
+        grid, guess = (
+            np.arange(own.n_values) / (own.n_values - 1),
+            1 - world.inner_score(world.trained()),
+        )
         spread = 2 * math.sqrt(guess * (1 - guess) * (1 / 300 + 1 / rows))
         chances = norm.pdf(grid, guess, spread)
         first = chances[own.values[0]] / chances.sum()
@@ -76,7 +74,7 @@ def ranks(world: World, size: int = 100) -> list[float]:
     rng = np.random.default_rng([world.seed, 7])
     models = [shaped(world.trained(rng), *rng.uniform((0, 0), (2, 0.8))) for _ in range(size)]
     errors = [int(np.count_nonzero(world.losses(one))) for one in models]
-    inner = np.argsort(np.argsort([-world.guide(one) for one in models], kind="stable"))
+    inner = np.argsort(np.argsort([-world.inner_score(one) for one in models], kind="stable"))
     best = int(np.argmin(errors))
     mixed = 0.75 / size + 0.25 * math.exp(-place_length(int(inner[best]) + 1))
     lengths = (math.log(size), -math.log(mixed))

@@ -4,8 +4,9 @@
 
 Every picture is computed: `adaptivity` plays a list and a climb on labels that are coin flips,
 `mechanisms` attacks and an honest search against each rule, `certificates` climbs on real
-holdouts whose intervals it counts. Each prints its numbers. The pictures have no background and
-grey text, so that they can be read on a light page and on a dark one.
+holdouts whose intervals it counts, and `decisions` runs of changes that are no better. Each prints
+its numbers. The pictures have no background and grey text, so that they can be read on a light page
+and on a dark one.
 """
 
 from __future__ import annotations
@@ -13,7 +14,9 @@ from __future__ import annotations
 import argparse
 import io
 import re
+import sys
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -23,18 +26,21 @@ from matplotlib.figure import Figure
 from scipy.stats import beta
 
 from ladderholdout import LadderHoldout
-from ladderholdout.certificates import LadderTranscript, Transcript, certify
+from ladderholdout.certificates import LadderTranscript, Request, Transcript, certify
 from ladderholdout.lab import Boosting, Enumeration, HillClimb, KnobClimb, simulate
 from ladderholdout.mechanisms import (
     FullDisclosure,
+    GateLadder,
     Ladder,
     Mechanism,
-    OneBitLadder,
     PairedTestLadder,
     ParameterFreeLadder,
     PricedLadder,
     run,
 )
+
+sys.path.insert(0, str(Path(__file__).parent))
+from decisions import greedy, kept_of_null, tested_each
 
 OUT = Path(__file__).parents[1] / "docs" / "assets"
 GREY = "#7f7f7f"
@@ -243,10 +249,10 @@ def _widths(ax: Axes) -> None:
     sizes = (200, 500, 1000, 2000, 5000, 10_000)
     cases: dict[str, Callable[[int], Transcript]] = {
         "one query": lambda n: Transcript.alone(),
-        "best of 20 finalists": lambda n: Transcript(0, 20, (), size=20),
+        "best of 3 finalists": lambda n: Transcript(0, 3, (), size=3, event=1),
         "best of a list of 200": lambda n: Transcript(0, 200, ()),
-        "learned, 10 improvements, one bit": lambda n: _learning(n, OneBitLadder(alpha=0.05)),
-        "learned, 10 scores released": lambda n: _learning(n, PricedLadder()),
+        "learned, 10 improvements shown": lambda n: _learning(n, shows_scores=False),
+        "learned, 10 scores shown": lambda n: _learning(n, shows_scores=True),
     }
     print(f"{'width of a 95 % certificate, .1 of rows in error':<52}" + "".join(
         f"{n:>8}" for n in sizes
@@ -262,17 +268,53 @@ def _widths(ax: Axes) -> None:
     ax.legend(loc="lower left")
 
 
-def _learning(n: int, rule: Mechanism) -> Transcript:
+def _learning(n: int, *, shows_scores: bool) -> Transcript:
     """A search of 200 queries whose improvements became rarer, from .3 to .1 of the rows."""
     improved = (1, 2, 4, 7, 12, 20, 33, 55, 90, 150)
     values = tuple(round(one * n) for one in np.linspace(0.3, 0.12, len(improved)))
-    one_bit = isinstance(rule, OneBitLadder)
-    return Transcript.alone(
-        LadderTranscript(199, improved, () if one_bit else values, 1 if one_bit else n + 1)
-    )
+    own = LadderTranscript(199, improved, values if shows_scores else (), n + 1)
+    found = Transcript.alone(own)
+    if shows_scores:
+        return found
+    return replace(found, on_request=True, request=Request(1, (own.improving(),)))
 
 
-PICTURES = {"adaptivity": adaptivity, "mechanisms": mechanisms, "certificates": certificates}
+def decisions(quick: bool) -> Figure:
+    """False acceptances over a run of candidates that are no better, for each way to decide."""
+    repetitions, candidates = (10, 60) if quick else (300, 200)
+    marks = [mark for mark in (10, 50, 100, candidates) if mark <= candidates]
+    figure, (counted, share) = panels(2)
+    print(f"{repetitions} runs of {candidates} candidates that are no better than the baseline")
+    heads = "".join(f"{f'after {mark}':>12}" for mark in marks)
+    print(f"{'runs with a false acceptance':<36}{heads}")
+    ways = {
+        "greedy": greedy,
+        "a test at .05 each": tested_each(0.05),
+        "GateLadder()": GateLadder(),
+    }
+    steps = np.arange(1, candidates + 1)
+    for (name, rule), colour in zip(ways.items(), COLOURS, strict=False):
+        flags = np.array(
+            [kept_of_null(rule, "accuracy", 300, candidates, seed) for seed in range(repetitions)]
+        )
+        kept = flags.cumsum(axis=1)
+        counted.plot(steps, kept.mean(axis=0), color=colour, label=name)
+        share.plot(steps, (kept > 0).mean(axis=0), color=colour, label=name)
+        shown = "".join(f"{(kept[:, mark - 1] > 0).mean():>12.3f}" for mark in marks)
+        print(f"{f'  {name}':<36}{shown}")
+    share.axhline(0.05, color=GREY, linestyle="--", linewidth=1)
+    counted.set(title="false acceptances in a run", xlabel="candidates")
+    share.set(title="share of runs with any", xlabel="candidates", ylim=(-0.02, 1.02))
+    counted.legend(loc="upper left")
+    return figure
+
+
+PICTURES = {
+    "adaptivity": adaptivity,
+    "mechanisms": mechanisms,
+    "certificates": certificates,
+    "decisions": decisions,
+}
 
 
 def main(argv: Sequence[str] | None = None) -> None:

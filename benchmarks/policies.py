@@ -24,9 +24,9 @@ from ladderholdout.metrics import Evaluation
 
 @dataclass(frozen=True)
 class Seen:
-    """What may be known of one trial: its guide, whether it improved, what stands after it."""
+    """What is known of one trial: inner score, whether it improved, what stands after it."""
 
-    guide: float
+    inner_score: float
     improved: bool
     standing: float
 
@@ -36,27 +36,27 @@ Tell = Callable[[Seen, Sequence[Seen]], float]
 
 def by_library(policy: str, margin: float) -> Tell:
     def tell(now: Seen, past: Sequence[Seen]) -> float:
-        return feedback_of(policy, now.standing, now.improved, margin, now.guide)
+        return feedback_of(policy, now.standing, now.improved, margin, now.inner_score)
 
     return tell
 
 
-def guide_only(now: Seen, past: Sequence[Seen]) -> float:
-    return now.guide
+def inner_only(now: Seen, past: Sequence[Seen]) -> float:
+    return now.inner_score
 
 
-def guide_but_improvers(now: Seen, past: Sequence[Seen]) -> float:
-    return now.standing if now.improved else now.guide
+def inner_but_improvers(now: Seen, past: Sequence[Seen]) -> float:
+    return now.standing if now.improved else now.inner_score
 
 
 def bias(past: Iterable[Seen]) -> float:
-    """Mean of release - guide over past improvers, shrunk as if by one more of 0."""
-    gaps = [seen.standing - seen.guide for seen in past if seen.improved]
+    """Mean of release - inner score over past improvers, shrunk as if by one more of 0."""
+    gaps = [seen.standing - seen.inner_score for seen in past if seen.improved]
     return sum(gaps) / (len(gaps) + 1)
 
 
 def corrected(now: Seen, past: Sequence[Seen]) -> float:
-    return now.standing if now.improved else now.guide + bias(past)
+    return now.standing if now.improved else now.inner_score + bias(past)
 
 
 def corrected_capped(margin: float) -> Tell:
@@ -67,12 +67,12 @@ def corrected_capped(margin: float) -> Tell:
 
 
 def softly_capped(margin: float) -> Tell:
-    """Below the released score, yet in the order of the guides: a smooth minimum."""
+    """Below the released score, yet in the order of the inner scores: a smooth minimum."""
 
     def tell(now: Seen, past: Sequence[Seen]) -> float:
         if now.improved:
             return now.standing
-        below = (now.standing - now.guide - bias(past)) / margin
+        below = (now.standing - now.inner_score - bias(past)) / margin
         return now.standing - margin * float(np.logaddexp(0.0, below))
 
     return tell
@@ -81,14 +81,14 @@ def softly_capped(margin: float) -> Tell:
 TELLS: dict[str, Tell] = {
     "incumbent": by_library("incumbent", 0.01),
     **{f"penalised {m}": by_library("penalised", m) for m in (0.001, 0.01, 0.05)},
-    **{f"guided {m}": by_library("guided", m) for m in (0.0001, 0.001, 0.01, 0.05)},
-    "guide, improvers release": guide_but_improvers,
+    **{f"capped {m}": by_library("capped", m) for m in (0.0001, 0.001, 0.01, 0.05)},
+    "inner, improvers release": inner_but_improvers,
     "corrected": corrected,
     **{f"corrected capped {m}": corrected_capped(m) for m in (0.001, 0.01)},
     "softly capped 0.01": softly_capped(0.01),
-    "guide": guide_only,
+    "inner": inner_only,
 }
-MAIN = ("incumbent", "guided 0.001", "guide")  # where studies are dear
+MAIN = ("incumbent", "capped 0.001", "inner")  # where studies are dear
 
 
 # --- who judges a finished study -------------------------------------------------------------
@@ -106,12 +106,13 @@ class Found:
 
 
 Judge = Callable[[Sequence[Model]], Found]
-Gate = Callable[[float, float, float], bool]  # of guide, best guide so far, incumbent's guide
+# Of a trial's inner score, the best one so far and the incumbent's.
+Gate = Callable[[float, float, float], bool]
 
 GATES: dict[str, Gate] = {
-    "all": lambda guide, best, incumbent: True,
-    "challengers": lambda guide, best, incumbent: guide > incumbent,
-    "records": lambda guide, best, incumbent: guide > best,
+    "all": lambda inner_score, best, incumbent: True,
+    "challengers": lambda inner_score, best, incumbent: inner_score > incumbent,
+    "records": lambda inner_score, best, incumbent: inner_score > best,
 }
 MECHANISMS: dict[str, Callable[[int], Mechanism]] = {
     "parameter-free": lambda n: ParameterFreeLadder(),
@@ -166,10 +167,10 @@ def ladder(gate: str, mechanism: str, reserve: float = 0.0) -> Judge:
         climb = Climb(MECHANISMS[mechanism](kept), kept)
         best = -math.inf
         for model in models:
-            incumbent = climb.incumbent.guide if climb.incumbent else -math.inf
-            if GATES[gate](model.guide, best, incumbent):
+            incumbent = climb.incumbent.inner_score if climb.incumbent else -math.inf
+            if GATES[gate](model.inner_score, best, incumbent):
                 climb.show(model, slice(kept))
-            best = max(best, model.guide)
+            best = max(best, model.inner_score)
         if not reserve or climb.incumbent is None:
             return climb.found()
         return climb.found(1.0 - float(climb.incumbent.losses[kept:].mean()))
@@ -178,11 +179,11 @@ def ladder(gate: str, mechanism: str, reserve: float = 0.0) -> Judge:
 
 
 def finalists(k: int, mechanism: str) -> Judge:
-    """Show the k best guides at the end, the best first, as one batch."""
+    """Show the k best inner scores at the end, the best first, as one batch."""
 
     def judge(models: Sequence[Model]) -> Found:
         climb = Climb(MECHANISMS[mechanism](len(models[0].losses)), len(models[0].losses))
-        for model in sorted(models, key=lambda model: -model.guide)[:k]:
+        for model in sorted(models, key=lambda model: -model.inner_score)[:k]:
             climb.show(model)
         return climb.found()
 
@@ -197,28 +198,28 @@ def veto(gate: str, factor: float) -> Judge:
     """
 
     def judge(models: Sequence[Model]) -> Found:
-        incumbent, best, looks, releases = models[0], models[0].guide, 1, 1
+        incumbent, best, looks, releases = models[0], models[0].inner_score, 1, 1
         for model in models[1:]:
-            if GATES[gate](model.guide, best, incumbent.guide):
+            if GATES[gate](model.inner_score, best, incumbent.inner_score):
                 looks += 1
                 worse = model.losses - incumbent.losses
                 if worse.mean() <= factor * worse.std(ddof=1) / math.sqrt(len(worse)):
                     incumbent, releases = model, releases + 1
-            best = max(best, model.guide)
+            best = max(best, model.inner_score)
         return Found(incumbent.truth(), incumbent.raw, looks, releases)
 
     return judge
 
 
-def best_guide(models: Sequence[Model]) -> Found:
-    """Pick the best guide of all; what is believed is the release that stands for another."""
-    best = max(models, key=lambda model: model.guide)
+def best_inner_score(models: Sequence[Model]) -> Found:
+    """Pick the best inner score of all; what is believed is the release that stands for another."""
+    best = max(models, key=lambda model: model.inner_score)
     return replace(ladder("all", "parameter-free")(models), truth=best.truth())
 
 
 AS_TOLD: dict[str, Judge] = {
     "all, parameter-free": ladder("all", "parameter-free"),
-    "pick best guide": best_guide,
+    "pick best inner score": best_inner_score,
 }
 JUDGES: dict[str, Judge] = {
     **{f"{gate}, {name}": ladder(gate, name) for gate in GATES for name in MECHANISMS},
@@ -234,5 +235,5 @@ JUDGES: dict[str, Judge] = {
         for name in ("parameter-free", "simplified 1/n")
     },
     **{f"{g}, veto {f}": veto(g, f) for g in ("challengers", "records") for f in (0.5, 1.0)},
-    "pick best guide": best_guide,
+    "pick best inner score": best_inner_score,
 }

@@ -18,10 +18,10 @@ Losses = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Model:
-    """One trial's model: losses on the holdout, guide, and its true score when asked."""
+    """One trial's model: losses on the holdout, inner score, and its true score when asked."""
 
     losses: Losses
-    guide: float
+    inner_score: float
     truth: Callable[[], float]
 
     @property
@@ -94,8 +94,8 @@ class Surface:
             accuracy = 0.95 - 0.2 * float(((x - self.optimum[0]) ** 2).sum())
         # Cross-validation trains on fewer rows: pessimistic, and not everywhere by as much.
         in_training = accuracy - 0.01 + float(self.tilt @ (x - 0.5))
-        guide = 1.0 - float(self.train.losses(x, in_training, self.rng).mean())
-        return Model(self.holdout.losses(x, accuracy, self.rng), guide, lambda: accuracy)
+        inner_score = 1.0 - float(self.train.losses(x, in_training, self.rng).mean())
+        return Model(self.holdout.losses(x, accuracy, self.rng), inner_score, lambda: accuracy)
 
     def _rough(self, x: Losses, kind: int) -> float:
         away = (x - self.optimum[kind])[:-1]
@@ -122,13 +122,13 @@ class Pipeline:
         from sklearn.model_selection import StratifiedKFold, cross_val_score
 
         pipeline = _pipeline(trial, self.seed)
-        # The folds are the same for all trials, so that their guides are compared in pairs.
+        # The folds are the same for all trials, so that their inner scores are compared in pairs.
         folds = StratifiedKFold(5, shuffle=True, random_state=self.seed)
         with config_context(assume_finite=True, skip_parameter_validation=True):
-            guide = float(cross_val_score(pipeline, self.X, self.y, cv=folds).mean())
+            inner_score = float(cross_val_score(pipeline, self.X, self.y, cv=folds).mean())
             pipeline.fit(self.X, self.y)
             losses = (pipeline.predict(self.X_holdout) != self.y_holdout).astype(np.float64)
-        return Model(losses, guide, cache(lambda: pipeline.score(self.X_fresh, self.y_fresh)))
+        return Model(losses, inner_score, cache(lambda: pipeline.score(self.X_fresh, self.y_fresh)))
 
 
 def _rows(seed: int) -> tuple[NDArray[Any], ...]:

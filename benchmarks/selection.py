@@ -243,9 +243,9 @@ def studied(split: Split, seed: int) -> tuple[float, float, Any, Callable[[Any],
         return study
 
     raw = study_of(lambda trial: split.held(fitted(trial)))
-    objective = split.holdout().objective(build, inner=5, train=(split.X, split.y))
+    objective = split.holdout().optuna.objective(build, inner=5, train=(split.X, split.y))
     best = fitted(raw.best_trial)
-    return float(raw.best_value), split.true(best), study_of(objective.guide), fitted
+    return float(raw.best_value), split.true(best), study_of(objective.inner_score), fitted
 
 
 def one(data: Data, search: str, seed: int) -> list[Found]:
@@ -260,14 +260,14 @@ def one(data: Data, search: str, seed: int) -> list[Found]:
     for finalists in FINALISTS:
         holdout = split.holdout()
         if search == "TPE":
-            final = holdout.finalists(study, fitted, k=finalists)
+            final = holdout.optuna.finalists(study, fitted, k=finalists)
             model = fitted(next(one.candidate for one in final if one.is_incumbent))
             count = len(final)
         else:
             guarded = holdout.guard(known, finalists=finalists).fit(split.X, split.y)
             model, count = guarded.best_estimator_, len(guarded.finalists_)
         certificate, estimate, fresh = holdout.certificate(), holdout.estimate(), split.holdout()
-        fresh.evaluate(model)
+        fresh.submit(model)
         single, true = fresh.certificate(), split.true(model)
         shift = 0.0 if data.classifies else 1.0
         assert estimate.score is not None, estimate.reason

@@ -42,9 +42,9 @@ def search(name: str, X: np.ndarray, y: np.ndarray) -> Audit:
         tree = DecisionTreeClassifier(
             max_depth=1 + seed // 15, max_features=0.3, splitter="random", random_state=seed
         )
-        release = holdout.evaluate(tree.fit(X_train, y_train))
+        release = holdout.submit(tree.fit(X_train, y_train))
         models.setdefault(release.submission, tree)
-    return holdout.audit(fresh=(X_fresh, y_fresh), model=models)
+    return holdout.owner.audit(fresh=(X_fresh, y_fresh), model=models)
 
 
 def main() -> None:

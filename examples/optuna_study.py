@@ -60,24 +60,24 @@ def main() -> None:
     holdout = LadderHoldout(
         X_holdout, y_holdout, scoring="accuracy", name="digits-study", ledger="memory"
     )
-    objective = holdout.objective(build, inner=5, train=(X_train, y_train))
+    objective = holdout.optuna.objective(build, inner=5, train=(X_train, y_train))
 
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     study = optuna.create_study(
         direction="maximize", sampler=optuna.samplers.TPESampler(seed=0, n_startup_trials=10)
     )
-    study.optimize(objective.guide, n_trials=TRIALS, callbacks=[report])
+    study.optimize(objective.inner_score, n_trials=TRIALS, callbacks=[report])
 
     print(f"\n{TRIALS} trials, and {holdout.status().submissions} submissions before the end.\n")
     print("trial  cross-validation  released by the holdout  fresh rows")
-    for one in holdout.finalists(study, objective, k=3):
+    for one in holdout.optuna.finalists(study, objective, k=3):
         fresh = build(one.candidate).fit(X_train, y_train).score(X_fresh, y_fresh)
         mark = "  improved" if one.release.improved else ""
         print(
             f"{one.candidate.number:5}  {one.candidate.value:16.3f}  {one.release.score:23.3f}"
             f"  {fresh:10.3f}{mark}"
         )
-    best = holdout.best_trial(study)
+    best = holdout.optuna.best_trial(study)
     print(f"\nThe incumbent is trial {best.number}: {best.params}")
     print(holdout.status())
 

@@ -56,14 +56,14 @@ def main() -> None:
         )
 
     study.optimize(
-        holdout.objective(build, inner=5, train=(X_train, y_train)),
+        holdout.optuna.objective(build, inner=5, train=(X_train, y_train)),
         n_trials=asked.trials,
         callbacks=[report],
     )
     status = holdout.status()
     print(f"{status.submissions} submissions by all workers, {status.releases} releases")
     if status.incumbent is not None:
-        print(f"released score {status.score}, by {holdout.best_params(study)}")
+        print(f"released score {status.score}, by {holdout.optuna.best_params(study)}")
     print(f"ledger {status.ledger}")
     storage.engine.dispose()
 

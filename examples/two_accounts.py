@@ -51,7 +51,7 @@ def main() -> None:
         for warning in caught:
             print(f"warning: {warning.message}")
         for model in models:
-            release = holdout.evaluate(model.fit(X_train, y_train))
+            release = holdout.submit(model.fit(X_train, y_train))
             answer = "improved" if release.improved else "no better"
             print(f"{person}: {answer:<10} released score {release.score:.3f}")
 

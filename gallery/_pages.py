@@ -10,12 +10,15 @@ from __future__ import annotations
 
 import ast
 import hashlib
+import html
+import io
 import json
 import os
 import re
 import subprocess
 import sys
 import tempfile
+import textwrap
 from concurrent.futures import ThreadPoolExecutor
 from importlib.metadata import version
 from pathlib import Path
@@ -46,8 +49,9 @@ GROUPS = {
     },
     "Rules": {
         "rules_compared": "Nine rules on one history",
-        "one_bit": "A ladder that releases one bit",
+        "improvements": "A holdout that shows improvements alone",
         "year": "A year of one holdout",
+        "three_years": "Three years, with fresh rows each month",
         "audit": "An audit",
     },
     "Certificates": {
@@ -92,18 +96,60 @@ def on_files(files: Any, config: Any) -> Any:
     """Run what has changed, and add the pages, the pictures and the notebook."""
     from mkdocs.structure.files import File
 
-    made = {**gallery(), **tutorial()}
+    made = {**gallery(), **tutorial(), "assets/social.png": social(config.site_description)}
     for path, content in made.items():
         files.append(File.generated(config, path, content=content))
     return files
 
 
-def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
-    """Let the search show what teaches before what records."""
+def on_page_markdown(markdown: str, page: Any, config: Any, **_: Any) -> str:
+    """Let the search show what teaches before what records, and say what a page is about."""
+    page.meta.setdefault("description", about(markdown) or config.site_description)
     folder = page.file.src_uri.partition("/")[0]
     weight = {"decisions": 0.3, "background": 0.5, "reference": 0.7}.get(folder, 1.5)
     page.meta.setdefault("search", {}).setdefault("boost", weight)
     return markdown
+
+
+def about(markdown: str) -> str:
+    """Return the first sentences of a page as plain text, for search engines and posted links."""
+    for part in re.split(r"\n\s*\n", markdown):
+        text = " ".join(part.removeprefix("**Task:**").split())
+        text = re.sub(r"!\[[^]]*\]\([^)]*\)|<[^>]+>", "", text)
+        text = re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", text)
+        text = re.sub(r"[*`]", "", text).strip()
+        if text and text[0].isalnum():
+            short = textwrap.shorten(text, 200, placeholder=" ...")
+            return html.escape(short[0].upper() + short[1:])
+    return ""
+
+
+def social(tagline: str) -> bytes:
+    """Draw what shows where a link is posted: the name, and the certificate of the README."""
+    import matplotlib.pyplot as plt
+
+    style = _style()
+    readme = (ROOT / "README.md").read_text("utf-8")
+    low, high = map(float, re.findall(r"true score in ([\d.]+) to ([\d.]+)", readme)[0])
+    released = float(re.findall(r"released score +([\d.]+)", readme)[0])
+    figure = plt.figure(figsize=(12, 6.3), dpi=100, facecolor="white")
+    figure.text(0.07, 0.74, "ladderholdout", fontsize=58, color=style.INK, weight="bold")
+    figure.text(0.07, 0.60, textwrap.fill(tagline, 44), fontsize=25, color=style.QUIET, va="center")
+    axes = figure.add_axes((0.07, 0.16, 0.86, 0.24))
+    axes.set_axis_off()
+    axes.set(xlim=(low - 0.01, high + 0.01), ylim=(-1, 1))
+    axes.plot([low, high], [0, 0], color=style.GREEN, linewidth=14, solid_capstyle="round")
+    axes.plot([released], [0], "o", color=style.ORANGE, markersize=22)
+    for place, text in ((low, f"{low:.3f}"), (high, f"{high:.3f}")):
+        axes.text(place, -0.85, text, fontsize=21, color=style.INK, ha="center")
+    axes.text(released, 0.5, f"released {released:.4f}", fontsize=21, color=style.INK, ha="center")
+    axes.text(
+        (low + high) / 2, -0.85, "true score, 95 %", fontsize=21, color=style.QUIET, ha="center"
+    )
+    drawn = io.BytesIO()
+    figure.savefig(drawn, format="png")
+    plt.close(figure)
+    return drawn.getvalue()
 
 
 # ---------------------------------------------------------------- the gallery

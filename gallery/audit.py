@@ -32,9 +32,9 @@ def searched(name: str, X: np.ndarray, y: np.ndarray) -> Audit:
     models = {}
     for seed in range(40):
         tree = DecisionTreeClassifier(max_depth=2 + seed // 5, max_features=0.3, random_state=seed)
-        release = holdout.evaluate(tree.fit(X_train, y_train))
+        release = holdout.submit(tree.fit(X_train, y_train))
         models.setdefault(release.submission, tree)
-    return holdout.audit(fresh=(X_fresh, y_fresh), model=models)
+    return holdout.owner.audit(fresh=(X_fresh, y_fresh), model=models)
 
 
 def main() -> None:

@@ -3,7 +3,7 @@
 With `reserve=0.5` half of the rows steer the ladder, and the other half is queried once, at the
 end. What was released to the search cannot have fitted them, so their interval pays for nothing. A
 climb on 600 rows in truth gets better and better; its ladder releases freely, which makes the
-certificate of all releases wide, and `certify()` narrow. Twelve searches.
+certificate of all releases wide, and `reserve_certificate()` narrow. Twelve searches.
 
     python gallery/reserve.py [--picture FILE]
 """
@@ -29,7 +29,7 @@ def search(seed: int) -> tuple[float, tuple[float, float], tuple[float, float]]:
         own = np.where(rng.random(ROWS) < 0.8, difficulty, rng.random(ROWS))
         if holdout.submit(np.where(own < tried, y, 1 - y)).improved:
             skill = tried
-    steered, kept = holdout.certificate(), holdout.certify()
+    steered, kept = holdout.certificate(), holdout.reserve_certificate()
     return skill, (steered.low, steered.high), (kept.low, kept.high)
 
 
@@ -38,7 +38,7 @@ def main() -> None:
     true = np.array([one[0] for one in found])
     ways = {
         "certificate()": np.array([one[1] for one in found]),
-        "certify(), the reserve": np.array([one[2] for one in found]),
+        "reserve_certificate()": np.array([one[2] for one in found]),
     }
     style.table(
         ("", "width", "intervals that hold"),

@@ -17,7 +17,6 @@ from ladderholdout.mechanisms import (
     Ladder,
     LadderRules,
     Mechanism,
-    OneBitLadder,
     Outcome,
     PairedTestLadder,
     ParameterFreeLadder,
@@ -90,8 +89,8 @@ RULES = {
     "paired .05, rounded": Rule(lambda n: RoundedTestLadder(0.05, step=root(n, 4))),
     "priced .7, shown to 1/sqrt n": Rule(lambda n: PricedLadder(0.7), root),
     "priced 2, shown to 1/sqrt n": Rule(lambda n: PricedLadder(2.0), root),
-    "one bit .05": Rule(lambda n: OneBitLadder(0.05), "bits"),
-    "one bit .15": Rule(lambda n: OneBitLadder(0.15), "bits"),
+    "one bit .05": Rule(lambda n: PairedTestLadder(0.05), "bits"),
+    "one bit .15": Rule(lambda n: PairedTestLadder(0.15), "bits"),
     "one bit, priced .7": Rule(lambda n: PricedLadder(0.7), "bits"),
     "one bit, simplified 1/n": Rule(lambda n: SimplifiedLadder(1 / n), "bits"),
 }

@@ -8,8 +8,9 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import ArrayLike
 
+from ladderholdout.arguments import within
 from ladderholdout.errors import InvalidArgument
-from ladderholdout.mechanisms.arithmetic import below, within
+from ladderholdout.mechanisms.arithmetic import below
 from ladderholdout.mechanisms.base import Mechanism, State, a_mechanism
 from ladderholdout.metrics import Evaluation
 

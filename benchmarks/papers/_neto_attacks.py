@@ -7,10 +7,10 @@ from typing import NamedTuple
 import numpy as np
 from _neto_data import Floats, Parts
 from _neto_ladders import Incumbent, Rule, climb
-from _neto_models import errors, nested, regression
+from _neto_models import Regression, errors, nested, regression
 
 from ladderholdout.lab import StepForward
-from ladderholdout.lab.screening import ForwardRegression, Selection
+from ladderholdout.lab.screening import Selection
 
 # The largest regression of Freedman's attack.
 TOP = 30
@@ -21,7 +21,7 @@ def univariate_losses(parts: Parts) -> Floats:
     return _losses(regression(parts), parts)
 
 
-def _losses(model: ForwardRegression, parts: Parts) -> Floats:
+def _losses(model: Regression, parts: Parts) -> Floats:
     y = parts.public.y
     return np.asarray((model.candidates(len(y))[:, :, 0] - y) ** 2)
 

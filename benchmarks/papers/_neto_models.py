@@ -12,14 +12,23 @@ from ladderholdout.lab.screening import ForwardRegression
 ALIASED = 1e-14
 
 
-def regression(parts: Parts, features: Ints | None = None) -> ForwardRegression:
+class Regression(ForwardRegression):
+    """Predicts with each feature that is left beside those added, all at once."""
+
+    def candidates(self, rows: int) -> Floats:
+        """Return the predictions (p, rows, q) for the first rows, with each feature beside."""
+        added = self._others[:rows].T[:, :, None] * self._coefficients[:, None]
+        return np.asarray(self.fitted[:rows] + added)
+
+
+def regression(parts: Parts, features: Ints | None = None) -> Regression:
     """Return what predicts the rows of the public part, and then those of the final one.
 
     It has no intercept, as all columns have mean 0 on the training part.
     """
     columns = slice(None) if features is None else features
     others = np.vstack([parts.public.X[:, columns], parts.final.X[:, columns]])
-    return ForwardRegression(parts.train.X[:, columns], parts.train.y[:, None], others, ALIASED)
+    return Regression(parts.train.X[:, columns], parts.train.y[:, None], others, ALIASED)
 
 
 def nested(parts: Parts, features: Ints) -> Floats:

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -41,10 +41,10 @@ class Competition(Problem):
     """Coin flips; the first are public, and what a submission is truly worth shows in the rest."""
 
     labels: Bits
-    seen: Seen = field(init=False)
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "seen", Seen(LABELS, len(self.labels.words)))
+    @property
+    def seen(self) -> Seen:
+        return Seen(LABELS, len(self.labels.words))
 
     def losses(self, submission: Submissions) -> Bits:
         wrong = self._wrong(submission).unpack()

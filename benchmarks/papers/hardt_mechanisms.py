@@ -65,7 +65,7 @@ def attacks(mechanism: Mechanism) -> tuple[Analyst, ...]:
     """Return the attacks; the last knows the margin of the rule for a typical guess."""
     # Two guesses at coin flips differ on half of the rows.
     standing = State(N, 0.5, releases=5)
-    margin = min(max(mechanism.margin(standing, 0.5), 1 / N), 0.5)
+    margin = min(max(mechanism.least_gain(standing, 0.5), 1 / N), 0.5)
     return (
         Boosting(GUESSES),
         Boosting(GUESSES, improvers=True),

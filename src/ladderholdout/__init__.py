@@ -17,12 +17,32 @@ from ladderholdout.errors import (
     LadderHoldoutWarning,
     SearchStopped,
 )
-from ladderholdout.holdout import LadderHoldout, LadderStopping, Release, Status
+from ladderholdout.guard import (
+    Batch,
+    Comparison,
+    Decision,
+    Estimate,
+    Finalist,
+    Health,
+    Release,
+    ScoreCertificate,
+    Status,
+    Submission,
+    Submissions,
+    Withdrawn,
+)
+from ladderholdout.holdout import LadderHoldout, LadderStopping
 from ladderholdout.metrics import Metric
 
 __version__ = version("ladderholdout")
 
 __all__ = [
+    "Batch",
+    "Comparison",
+    "Decision",
+    "Estimate",
+    "Finalist",
+    "Health",
     "InvalidArgument",
     "LadderHoldout",
     "LadderHoldoutError",
@@ -30,8 +50,12 @@ __all__ = [
     "LadderStopping",
     "Metric",
     "Release",
+    "ScoreCertificate",
     "SearchStopped",
     "Status",
+    "Submission",
+    "Submissions",
+    "Withdrawn",
     "__version__",
     "errors",
     "mechanisms",

@@ -32,7 +32,7 @@ The tree::
         │   └── NoImprovementWarning  no candidate of this search became the incumbent
         ├── TargetWarning             the targets do not look like what the metric is for
         ├── PredictionWarning         nor do the predictions
-        ├── RangeWarning              the stated range of the loss is narrow for the targets
+        ├── RangeWarning              the range of the loss is missing, narrow or far too wide
         ├── BudgetWarning             the releases of this ladder are used up
         ├── OpenedWarning             raw scores were shown before; no certificate for this one
         └── TrackingWarning           not all of the ledger is in MLflow yet
@@ -44,91 +44,12 @@ text would be a leak like any other.
 from __future__ import annotations
 
 import difflib
-import math
 import sys
 import warnings
 from collections.abc import Iterable
-from typing import Any
 
-import numpy as np
-
-_LONGEST = 60
 # Whose frames are between this library and the line of the user that called it.
 _BETWEEN = {"ladderholdout", "sklearn", "optuna", "joblib", "contextlib", "weakref"}
-
-
-def as_given(value: Any) -> str:
-    """Describe what came for an argument: small numbers and texts as they are, else the type.
-
-    Nothing of the value's own runs (its ``repr`` may raise, or be as long as a book), and an
-    array is not shown, for it may hold labels.
-
-    Parameters
-    ----------
-    value : object
-
-    Returns
-    -------
-    str
-
-    Examples
-    --------
-    >>> as_given(2.5), as_given("wide"), as_given((0, 1)), as_given([[0], [1]])
-    ('2.5', "'wide'", '(0, 1)', 'a list')
-    >>> as_given(10**400), as_given(None)
-    ('a whole number of about 401 digits', 'None')
-    """
-    plain = _plain(value)
-    if plain is None and type(value) in (list, tuple) and len(value) <= 4:
-        parts = [_plain(one) for one in value]
-        if None not in parts:
-            inside = ", ".join(str(part) for part in parts)
-            plain = f"[{inside}]" if type(value) is list else f"({inside})"
-    return plain or f"a {type(value).__name__}"
-
-
-def as_number(value: Any) -> float:
-    """Return a real number as a float of Python; nan for all else, and beyond what floats hold.
-
-    Truth values are no numbers here, and no method of an unknown type is called.
-
-    Parameters
-    ----------
-    value : object
-
-    Returns
-    -------
-    float
-
-    Examples
-    --------
-    >>> as_number(np.float32(0.5)), as_number("0.5"), as_number(10**400), as_number(True)
-    (0.5, nan, nan, nan)
-    """
-    if isinstance(value, bool) or not isinstance(value, int | float | np.integer | np.floating):
-        return math.nan
-    try:
-        return float(value)
-    except OverflowError:
-        return math.nan
-
-
-def _plain(value: Any) -> str | None:
-    """Return a number, a short text, a truth value or None as Python writes it."""
-    if value is None or isinstance(value, bool | np.bool_):
-        return str(value)
-    if isinstance(value, int | np.integer):
-        number = int(value)
-        if number.bit_length() > 200:
-            digits = math.ceil(number.bit_length() * math.log10(2))
-            return f"a whole number of about {digits} digits"
-        return int.__repr__(number)
-    if isinstance(value, float | np.floating):
-        return float.__repr__(float(value))
-    if isinstance(value, str):
-        text = str.__repr__(value[:_LONGEST])
-        return text if len(value) <= _LONGEST else f"{text} and {len(value) - _LONGEST} more"
-    return None
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
@@ -148,9 +69,11 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
     >>> did_you_mean("acuracy", ["accuracy", "roc_auc"]), did_you_mean("x", ["accuracy"])
     ("Did you mean 'accuracy'?", '')
     """
-    folded = {one.casefold(): one for one in known}
+    folded = {spelling.casefold(): spelling for spelling in known}
     near = difflib.get_close_matches(name.casefold(), folded, n=3)
-    return f"Did you mean {' or '.join(repr(folded[one]) for one in near)}?" if near else ""
+    return (
+        f"Did you mean {' or '.join(repr(folded[spelling]) for spelling in near)}?" if near else ""
+    )
 
 
 # Joiners of letters, without which some scripts and emojis fall apart, and the hard space.
@@ -215,13 +138,11 @@ def printable(text: str, *, longest: int | None = None) -> str:
     if text.isprintable():
         return text
     return "".join(
-        one if one.isprintable() or one in _HARMLESS or one == "\n" else _escaped(one)
-        for one in text
+        character
+        if character.isprintable() or character in _HARMLESS or character == "\n"
+        else character.encode("unicode_escape").decode()
+        for character in text
     )
-
-
-def _escaped(character: str) -> str:
-    return character.encode("unicode_escape").decode()
 
 
 class LadderHoldoutError(Exception):
@@ -296,7 +217,7 @@ class HoldoutConflict(LadderHoldoutError):
     --------
     >>> from ladderholdout import LadderHoldout
     >>> holdout = LadderHoldout([[0], [1]], [0, 1], scoring="accuracy", ledger="memory")
-    >>> _ = holdout.retire()
+    >>> _ = holdout.owner.retire()
     >>> try:
     ...     holdout.submit([0, 1])
     ... except HoldoutConflict as error:
@@ -656,7 +577,7 @@ class PredictionWarning(LadderHoldoutWarning):
 
 
 class RangeWarning(LadderHoldoutWarning):
-    """The stated range of the loss is narrow for these targets: many losses are clipped.
+    """The range of the loss is missing, narrow or wide: for the targets, or for inner errors.
 
     Examples
     --------
@@ -690,7 +611,7 @@ class OpenedWarning(LadderHoldoutWarning):
     --------
     >>> from ladderholdout import LadderHoldout
     >>> holdout = LadderHoldout([[0], [1]], [0, 1], scoring="accuracy", ledger="memory")
-    >>> _ = holdout.submit([0, 0]), holdout.audit()
+    >>> _ = holdout.submit([0, 0]), holdout.owner.audit()
     >>> import warnings
     >>> with warnings.catch_warnings(record=True) as caught:
     ...     warnings.simplefilter("always")

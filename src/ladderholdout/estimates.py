@@ -1,4 +1,4 @@
-"""Scores corrected for selection: what the winner of a batch is worth on other rows.
+"""Scores corrected for selection: what the winner of a batch would score on other rows.
 
 The winner of a long batch scores too high by chance, with or without a ladder. The submissions did
 not depend on each other's answers, so the selection can be repeated on rows that are drawn
@@ -38,16 +38,18 @@ _LEAST_SHARE = 0.5
 _CHUNK = 2**22
 
 FloatArray = NDArray[np.float64]
+# The submissions of a batch on drawn rows: all that is measured, or their risks alone.
+_Measured = Sequence[Evaluation] | FloatArray
 Progress = Callable[[float], None]
 
 
 def no_progress(share: float) -> None:
-    """Show nothing of how far an estimate is."""
+    """Ignore how far an estimate is."""
 
 
 @dataclass(frozen=True, slots=True)
 class Stopping:
-    """When a training run whose rounds are the batch stops.
+    """The rule by which a training run stops whose rounds are the batch.
 
     Attributes
     ----------
@@ -66,7 +68,7 @@ class Correction:
     Attributes
     ----------
     risk, corrected : float
-        On the holdout's rows, and what is left of it; smaller is better.
+        The risk on the holdout's rows, and after the correction; smaller is better.
     left_out : float
         The first of the two estimates whose mean `corrected` is.
     draws : int
@@ -80,52 +82,64 @@ class Correction:
 
 
 class _Replay:
-    """The rule of a ladder on drawn rows: a batch in, its incumbent out."""
+    """The rule of a ladder, which finds the incumbent of a batch on drawn rows."""
 
-    def __init__(self, rules: LadderRules, n: int, stopping: Stopping | None, secret: bytes):
+    def __init__(
+        self,
+        rules: LadderRules,
+        n: int,
+        stopping: Stopping | None,
+        secret: bytes,
+        best_first: bool,
+    ):
         mechanism = rules.mechanism
         # Its test is about the difference of two risks, and how that varies over draws of the rows
         # is known from the draws: no draws of its own are needed within each of them.
         self.by_draws = type(mechanism).measure is BayesBootLadder.measure
-        for name in ("n_bootstrap", "n_posterior"):
-            if getattr(mechanism, name, 0) > _INNER_DRAWS:
+        counts = [name for name in ("n_bootstrap", "n_posterior") if hasattr(mechanism, name)]
+        for name in counts:
+            if getattr(mechanism, name) > _INNER_DRAWS:
                 mechanism = replace(mechanism, **{name: _INNER_DRAWS})
-        self.resamples = any(hasattr(mechanism, one) for one in ("n_bootstrap", "n_posterior"))
+        self.resamples = bool(counts)
         # Whether the rule goes by the risks of submissions alone.
         self.needs_risk_alone = self.by_draws or type(mechanism).measure is Mechanism.measure
         self._skips = not (mechanism.noisy or mechanism.redraws or mechanism.discloses)
         self._rules = replace(rules, mechanism=mechanism)
-        self._start, self._stopping, self._secret = rules.start(n), stopping, secret
+        self._n, self._stopping, self._secret = n, stopping, secret
+        # The first submission improves, whatever it is, and in an announced batch that is the best.
+        self._best_first = best_first and not (mechanism.discloses or mechanism.flags_alone)
 
-    def winner(
-        self,
-        submissions: Sequence[Evaluation] | FloatArray,
-        draw: int,
-        spreads: _Spreads | None = None,
-    ) -> int:
+    def winner(self, submissions: _Measured, draw: int, spreads: _Spreads | None = None) -> int:
         """Return the place of the incumbent after these submissions, or risks of submissions."""
-        state, best, at = self._start, 0, 0
+        if self._best_first:
+            if isinstance(submissions, np.ndarray):
+                return int(submissions.argmin())
+            return min(range(len(submissions)), key=lambda place: submissions[place].risk)
+        n = self._n
+        if not isinstance(submissions, np.ndarray):
+            n = submissions[0].n  # of drawn groups there may be more rows, or fewer
+        state, best, place = self._rules.start(n), 0, 0
         rng = fresh_rng(self._secret, draw, 1)
-        while at < len(submissions):
+        while place < len(submissions):
             if self._skips and isinstance(submissions, np.ndarray):
                 # Without noise, what is not below the released risk changes nothing.
-                below = np.flatnonzero(submissions[at:] < state.standing)
-                at = at + int(below[0]) if len(below) else len(submissions)
-            if at == len(submissions) or self._has_stopped(at, best):
+                below = np.flatnonzero(submissions[place:] < state.standing)
+                place = place + int(below[0]) if len(below) else len(submissions)
+            if place == len(submissions) or self._has_stopped(place, best):
                 break
-            one = submissions[at]
-            if isinstance(one, Evaluation):
-                state, outcome = self._rules.step(state, one, rng)
+            submission = submissions[place]
+            if isinstance(submission, Evaluation):
+                state, outcome = self._rules.step(state, submission, rng)
             else:
-                p_null = None if spreads is None else spreads.p_null(submissions, at, best)
-                evidence = Evidence(float(one), p_null=p_null)
+                p_null = None if spreads is None else spreads.p_null(submissions, place, best)
+                evidence = Evidence(float(submission), p_null=p_null)
                 state, outcome = self._rules.replay(state, evidence, rng)
-            best = at if outcome.improved else best
-            at += 1
+            best = place if outcome.improved else best
+            place += 1
         return best
 
     def _has_stopped(self, rounds: int, best: int) -> bool:
-        """Return whether a training run ended before so many rounds, the best one being this."""
+        """Return whether a training run ended before so many rounds, given its best round."""
         return self._stopping is not None and rounds >= max(
             self._stopping.min_rounds, best + 1 + self._stopping.patience
         )
@@ -157,14 +171,17 @@ def corrected(
     *,
     winner: int,
     weights: ArrayLike | None = None,
+    groups: NDArray[np.intp] | None = None,
     stopping: Stopping | None = None,
+    best_first: bool = False,
     secret: bytes = b"",
     n_bootstrap: int = N_BOOTSTRAP,
     progress: Progress = no_progress,
 ) -> Correction | None:
     """Correct the risk of a batch's winner for the selection.
 
-    The mean of two estimates, of which one errs low and the other high where candidates differ:
+    It is the mean of two estimates, of which one errs low and the other high where candidates
+    differ:
 
     - Tsamardinos, Greasidou & Borboudakis 2018, Algorithm 5 (bootstrap bias correction): draw
       rows with replacement, replay the ladder's rule on them, and take the risk of its incumbent
@@ -186,10 +203,14 @@ def corrected(
         The place of the incumbent among them, from 0.
     weights : array-like of shape (n,), optional
         Of the rows.
+    groups : ndarray of int, shape (n,), optional
+        The number of each row's group, from 0 on, where whole groups are to be drawn.
     stopping : Stopping, optional
         For a batch of rounds of a training run.
+    best_first : bool, default=False
+        Whether the best member of the batch is judged first, as in an announced batch.
     secret : bytes, default=b""
-        From which the draws come.
+        The draws are made from it.
     n_bootstrap : int, default=300
     progress : callable, optional
         Called with the share of the work that is done.
@@ -209,38 +230,36 @@ def corrected(
     >>> y, coins = np.zeros(100, int), rng.integers(0, 2, (20, 100))
     >>> rules = LadderRules(SimplifiedLadder(step=0.01))
     >>> best = int(coins.mean(axis=1).argmin())
-    >>> found = corrected(get_metric("accuracy"), rules, y, [*coins], winner=best)
-    >>> round(1 - found.risk, 2), round(1 - found.corrected, 2)
+    >>> correction = corrected(get_metric("accuracy"), rules, y, [*coins], winner=best)
+    >>> round(1 - correction.risk, 2), round(1 - correction.corrected, 2)
     (0.59, 0.5)
     """
     n = len(targets)
-    held = None if weights is None else np.asarray(weights, dtype=np.float64)
-    full = [metric.evaluate(targets, one, held) for one in predictions]
-    batch = _Batch(metric, targets, predictions, held, full)
-    replay = _Replay(rules, n, stopping, secret)
-    risks = np.array([one.risk for one in full])
+    batch = _Batch(metric, targets, predictions, weights, groups)
+    replay = _Replay(rules, n, stopping, secret, best_first)
     if replay.resamples:
         n_bootstrap = max(1, n_bootstrap // 3)
-    draws = partial(_draws, secret, n, n_bootstrap)
-    found = batch.measured(replay, draws(), n_bootstrap, progress)
-    defined = [one for one in found if isinstance(one, np.ndarray)]
-    spreads = _Spreads(np.asarray(defined)) if replay.by_draws and defined else None
-    drawn: list[Sequence[Evaluation] | FloatArray] = []
-    apart: list[float] = []
-    for draw, (rows, one) in enumerate(zip(draws(), found, strict=True), 1):
-        if one is None:
+    draws = partial(_draws, secret, n, n_bootstrap, groups)
+    measured = batch.measured(replay, draws(), n_bootstrap, progress)
+    risks_on_draws = [risks for risks in measured if isinstance(risks, np.ndarray)]
+    spreads = _Spreads(np.asarray(risks_on_draws)) if replay.by_draws and risks_on_draws else None
+    drawn: list[_Measured] = []
+    risks_apart: list[float] = []
+    for draw, (rows, submissions) in enumerate(zip(draws(), measured, strict=True), 1):
+        if submissions is None:
             continue
-        out = np.setdiff1d(np.arange(n), rows)
+        apart = np.setdiff1d(np.arange(n), rows)
         try:
-            apart.append(batch.on(out, replay.winner(one, draw, spreads)).risk)
+            incumbent = replay.winner(submissions, draw, spreads)
+            risks_apart.append(batch.on(apart, incumbent).risk)
         except Exception:  # one class alone is left, or no variance: there is no such score
             continue
-        drawn.append(one)
+        drawn.append(submissions)
     if len(drawn) < _LEAST_SHARE * n_bootstrap:
         return None
-    noise = _noise_of_winners(replay, risks, drawn, spreads)
-    risk = float(risks[winner])
-    left_out = float(np.mean(apart))
+    noise = _noise_of_winners(replay, batch.risks, drawn, spreads)
+    risk = float(batch.risks[winner])
+    left_out = float(np.mean(risks_apart))
     return Correction(risk, (left_out + risk - noise) / 2, left_out, len(drawn))
 
 
@@ -252,21 +271,36 @@ class _Batch:
         metric: Metric,
         targets: NDArray[Any],
         predictions: Sequence[NDArray[Any]],
-        weights: FloatArray | None,
-        full: Sequence[Evaluation],
+        weights: ArrayLike | None,
+        groups: NDArray[np.intp] | None,
     ) -> None:
-        self._metric, self._targets, self._weights = metric, targets, weights
-        self._predictions, self._full = predictions, full
-        losses = [one.losses for one in full]
-        plain = weights is None and all(one is not None for one in losses)
-        self._losses = np.asarray(losses) if plain else None
+        # The row with which each group begins, where it is drawn.
+        self._firsts: NDArray[np.bool_] | None = None
+        if groups is not None:
+            self._firsts = np.zeros(len(groups), dtype=bool)
+            self._firsts[np.unique(groups, return_index=True)[1]] = True
+        self._metric, self._targets, self._predictions = metric, targets, predictions
+        self._weights = None if weights is None else np.asarray(weights, dtype=np.float64)
+        self._full = [metric.evaluate(targets, guesses, self._weights) for guesses in predictions]
+        self.risks = np.array([evaluation.risk for evaluation in self._full])
+        losses = [evaluation.losses for evaluation in self._full]
+        is_plain = weights is None and all(rows is not None for rows in losses)
+        self._losses = np.asarray(losses) if is_plain else None
 
-    def on(self, rows: NDArray[np.intp], at: int) -> Evaluation:
-        """Measure a submission, by its place."""
+    def on_drawn(self, rows: NDArray[np.intp], place: int) -> Evaluation:
+        """Measure the submission at a place on drawn rows, of which whole groups may be units."""
+        evaluation = self.on(rows, place)
+        if self._firsts is None:
+            return evaluation
+        # A group that was drawn twice is two of them.
+        return evaluation.in_groups(np.cumsum(self._firsts[rows]) - 1)
+
+    def on(self, rows: NDArray[np.intp], place: int) -> Evaluation:
+        """Measure the submission at a place on some of the rows."""
         if self._losses is not None:
-            return Evaluation.from_losses(self._losses[at, rows])
+            return Evaluation.from_losses(self._losses[place, rows])
         weights = None if self._weights is None else self._weights[rows]
-        return self._metric.evaluate(self._targets[rows], self._predictions[at][rows], weights)
+        return self._metric.evaluate(self._targets[rows], self._predictions[place][rows], weights)
 
     def measured(
         self,
@@ -274,19 +308,21 @@ class _Batch:
         draws: Iterator[NDArray[np.intp]],
         count: int,
         progress: Progress,
-    ) -> list[Sequence[Evaluation] | FloatArray | None]:
+    ) -> list[_Measured | None]:
         """Measure all of them on drawn rows; None where one has no score there."""
         if replay.needs_risk_alone:
-            risks = self._risks(draws, count, progress)
-            return [one if np.isfinite(one).all() else None for one in risks]
-        found: list[Sequence[Evaluation] | FloatArray | None] = []
+            table = self._risks(draws, count, progress)
+            return [risks if np.isfinite(risks).all() else None for risks in table]
+        measured: list[_Measured | None] = []
         for number, rows in enumerate(draws):
             progress(number / count)
             try:
-                found.append([self.on(rows, at) for at in range(len(self._predictions))])
+                measured.append(
+                    [self.on_drawn(rows, place) for place in range(len(self._predictions))]
+                )
             except Exception:  # one class alone was drawn, or no variance: there is no such score
-                found.append(None)
-        return found
+                measured.append(None)
+        return measured
 
     def _risks(
         self, draws: Iterator[NDArray[np.intp]], count: int, progress: Progress
@@ -300,49 +336,63 @@ class _Batch:
             part = risks[start : start + size]
             if self._losses is not None:
                 progress(start / count)
-                part[:] = [self._losses @ one / n for one in counts]
+                part[:] = [self._losses @ times / times.sum() for times in counts]
                 continue
             weights = np.asarray(counts, dtype=np.float64)
-            for at, one in enumerate(self._full):
-                progress((start + len(part) * at / len(self._full)) / count)
-                part[:, at] = one.risks_under(weights)
+            for place, evaluation in enumerate(self._full):
+                progress((start + len(part) * place / len(self._full)) / count)
+                part[:, place] = evaluation.risks_under(weights)
         return risks
 
 
-def _draws(secret: bytes, n: int, count: int) -> Iterator[NDArray[np.intp]]:
-    """Draw rows with replacement, again and again the same: they are too many to be kept."""
+def _draws(
+    secret: bytes, n: int, count: int, groups: NDArray[np.intp] | None
+) -> Iterator[NDArray[np.intp]]:
+    """Draw rows, or whole groups of them, with replacement; the same whenever it is called.
+
+    All draws are too many to be kept.
+    """
     rng = fresh_rng(secret, 0, 0)
+    if groups is None:
+        for _ in range(count):
+            yield rng.integers(0, n, n)
+        return
+    members = np.split(np.argsort(groups, kind="stable"), np.cumsum(np.bincount(groups))[:-1])
     for _ in range(count):
-        yield rng.integers(0, n, n)
+        drawn = rng.integers(0, len(members), len(members))
+        yield np.concatenate([members[group] for group in drawn])
 
 
 def _noise_of_winners(
     replay: _Replay,
     risks: FloatArray,
-    drawn: Sequence[Sequence[Evaluation] | FloatArray],
+    drawn: Sequence[_Measured],
     spreads: _Spreads | None,
 ) -> float:
     """Return the mean noise of the draws in the risk of those that win on them.
 
-    Negative: the winner's score was partly chance.
+    It is negative where the winner's score was partly chance.
     """
     on_draws = [
-        found if isinstance(found, np.ndarray) else [one.risk for one in found] for found in drawn
+        submissions
+        if isinstance(submissions, np.ndarray)
+        else [evaluation.risk for evaluation in submissions]
+        for submissions in drawn
     ]
     noises = np.asarray(on_draws) - risks
     shift = _shrunken(risks, noises) - risks
     winners = [
-        replay.winner(_shifted(found, shift), draw, spreads) for draw, found in enumerate(drawn, 1)
+        replay.winner(_shifted(submissions, shift), draw, spreads)
+        for draw, submissions in enumerate(drawn, 1)
     ]
     return float(noises[np.arange(len(winners)), winners].mean())
 
 
-def _shifted(
-    found: Sequence[Evaluation] | FloatArray, shift: FloatArray
-) -> Sequence[Evaluation] | FloatArray:
-    if isinstance(found, np.ndarray):
-        return np.asarray(found + shift)
-    return [one.shifted(float(by)) for one, by in zip(found, shift, strict=True)]
+def _shifted(submissions: _Measured, shift: FloatArray) -> _Measured:
+    if isinstance(submissions, np.ndarray):
+        return np.asarray(submissions + shift)
+    pairs = zip(submissions, shift.tolist(), strict=True)
+    return [evaluation.shifted(by) for evaluation, by in pairs]
 
 
 def _shrunken(risks: FloatArray, noises: FloatArray) -> FloatArray:

@@ -18,6 +18,7 @@ EXTRAS = {
     "catboost": "boosting",
     "fastapi": "server",
     "fsspec": "remote",
+    "gepa": "gepa",
     "jinja2": "report",
     "keras": "deep",
     "lightgbm": "boosting",

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import math
 
-from ladderholdout.errors import InvalidArgument, as_given, as_number
+from ladderholdout.arguments import as_given, as_number, choice, finite, inside
+from ladderholdout.errors import InvalidArgument
 
-POLICIES = ("auto", "guide", "guided", "penalised", "incumbent")
+POLICIES = ("auto", "inner", "capped", "penalised", "incumbent")
 
 
 def incumbent(released: float) -> float:
@@ -36,7 +37,7 @@ def incumbent(released: float) -> float:
     >>> incumbent(0.9)
     0.9
     """
-    return _finite("released", released)
+    return finite("released", released)
 
 
 def penalised(released: float, margin: float) -> float:
@@ -64,11 +65,11 @@ def penalised(released: float, margin: float) -> float:
     >>> penalised(0.9, 0.1)
     0.8
     """
-    released, margin = _finite("released", released), _margin(margin)
+    released, margin = finite("released", released), inside("margin", margin, high=math.inf)
     return min(released - margin, math.nextafter(released, -math.inf))
 
 
-def guided(released: float, margin: float, guide: float) -> float:
+def capped(released: float, margin: float, inner_score: float) -> float:
     """Return the inner score, or a little less than the released score if that is smaller.
 
     Parameters
@@ -77,7 +78,7 @@ def guided(released: float, margin: float, guide: float) -> float:
         The released score.
     margin : float
         How far below it the result is at least; positive.
-    guide : float
+    inner_score : float
         An inner score, such as that of a cross-validation on the training rows.
 
     Returns
@@ -92,10 +93,10 @@ def guided(released: float, margin: float, guide: float) -> float:
 
     Examples
     --------
-    >>> guided(0.9, 0.1, guide=0.7), guided(0.9, 0.1, guide=0.95)
+    >>> capped(0.9, 0.1, inner_score=0.7), capped(0.9, 0.1, inner_score=0.95)
     (0.7, 0.8)
     """
-    return min(penalised(released, margin), _guide(guide))
+    return min(penalised(released, margin), _inner_score(inner_score))
 
 
 def counted(improvements: int, improved: bool) -> float:
@@ -122,21 +123,21 @@ def counted(improvements: int, improved: bool) -> float:
     return float(improvements) if improved else improvements - 0.5
 
 
-def feedback_of_one_bit(
-    policy: str, improvements: int, improved: bool, guide: float | None = None
+def feedback_of_improvement(
+    policy: str, improvements: int, improved: bool, inner_score: float | None = None
 ) -> float:
-    """Return the feedback on a submission to a ladder that shows no scores.
+    """Return the feedback on a submission to a ladder that shows improvements alone.
 
     Parameters
     ----------
-    policy : {"auto", "guide"}
-        With "guide" it is the submission's own inner score. "auto" is "guide" where there is
+    policy : {"auto", "inner"}
+        With "inner" it is the submission's own inner score. "auto" is "inner" where there is
         one, else what `counted` returns. The others need a released score.
     improvements : int
         How many submissions improved up to this one.
     improved : bool
         Whether this one did.
-    guide : float or None, default=None
+    inner_score : float or None, default=None
         An inner score of the same model.
 
     Returns
@@ -151,22 +152,22 @@ def feedback_of_one_bit(
 
     Examples
     --------
-    >>> feedback_of_one_bit("auto", 2, True), feedback_of_one_bit("auto", 2, True, guide=0.6)
-    (2.0, 0.6)
+    >>> [feedback_of_improvement("auto", 2, True, inner) for inner in (None, 0.6)]
+    [2.0, 0.6]
     """
-    check_policy(policy, shows_values=False)
-    if policy == "auto" and guide is None:
+    check_policy(policy, shows_scores=False)
+    if policy == "auto" and inner_score is None:
         return counted(improvements, improved)
-    return feedback_of("guide", 0.0, improved, 1.0, guide)
+    return feedback_of("inner", 0.0, improved, 1.0, inner_score)
 
 
-def check_policy(policy: str, *, shows_values: bool) -> None:
+def check_policy(policy: str, *, shows_scores: bool) -> None:
     """Refuse a policy that is unknown, or needs a released score where none is shown.
 
     Parameters
     ----------
     policy : str
-    shows_values : bool
+    shows_scores : bool
         Whether the ladder shows its released score.
 
     Raises
@@ -174,12 +175,11 @@ def check_policy(policy: str, *, shows_values: bool) -> None:
     InvalidArgument
         If it is refused.
     """
-    if not isinstance(policy, str) or policy not in POLICIES:
-        raise InvalidArgument("feedback", f"one of {', '.join(POLICIES)}", as_given(policy))
-    if not shows_values and policy not in ("auto", "guide"):
+    choice("feedback", policy, POLICIES)
+    if not shows_scores and policy not in ("auto", "inner"):
         raise InvalidArgument(
             "feedback",
-            "auto or guide, for a ladder that shows no scores",
+            "auto or inner, for a ladder that shows improvements alone",
             as_given(policy),
             "The others are made from a released score.",
         )
@@ -190,24 +190,23 @@ def feedback_of(
     released: float,
     improved: bool,
     margin: float,
-    guide: float | None = None,
+    inner_score: float | None = None,
 ) -> float:
     """Return the feedback on one submission.
 
     Parameters
     ----------
-    policy : {"auto", "guide", "guided", "penalised", "incumbent"}
-        With "guide" it is the submission's own inner score, improved or not: inner scores
+    policy : {"auto", "inner", "capped", "penalised", "incumbent"}
+        With "inner" it is the submission's own inner score, improved or not: inner scores
         steer the search, and the ladder only certifies. The others hold for a submission that
-        did not improve. "auto" is "guide" where there is one, else
-        "penalised".
+        did not improve. "auto" is "inner" where there is one, else "penalised".
     released : float
         The released score: the incumbent's, which is this submission's own if it improved.
     improved : bool
-        Whether it is the incumbent now: then the feedback is its release, except by "guide".
+        Whether it is the incumbent now: then the feedback is its release, except by "inner".
     margin : float
         Distance from the released score; positive.
-    guide : float or None, default=None
+    inner_score : float or None, default=None
         An inner score of the same model.
 
     Returns
@@ -224,46 +223,34 @@ def feedback_of(
     --------
     >>> feedback_of("auto", 0.9, True, 0.1)
     0.9
-    >>> feedback_of("auto", 0.9, True, 0.1, guide=0.6)
+    >>> feedback_of("auto", 0.9, True, 0.1, inner_score=0.6)
     0.6
     """
-    check_policy(policy, shows_values=True)
+    check_policy(policy, shows_scores=True)
     if policy == "auto":
-        policy = "penalised" if guide is None else "guide"
-    if policy in ("guide", "guided") and guide is None:
+        policy = "penalised" if inner_score is None else "inner"
+    if policy in ("inner", "capped") and inner_score is None:
         raise InvalidArgument(
-            "guide", f"given for the feedback policy {policy}", None, "Take auto or penalised."
+            "inner_score",
+            f"given for the feedback policy {policy}",
+            None,
+            "Take auto or penalised.",
         )
-    margin = _margin(margin)
-    if policy == "guide":
-        return _guide(guide)
+    inside("margin", margin, high=math.inf)
+    if policy == "inner":
+        return _inner_score(inner_score)
     if improved or policy == "incumbent":
         return incumbent(released)
     if policy == "penalised":
         return penalised(released, margin)
-    return guided(released, margin, _guide(guide))
+    return min(penalised(released, margin), _inner_score(inner_score))
 
 
-def _guide(guide: float | None) -> float:
+def _inner_score(inner_score: float | None) -> float:
     # Infinite ones are fine: a model that failed in training may have one.
-    number = float(guide) if isinstance(guide, float) else as_number(guide)
+    number = float(inner_score) if isinstance(inner_score, float) else as_number(inner_score)
     if math.isnan(number):
         raise InvalidArgument(
-            "guide", "a number", "not one", "Check the inner score of this model."
+            "inner_score", "a number", "not one", "Check the inner score of this model."
         )
-    return number
-
-
-def _finite(argument: str, value: float) -> float:
-    # The value itself stays out of the message: it is a score.
-    number = as_number(value)
-    if not math.isfinite(number):
-        raise InvalidArgument(argument, "a finite number", "not one")
-    return number
-
-
-def _margin(margin: float) -> float:
-    number = as_number(margin)
-    if not 0.0 < number < math.inf:
-        raise InvalidArgument("margin", "a positive finite number", as_given(margin))
     return number

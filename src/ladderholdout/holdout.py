@@ -2,58 +2,61 @@
 
 from __future__ import annotations
 
+import math
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Self
 
 from numpy.typing import ArrayLike
 
+from ladderholdout.arguments import choice, whole, whole_or_auto
 from ladderholdout.errors import LadderHoldoutError
-from ladderholdout.guard.batches import Batch
-from ladderholdout.guard.context import describe_estimator, jsonable
-from ladderholdout.guard.finalists import Finalist, confirm
-from ladderholdout.guard.groups import look_for_groups
-from ladderholdout.guard.history_table import Submissions
-from ladderholdout.guard.named_rows import predictions_of
-from ladderholdout.guard.open_ladder import OpenLadder, Origin, of_one_metric
-from ladderholdout.guard.points import RAW_POLICIES
-from ladderholdout.guard.settings import (
+from ladderholdout.guard import (
     LARGEST_NUMBER,
+    RAW_POLICIES,
     SEARCH_POLICIES,
+    Batch,
+    Comparison,
+    Decision,
     Each,
-    HoldoutSettings,
-    Scoring,
-    choice,
-    stated_in,
-)
-from ladderholdout.guard.several import one_of, register, reopen, warn_of_labels
-from ladderholdout.guard.views import (
     Estimate,
+    Finalist,
+    FreshRows,
+    Health,
+    HoldoutSettings,
+    OpenLadder,
+    Origin,
+    Predictions,
     Release,
     ScoreCertificate,
+    Scoring,
     Status,
     Submission,
+    Submissions,
+    confirm,
+    health_of,
     html_table,
+    number_of,
+    of_one_metric,
+    one_of,
+    read_submission,
+    register,
+    reopen,
+    stated_in,
+    warn_of_labels,
 )
-from ladderholdout.guard.withdrawal import Withdrawn
+from ladderholdout.integrations.refit import select
 from ladderholdout.integrations.rounds import is_consulted, mark_consulted
 from ladderholdout.integrations.stopping import LadderStopping
 from ladderholdout.mechanisms import LadderRules, Mechanism
-from ladderholdout.mechanisms.arithmetic import natural
 from ladderholdout.metrics import Metric
+from ladderholdout.owner import Owner
 
 if TYPE_CHECKING:
-    from ladderholdout.audit import Audit
     from ladderholdout.integrations.guarded_search import GuardedSearch
     from ladderholdout.integrations.mlflow import Tracking
-    from ladderholdout.integrations.optuna import (
-        AskTell,
-        ErrorEvaluator,
-        Gate,
-        Objective,
-    )
+    from ladderholdout.integrations.optuna import Studies
     from ladderholdout.integrations.sklearn import GuardedSplit
-    from ladderholdout.ledger import Progress
 
 _OF_SCORERS = {"__name__", "_score_func", "_sign", "_kwargs", "_response_method"}
 
@@ -78,7 +81,7 @@ class LadderHoldout:
         A metric's name as in scikit-learn, or a `Metric`. Needed for a new ladder. A list of
         these, or a mapping from names to them, makes a ladder for each, which are queried
         together: answers are by metric, ``release["roc_auc"]``, and so is ``holdout["roc_auc"]``.
-        `mechanism`, `budget`, `loss_range` and `target_range` may be mappings then.
+        `mechanism`, `show`, `budget`, `loss_range` and `target_range` may be mappings then.
     name : str, optional
         What to call the holdout; by default its fingerprint's first letters.
     mechanism : Mechanism, optional
@@ -86,6 +89,10 @@ class LadderHoldout:
         `ParameterFreeLadder` for other means of losses (with a reserve and a range of the
         loss, for both, `SimplifiedLadder` with a step of 1/n); `BayesBootLadder` for other
         named metrics, and `Ladder` for slow ones and for those of your own.
+    show : {"scores", "improvements"}, optional
+        What the answer to a submission has: the released score, by default, or whether the
+        submission improved alone. The score is then shown on request (`reveal`), which is on
+        record and paid for, and certificates are narrower.
     account : str, default="default"
         Whose ladder this is. All accounts on one holdout count together.
     ladder : str, default="main"
@@ -106,8 +113,8 @@ class LadderHoldout:
         For mean absolute, mean squared and root mean squared errors it states the `loss_range`
         of predictions within it.
     feedback : {"auto", "penalised", "incumbent"}, default="auto"
-        The feedback to a search on a model that did not improve (see `feedback`). A ladder that
-        releases no values takes "auto" alone; the feedback is then how many improved.
+        The feedback to a search on a model that did not improve (see `feedback`). With
+        ``show="improvements"`` it is "auto" alone; the feedback is then how many improved.
     overlap : {"auto", "warn", "error", "ignore"}, default="auto"
         What to do about rows that were seen elsewhere: by default warn, and refuse from
         half of the holdout on.
@@ -120,17 +127,25 @@ class LadderHoldout:
         object. ``LADDERHOLDOUT_VAULT`` names the folder in a process that has it elsewhere.
     reserve : float, optional
         Share of the rows, in (0, 1), that no ladder measures: a secret draw among them, kept
-        for `certify`. Stated when the holdout is registered, and fixed; predictions
+        for `reserve_certificate`. Stated when the holdout is registered, and fixed; predictions
         are submitted for all rows as ever.
     confidence : float, optional
         Of all certificates of the holdout, in (0, 1); fixed when it is registered, .95 unless
-        stated. `certificate` and `certify` take others at a price.
+        stated. `certificate` and `reserve_certificate` take others at a price.
     ids : list, array, Series or str, optional
         What identifies the rows whatever their features are: n distinct numbers, strings or
         dates, or the name of a column of `X`, which is then taken out of what models see (give
         ``ids=X["column"]`` to leave it in). By them the holdout is known again with other
         features and a few corrected labels, in any order; without them by its content, or by
         the sequence of its labels.
+    groups : list, array, Series or str, optional
+        What was drawn, where that is not the single row: n values of which equal ones mark the
+        rows of one group, such as a patient, or the name of a column of `X`, which is then taken
+        out of what models see. Stated when the holdout is registered, and fixed. Certificates and
+        comparisons take whole groups for their units.
+    estimand : {"rows", "groups"}, optional
+        What certificates are of, where there are groups: the mean over rows, as released scores
+        are and by default, or the mean over groups, in which every group counts alike.
 
     Raises
     ------
@@ -164,6 +179,7 @@ class LadderHoldout:
         scoring: Scoring | None = None,
         name: str | None = None,
         mechanism: Each[Mechanism] | None = None,
+        show: Each[str] | None = None,
         account: str = "default",
         ladder: str = "main",
         budget: Each[int] | None = None,
@@ -178,6 +194,8 @@ class LadderHoldout:
         reserve: float | None = None,
         confidence: float | None = None,
         ids: Any = None,
+        groups: Any = None,
+        estimand: str | None = None,
     ) -> None:
         self._ladder = register(X, y, HoldoutSettings(**stated_in(locals())))
         self._request: bool | str | None = None
@@ -301,7 +319,7 @@ class LadderHoldout:
         return holdout
 
     @property
-    def open_ladder(self) -> OpenLadder:
+    def __ladder__(self) -> OpenLadder:
         """The ladder behind this holdout, which integrations are given."""
         return self._ladder
 
@@ -309,11 +327,6 @@ class LadderHoldout:
     def name(self) -> str:
         """The holdout's name."""
         return self._ladder.verified().name
-
-    @property
-    def fingerprint(self) -> str:
-        """The holdout's fingerprint: 64 hex characters over its rows, without labels."""
-        return self._ladder.verified().fingerprint
 
     @property
     def metric(self) -> Metric:
@@ -347,18 +360,20 @@ class LadderHoldout:
     def submit(
         self, predictions: Any, *, context: Mapping[str, Any] | None = None, ids: Any = None
     ) -> Release:
-        """Submit predictions by hand.
+        """Submit predictions, or a fitted estimator, which predicts on the holdout's rows.
 
         Parameters
         ----------
-        predictions : array-like
+        predictions : array-like or estimator
             For the holdout's rows, in the order in which you gave them: class labels,
             probabilities of shape (n, n_classes) or of the second class, or values, as the
             metric asks. A Series or DataFrame of pandas with the index of the rows, in any
             order, is taken by that index. Of several metrics that ask for different things a
-            mapping, by metric or ``{"labels": ..., "probabilities": ...}``.
+            mapping, by metric or ``{"labels": ..., "probabilities": ...}``. Or an estimator or
+            pipeline, fitted, with the method that the metric asks for.
         context : mapping, optional
-            Anything JSON can hold that you want to find in the history.
+            Anything JSON can hold that you want to find in the history. Of an estimator the class
+            and the parameters are there as well.
         ids : list, array, Series or str, optional
             Of the predictions, which may then come in any order, where the holdout was registered
             with ids: the ids themselves, or the name of a column of `predictions`.
@@ -371,42 +386,8 @@ class LadderHoldout:
         Raises
         ------
         InvalidSubmission
-            The predictions are refused; nothing was written.
-        LedgerError
-            The ledger cannot be written; nothing was released.
-
-        Examples
-        --------
-        >>> from ladderholdout import LadderHoldout
-        >>> holdout = LadderHoldout([[0], [1]], [0, 1], scoring="accuracy", ledger="memory")
-        >>> holdout.submit([0, 1], context={"idea": "both right"})
-        Release(score=1.0, improved=True, submission=1, releases_left=None)
-        >>> holdout.submit([0, 0]).improved
-        False
-        """
-        predictions = predictions_of(predictions, ids)
-        release = self._ladder.submit(predictions, Origin(context=jsonable(context)))
-        warn_of_labels(self._ladder, predictions)
-        return release
-
-    def evaluate(self, estimator: Any, *, context: Mapping[str, Any] | None = None) -> Release:
-        """Submit a fitted estimator: its predictions on the holdout's rows.
-
-        Parameters
-        ----------
-        estimator : object
-            Fitted, with the response method that the metric asks for.
-        context : mapping, optional
-            Added to the estimator's class and parameters.
-
-        Returns
-        -------
-        Release
-
-        Raises
-        ------
-        InvalidSubmission
-            The estimator cannot predict what the metric asks; nothing was written.
+            The predictions are refused, or the estimator cannot predict what the metric asks;
+            nothing was written.
         LedgerError, VaultError
             The guard cannot answer; nothing was released.
 
@@ -415,12 +396,76 @@ class LadderHoldout:
         >>> from sklearn.dummy import DummyClassifier
         >>> from ladderholdout import LadderHoldout
         >>> holdout = LadderHoldout([[0], [1]], [0, 1], scoring="accuracy", ledger="memory")
-        >>> holdout.evaluate(DummyClassifier().fit([[0], [1]], [1, 1])).score
+        >>> holdout.submit(DummyClassifier().fit([[0], [1]], [1, 1])).score
         0.5
+        >>> holdout.submit([0, 1], context={"idea": "both right"})
+        Release(score=1.0, improved=True, submission=2, releases_left=None)
         """
-        stated = describe_estimator(estimator) | jsonable(context)
-        look_for_groups(self._ladder, estimator, {})
-        return self._ladder.submit(self._ladder.predict(estimator), Origin(context=stated))
+        read, described = read_submission(self._ladder, predictions, context, ids)
+        release = self._ladder.submit(read, Origin(context=described))
+        if not isinstance(read, Predictions):  # what a person made, and not an estimator
+            warn_of_labels(self._ladder, read)
+        return release
+
+    def gate(
+        self,
+        predictions: Any,
+        *,
+        margin: float | None = None,
+        context: Mapping[str, Any] | None = None,
+        ids: Any = None,
+    ) -> Decision:
+        """Decide whether a candidate may replace the incumbent, by one error for all decisions.
+
+        The ladder has to be one with ``mechanism=GateLadder(alpha, horizon)``: the chance of any
+        false acceptance in its whole life is at most alpha, however the candidates are proposed
+        (docs/background/decisions.md, theorem 1). The first submission is the baseline. Several
+        processes that share a ledger decide in one order.
+
+        Parameters
+        ----------
+        predictions, context, ids
+            As for `submit`: predictions for the holdout's rows, or a fitted estimator.
+        margin : float, optional
+            The gain that the candidate has to exceed, in the metric's own units, from 0 to below
+            the range of its loss. By default that of the mechanism.
+
+        Returns
+        -------
+        Decision
+            It is true where the candidate was accepted, and durable in the ledger before you see
+            it. The same predictions get the same decision again: accepted ones as long as they
+            are the incumbent, and for no larger margin than before.
+
+        Raises
+        ------
+        HoldoutConflict
+            The ladder has another rule, or the holdout was retired.
+        InvalidSubmission
+            The predictions are refused; nothing was written.
+        LedgerError, VaultError
+            The guard cannot answer; nothing was decided.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from ladderholdout import LadderHoldout
+        >>> from ladderholdout.mechanisms import GateLadder
+        >>> X, y = np.arange(1000).reshape(-1, 1), np.arange(1000) % 2
+        >>> holdout = LadderHoldout(X, y, scoring="accuracy", mechanism=GateLadder(),
+        ...                         ledger="memory")
+        >>> answers = [np.where(np.arange(1000) < right, y, 1 - y) for right in (800, 805, 850)]
+        >>> [bool(holdout.gate(answer)) for answer in answers]
+        [True, False, True]
+        >>> print(holdout.gate(answers[1]).reason)
+        It is not shown to be better than submission 3.
+        """
+        ladder = of_one_metric(self._ladder)
+        read, described = read_submission(ladder, predictions, context, ids)
+        decision = ladder.decide(read, Origin(context=described, margin=margin))
+        if not isinstance(read, Predictions):
+            warn_of_labels(ladder, read)
+        return decision
 
     def batch(self) -> Batch:
         """Return a batch: submissions that are all fixed before any of them is answered.
@@ -428,9 +473,9 @@ class LadderHoldout:
         Returns
         -------
         Batch
-            A context manager. What `submit` and `evaluate` take in its block is read and checked
-            there, and queries the holdout when the block ends, in that order; ``batch.releases``
-            has the answers then. A certificate pays for none of the answers within a batch.
+            A context manager. What its `submit` takes in the block is read and checked there,
+            and queries the holdout when the block ends, in that order; ``batch.releases`` has the
+            answers then. A certificate pays for none of the answers within a batch.
 
         Examples
         --------
@@ -443,6 +488,37 @@ class LadderHoldout:
         [0.75, 0.75]
         """
         return Batch(self._ladder)
+
+    def finalists(self, models: Iterable[Any]) -> tuple[Finalist, ...]:
+        """Query the holdout with a few models as one batch: all are fixed before any is answered.
+
+        Parameters
+        ----------
+        models : list
+            Fitted estimators, or predictions for the holdout's rows, all of which are submitted
+            in their order: the best first. For a study of Optuna ``holdout.optuna.finalists``.
+
+        Returns
+        -------
+        tuple of Finalist
+            In the order in which they queried the holdout. ``is_incumbent`` names the winner.
+            No range of the loss is proposed, as `guard` does: there are no training rows.
+
+        Raises
+        ------
+        InvalidArgument
+            It is no list, or an empty one.
+        LedgerError, VaultError
+            The guard cannot answer; what was released before is in the ledger.
+
+        Examples
+        --------
+        >>> from sklearn.dummy import DummyClassifier
+        >>> final = holdout.finalists([model, DummyClassifier().fit(X, y)])
+        >>> [finalist.is_incumbent for finalist in final]
+        [True, False]
+        """
+        return confirm(self._ladder, models)
 
     def status(self) -> Status:
         """Return the released score, its certificate, and what else queried the holdout.
@@ -481,9 +557,10 @@ class LadderHoldout:
         >>> [(one.number, one.score, one.improved) for one in holdout.history()]
         [(1, 0.5, True), (2, 1.0, True)]
         """
-        start = min(natural("after", after), LARGEST_NUMBER)
-        most = None if limit is None else min(natural("limit", limit), LARGEST_NUMBER)
-        return Submissions(self._ladder.history(start, most))
+        start = min(whole("after", after, least=0, most=math.inf), LARGEST_NUMBER)
+        if limit is not None:
+            limit = min(whole("limit", limit, least=0, most=math.inf), LARGEST_NUMBER)
+        return Submissions(self._ladder.history(start, limit))
 
     def certificate(self, confidence: float | None = None) -> ScoreCertificate:
         """Return an interval for the true score of the incumbent, however it was searched for.
@@ -497,7 +574,7 @@ class LadderHoldout:
         shown, and certificates of later incumbents pay for it. So ask for it once a search is
         over. Asked again, the same interval costs nothing more. `certificates.bound_of` states
         which bound a metric has; R2 and its like need a `target_range`.
-        A ladder that releases no values has one once its score was asked for (`reveal`).
+        With ``show="improvements"`` there is one once the score was requested (`reveal`).
 
         Parameters
         ----------
@@ -529,16 +606,72 @@ class LadderHoldout:
         0.9
         >>> found = holdout.certificate()
         >>> round(found.low, 3), round(found.high, 3)
-        (0.877, 0.92)
+        (0.879, 0.919)
         """
         return self._ladder.certificate(confidence)
 
-    def reveal(self) -> float | None:
-        """Show the score of the incumbent on a ladder that releases none, and put that on record.
+    def compare(self, first: Any, second: Any, *, confidence: float | None = None) -> Comparison:
+        """Return an interval for the difference of two models' true scores.
 
-        That somebody asked is durable in the ledger before the score is seen: certificates of
-        later incumbents pay for what it showed, that of this one does not. Asked again, the
-        same score costs nothing more; nor does it where the ladder releases its values anyway.
+        It is valid however the two were searched for, put on record before it is shown, and paid
+        for by later certificates and decisions. All comparisons of a holdout hold together with
+        the registered confidence; its certificates are another family. Asked again, in this order
+        or the other, it is the same interval and costs nothing more.
+
+        Means of losses are compared row by row, accuracies by the exact limits of a trinomial;
+        AUC, F1 and their like by the difference of two intervals, which is wider
+        (docs/background/comparisons.md).
+
+        Parameters
+        ----------
+        first, second : int, array-like or estimator
+            The number of a submission that improved, or is one of the first batch, whose
+            predictions are kept; or what `submit` takes, which is not submitted.
+        confidence : float, optional
+            As for `certificate`.
+
+        Returns
+        -------
+        Comparison
+            Of the first less the second; greater is better.
+
+        Raises
+        ------
+        InvalidArgument
+            A number or the predictions are refused; nothing was shown.
+        HoldoutConflict
+            The metric has no bound, or what was shown before cannot be counted.
+        LedgerError, VaultError
+            The record cannot be read or written.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from ladderholdout import LadderHoldout
+        >>> X, y = np.arange(1000).reshape(-1, 1), np.arange(1000) % 2
+        >>> holdout = LadderHoldout(X, y, scoring="accuracy", ledger="memory")
+        >>> guesses = [np.where(np.arange(1000) < right, y, 1 - y) for right in (800, 870)]
+        >>> for guess in guesses:
+        ...     _ = holdout.submit(guess)
+        >>> print(holdout.compare(2, 1).line())
+        submission 2 less submission 1: 0.015 to 0.127 (95 %, trinomial)
+        """
+        ladder = of_one_metric(self._ladder)
+
+        def read(model: Any) -> Any:
+            if number_of(model) is not None:
+                return model
+            return read_submission(ladder, model, None, None)[0]
+
+        return ladder.compare(read(first), read(second), confidence)
+
+    def reveal(self) -> float | None:
+        """Show the score of the incumbent of a ladder that shows improvements alone.
+
+        The request is durable in the ledger before the score is seen: certificates of later
+        incumbents pay for what it showed, that of this one for the number of the request alone. A
+        second request for the same incumbent shows the same score and costs nothing more. Where
+        answers have the score anyway, nothing is recorded.
 
         Returns
         -------
@@ -553,9 +686,8 @@ class LadderHoldout:
         Examples
         --------
         >>> from ladderholdout import LadderHoldout
-        >>> from ladderholdout.mechanisms import OneBitLadder
         >>> holdout = LadderHoldout([[0], [1], [2], [3]], [0, 1, 0, 1], scoring="accuracy",
-        ...                         mechanism=OneBitLadder(alpha=0.05), ledger="memory")
+        ...                         show="improvements", ledger="memory")
         >>> holdout.submit([0, 1, 1, 1])
         Release(score=None, improved=True, submission=1, releases_left=None)
         >>> holdout.reveal()
@@ -578,7 +710,8 @@ class LadderHoldout:
         -------
         Estimate
             Without a score, and with the reason, where queries learned from answers, or other
-            things were revealed of these rows.
+            things were revealed of these rows, or where a class has fewer than 10 rows and the
+            metric is no mean of losses.
 
         Raises
         ------
@@ -595,11 +728,11 @@ class LadderHoldout:
         >>> holdout = LadderHoldout(X, y, scoring="accuracy", ledger="memory")
         >>> found = holdout.finalists([rng.integers(0, 2, 400) for _ in range(20)])
         >>> holdout.status().score, 0.47 < holdout.estimate().score < 0.52
-        (0.5375, True)
+        (0.545, True)
         """
         return self._ladder.estimate()
 
-    def certify(self, confidence: float | None = None) -> ScoreCertificate:
+    def reserve_certificate(self, confidence: float | None = None) -> ScoreCertificate:
         """Query the reserve once, about the incumbent: an interval from untouched rows.
 
         The reserve is shared by all ladders and accounts of the holdout, and so is the count of
@@ -638,126 +771,121 @@ class LadderHoldout:
         >>> holdout = LadderHoldout(X, y, scoring="accuracy", ledger="memory", reserve=0.3)
         >>> holdout.submit(y).score
         1.0
-        >>> found = holdout.certify()
+        >>> found = holdout.reserve_certificate()
         >>> found.reserve_query, found.score, round(found.low, 3)
         (1, 1.0, 0.985)
         """
         return self._ladder.certificate(confidence, reserve=True)
 
-    def withdraw(self, number: int, *, reason: str) -> Withdrawn:
-        """Take back a submission that was an accident, such as a model trained on the holdout.
+    def health(self, *, more: int = 5, spent_at: float | None = None) -> Health:
+        """Return how used up the holdout is: the width of its certificate, now and later.
 
-        It is put on record with the reason, and nothing is removed: what its release revealed
-        is counted by all later certificates, and the releases of a budget stay spent. If it is
-        the incumbent, the ladder goes back to the last incumbent before it. Submissions that
-        were compared with it and did not improve are queries again when they are submitted once
-        more (with a rule that adds noise they keep their answer). Its own predictions are
-        answered like those of a submission that does not improve from then on.
+        All of it is worked out from what was released, so it costs nothing and shows nothing new.
+        Where the certificate depends on more than that, as for AUC, there is a width once
+        `certificate` was asked for.
 
         Parameters
         ----------
-        number : int
-            As in the release or the history; that of a repeat means what it repeats.
-        reason : str
-            For those who read the record later.
+        more : int, default=5
+            After how many more improvements a width is forecast. What is to come is taken to be
+            like what was: an improvement costs, gains and takes as many queries as the mean of
+            those so far.
+        spent_at : float, optional
+            From which width on you take the rows for used up, in the metric's own units. Then
+            ``spent`` states whether they are, and there are forecasts of the queries that are left
+            and of the rows that would restore that width.
 
         Returns
         -------
-        Withdrawn
-            The incumbent and the released score after it. Of several submissions in one batch
-            that improved one after the other, as in a training run, only what preceded the
-            batch was kept to go back to; where nothing was, the ladder has no incumbent and the
-            next submission improves.
+        Health
+            Of several metrics by their names.
 
         Raises
         ------
         InvalidArgument
-            There is no such submission, or no reason.
-        HoldoutConflict
-            It was withdrawn before, the holdout is retired, or the ladder is one of ranks.
-        LedgerError
-            The ledger cannot be written; nothing was changed.
-
-        Examples
-        --------
-        >>> holdout = LadderHoldout([[0], [1], [2], [3]], [0, 1, 0, 1], scoring="accuracy",
-        ...                         ledger="memory")
-        >>> holdout.submit([0, 1, 1, 1]).score
-        0.75
-        >>> leaked = holdout.submit([0, 1, 0, 1])
-        >>> holdout.withdraw(leaked.submission, reason="trained on these rows").score
-        0.75
-        """
-        return self._ladder.withdraw(number, reason)
-
-    def retire(self) -> Status:
-        """Take no more submissions on this holdout, through any ladder, permanently.
-
-        Its history, status and audit stay, and its rows are known as used ever after.
-
-        Returns
-        -------
-        Status
-
-        Examples
-        --------
-        >>> holdout = LadderHoldout([[0], [1]], [0, 1], scoring="accuracy", ledger="memory")
-        >>> holdout.retire().retired is None
-        False
-        """
-        self._ladder.retire()
-        return self.status()
-
-    def audit(
-        self,
-        fresh: Any = None,
-        model: Any = None,
-        *,
-        confidence: float = 0.95,
-        progress: Progress | None = None,
-    ) -> Audit:
-        """Open the raw scores, knowingly: the ladder is marked as opened from now on.
-
-        Parameters
-        ----------
-        fresh : tuple of (X, y) or (X, y, sample_weight), optional
-            Rows that steered nothing, to hold the released score against.
-        model : object or mapping, optional
-            Needed with `fresh`: the released model, fitted, or its predictions for the fresh
-            rows; or a mapping from numbers of submissions to such.
-        confidence : float, default=0.95
-            Of the intervals, and one minus the level of the tests.
-        progress : callable, optional
-            Called with how many submissions were read, and of how many.
-
-        Returns
-        -------
-        Audit
-            Raw beside released for every submission, and what that comes to.
-
-        Raises
-        ------
-        InvalidArgument, OverlapError
-            The fresh rows or the models are refused; nothing was opened.
-        LedgerError, VaultError
-            The record or the holdout's rows cannot be read.
+            An argument is refused.
 
         Examples
         --------
         >>> import numpy as np
         >>> from ladderholdout import LadderHoldout
-        >>> X, y = np.arange(60)[:, None], np.tile([0, 1], 30)
+        >>> X, y = np.arange(1000).reshape(-1, 1), np.arange(1000) % 2
         >>> holdout = LadderHoldout(X, y, scoring="accuracy", ledger="memory")
-        >>> for wrong in (29, 28):
-        ...     release = holdout.submit(np.where(np.arange(60) < wrong, 1 - y, y))
-        ...
-        >>> audit = holdout.audit()
-        >>> audit.verdict.headline
-        'Nothing was found.'
+        >>> for right in (700, 750, 790):
+        ...     _ = holdout.submit(np.where(np.arange(1000) < right, y, 1 - y))
+        >>> print(holdout.health(spent_at=0.1))
+        width now         0.155 (17.3 nats, block 1)
+        width then        0.195 after 5 more improvements
+        spent at 0.1      yes, it is wider
+        fresh rows        299 for the first certificate, 2423 for as much use as these have had
         """
-        from ladderholdout.audit import open_audit
+        return health_of(self._ladder, more, spent_at)
 
-        return open_audit(self, fresh, model, confidence, progress)
+    # -- fresh rows -------------------------------------------------------------------
+
+    def replenish(
+        self,
+        X: Any,
+        y: ArrayLike,
+        *,
+        ids: Any = None,
+        groups: Any = None,
+        sample_weight: ArrayLike | None = None,
+        training: Any = None,
+    ) -> LadderHoldout:
+        """Let fresh rows take the place of those that this holdout has, which are used up.
+
+        The holdout goes on under its name, with all of its ladders, accounts and settings: its
+        confidence, metrics, rules, budgets, reserve. All of them start anew on the fresh rows, for
+        nothing was released about these yet, and the first submission to a ladder is its first
+        incumbent. The rows before them are an earlier block, ``name@1`` and so on, which takes no
+        more submissions: its history, status and audit stay, its rows stay known, and `verify`
+        checks all blocks.
+
+        Parameters
+        ----------
+        X, y, ids, groups, sample_weight
+            As for the class, of rows that no holdout and no training has had. Ids and groups are
+            needed where the rows so far have them.
+        training : array-like, optional
+            The features of the rows on which models were trained: none of them may be fresh.
+
+        Returns
+        -------
+        LadderHoldout
+            The holdout with the fresh rows. This object stays with the block that it is of.
+
+        Raises
+        ------
+        OverlapError
+            Rows, or groups of them, are in an earlier block, in another holdout or in `training`.
+        InvalidArgument
+            The rows cannot be read, or a metric is not defined on them.
+        HoldoutConflict
+            Fresh rows took the place of these already, or the holdout is behind a server.
+        LedgerError, VaultError
+            The record or the rows cannot be written.
+
+        Whatever is refused leaves the holdout as it was.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from ladderholdout import LadderHoldout
+        >>> rows, labels = np.arange(200).reshape(-1, 1), np.arange(200) % 2
+        >>> first = LadderHoldout(rows[:100], labels[:100], scoring="accuracy", name="monthly",
+        ...                       ledger="memory")
+        >>> first.submit(labels[:100]).score
+        1.0
+        >>> holdout = first.replenish(rows[100:], labels[100:])
+        >>> holdout.name, holdout.submit(1 - labels[100:]).score, first.name
+        ('monthly', 0.0, 'monthly@1')
+        """
+        following = type(self).__new__(type(self))
+        following._request = self._request
+        fresh = FreshRows(X, y, sample_weight, ids, groups, training)
+        following._ladder = self._ladder.replenish(fresh)
+        return following
 
     # -- searches of scikit-learn -----------------------------------------------------
 
@@ -773,7 +901,7 @@ class LadderHoldout:
             pipeline that ends in one.
         finalists : int or "auto", default="auto"
             How many candidates query the holdout. "auto": all whose mean inner score is within
-            two pooled standard errors of the best, at most 20 (10 where there are no folds).
+            two pooled standard errors of the best, at most three.
         verbose : int, default=0
             Above 0: a progress bar while the finalists are fitted.
 
@@ -799,11 +927,11 @@ class LadderHoldout:
         >>> search.is_incumbent_, search.certificate_.missing
         (True, None)
         """
-        from ladderholdout.guard.finalists import check_finalists
-        from ladderholdout.integrations.guarded_search import GuardedSearch, check_search
+        from ladderholdout.integrations.candidates import check_search
+        from ladderholdout.integrations.guarded_search import GuardedSearch
 
         check_search(search)
-        check_finalists("finalists", finalists)
+        whole_or_auto("finalists", finalists)
         return GuardedSearch(search, self, finalists=finalists, verbose=verbose)
 
     def split(self, inner: Any = 0, *, guarded: bool = True) -> GuardedSplit:
@@ -876,8 +1004,6 @@ class LadderHoldout:
         >>> best == holdout.select(search.cv_results_)
         True
         """
-        from ladderholdout.integrations.refit import select
-
         return select(self._ladder, cv_results)
 
     def __call__(
@@ -978,319 +1104,33 @@ class LadderHoldout:
         # those of the rows that it hands them.
         return True
 
-    # -- studies of Optuna ------------------------------------------------------------
+    # -- accessors --------------------------------------------------------------------
 
-    def objective(
-        self,
-        build: Callable[[Any], Any],
-        *,
-        inner: Any = None,
-        train: tuple[Any, ...] | None = None,
-        feedback: str = "auto",
-        guarded: int = 0,
-    ) -> Objective:
-        """Return an objective for ``study.optimize`` that sees only ladder feedback.
-
-        Parameters
-        ----------
-        build : callable
-            From a trial to a fitted estimator or to predictions for the holdout's rows,
-            alone or with an inner score from the training side (greater is better):
-            ``(model, guide)``. `ladderholdout.integrations.optuna.Candidate` spells it out.
-        inner : int or splitter, optional
-            Compute the inner score here: by cross-validation of the unfitted estimator that
-            `build` returns on `train`, on all of which it is then fitted.
-        train : tuple of (X, y) or (X, y, groups), optional
-            The training rows, for unfitted estimators; with groups where the inner folds keep
-            those together.
-        feedback : {"auto", "guide", "guided", "penalised", "incumbent"}
-            The feedback to the study (see `ladderholdout.feedback`).
-        guarded : int, default=0
-            In a multi-objective study, which objective is the guarded one.
-
-        Returns
-        -------
-        Objective
-            A study that minimises receives the score with its sign turned. The trials of one
-            ``study.optimize`` whose feedback is their inner score, run one after another,
-            are one batch: certificates pay for none of their answers.
-
-        Raises
-        ------
-        InvalidArgument
-            An argument is refused.
-        OverlapError
-            Half of the holdout or more is among the training rows.
+    @property
+    def optuna(self) -> Studies:
+        """What the holdout does for studies of Optuna: objectives, finalists, winners.
 
         Examples
         --------
-        >>> import optuna
-        >>> from sklearn.datasets import load_breast_cancer
-        >>> from sklearn.tree import DecisionTreeClassifier
-        >>> from ladderholdout import LadderHoldout
-        >>> X, y = load_breast_cancer(return_X_y=True)
-        >>> holdout = LadderHoldout(X[:200], y[:200], scoring="accuracy", ledger="memory")
-        >>> def build(trial):
-        ...     return DecisionTreeClassifier(max_depth=trial.suggest_int("max_depth", 1, 6))
-        >>> optuna.logging.set_verbosity(optuna.logging.WARNING)
-        >>> study = optuna.create_study(direction="maximize")
-        >>> study.optimize(holdout.objective(build, inner=3, train=(X[200:], y[200:])), n_trials=5)
-        >>> holdout.status().submissions
-        5
-        """
-        from ladderholdout.integrations.optuna import Objective
-
-        return Objective(self, build, inner=inner, train=train, feedback=feedback, guarded=guarded)
-
-    def ask_tell(self, study: Any, *, feedback: str = "auto", guarded: int = 0) -> AskTell:
-        """Return the ask-and-tell loop of a study, with the guard in between.
-
-        Parameters
-        ----------
-        study : optuna.Study
-        feedback, guarded
-            As for `objective`.
-
-        Returns
-        -------
-        AskTell
-            ``trial = loop.ask()``, then ``release = loop.tell(trial, model, guide=...)``.
-
-        Examples
-        --------
-        >>> import optuna
-        >>> from sklearn.datasets import load_iris
-        >>> from sklearn.tree import DecisionTreeClassifier
-        >>> from ladderholdout import LadderHoldout
-        >>> optuna.logging.set_verbosity(optuna.logging.WARNING)
-        >>> X, y = load_iris(return_X_y=True)
-        >>> holdout = LadderHoldout(X[::3], y[::3], scoring="accuracy", ledger="memory")
-        >>> def build(trial):
-        ...     depth = trial.suggest_int("depth", 1, 3)
-        ...     return DecisionTreeClassifier(max_depth=depth, random_state=0)
-        ...
-        >>> sampler = optuna.samplers.RandomSampler(seed=0)
-        >>> study = optuna.create_study(direction="maximize", sampler=sampler)
-        >>> objective = holdout.objective(build, inner=3, train=(X[1::3], y[1::3]))
-        >>> loop = holdout.ask_tell(study)
-        >>> trial = loop.ask()
-        >>> release = loop.tell(trial, build(trial).fit(X[1::3], y[1::3]), guide=0.9)
-        >>> study.best_value
-        0.9
-        """
-        from ladderholdout.integrations.optuna import AskTell
-
-        return AskTell(self, study, feedback=feedback, guarded=guarded)
-
-    def gate(self, build: Callable[[Any], Any], *, patience: int = 3, stop: bool = False) -> Gate:
-        """Return a study callback that asks the holdout only when the study's best improves.
-
-        Parameters
-        ----------
-        build : callable
-            From a finished trial to a fitted estimator or to predictions; or the
-            `objective` whose guide the study optimises.
-        patience : int, default=3
-            Improvements in a row that the holdout may leave unconfirmed before it warns.
-        stop : bool, default=False
-            And stop the study then.
-
-        Returns
-        -------
-        Gate
-            For ``study.optimize(cv_objective, callbacks=[holdout.gate(build)])``; its
-            ``releases`` are the answers of the holdout.
-
-        Examples
-        --------
-        >>> import optuna
-        >>> from sklearn.datasets import load_iris
-        >>> from sklearn.tree import DecisionTreeClassifier
-        >>> from ladderholdout import LadderHoldout
-        >>> optuna.logging.set_verbosity(optuna.logging.WARNING)
-        >>> X, y = load_iris(return_X_y=True)
-        >>> holdout = LadderHoldout(X[::3], y[::3], scoring="accuracy", ledger="memory")
-        >>> def build(trial):
-        ...     depth = trial.suggest_int("depth", 1, 3)
-        ...     return DecisionTreeClassifier(max_depth=depth, random_state=0)
-        ...
-        >>> sampler = optuna.samplers.RandomSampler(seed=0)
-        >>> study = optuna.create_study(direction="maximize", sampler=sampler)
-        >>> objective = holdout.objective(build, inner=3, train=(X[1::3], y[1::3]))
-        >>> gate = holdout.gate(objective.candidate)
-        >>> study.optimize(objective.guide, n_trials=4, callbacks=[gate])
-        >>> holdout.status().submissions > 0
+        >>> objective = holdout.optuna.objective(build, inner=3, train=(X, y))
+        >>> study.optimize(objective, n_trials=3)
+        >>> holdout.optuna.best_trial(study).number in range(3)
         True
         """
-        from ladderholdout.integrations.optuna import Gate
+        from ladderholdout.integrations.optuna import Studies
 
-        return Gate(self, build, patience=patience, stop=stop)
+        return Studies(self)
 
-    def finalists(
-        self,
-        study: Any,
-        build: Callable[[Any], Any] | None = None,
-        *,
-        k: int | str = "auto",
-    ) -> tuple[Finalist, ...]:
-        """Query the holdout with the few best trials of a study that went by inner scores.
-
-        They are chosen and built before any of them is submitted: one batch, and so few
-        queries that little can be picked up by chance. The winner is `best_trial`.
-
-        Parameters
-        ----------
-        study : optuna.Study or list
-            A study with one objective, on the training rows: a cross-validation score, or
-            ``objective.guide``. Or a list of fitted estimators, or of predictions for the
-            holdout's rows, all of which are submitted in their order: the best first.
-        build : callable, optional
-            For a study: from a finished trial to a fitted estimator or to predictions; or the
-            `objective` whose guide the study optimised.
-        k : int or "auto", default="auto"
-            For a study: how many feasible trials query the holdout, the best first. "auto": those
-            whose inner score is within two pooled standard errors of the best, at most 20;
-            10 where no scores of inner folds are noted on the trials. An `objective` with
-            ``inner=`` notes them, and so does an OptunaSearchCV.
-
-        Returns
-        -------
-        tuple of Finalist
-            In the order in which they queried the holdout. ``is_incumbent`` names the winner.
-
-        Raises
-        ------
-        InvalidArgument
-            The study has several objectives, or no feasible finished trial; the list is empty.
-        LedgerError, VaultError
-            The guard cannot answer; what was released before is in the ledger.
+    @property
+    def owner(self) -> Owner:
+        """What the owner of the holdout alone does: withdraw, retire, audit.
 
         Examples
         --------
-        >>> import optuna
-        >>> from sklearn.datasets import load_breast_cancer
-        >>> from sklearn.tree import DecisionTreeClassifier
-        >>> from ladderholdout import LadderHoldout
-        >>> X, y = load_breast_cancer(return_X_y=True)
-        >>> holdout = LadderHoldout(X[:200], y[:200], scoring="accuracy", ledger="memory")
-        >>> def build(trial):
-        ...     depth = trial.suggest_int("max_depth", 1, 6)
-        ...     return DecisionTreeClassifier(max_depth=depth, random_state=0)
-        >>> optuna.logging.set_verbosity(optuna.logging.WARNING)
-        >>> study = optuna.create_study(direction="maximize")
-        >>> objective = holdout.objective(build, inner=3, train=(X[200:], y[200:]))
-        >>> study.optimize(objective.guide, n_trials=12)
-        >>> final = holdout.finalists(study, objective, k=2)
-        >>> len(final), holdout.best_trial(study).number in [one.candidate.number for one in final]
-        (2, True)
+        >>> holdout.owner.retire().retired is None
+        False
         """
-        if build is None and not hasattr(study, "trials"):
-            return confirm(self._ladder, study)
-        from ladderholdout.integrations.optuna import finalists
-
-        return finalists(self, study, build, k)
-
-    def error_evaluator(self) -> ErrorEvaluator:
-        """Return an error evaluator for Optuna's terminators.
-
-        Returns
-        -------
-        ErrorEvaluator
-            Its ``evaluate(trials, study_direction)`` is the smallest improvement that the
-            ladder can still release: a study whose expected improvement falls below it
-            has nothing more to gain from this holdout.
-
-        Examples
-        --------
-        >>> import optuna
-        >>> from sklearn.datasets import load_iris
-        >>> from sklearn.tree import DecisionTreeClassifier
-        >>> from ladderholdout import LadderHoldout
-        >>> optuna.logging.set_verbosity(optuna.logging.WARNING)
-        >>> X, y = load_iris(return_X_y=True)
-        >>> holdout = LadderHoldout(X[::3], y[::3], scoring="accuracy", ledger="memory")
-        >>> def build(trial):
-        ...     depth = trial.suggest_int("depth", 1, 3)
-        ...     return DecisionTreeClassifier(max_depth=depth, random_state=0)
-        ...
-        >>> sampler = optuna.samplers.RandomSampler(seed=0)
-        >>> study = optuna.create_study(direction="maximize", sampler=sampler)
-        >>> objective = holdout.objective(build, inner=3, train=(X[1::3], y[1::3]))
-        >>> study.optimize(objective, n_trials=4)
-        >>> evaluator = holdout.error_evaluator()
-        >>> evaluator.evaluate(study.trials, study.direction) > 0
-        True
-        """
-        from ladderholdout.integrations.optuna import ErrorEvaluator
-
-        return ErrorEvaluator(self)
-
-    def best_trial(self, study: Any) -> Any:
-        """Return the study's trial that is the incumbent, by the ledger.
-
-        Parameters
-        ----------
-        study : optuna.Study
-
-        Returns
-        -------
-        FrozenTrial
-            The feasible trial that became the incumbent last, with a `NotIncumbentWarning`
-            where another submission is the incumbent by now.
-
-        Raises
-        ------
-        InvalidArgument
-            No feasible trial of this study did.
-
-        Examples
-        --------
-        >>> import optuna
-        >>> from sklearn.datasets import load_iris
-        >>> from sklearn.tree import DecisionTreeClassifier
-        >>> from ladderholdout import LadderHoldout
-        >>> optuna.logging.set_verbosity(optuna.logging.WARNING)
-        >>> X, y = load_iris(return_X_y=True)
-        >>> holdout = LadderHoldout(X[::3], y[::3], scoring="accuracy", ledger="memory")
-        >>> def build(trial):
-        ...     depth = trial.suggest_int("depth", 1, 3)
-        ...     return DecisionTreeClassifier(max_depth=depth, random_state=0)
-        ...
-        >>> sampler = optuna.samplers.RandomSampler(seed=0)
-        >>> study = optuna.create_study(direction="maximize", sampler=sampler)
-        >>> objective = holdout.objective(build, inner=3, train=(X[1::3], y[1::3]))
-        >>> study.optimize(objective, n_trials=4)
-        >>> holdout.best_trial(study).number
-        0
-        """
-        from ladderholdout.integrations.optuna import best_trial
-
-        return best_trial(self, study)
-
-    def best_params(self, study: Any) -> dict[str, Any]:
-        """Return the parameters of `best_trial`.
-
-        Examples
-        --------
-        >>> import optuna
-        >>> from sklearn.datasets import load_iris
-        >>> from sklearn.tree import DecisionTreeClassifier
-        >>> from ladderholdout import LadderHoldout
-        >>> optuna.logging.set_verbosity(optuna.logging.WARNING)
-        >>> X, y = load_iris(return_X_y=True)
-        >>> holdout = LadderHoldout(X[::3], y[::3], scoring="accuracy", ledger="memory")
-        >>> def build(trial):
-        ...     depth = trial.suggest_int("depth", 1, 3)
-        ...     return DecisionTreeClassifier(max_depth=depth, random_state=0)
-        ...
-        >>> sampler = optuna.samplers.RandomSampler(seed=0)
-        >>> study = optuna.create_study(direction="maximize", sampler=sampler)
-        >>> objective = holdout.objective(build, inner=3, train=(X[1::3], y[1::3]))
-        >>> study.optimize(objective, n_trials=4)
-        >>> holdout.best_params(study)
-        {'depth': 2}
-        """
-        return dict(self.best_trial(study).params)
+        return Owner(self)
 
     # -- MLflow -----------------------------------------------------------------------
 
@@ -1370,14 +1210,16 @@ class LadderHoldout:
         return self
 
     def __getstate__(self) -> dict[str, Any]:
-        # The workers of a search have to know that it asks the holdout.
-        return vars(self) | {"_consulted": is_consulted(self._ladder)}
+        # The workers of a search have to know that it asks the holdout. They are given its place:
+        # to read that from a ledger that is gone would end them while they unpickle.
+        consulted = self._ladder.facts.place if is_consulted(self._ladder) else None
+        return vars(self) | {"_consulted": consulted}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         consulted = state.pop("_consulted")
         vars(self).update(state)
-        if consulted:
-            mark_consulted(self._ladder)
+        if consulted is not None:
+            mark_consulted(consulted)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, LadderHoldout) and self._ladder == other._ladder

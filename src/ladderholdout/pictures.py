@@ -88,8 +88,8 @@ def save(ax: Axes, file: Path) -> None:
     try:
         figure.savefig(file)
     except OSError as fault:
-        came = f"{file}: {fault.strerror}"
-        raise InvalidArgument("--plot", "a file that can be written", came) from None
+        actual = f"{file}: {fault.strerror}"
+        raise InvalidArgument("--plot", "a file that can be written", actual) from None
 
 
 def inline_svg(
@@ -140,7 +140,7 @@ def _inline(svg: str, prefix: str, colours: Mapping[str, str]) -> str:
 
 
 MOST_POINTS = 5000
-"""Of more points, a picture has those that show: all that are not behind others, or extreme."""
+"""A picture of more points has those that show: all that are not behind others, or extreme."""
 _ACROSS, _UP = 240, 80  # places for points, each narrower than a mark
 
 
@@ -187,23 +187,23 @@ def _extremes(column: Array, y: Array) -> tuple[Array, Array]:
 
 def _firsts(cells: Array, count: int) -> Array:
     """Return where each cell that there is comes first."""
-    found = np.full(count, len(cells), dtype=np.int32)
-    np.minimum.at(found, cells, np.arange(len(cells), dtype=np.int32))
-    return found[found < len(cells)]
+    firsts = np.full(count, len(cells), dtype=np.int32)
+    np.minimum.at(firsts, cells, np.arange(len(cells), dtype=np.int32))
+    return firsts[firsts < len(cells)]
 
 
 def _cells(values: Array, count: int) -> Array:
     """Return in which of so many equal parts of their range finite values are."""
-    found = np.array(values, dtype=np.float64)
-    finite = np.isfinite(found)
-    low = found.min(initial=np.inf, where=finite)
-    width = (found.max(initial=-np.inf, where=finite) - low) / count
+    scaled = np.array(values, dtype=np.float64)
+    finite = np.isfinite(scaled)
+    low = scaled.min(initial=np.inf, where=finite)
+    width = (scaled.max(initial=-np.inf, where=finite) - low) / count
     if not finite.any() or width == 0:
-        return np.zeros(len(found), dtype=np.int32)
-    found -= low
-    found /= width
-    found[~finite] = 0.0
-    cells = found.astype(np.int32)
+        return np.zeros(len(scaled), dtype=np.int32)
+    scaled -= low
+    scaled /= width
+    scaled[~finite] = 0.0
+    cells = scaled.astype(np.int32)
     return np.minimum(cells, count - 1, out=cells)
 
 
@@ -271,11 +271,11 @@ class Picture:
     since : int
         The incumbent's number, from which on the band is drawn.
     label : str
-        Of the vertical axis.
+        The label of the vertical axis.
     counts : bool
         Whether that counts, so that its ticks are whole numbers.
     title, description : str
-        For those who do not see it.
+        Texts for those who do not see it.
     """
 
     shots: Sequence[Shot]
@@ -295,7 +295,7 @@ class Picture:
         width, height : int
             In units of which the text is 12 high.
         name : str
-            By which its title and description are named within the page.
+            The name that its title and description have within the page.
         """
         return "".join(self._parts(width, height, name))
 
@@ -353,16 +353,17 @@ class Picture:
                 f'<path class="edge" d="M{start:.1f} {y(high):.1f}H{right}M{start:.1f} '
                 f'{y(low):.1f}H{right}"/>'
             )
-        missed = [x(one.number) for one in self.shots if not one.improved]
+        missed = [x(shot.number) for shot in self.shots if not shot.improved]
         if missed:
-            marks = "".join(f"M{at:.1f} {floor}v-6" for at in missed)
+            marks = "".join(f"M{place:.1f} {floor}v-6" for place in missed)
             yield f'<path class="missed" d="{marks}"/>'
         yield f'<path class="line" d="{self._line(x, y, right)}"/>'
-        for one in self.shots:
-            if one.improved and one.value is not None:
+        for shot in self.shots:
+            if shot.improved and shot.value is not None:
+                place = f'cx="{x(shot.number):.1f}" cy="{y(shot.value):.1f}"'
                 yield (
-                    f'<circle class="dot" cx="{x(one.number):.1f}" cy="{y(one.value):.1f}" r="4.5">'
-                    f"<title>{escape(printable(one.text))}</title></circle>"
+                    f'<circle class="dot" {place} r="4.5">'
+                    f"<title>{escape(printable(shot.text))}</title></circle>"
                 )
         yield "</svg>"
 
@@ -370,12 +371,12 @@ class Picture:
         """Return the steps of the released score, up to now."""
         parts: list[str] = []
         drawn = None
-        for one in self.shots:
-            if one.value is None or one.value == drawn:
+        for shot in self.shots:
+            if shot.value is None or shot.value == drawn:
                 continue
-            at, to = f"{x(one.number):.1f}", f"{y(one.value):.1f}"
-            parts.append(f"M{at} {to}" if drawn is None else f"H{at}V{to}")
-            drawn = one.value
+            place, to = f"{x(shot.number):.1f}", f"{y(shot.value):.1f}"
+            parts.append(f"M{place} {to}" if drawn is None else f"H{place}V{to}")
+            drawn = shot.value
         if drawn is None:
             return ""
         if self.now is not None and self.now != drawn:  # after a withdrawal
@@ -384,9 +385,9 @@ class Picture:
 
     def _limits(self) -> tuple[float, float]:
         """Return the ends of the vertical axis."""
-        values = [one.value for one in self.shots if one.value is not None]
-        values += [one for one in (self.now, *(self.band or ())) if one is not None]
-        finite = [one for one in values if math.isfinite(one)] or [0.0, 1.0]
+        values = [shot.value for shot in self.shots if shot.value is not None]
+        values += [value for value in (self.now, *(self.band or ())) if value is not None]
+        finite = [value for value in values if math.isfinite(value)] or [0.0, 1.0]
         least, most = (0.0, max(finite)) if self.counts else (min(finite), max(finite))
         if least == most:
             room = 1.0 if self.counts else max(abs(least), 1e-9) * 0.05
@@ -409,10 +410,10 @@ def ticks(least: float, most: float, about: int, *, whole: bool) -> list[float]:
     """
     rough = max((most - least) / max(about, 1), 1.0 if whole else 1e-300)
     power = 10.0 ** math.floor(math.log10(rough))
-    step = next(one * power for one in (1, 2, 5, 10) if one * power >= rough * 0.999)
+    step = next(factor * power for factor in (1, 2, 5, 10) if factor * power >= rough * 0.999)
     begin, end = math.ceil(least / step - 1e-9), math.floor(most / step + 1e-9)
-    found = [one * step for one in range(begin, end + 1)]
-    return [round(one) for one in found] if whole else found
+    rounds = [multiple * step for multiple in range(begin, end + 1)]
+    return [round(tick) for tick in rounds] if whole else rounds
 
 
 def number(value: float) -> str:

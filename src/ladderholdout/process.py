@@ -1,11 +1,27 @@
-"""What a process has to itself, and what systems do in ways of their own: forks and files."""
+"""What systems do in ways of their own: forks, the rights of files, locks, writes that last.
+
+Each function states what it does where the system lacks the call. No other module asks which system
+it is on: `tests/project/test_platforms.py` looks for the calls elsewhere.
+"""
 
 from __future__ import annotations
 
+import multiprocessing
 import os
+import stat
 import threading
 from collections.abc import Callable
-from typing import Generic, TypeVar
+from contextlib import suppress
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Generic, TypeVar
+
+if TYPE_CHECKING:
+    from multiprocessing.context import ForkServerContext, SpawnContext
+
+try:
+    import fcntl
+except ImportError:  # not a POSIX system
+    fcntl = None  # type: ignore[assignment]
 
 T = TypeVar("T")
 
@@ -50,8 +66,122 @@ class PerProcess(Generic[T]):
             self._drop(parents)
 
 
-BINARY: int = getattr(os, "O_BINARY", 0)
-"""For `os.open`: Windows turns the ends of lines into others without it."""
+def clean_context(*preload: str) -> ForkServerContext | SpawnContext:
+    """Return a way to start processes that inherit nothing of this one.
+
+    Parameters
+    ----------
+    *preload : str
+        Modules that a server of forks imports once, where there are forks; `spawn` imports what a
+        call needs in each process.
+    """
+    if "forkserver" not in multiprocessing.get_all_start_methods():
+        return multiprocessing.get_context("spawn")
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(list(preload))
+    return context
+
+
+HAS_MODES: bool = hasattr(os, "geteuid")
+"""Whether a file's mode states who may use it. Elsewhere the rights of its folder do."""
+
+FILES_ARE_SHARED: bool = os.name != "nt"
+"""Whether several servers may use one SQLite file. On Windows they take no turns at it."""
+
+_BINARY: int = getattr(os, "O_BINARY", 0)  # Windows turns the ends of lines into others without it
+
+
+def open_private(path: Path, *, create: bool = True, new: bool = False) -> int:
+    """Open a file to read and write, and return its descriptor.
+
+    A file that this makes is its user's alone, from its first moment. Where there are no modes, the
+    rights of its folder decide.
+
+    Parameters
+    ----------
+    path : Path
+        The file.
+    create : bool
+        Make it if it is not there.
+    new : bool
+        Refuse a file that is there with `FileExistsError`.
+    """
+    wish = os.O_CREAT | (os.O_EXCL if new else 0) if create or new else 0
+    return os.open(path, os.O_RDWR | _BINARY | wish, 0o600)
+
+
+def open_to_read(path: Path) -> int:
+    """Open a file to read and return its descriptor; a pipe does not make the caller wait."""
+    return os.open(path, os.O_RDONLY | _BINARY | getattr(os, "O_NONBLOCK", 0))
+
+
+def make_private(folder: Path) -> None:
+    """Make a folder that is its user's alone, where there are modes; one that is there stays."""
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+
+
+def is_open_to_others(status: os.stat_result) -> bool:
+    """Return whether a file's mode lets others use it; False where there are no modes."""
+    return HAS_MODES and bool(stat.S_IMODE(status.st_mode) & 0o077)
+
+
+def is_of_another(status: os.stat_result) -> bool:
+    """Return whether a file belongs to another user; False where owners are not numbered."""
+    return HAS_MODES and status.st_uid != os.geteuid()
+
+
+def lets_others_replace(status: os.stat_result) -> bool:
+    """Return whether others may replace the files of a folder; False where there are no modes."""
+    loose = bool(status.st_mode & stat.S_IWOTH) and not status.st_mode & stat.S_ISVTX
+    return HAS_MODES and (status.st_uid not in (os.geteuid(), 0) or loose)
+
+
+def sync(file: IO[bytes]) -> None:
+    """Wait until what was written to a file is on the disk. Windows wants it open for writing."""
+    file.flush()
+    os.fsync(file.fileno())
+
+
+def sync_folder(folder: Path) -> None:
+    """Wait until the names in a folder are on the disk; Windows has no call for that."""
+    try:
+        descriptor = os.open(folder, os.O_RDONLY)
+    except PermissionError:
+        if HAS_MODES:
+            raise
+        return
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+HAS_QUEUES: bool = fcntl is not None
+"""Whether the system keeps those who wait for a byte of a file in a queue: POSIX alone."""
+
+
+def lock_byte(descriptor: int, byte: int, *, wait: bool) -> bool:
+    """Lock a byte of an open file; return False if another process has it and `wait` is off.
+
+    Where there are no queues, or the file has no locks, nothing is locked and True is returned: no
+    more than an order may rest on it.
+    """
+    if HAS_QUEUES:
+        try:
+            fcntl.lockf(descriptor, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB), 1, byte)
+        except BlockingIOError:
+            return False
+        except OSError:
+            pass
+    return True
+
+
+def unlock_byte(descriptor: int, byte: int) -> None:
+    """Unlock a byte of an open file, if this process has locked it."""
+    if HAS_QUEUES:
+        with suppress(OSError):
+            fcntl.lockf(descriptor, fcntl.LOCK_UN, 1, byte)
+
 
 _reading = PerProcess(threading.Lock)
 

@@ -220,11 +220,13 @@ RELIANCES: tuple[Reliance, ...] = (
 _ONE_ROUND = {one.name for one in (CANDIDATES, LEARNING, VALIDATION_FOLDS)}
 # In whose own thread candidates come in their order.
 _IN_ORDER = {LEARNING.name, VALIDATION.name}
-_PERMUTING = {PERMUTATION.name, ONE_PERMUTATION.name}
+PERMUTING = {PERMUTATION.place, ONE_PERMUTATION.place}
+"""What asks for the same model on permuted labels."""
+
 _PASSING_MODULES = tuple(one.module for one in UNTOUCHED)
 _PASSING = {one.place for one in UNTOUCHED_BY}
 # Libraries whose searches pass rows and labels on as well; the guard itself calls no fit.
-_PASSING_ELSEWHERE = ("ladderholdout.", "optuna.", "optuna_integration.")
+_PASSING_ELSEWHERE = ("ladderholdout", "optuna", "optuna_integration")
 
 
 # -- frames ---------------------------------------------------------------------------
@@ -234,22 +236,22 @@ class Frame:
     """A running function; its local variables are read by name, and only where it has them.
 
     To read all could keep alive what the function lets go.
+
+    Attributes
+    ----------
+    module, library : str
+        The name of the module, and of the package that it is in.
+    place : tuple of str
+        The module and the qualified name of the function.
     """
 
-    __slots__ = ("_frame",)
+    __slots__ = ("_frame", "library", "module", "place")
 
     def __init__(self, frame: FrameType) -> None:
         self._frame = frame
-
-    @property
-    def module(self) -> str:
-        """The name of the module, empty for code that has none."""
-        return str(self._frame.f_globals.get("__name__"))
-
-    @property
-    def place(self) -> tuple[str, str]:
-        """The module and the qualified name of the function."""
-        return self.module, self._frame.f_code.co_qualname
+        self.module = str(frame.f_globals.get("__name__"))
+        self.library = self.module.partition(".")[0]
+        self.place = self.module, frame.f_code.co_qualname
 
     @property
     def name(self) -> str:
@@ -281,38 +283,9 @@ class Frame:
         return self.module.startswith("sklearn.model_selection.")
 
     @property
-    def is_sklearn(self) -> bool:
-        """Whether it belongs to scikit-learn."""
-        return self.module.startswith("sklearn.")
-
-    @property
-    def is_trial(self) -> bool:
-        """Whether it belongs to OptunaSearchCV."""
-        return self.module.startswith("optuna_integration.")
-
-    @property
-    def is_dask(self) -> bool:
-        """Whether it belongs to the searches of dask-ml."""
-        return self.module.startswith(DASK.module)
-
-    @property
     def takes_one_round(self) -> bool:
         """Whether it takes the folds, uses them for one round of candidates and lets them go."""
         return self.is_search and self.place[1] in _ONE_ROUND
-
-    def hands_on(self, X: Any) -> bool:
-        """Return whether it fits its candidates on these very rows, and lets the folds go then."""
-        return self.takes_one_round and self.local("X") is X
-
-    @property
-    def permutes_features(self) -> bool:
-        """Whether it asks for the same model on permuted columns."""
-        return self.module.startswith(INSPECTION.module)
-
-    @property
-    def permutes_labels(self) -> bool:
-        """Whether it asks for the same model on permuted labels."""
-        return self.is_search and self.place[1] in _PERMUTING
 
     @property
     def asks_nothing(self) -> bool:
@@ -320,7 +293,8 @@ class Frame:
         if self.place in (PREDICTIONS.place, THRESHOLDS.place):
             return True
         own = self.place[1].partition(".<locals>")[0]
-        return self.is_sklearn and not self.is_search and (self.module, own) not in _PASSING
+        outside = self.library == "sklearn" and not self.is_search
+        return outside and (self.module, own) not in _PASSING
 
     @property
     def selects_features(self) -> bool:
@@ -331,14 +305,14 @@ class Frame:
     def may_change_rows(self) -> bool:
         """Whether this part of scikit-learn may hand on other rows or labels than it got."""
         module, name = self.place
-        if not self.is_sklearn or (module, name.partition(".<locals>")[0]) in _PASSING:
+        if self.library != "sklearn" or (module, name.partition(".<locals>")[0]) in _PASSING:
             return False
         return self.place != PIPELINE.place and not module.startswith(_PASSING_MODULES)
 
     @property
     def passes_rows_on(self) -> bool:
         """Whether it belongs to another library whose searches pass on what they got."""
-        return self.module.startswith(_PASSING_ELSEWHERE)
+        return self.library in _PASSING_ELSEWHERE
 
     @property
     def earlier_steps(self) -> list[Any]:
@@ -373,7 +347,7 @@ def outside() -> Generator[Frame, None, None]:
     """Yield the function that called this library and those that called it, outward."""
     found = caller().outward()
     for frame in found:
-        if not frame.module.startswith("ladderholdout."):
+        if frame.library != "ladderholdout":
             yield frame
             break
     yield from found
@@ -454,8 +428,11 @@ class Scoring:
 
 def tests_around() -> list[Any]:
     """Return the test indices of the searches in whose midst this thread is, innermost first."""
-    found = (frame.local("test") for frame in outside() if frame.is_search)
-    return [test for test in found if test is not None]
+    tests = []
+    for frame in outside():
+        if frame.is_search and (test := frame.local("test")) is not None:
+            tests.append(test)
+    return tests
 
 
 def is_searching() -> bool:
@@ -471,49 +448,45 @@ def scoring() -> Scoring | None:
     # Closed, for one that is left in its midst holds its own frame, and with it the folds.
     with closing(outside()) as frames:
         around: list[Frame] = []
-        one = test = None
+        is_scoring, test = False, None
         for frame in frames:
             around.append(frame)
             if not frame.is_search:
                 continue
-            if one is None and frame.name != SCORE.name:
+            if not is_scoring and frame.place != SCORE.place:
                 return None
-            one = one or frame
+            is_scoring = True
             test = frame.local("test")
             if test is not None:
                 break
-        if one is None:
+        if not is_scoring:
             return None
-        innermost = around[-1] if test is not None and around[-1].name == ONE_FIT.name else None
-        place, call = _place(around, innermost)
+        candidate = parameters = None
+        if test is not None and around[-1].place == ONE_FIT.place:
+            progress, parameters = frame.local("candidate_progress"), frame.local("parameters")
+            candidate = None if progress is None else int(progress[0])
+        place, call = _place(around, candidate)
         in_order = place is None and any(
             frame.is_search and frame.place[1] in _IN_ORDER for frame in (*around, *frames)
         )
-        parameters = None if innermost is None else innermost.local("parameters")
-        candidate = None if innermost is None else _candidate(innermost)
-        return Scoring(test, around[0].is_sklearn, place, in_order, candidate, parameters, call)
+        by_sklearn = around[0].library == "sklearn"
+        return Scoring(test, by_sklearn, place, in_order, candidate, parameters, call)
 
 
-def _candidate(fit: Frame) -> int | None:
-    progress = fit.local("candidate_progress")
-    return None if progress is None else int(progress[0])
-
-
-def _place(around: list[Frame], fit: Frame | None) -> tuple[int | None, Any]:
+def _place(around: list[Frame], candidate: int | None) -> tuple[int | None, Any]:
     """Return the place of a candidate, and what one call of several scorers has to itself.
 
     Several scorers submit it once for each, in their order.
     """
-    at = None if fit is None else _candidate(fit)
     for frame in around:
         if not frame.module.startswith("sklearn.metrics."):
             break
-        if frame.place[1] == SCORERS.name:
+        if frame.place == SCORERS.place:
             names = list(frame.owner._scorers)
-            if at is not None:
-                at = at * len(names) + names.index(frame.local("name"))
-            return None if at is None else at + 1, frame.local("scores")
-    return None if at is None else at + 1, None
+            if candidate is not None:
+                candidate = candidate * len(names) + names.index(frame.local("name"))
+            return None if candidate is None else candidate + 1, frame.local("scores")
+    return None if candidate is None else candidate + 1, None
 
 
 def call_of_scorers() -> Any:
@@ -554,12 +527,6 @@ def fit_around(consumer: Frame) -> Callable[[], Any] | None:
     return None if own is None else weakref.ref(own)  # not there yet: it only lists the folds
 
 
-def candidates_of(consumer: Frame) -> int | None:
-    """Return how many candidates a search takes the folds for; None where that is not known."""
-    given = consumer.local("candidate_params") if consumer.place == CANDIDATES.place else None
-    return None if given is None else len(given)
-
-
 def fit_ending(fit: Callable[[], Any] | None) -> Ending | None:
     """Return the innermost search of this thread, if it is in this fit and has its results.
 
@@ -575,8 +542,10 @@ def fit_ending(fit: Callable[[], Any] | None) -> Ending | None:
 
 
 def _innermost_fit(start: Frame) -> Frame | None:
-    found = (one for one in start.outward() if one.is_search and one.place[1] == FIT.name)
-    return next(found, None)
+    for frame in start.outward():
+        if frame.place == FIT.place:
+            return frame
+    return None
 
 
 def is_in_fit(estimator: Any) -> bool:
@@ -609,12 +578,12 @@ def running_trial() -> RunningTrial | None:
     """Return the trial of OptunaSearchCV in whose midst this thread is, or None."""
     within: list[str] = []
     for frame in outside():
-        if frame.is_trial and frame.place[1] == ONE_TRIAL.name:
+        if frame.place == ONE_TRIAL.place:
             # A candidate that is itself a search scores others within its fit.
-            own = within[:1] == [SCORE.name] and within.count(ONE_FIT.name) == 1
-            return RunningTrial(frame.local("trial"), not within, own)
+            of_trial = within[:1] == [SCORE.name] and within.count(ONE_FIT.name) == 1
+            return RunningTrial(frame.local("trial"), not within, of_trial)
         if frame.is_search:
-            within.append(frame.name)
+            within.append(frame.place[1])
     return None
 
 

@@ -225,7 +225,7 @@ def test_an_audit_says_what_can_be_computed_from_the_predictions(
     guesses.insert(5, guesses[2])
     for guess in guesses:
         holdout.submit(guess)
-    audit = holdout.audit()
+    audit = holdout.owner.audit()
 
     raw = [accuracy_score(y, guess) for guess in guesses]
     assert [one.raw for one in audit.submissions] == pytest.approx(raw)
@@ -269,7 +269,7 @@ def test_what_the_ledger_cannot_test_is_not_tested_and_counts_all_the_same() -> 
         holdout = LadderHoldout(X, y, mechanism=Ladder(step=0.02), ledger="memory", **settings)
         for guess in climb(y, (0.0, 0.3, 0.6)):
             holdout.submit(guess)
-        audit = holdout.audit()
+        audit = holdout.owner.audit()
         assert {one.p_value for one in audit.submissions} == {None}
         assert audit.improvements() is None
         assert "holds too little to test" in str(audit.verdict)
@@ -281,7 +281,7 @@ def test_other_mechanisms_are_audited_as_well(mechanism: Mechanism) -> None:
     holdout = LadderHoldout(X, y, scoring="accuracy", mechanism=mechanism, ledger="memory")
     for guess in climb(y, (0.0, 0.6, 0.2, 0.9)):
         holdout.submit(guess)
-    audit = holdout.audit()
+    audit = holdout.owner.audit()
     assert [one.is_release for one in audit.submissions] == [True, True, False, True]
     assert audit.submissions[2].incumbent_score == audit.submissions[1].submission.score
     assert audit.verdict.finding == "signal"
@@ -302,7 +302,7 @@ def test_accounts_batches_and_near_duplicates_are_counted(tmp_path: Path, binary
     depth = holdout.status().incumbent
     best = DecisionTreeClassifier(random_state=0, max_depth=depth)
     best.fit(binary.X_train, binary.y_train)
-    holdout.evaluate(best)
+    holdout.submit(best)
     nearly = best.predict(binary.X_holdout)
     nearly[0] = 1 - nearly[0]
     holdout.submit(nearly)
@@ -313,7 +313,7 @@ def test_accounts_batches_and_near_duplicates_are_counted(tmp_path: Path, binary
     other.submit(rng_of().random(142))
     other.submit(np.zeros(142))
 
-    audit = holdout.audit()
+    audit = holdout.owner.audit()
     (batch,) = audit.batches
     assert (batch.first, batch.last, batch.submissions) == (1, 4, 4)
     assert batch.releases == len([one for one in audit.releases if one.number <= 4])
@@ -334,7 +334,7 @@ def test_of_equal_raw_scores_a_search_picks_the_first() -> None:
     for wrong in (50, 20, 20, 30):
         holdout.submit(np.where(rng_of(wrong).permutation(100) < wrong, 1 - y, y))
     holdout.submit(np.where(rng_of(99).permutation(100) < 20, 1 - y, y))
-    audit = holdout.audit()
+    audit = holdout.owner.audit()
     assert [round(100 * one.raw) for one in audit.submissions] == [50, 80, 80, 70, 80]
     assert audit.picked.number == 2
 
@@ -344,14 +344,14 @@ def test_what_comes_after_the_opening_says_so() -> None:
     holdout = LadderHoldout(X, y, scoring="accuracy", ledger="memory")
     first, second, third = climb(y, (0.0, 0.2, 0.4))
     assert holdout.submit(first).opened is False
-    opened = holdout.audit().opened
+    opened = holdout.owner.audit().opened
     with pytest.warns(OpenedWarning, match="recorded, but can not be certified"):
         assert holdout.submit(second).opened is True
     # Also of a repeat: whether it is one is not shown.
     for one in (first, third, second):
         with pytest.warns(OpenedWarning):
             assert holdout.submit(one).opened is True
-    again = holdout.audit()
+    again = holdout.owner.audit()
     assert again.opened == opened
     assert [one.after_opening for one in again.submissions] == [False, True, True, True, True]
     assert again.after_opening == 4
@@ -362,14 +362,14 @@ def test_what_comes_after_the_opening_says_so() -> None:
 def test_tables_hold_every_submission() -> None:
     X, y = coins()
     holdout = LadderHoldout(X, y, scoring="accuracy", ledger="memory")
-    empty = holdout.audit()
+    empty = holdout.owner.audit()
     assert len(empty.to_frame()) == 0
     assert (empty.released, empty.picked, empty.optimism) == (None, None, None)
     assert str(empty.verdict) == "Nothing was released."
     with pytest.warns(OpenedWarning):
         for guess in climb(y, (0.0, 0.5)):
             holdout.submit(guess, context={"idea": "x"})
-    audit = holdout.audit()
+    audit = holdout.owner.audit()
     frame = audit.to_frame()
     assert list(frame.index) == [1, 2]
     assert list(frame["raw"]) == [one.raw for one in audit.submissions]
@@ -392,7 +392,7 @@ def test_an_audit_without_the_rows_says_that_it_lacks_them(tmp_path: Path) -> No
     from ladderholdout.guard import ladder as ladders
 
     ladders._guards.clear()
-    audit = LadderHoldout.open("gone", ledger=tmp_path / "l.db").audit()
+    audit = LadderHoldout.open("gone", ledger=tmp_path / "l.db").owner.audit()
     assert len(audit.submissions) == 2
     assert audit.verdict.finding == "undecided"
     assert "are missing" in str(audit.verdict)
@@ -414,13 +414,13 @@ def searched(binary: Any) -> Searched:
     models: dict[int, Any] = {}
     for depth in (1, 2, 3, 4, 5, 6):
         tree = DecisionTreeClassifier(max_depth=depth, random_state=depth)
-        release = holdout.evaluate(tree.fit(binary.X_train, binary.y_train))
+        release = holdout.submit(tree.fit(binary.X_train, binary.y_train))
         models.setdefault(release.submission, tree)
     return Searched(holdout, models, (binary.X_test, binary.y_test))
 
 
 def test_fresh_rows_say_what_scikit_learn_says(searched: Searched) -> None:
-    audit = searched.holdout.audit(fresh=searched.fresh, model=searched.models)
+    audit = searched.holdout.owner.audit(fresh=searched.fresh, model=searched.models)
     X, y = searched.fresh
     scores = {n: accuracy_score(y, model.predict(X)) for n, model in searched.models.items()}
     assert {one.number: one.fresh for one in audit.distinct} == pytest.approx(scores)
@@ -447,11 +447,11 @@ def test_fresh_rows_say_what_scikit_learn_says(searched: Searched) -> None:
 def test_one_model_is_the_released_one_and_predictions_will_do(searched: Searched) -> None:
     incumbent = searched.holdout.status().incumbent
     model, (X, y) = searched.models[incumbent], searched.fresh
-    by_model = searched.holdout.audit(fresh=searched.fresh, model=model)
-    by_predictions = searched.holdout.audit(fresh=(X, y), model=model.predict(X))
+    by_model = searched.holdout.owner.audit(fresh=searched.fresh, model=model)
+    by_predictions = searched.holdout.owner.audit(fresh=(X, y), model=model.predict(X))
     assert by_model == by_predictions
     assert by_model.fresh.leaderboard_error is None
-    weighted = searched.holdout.audit(fresh=(X, y, np.ones(143)), model=model)
+    weighted = searched.holdout.owner.audit(fresh=(X, y, np.ones(143)), model=model)
     assert weighted.fresh.released.value == by_model.fresh.released.value
 
 
@@ -461,18 +461,20 @@ def test_a_model_that_was_fitted_again_is_named_and_a_wrong_one_refused(
     incumbent = searched.holdout.status().incumbent
     again = DecisionTreeClassifier(max_depth=3, max_features=1, random_state=7)
     again.fit(binary.X_train, binary.y_train)
-    audit = searched.holdout.audit(fresh=searched.fresh, model=again)
+    audit = searched.holdout.owner.audit(fresh=searched.fresh, model=again)
     assert audit.fresh.refitted == (incumbent,)
     assert f"The model given for {incumbent} does not predict on the holdout" in str(audit.verdict)
     other = next(number for number in searched.models if number != incumbent)
     with pytest.raises(InvalidArgument, match=rf"behind submission {other}\. Give it under"):
-        searched.holdout.audit(fresh=searched.fresh, model=searched.models[other])
+        searched.holdout.owner.audit(fresh=searched.fresh, model=searched.models[other])
 
 
 def test_a_repeat_may_be_named_for_its_first(searched: Searched) -> None:
     incumbent = searched.holdout.status().incumbent
-    searched.holdout.evaluate(searched.models[incumbent])
-    audit = searched.holdout.audit(fresh=searched.fresh, model={7: searched.models[incumbent]})
+    searched.holdout.submit(searched.models[incumbent])
+    audit = searched.holdout.owner.audit(
+        fresh=searched.fresh, model={7: searched.models[incumbent]}
+    )
     assert audit.submissions[6].is_repeat
     assert audit.submissions[6].fresh == audit.submissions[incumbent - 1].fresh is not None
 
@@ -514,10 +516,10 @@ REFUSED: dict[str, tuple[type[Exception], Refusal]] = {
 def test_what_is_refused_opens_nothing(searched: Searched, binary: Any, name: str) -> None:
     error, arguments = REFUSED[name]
     with pytest.raises(error) as refusal:
-        searched.holdout.audit(**arguments(searched, binary))
+        searched.holdout.owner.audit(**arguments(searched, binary))
     assert searched.holdout.status().opened is None
     assert "7731" not in str(refusal.value)
-    raw = {f"{one.raw:.4f}" for one in searched.holdout.audit().submissions}
+    raw = {f"{one.raw:.4f}" for one in searched.holdout.owner.audit().submissions}
     assert not any(score in str(refusal.value) for score in raw)
 
 
@@ -525,13 +527,13 @@ def test_some_rows_that_are_not_fresh_are_reported(searched: Searched, binary: A
     X, y = searched.fresh
     mixed = np.r_[X, binary.X_holdout[:20]], np.r_[y, binary.y_holdout[:20]]
     with pytest.warns(OverlapWarning, match="20 of these 163 fresh rows are in the holdout"):
-        searched.holdout.audit(fresh=mixed, model=searched.models)
+        searched.holdout.owner.audit(fresh=mixed, model=searched.models)
 
 
 def test_before_the_first_release_there_is_nothing_to_compare(binary: Any) -> None:
     holdout = LadderHoldout(binary.X_holdout, binary.y_holdout, scoring="accuracy", ledger="memory")
     with pytest.raises(InvalidArgument, match="left out before the first release"):
-        holdout.audit(fresh=(binary.X_test, binary.y_test), model=np.zeros(143, int))
+        holdout.owner.audit(fresh=(binary.X_test, binary.y_test), model=np.zeros(143, int))
 
 
 @pytest.mark.parametrize("scoring", ["roc_auc", "neg_root_mean_squared_error"])
@@ -547,8 +549,8 @@ def test_metrics_without_losses_are_compared_by_a_bootstrap(binary: Any, scoring
         model = Ridge(0.1)
     model.fit(*rows[:2])
     holdout = LadderHoldout(*rows[2:], scoring=scoring, ledger="memory")
-    holdout.evaluate(model)
-    audit = holdout.audit(fresh=(X, y), model=model)
+    holdout.submit(model)
+    audit = holdout.owner.audit(fresh=(X, y), model=model)
     expected = (
         roc_auc_score(y, model.predict_proba(X)[:, 1])
         if scoring == "roc_auc"
@@ -558,7 +560,7 @@ def test_metrics_without_losses_are_compared_by_a_bootstrap(binary: Any, scoring
     assert audit.fresh.gap.approximate
     assert audit.fresh.gain.approximate
     assert audit.verdict.finding == "signal"
-    assert audit == holdout.audit(fresh=(X, y), model=model)  # the same draws
+    assert audit == holdout.owner.audit(fresh=(X, y), model=model)  # the same draws
 
 
 # -- verdicts ---------------------------------------------------------------------------------
@@ -597,9 +599,9 @@ def audited(seed: int, lucks: list[float], n: int = 300, m: int = 300) -> tuple[
     models = {}
     for k, luck in enumerate(lucks):
         model = Oracle(luck, k + 1).fit(None, None)
-        models[holdout.evaluate(model).submission] = model
-    alone = holdout.audit()
-    return alone, holdout.audit(fresh=(X_fresh, y_fresh), model=models)
+        models[holdout.submit(model).submission] = model
+    alone = holdout.owner.audit()
+    return alone, holdout.owner.audit(fresh=(X_fresh, y_fresh), model=models)
 
 
 def test_a_search_on_noise_is_told_that_nothing_was_found() -> None:
@@ -633,7 +635,7 @@ def test_a_score_that_was_pushed_up_is_told_to_be_too_good() -> None:
     boosted = (signs @ (2 * guesses - 1) > 0).astype(int)
     assert holdout.submit(boosted).improved
     fresh, truth = rng.normal(size=(1000, 3)), rng.integers(0, 2, 1000)
-    audit = holdout.audit(fresh=(fresh, truth), model=rng.integers(0, 2, 1000))
+    audit = holdout.owner.audit(fresh=(fresh, truth), model=rng.integers(0, 2, 1000))
     assert audit.verdict.headline == "Nothing was found. The released score is too good."
     assert audit.verdict.holds is False
 
@@ -693,7 +695,7 @@ def test_feedback_through_the_ladder_raises_no_false_findings() -> None:
         X, y = rng.normal(size=(300, 3)), rng.integers(0, 2, 300)
         holdout = LadderHoldout(X, y, scoring="accuracy", ledger="memory", overlap="ignore")
         attack(Boosting(100, improvers=True), holdout, Seen(300, 1), rng)
-        wrong += holdout.audit().verdict.finding == "signal"
+        wrong += holdout.owner.audit().verdict.finding == "signal"
     assert binom.sf(8, 100, 0.025) < 0.0015
     print(wrong)
     assert wrong <= 8

@@ -47,11 +47,11 @@ def both() -> tuple[Audit, Record]:
         models[release.submission] = np.where(rng.random(200) < luck, truth, 1 - truth)
         if k % 10 == 9:
             holdout.submit(guess)
-    holdout.audit()
+    holdout.owner.audit()
     with pytest.warns(OpenedWarning):
         for _ in range(3):
             holdout.submit(rng.integers(0, 2, 300))
-    return holdout.audit(fresh=(fresh, truth), model=models), record_of(holdout)
+    return holdout.owner.audit(fresh=(fresh, truth), model=models), record_of(holdout)
 
 
 def line(ax: Axes, label: str) -> tuple[list[float], list[float]]:
@@ -151,7 +151,7 @@ def test_disagreement_shows_repeats_and_batches(tmp_path: Path, binary: Any) -> 
             cv=holdout.split(),
             refit=False,
         ).fit(binary.X_train, binary.y_train)
-    ax = plots.disagreement(holdout.audit(), ax=new_axes())
+    ax = plots.disagreement(holdout.owner.audit(), ax=new_axes())
     assert line(ax, "repeat")[0] == [4, 5, 6]
     shaded = [patch.get_extents().transformed(ax.transData.inverted()) for patch in ax.patches]
     assert [x for box in shaded for x in (box.x0, box.x1)] == pytest.approx([0.5, 3.5, 3.5, 6.5])
@@ -264,7 +264,7 @@ def test_without_axes_a_new_figure_is_made(both: tuple[Audit, Record], pyplot: A
 
 def test_before_the_first_submission_there_is_an_empty_picture() -> None:
     holdout = LadderHoldout([[0], [1]], [0, 1], scoring="accuracy", ledger="memory")
-    audit = holdout.audit()
+    audit = holdout.owner.audit()
     for shown in (audit, record_of(holdout)):
         assert plots.scores(shown, ax=new_axes()).get_legend() is None
     plots.optimism(audit, ax=new_axes())

@@ -86,7 +86,7 @@ def test_a_closed_report_holds_nothing_raw(tmp_path: Path) -> None:
     forms = {form for form, what in canaries.forms.items() if what.startswith("raw")}
     closed = write_report(record_of(holdout), tmp_path / "closed.html").read_bytes()
     assert not any(form in closed for form in forms)
-    opened = write_report(holdout.audit(), tmp_path / "opened.html").read_bytes()
+    opened = write_report(holdout.owner.audit(), tmp_path / "opened.html").read_bytes()
     # The same search finds them where they are: every single one of them.
     for risk in hidden:
         assert f"{1 - risk:.6g}".encode() in opened
@@ -134,7 +134,7 @@ def test_a_closed_report_marks_nothing_as_opened(tmp_path: Path) -> None:
 def test_a_report_needs_nothing_else_and_runs_nothing(tmp_path: Path, opened: bool) -> None:
     holdout, _ = climbed()
     page = write_report(
-        holdout.audit() if opened else record_of(holdout), tmp_path / "r.html"
+        holdout.owner.audit() if opened else record_of(holdout), tmp_path / "r.html"
     ).read_text(encoding="utf-8")
     found = parsed(page)
     assert "script" not in found.tags
@@ -161,12 +161,12 @@ def test_a_report_of_a_metric_with_an_odd_name_is_drawn(tmp_path: Path) -> None:
     holdout = LadderHoldout(X, y, scoring=metric, name="odd")
     for wrong in (3, 1):
         holdout.submit(np.where(np.arange(40) < wrong, 1 - y, y))
-    audit = holdout.audit()
+    audit = holdout.owner.audit()
     page = write_report(audit, tmp_path / "r.html").read_text()
     assert page.count("score ($cost$ &lt;i&gt; $x)") == 1
     # And from the ledger alone, where no process holds the function.
     ladders._guards.clear()
-    again = LadderHoldout.open("odd").audit()
+    again = LadderHoldout.open("odd").owner.audit()
     assert again.on_holdout is None
     assert again.verdict.finding == "undecided"
     write_report(again, tmp_path / "s.html")
@@ -181,7 +181,7 @@ def test_a_report_before_the_first_submission_says_so(tmp_path: Path) -> None:
     closed = write_report(record_of(holdout), tmp_path / "c.html").read_text()
     assert "Nothing was released yet." in closed
     assert "<svg" not in closed
-    opened = write_report(holdout.audit(), tmp_path / "o.html").read_text()
+    opened = write_report(holdout.owner.audit(), tmp_path / "o.html").read_text()
     assert "Nothing was released." in opened
     assert "<svg" not in opened
 
@@ -295,7 +295,9 @@ def test_a_wrong_name_is_a_sentence() -> None:
 @pytest.mark.parametrize("opened", [False, True])
 def test_a_browser_lays_the_report_out(tmp_path: Path, opened: bool) -> None:
     holdout, _ = climbed()
-    page = write_report(holdout.audit() if opened else record_of(holdout), tmp_path / "r.html")
+    page = write_report(
+        holdout.owner.audit() if opened else record_of(holdout), tmp_path / "r.html"
+    )
     for width in (360, 1280):
         seen = rendered(page, tmp_path, width)
         assert seen.console == []
@@ -329,7 +331,7 @@ def test_the_report_is_dark_where_the_reader_wants_it_dark(tmp_path: Path) -> No
 @pytest.mark.slow
 def test_a_screenshot_shows_more_than_an_empty_page(tmp_path: Path) -> None:
     holdout, _ = climbed()
-    page = write_report(holdout.audit(), tmp_path / "r.html")
+    page = write_report(holdout.owner.audit(), tmp_path / "r.html")
     blank = tmp_path / "blank.html"
     blank.write_text("<!DOCTYPE html><title>blank</title>")
     shown, empty = (

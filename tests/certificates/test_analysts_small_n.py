@@ -24,6 +24,7 @@ from ladderholdout import LadderHoldout
 from ladderholdout.certificates import (
     Certificate,
     Grid,
+    Request,
     ReserveGrid,
     Transcript,
     certify,
@@ -39,7 +40,6 @@ from ladderholdout.mechanisms import (
     Ladder,
     LadderRules,
     Mechanism,
-    OneBitLadder,
     PairedTestLadder,
     ParameterFreeLadder,
     PricedLadder,
@@ -52,7 +52,7 @@ from ladderholdout.mechanisms import (
 from ladderholdout.mechanisms.base import counting_of
 from ladderholdout.metrics import Evaluation, get_metric
 from ladderholdout.metrics.scales import scale_of
-from tests.support.transcripts import Answered, transcript_before
+from tests.support.transcripts import Answered, by_ladder, transcript_before
 
 QUICK, SEARCHES, CONFIDENCE = 50, 1000, 0.9
 FIRST = Transcript.alone()  # the cheapest there is
@@ -72,7 +72,6 @@ def rules_for(step: float) -> dict[str, Mechanism]:
         "shaky": ShakyLadder(step, 0.3 * step),
         "disclosure": RoundedDisclosure(step),
         "full disclosure": FullDisclosure(),
-        "one bit": OneBitLadder(0.5),
         "gaussian": GaussianLadder(step, 0.3 * step),
         "bayes": BayesBootLadder(odds=1, step=step),
         "priced": PricedLadder(0.1),
@@ -158,11 +157,11 @@ class Game:
     def _repeat(self, search: Search, key: tuple[Any, ...], batch: Any) -> tuple[bool, float]:
         """Answer predictions that came before: one that improved as then, others as a loser."""
         name, (improved, told) = key[0], search.answers[key]
-        rule = self.ladders[name].mechanism
+        rule, shows_scores = self.ladders[name].mechanism, self.ladders[name].shows_scores
         value = 0 if rule.discloses else None
         shows = improved or rule.needs_account
         search.entries.append(Answered(name, False, value, batch, repeat=shows))
-        if not (improved or rule.discloses or rule.needs_account) and rule.shows_values:
+        if not (improved or rule.discloses or rule.needs_account) and shows_scores:
             told = search.states[name].standing
         return improved, told
 
@@ -198,7 +197,7 @@ class Game:
         if outcome.improved:
             search.incumbents[name] = len(search.entries) - 1
             search.claims.append((len(search.entries) - 1, name, outcome.risk, truth))
-        return outcome.improved, outcome.risk if rule.shows_values else math.nan
+        return outcome.improved, outcome.risk if rules.shows_scores else math.nan
 
     def reveal(self, name: str, where: Flags) -> Floats:
         """Ask for the released risk in some of the searches; nan in the others."""
@@ -233,11 +232,30 @@ class Game:
 
     def transcript(self, search: Search, entry: int) -> Transcript:
         entries = [self._as_told(search, at, entry) for at in range(entry + 1)]
-        return transcript_before(entries, entry, self.grids)
+        found = transcript_before(entries, entry, self.grids)
+        # What the first ladder shows was settled before anything was told.
+        if self.ladders[str(search.entries[0].ladder)].shows_scores:
+            return found
+        return replace(found, on_request=True, request=self._request(search, entry))
+
+    def _request(self, search: Search, entry: int) -> Request | None:
+        """Return the request for the value of an entry, and what had been told before it."""
+        if entry not in search.asked:
+            return None
+        requests = list(search.asked)
+        number = requests.index(entry) + 1
+        earlier = set(requests[: number - 1])
+        told = [
+            one
+            if self.ladders[str(one.ladder)].shows_scores or at in earlier
+            else replace(one, value=None)
+            for at, one in enumerate(search.entries[: search.asked[entry]])
+        ]
+        return Request(number, tuple(by_ladder(told, self.grids).values()))
 
     def _as_told(self, search: Search, at: int, before: int) -> Answered:
         found = search.entries[at]
-        shown = self.ladders[str(found.ladder)].mechanism.shows_values
+        shown = self.ladders[str(found.ladder)].shows_scores
         asked = search.asked.get(at, math.inf) <= before
         return found if shown or asked else replace(found, value=None)
 
@@ -415,7 +433,7 @@ def hopping(game: Game) -> None:
 def hoppers_ladders(n: int) -> dict[str, LadderRules]:
     fresh = {f"fresh {i}": LadderRules(FullDisclosure(), budget=1) for i in range(FRESH)}
     return fresh | {
-        "bits": LadderRules(OneBitLadder(0.5)),
+        "bits": LadderRules(PairedTestLadder(0.5), show="improvements"),
         "values": LadderRules(SimplifiedLadder(1 / n)),
         "spent": LadderRules(ParameterFreeLadder(), budget=3),
         "last": LadderRules(PricedLadder(), budget=1),
@@ -510,7 +528,10 @@ SINGLE: dict[str, Callable[..., Game]] = {
 SEVERAL: dict[str, Callable[..., Game]] = {
     "hopping": lambda n, **given: on_coins(hopping, n, hoppers_ladders(n), **given),
     "shopping": lambda n, **given: on_coins(
-        shopping, n, {f"{i}": LadderRules(OneBitLadder(0.5)) for i in range(MANY)}, **given
+        shopping,
+        n,
+        {f"{i}": LadderRules(PairedTestLadder(0.5), show="improvements") for i in range(MANY)},
+        **given,
     ),
     "sybils": lambda n, **given: on_coins(
         sybils, n, single(RankLadder(step=1 / n, places=3)), **given
@@ -581,8 +602,7 @@ def reserve_climb(n: int, searches: int, seed: Any) -> tuple[int, int]:
     searches in which any query's interval is false, with and without what was released.
     """
     rng = np.random.default_rng(seed)
-    labels, best = rng.integers(0, 2, (2, searches, n))
-    grid = ReserveGrid(n, (0.0, 1.0))
+    labels, best, on_ladder = rng.integers(0, 2, (3, searches, n))
     first = (best != labels).mean(axis=1)
     seen, learned = [first], best.copy()
     for start in range(0, n, BLOCK):
@@ -593,15 +613,22 @@ def reserve_climb(n: int, searches: int, seed: Any) -> tuple[int, int]:
         learned = np.where(better[:, None] & (candidate != best), candidate, learned)
     seen.append((learned != labels).mean(axis=1))
     missed = np.zeros((2, searches), dtype=bool)
+    # What the ladder released of the same models, on rows of its own.
+    released = (on_ladder != best).mean(axis=1)
+    told = np.zeros(searches)
     for query, risks in enumerate(seen, 1):
-        log_count = reserve_log_count(query, 1) + (query - 1) * grid.log_values
-        for paid, price in enumerate((0.0, log_count)):
-            ends = {
-                risk: reserve_interval(grid.nearest(risk), n, price, confidence=CONFIDENCE)[1:]
-                for risk in np.unique(risks).tolist()
-            }
-            false = [not ends[risk][0] <= 0.5 <= ends[risk][1] for risk in risks.tolist()]
-            missed[paid] |= np.array(false)
+        for i in range(searches):
+            grid = ReserveGrid(
+                n, (0.0, 1.0), released=float(released[i]), ladder_rows=n, query=query
+            )
+            shown = grid.nearest(float(risks[i]))
+            for paid, price in enumerate((0.0, reserve_log_count(query, told[i]))):
+                rounding = grid.rounding(shown)
+                _, low, high = reserve_interval(
+                    shown, n, price, confidence=CONFIDENCE, rounding=rounding
+                )
+                missed[paid, i] |= not low <= 0.5 <= high
+            told[i] += grid.price(shown)
     return int(missed[1].sum()), int(missed[0].sum())
 
 
@@ -629,6 +656,7 @@ def on_a_holdout(game: Game, i: int, ledger: Path, scoring: str) -> dict[str, La
                 game.labels[i].astype(int),
                 scoring=scoring,
                 mechanism=rules.mechanism,
+                show=rules.show,
                 budget=rules.budget,
                 sample_weight=game.weights,
                 ladder=name,

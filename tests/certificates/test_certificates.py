@@ -7,7 +7,7 @@ import math
 import statistics
 import time
 from bisect import bisect_left
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from typing import Any, ClassVar
@@ -32,29 +32,29 @@ from ladderholdout.certificates import (
     LadderTranscript,
     Transcript,
     bayesian_bootstrap,
-    bounded_lower,
-    bounded_upper,
     certify,
+    codes,
     event_length,
     exact_lower,
     exact_upper,
-    falls_length,
-    flags_length,
     grid_of,
-    kl_lower,
-    kl_upper,
+    highest_release,
     later_price,
-    mixed,
     place_length,
-    repeats_length,
     reserve_interval,
     reserve_log_count,
-    weighted_lower,
-    weighted_upper,
     worst_log_count,
 )
-from ladderholdout.certificates.codes import LEAST_LOG_COUNT
+from ladderholdout.certificates.codes import falls_length, flags_length, mixed, repeats_length
 from ladderholdout.errors import InvalidArgument
+from ladderholdout.limits.intervals import (
+    bounded_lower,
+    bounded_upper,
+    kl_lower,
+    kl_upper,
+    weighted_lower,
+    weighted_upper,
+)
 from ladderholdout.mechanisms import (
     BayesBootLadder,
     BayesBootLadderBoot,
@@ -63,7 +63,6 @@ from ladderholdout.mechanisms import (
     Ladder,
     LadderBoot,
     Mechanism,
-    OneBitLadder,
     PairedTestLadder,
     ParameterFreeLadder,
     PricedLadder,
@@ -73,8 +72,11 @@ from ladderholdout.mechanisms import (
     Thresholdout,
     run,
 )
+from ladderholdout.mechanisms.arithmetic import round_half_up
 from ladderholdout.mechanisms.base import released, unchanged
+from ladderholdout.mechanisms.rules import LadderRules
 from ladderholdout.metrics import Evaluation
+from ladderholdout.metrics.scales import Scale
 from tests.support.beyond_plain import mp, needs_mpmath
 from tests.support.transcripts import Answered, transcript_before
 
@@ -483,6 +485,124 @@ def test_falls_are_a_code_that_can_stop_anywhere(values: tuple[int, ...]) -> Non
     assert total <= math.exp(-falls_length(values)) * (1 + 1e-12)
 
 
+def below_by_hand(steps: Sequence[int], shape: int, memory: float) -> float:
+    """The chance of so many steps below the bars, one factor of each fraction after the other.
+
+    With a chance p of stopping that has the weight Beta(a, b), the mean of C(d + shape - 2, shape
+    - 1) p^shape (1 - p)^(d - 1) is that number times a ... (a + shape - 1) b ... (b + d - 2) over
+    (a + b) ... (a + b + shape + d - 2).
+    """
+    chance, stopped, went_on = 1.0, 0.0, 0.0
+    for d in steps:
+        a, b = stopped + 0.5, went_on + 0.5
+        chance *= math.comb(d + shape - 2, shape - 1)
+        chance *= math.prod(a + i for i in range(shape)) * math.prod(b + i for i in range(d - 1))
+        chance /= math.prod(a + b + i for i in range(shape + d - 1))
+        stopped, went_on = memory * stopped + shape, memory * went_on + d - 1
+    return chance
+
+
+@pytest.mark.parametrize("steps", [[1], [3, 1, 4], [20, 1, 1, 7, 30]])
+def test_the_code_below_the_bar_is_what_the_page_states(steps: list[int]) -> None:
+    """Both halves of the mixture, the first with all falls one step larger than below the bar."""
+    values = [200]
+    choices = []
+    for d in steps:
+        choices.append(values[-1] - 3)
+        values.append(choices[-1] - d)
+    falls = [above - below for above, below in itertools.pairwise(values)]
+    orders = math.prod(
+        1 / (d * sum(1 / i for i in range(1, above + 1)))
+        for d, above in zip(falls, values[:-1], strict=True)
+    )
+    plain = (orders + sum(below_by_hand(falls, shape, 1.0) for shape in (1, 2, 4, 8))) / 5
+    views = [below_by_hand(steps, s, m) for s in (1, 2, 4, 8, 16) for m in (1.0, 0.8)]
+    by_hand = -math.log(plain / 2 + sum(views) / len(views) / 2)
+    assert falls_length(values, choices) == pytest.approx(by_hand, rel=1e-12)
+    # Where a rule tells nothing, the bar is the value before.
+    assert falls_length(values, values[:-1]) == falls_length(values)
+    assert falls_length(values, [500] * len(steps)) == falls_length(values)
+
+
+@pytest.mark.parametrize("gap", [1, 3, 10])
+@pytest.mark.parametrize("start", [12, 60])
+def test_values_below_a_bar_share_at_most_one_chance(start: int, gap: int) -> None:
+    """All that two releases can be after the first one, the bar being a function of the last."""
+
+    def total(values: list[int], choices: list[int], more: int) -> float:
+        if not more:
+            return math.exp(-falls_length(values, choices))
+        bar = max(values[-1] - gap, 0)
+        return math.fsum(total([*values, v], [*choices, bar], more - 1) for v in range(bar))
+
+    assert total([start], [], 1) <= 1.0 + 1e-12
+    assert total([start], [], 2) <= 1.0 + 1e-12
+    # A code that can stop anywhere: what may follow has no more than what is there.
+    here = total([start, start - gap - 2], [start - gap], 0)
+    assert total([start, start - gap - 2], [start - gap], 1) <= here * (1 + 1e-12)
+
+
+def test_a_known_bar_shortens_the_code_and_costs_at_most_ln_2() -> None:
+    values = [300 - 13 * i - i % 3 for i in range(20)]
+    bars = [value - 10 for value in values[:-1]]
+    assert falls_length(values, bars) < falls_length(values) - 10
+    # Bars that are far above every value: no more than the first half of the mixture and ln 2.
+    before, after = np.array(values[:-1], float), np.array(values[1:], float)
+    plain = codes._falls_length(before, before - after)
+    assert falls_length(values, bars) <= plain + math.log(2)
+    odd = [300, 299, 150, 149, 20, 19]
+    before, after = np.array(odd[:-1], float), np.array(odd[1:], float)
+    assert falls_length(odd) <= codes._falls_length(before, before - after) + math.log(2)
+
+
+FALLING_RULES = [
+    Ladder(step=0.05),
+    SimplifiedLadder(step=0.02),
+    ParameterFreeLadder(),
+    PairedTestLadder(alpha=0.05),
+    PricedLadder(),
+    PricedLadder(weight=1.7),
+    BayesBootLadder(odds=3.0, n_posterior=20, step=0.03),
+    BayesBootLadder(odds=3.0, n_posterior=20),
+]
+
+
+@pytest.mark.parametrize("scale", [None, Scale("counts"), Scale("sizes"), Scale("shares")], ids=str)
+@pytest.mark.parametrize("rule", FALLING_RULES, ids=repr)
+def test_no_release_is_above_what_the_rule_says(rule: Mechanism, scale: Scale | None) -> None:
+    """Risks that come as close to the bar as they can, on each grid, and the largest releases."""
+    n, releases, closest = 90, 0, math.inf
+    for seed in range(12):
+        rng = np.random.default_rng(seed)
+        counts = scale is None or scale.kind == "counts"
+        rules = LadderRules(rule, scale=scale)
+        state = rules.start(n)
+        risk = rng.uniform(0.5, 0.9)
+        for _ in range(60):
+            losses = np.full(n, risk)
+            if counts:
+                losses = (np.arange(n) < round(risk * n)).astype(float)
+            standing, before = state.standing, state.releases
+            state, outcome = rules.step(state, Evaluation.from_losses(losses), rng)
+            if outcome.improved and before:
+                highest = highest_release(rule, n, standing, before, counts=counts)
+                grid = rules.grid(n)
+                shown = (
+                    round_half_up(highest, rule.resolution(n))
+                    if grid is None
+                    else grid.nearest(highest, n)
+                )
+                assert outcome.risk <= shown * (1 + 1e-12)
+                closest = min(closest, shown - outcome.risk)
+                releases += 1
+            # Down by about one share of a row, so that a release comes just below the bar.
+            risk = max(risk - rng.choice([1 / n, 0.3 / n]), 0.0)
+    assert releases > 20
+    # A bar that nothing comes near would be no use. These rules measure more than the risk.
+    if not isinstance(rule, PairedTestLadder):
+        assert closest <= 2 / n
+
+
 def transcripts(queries: int, n_values: int) -> Iterator[LadderTranscript]:
     """All that one ladder can tell in so many queries."""
     for flags in itertools.product((False, True), repeat=queries - 1):
@@ -629,9 +749,17 @@ def node_of(released: Released, who: str, place: int) -> Transcript:
     return transcript_before(queries + own, len(queries + own) - 1, grids)
 
 
+def test_the_level_of_a_side_is_at_most_a_quarter() -> None:
+    low = certify(0.3, 10, Transcript.alone(), confidence=0.01)
+    assert (low.low, low.high) == (
+        exact_lower(3, 10, math.log(0.25)),
+        exact_upper(3, 10, math.log(0.25)),
+    )
+
+
 def test_numbers_of_events_share_one_chance() -> None:
     total = math.fsum(math.exp(-event_length(number)) for number in range(1, 5001))
-    assert total == pytest.approx(1 - 1 / (3 * 5000), rel=1e-12)
+    assert total == pytest.approx(1 - 1 / (5 * 5000), rel=1e-12)
 
 
 @pytest.mark.parametrize("number", [1, 2, 3, 5])
@@ -659,7 +787,7 @@ def test_queries_that_improve_share_one_chance(number: int, first_improves: bool
             node = Transcript.alone(before)
             assert node.event == number
             assert node.before == last - 1
-            assert node.log_count() == max(LEAST_LOG_COUNT, length_of(node))
+            assert node.log_count() == length_of(node)
             spent.append(event_length(number) - length_of(node))
     total = math.fsum(map(math.exp, [*spent, *silent]))
     assert 0.99 < total <= 1.0 + 1e-12
@@ -751,7 +879,7 @@ def test_the_worst_count_is_the_worst(queries: int, data: st.DataObject) -> None
     [
         (Transcript(0, 1, ()), 2 * place_length(1)),
         (Transcript(0, 1, (), event=1), event_length(1) + place_length(1)),
-        (Transcript.alone(), LEAST_LOG_COUNT),
+        (Transcript.alone(), math.log(5 / 4)),
     ],
 )
 def test_a_first_look_is_a_fresh_look_but_for_its_names(
@@ -863,7 +991,8 @@ BAD = [
     lambda: blum_hardt(100, 10, beta=1.0),
     lambda: sample_splitting(100, 10, 1.5),
     lambda: worst_log_count(5, 6, 11),
-    lambda: reserve_log_count(0, 11),
+    lambda: reserve_log_count(0),
+    lambda: reserve_log_count(2, -1.0),
     lambda: bayesian_bootstrap(lambda w: 0.0, 10, -0.1, np.random.default_rng(0)),
 ]
 
@@ -966,7 +1095,7 @@ def test_the_widths_of_the_issue() -> None:
     grid, adaptive = rows["a grid of 1000"], rows["1000 adaptive, step 0.01"]
     assert grid.width < 0.018 < 0.033
     assert adaptive.width < 0.061 < 0.093
-    assert rows["1000 adaptive, one bit"].width < 0.041
+    assert rows["1000 adaptive, improvements"].width < 0.041
     # Improvements that thin out, as they do in a search: about .05.
     values = (50, 24, 16, 12, 10, 8, 6, 5)
     ladder = LadderTranscript(999, (1, 2, 5, 12, 30, 80, 200, 500), values, 101)
@@ -983,8 +1112,8 @@ def test_the_widths_of_the_issue() -> None:
 
 
 def test_each_look_at_the_reserve_pays_for_the_ones_before() -> None:
-    assert reserve_log_count(1, 1001) == pytest.approx(math.log(2))
-    assert reserve_log_count(3, 1001) == pytest.approx(math.log(12) + 2 * math.log(1001))
+    assert reserve_log_count(1) == pytest.approx(math.log(2))
+    assert reserve_log_count(3, 7.5) == pytest.approx(math.log(12) + 7.5)
 
 
 def test_the_bootstrap_is_near_the_exact_interval_for_a_mean() -> None:
@@ -1034,7 +1163,6 @@ RULES = [
     Ladder(0.02),
     SimplifiedLadder(0.02),
     RoundedDisclosure(0.3),
-    OneBitLadder(0.05),
     BayesBootLadder(odds=9),
     BayesBootLadder(odds=9, step=0.05),
 ]
@@ -1070,7 +1198,6 @@ def test_grids_of_mechanisms() -> None:
     assert grid_of(noisy, 50, binary=True) == Grid(51, falling=False, first_improves=False)
     assert grid_of(noisy, 50, binary=False) is None
     assert grid_of(BayesBootLadder(9), 50, binary=False) == Grid(51)
-    assert grid_of(OneBitLadder(0.1), 50, binary=True) == Grid(51)
     # What noise moves by 0.2 has values of 0.2 to 1.2, which are rounded to 0.3, ..., 1.2.
     assert grid_of(GaussianLadder(0.3, 0.1), 50, binary=False) == Grid(5, falling=False)
 
@@ -1216,7 +1343,7 @@ def test_levels_that_are_chosen_after_seeing_are_paid_for() -> None:
         for i, errors in enumerate(values):
             for level in LEVELS:  # the least one is kept
                 _, low, high = reserve_interval(
-                    errors / 1000, 1000, reserve_log_count(1, 1) + price(level),
+                    errors / 1000, 1000, reserve_log_count(1) + price(level),
                     confidence=1 - level,
                 )  # fmt: skip
                 if not low <= 0.5 <= high:

@@ -6,6 +6,7 @@ import gc
 import json
 import math
 import os
+import runpy
 import subprocess
 import sys
 from datetime import UTC, datetime
@@ -22,6 +23,7 @@ from rich.cells import cell_len
 from sklearn.tree import DecisionTreeClassifier
 from typer.testing import CliRunner
 
+import ladderholdout
 from ladderholdout import LadderHoldout, Metric
 from ladderholdout.audit.records import plain_value
 from ladderholdout.cli import app
@@ -74,12 +76,23 @@ def climbed() -> LadderHoldout:
     for idea, count in (("first", 501), ("second", 777), ("third", 776)):
         holdout.submit(hits(y, count), context={"idea": idea})
     for depth in (2, 3):
-        holdout.evaluate(DecisionTreeClassifier(max_depth=depth, random_state=0).fit(X, 1 - y))
+        holdout.submit(DecisionTreeClassifier(max_depth=depth, random_state=0).fit(X, 1 - y))
     holdout.submit(hits(y, 501))
     return holdout
 
 
 # -- what is shown ----------------------------------------------------------------------
+
+
+def test_the_version_is_printed_however_the_command_line_is_started(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    stated = f"ladderholdout {ladderholdout.__version__}\n"
+    assert CliRunner().invoke(app, ["--version"]).output == stated
+    monkeypatch.setattr(sys, "argv", ["ladderholdout", "--version"])
+    with pytest.raises(SystemExit) as ended:  # python -m ladderholdout --version
+        runpy.run_module("ladderholdout", run_name="__main__")
+    assert (ended.value.code, capsys.readouterr().out) == (0, stated)
 
 
 def test_list_shows_each_ladder_with_what_it_stands_on(
@@ -207,7 +220,7 @@ def test_a_rule_of_ones_own_is_listed_where_nobody_knows_it(
 @pytest.mark.long
 def test_no_raw_score_is_shown(climbed: LadderHoldout) -> None:
     climbed.submit(hits(rows()[1], 683))
-    audit = climbed.audit()
+    audit = climbed.owner.audit()
     raw = audit.submissions[-1].raw
     assert (round(raw, 6), audit.submissions[-1].submission.improved) == (0.683, False)
     for words in (["list"], ["status", "churn 2026"], ["history", "churn 2026"]):

@@ -102,7 +102,7 @@ def test_a_file_and_its_frame_are_the_same_holdout(folder: Path) -> None:
     frame.to_parquet("data.parquet")
     told = parsed(*REGISTER)
     holdout = LadderHoldout(frame.drop(columns="churn"), frame["churn"], name="churn")
-    assert (holdout.fingerprint, holdout.name) == (told["fingerprint"], told["name"])
+    assert (holdout.status().fingerprint, holdout.name) == (told["fingerprint"], told["name"])
     for file in ("data.csv", "data.parquet"):
         again = parsed("register", file, "--target", "churn")
         assert again["fingerprint"] == told["fingerprint"]
@@ -407,7 +407,7 @@ def test_status_says_all_in_one_glance(registered: Path, table: pd.DataFrame) ->
     assert said["released"].startswith("score  1 (submission 2)")
     assert said["submissions"].strip() == "5"
     assert said["last"].startswith("answers    3 repeat of 1, 4 not improved, 5 repeat of 2 (")
-    LadderHoldout.open("churn").audit()
+    LadderHoldout.open("churn").owner.audit()
     output("retire", "churn", "--yes")
     shown = output("status", "churn")
     assert "raw scores were shown on" in shown
@@ -575,7 +575,7 @@ def test_notebooks_show_a_small_table_and_no_markup_of_names(folder: Path) -> No
     release = holdout.submit(frame["churn"] ^ (np.arange(N) < 17))
     assert release.improved
     assert not holdout.submit(frame["churn"] ^ (np.arange(N) < 19)).improved
-    raw = holdout.audit().submissions[1].raw
+    raw = holdout.owner.audit().submissions[1].raw
     shown = holdout._repr_html_() + release._repr_html_() + holdout.status()._repr_html_()
     assert "<script>" not in shown
     assert "&lt;script&gt;" in shown

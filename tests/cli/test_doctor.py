@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 from ladderholdout import LadderHoldout
 from ladderholdout.cli import app
-from ladderholdout.guard.health import Finding, ledger_findings
+from ladderholdout.guard.opening.health import Finding, ledger_findings
 from ladderholdout.integrations.mlflow.service import mlflow_findings, server_finding
 from ladderholdout.ledger import resolve_url
 from tests.support.holdouts import coins

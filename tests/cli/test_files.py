@@ -122,8 +122,8 @@ def test_ragged_predictions_are_refused_with_line_and_cause(kind: str) -> None:
     body = "\n".join(["p", *lines, ""]).encode()
     form = Form(metric, N, np.array([0, 1]))
     for read in (
-        lambda: submission_in(body, CSV, form, None, SPACE),
-        lambda: upload_in(body, form, {}, SPACE),
+        lambda: submission_in(body, CSV, lambda: form, None, SPACE),
+        lambda: upload_in(body, lambda: form, {}, SPACE),
     ):
         with pytest.raises(InvalidArgument, match=said):
             read()
@@ -143,7 +143,7 @@ def test_a_delimiter_at_each_lines_end_registers_no_other_column() -> None:
     register("ended.csv", "t", "accuracy")
     assert score(predictions(GUESS)) == pytest.approx(accuracy_score(Y, GUESS))
     holdout = LadderHoldout.open("h")
-    assert list(holdout.open_ladder.guard().rows.X.columns) == ["a", "b"]
+    assert list(holdout.__ladder__.guard().rows.X.columns) == ["a", "b"]
 
 
 @pytest.mark.parametrize("quote", ['"', ""])
@@ -196,11 +196,11 @@ def test_csv_of_every_make_is_read(kind: str) -> None:
     register("other.csv", "t", "accuracy")
     Path("p.csv").write_bytes(FORMS[kind](["p", *map(str, GUESS)]))
     assert score("p.csv") == pytest.approx(accuracy_score(Y, GUESS))
-    held = LadderHoldout.open("h").open_ladder.guard().rows
+    held = LadderHoldout.open("h").__ladder__.guard().rows
     assert np.array_equal(held.X.to_numpy(), X) and np.array_equal(held.y, Y)
     shares = ["0,1", *(f"{1 - p:.3f},{p}" for p in P)]
     form = Form(get_metric("neg_log_loss"), N, np.array([0, 1]))
-    read = submission_in(FORMS[kind](shares), CSV, form, None, SPACE).predictions
+    read = submission_in(FORMS[kind](shares), CSV, lambda: form, None, SPACE).predictions
     assert np.allclose(read, np.column_stack([1 - P, P]))
 
 
@@ -259,9 +259,9 @@ def test_classes_are_what_their_texts_are(kind: str) -> None:
     assert score("p.csv") == pytest.approx(right)
     pd.DataFrame({"p": guess.astype(str)}).to_parquet("p.parquet")
     assert score("p.parquet") == pytest.approx(right)
-    record = LadderHoldout.open("h").open_ladder.facts
+    record = LadderHoldout.open("h").__ladder__.facts
     form = Form(get_metric("accuracy"), N, record.classes)
-    read = submission_in(Path("p.csv").read_bytes(), CSV, form, None, SPACE).predictions
+    read = submission_in(Path("p.csv").read_bytes(), CSV, lambda: form, None, SPACE).predictions
     LadderHoldout.open("h").submit(read)
     assert LadderHoldout.open("h").history()[-1].score == pytest.approx(right)
 
@@ -387,7 +387,7 @@ def test_an_index_in_another_order_is_aligned(kind: str) -> None:
     assert "index of other rows" in refused("submit", "h", put(other, "other"))
     # A model is given the features alone.
     model = DecisionTreeClassifier(max_depth=2, random_state=0).fit(frame[["a"]], Y)
-    shown = LadderHoldout.open("h").evaluate(model).score
+    shown = LadderHoldout.open("h").submit(model).score
     assert shown == pytest.approx(model.score(frame[["a"]], Y))
 
 
@@ -524,7 +524,7 @@ def test_files_stay_in_the_order_of_the_first_registration(features: str) -> Non
     model = DecisionTreeClassifier(max_depth=3, random_state=0)
     model.fit(later.drop(columns=["t", "id"]), later["t"])
     expected = model.score(later.drop(columns=["t", "id"]), later["t"])
-    assert holdout.evaluate(model).score == pytest.approx(expected)
+    assert holdout.submit(model).score == pytest.approx(expected)
 
 
 def test_a_batch_takes_ids() -> None:
@@ -549,7 +549,7 @@ def test_a_saved_index_is_no_feature() -> None:
     register("again.csv", "t", "accuracy")
     model = DecisionTreeClassifier(max_depth=2, random_state=0)
     frame = pd.DataFrame(X, columns=["a", "b"])
-    assert LadderHoldout.open("h").evaluate(model.fit(frame, Y)).score == pytest.approx(
+    assert LadderHoldout.open("h").submit(model.fit(frame, Y)).score == pytest.approx(
         accuracy_score(Y, model.predict(frame))
     )
 
@@ -599,10 +599,12 @@ def test_arrow_bodies_are_read_by_the_same_rules() -> None:
         writer.write_table(arrow)
     data = sink.getvalue().to_pybytes()
     form = Form(get_metric("accuracy"), N, np.array(["007", "7"]))
-    read = submission_in(data, ARROW, form, None, SPACE).predictions
+    read = submission_in(data, ARROW, lambda: form, None, SPACE).predictions
     assert read.tolist() == ["7" if v else "007" for v in GUESS]
     with pytest.raises(InvalidArgument, match="another spelling"):
-        submission_in(data, ARROW, Form(get_metric("accuracy"), N, np.array([0, 7])), None, SPACE)
+        submission_in(
+            data, ARROW, lambda: Form(get_metric("accuracy"), N, np.array([0, 7])), None, SPACE
+        )
 
 
 @pytest.mark.long

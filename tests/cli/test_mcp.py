@@ -94,10 +94,10 @@ async def refusal(client: Client, name: str, **arguments: Any) -> str:
     return str(found.content[0].text)
 
 
-def test_an_agent_has_three_tools_and_nothing_else(place: Place, tmp_path: Path) -> None:
+def test_an_agent_has_five_tools_and_nothing_else(place: Place, tmp_path: Path) -> None:
     async def talk(client: Client) -> None:
         listed = (await client.list_tools()).tools
-        assert [one.name for one in listed] == ["submit", "status", "history"]
+        assert [one.name for one in listed] == ["submit", "decide", "status", "health", "history"]
         offered = client.server_capabilities
         assert offered.tools and not (offered.resources or offered.prompts)
         for one in listed:
@@ -105,8 +105,8 @@ def test_an_agent_has_three_tools_and_nothing_else(place: Place, tmp_path: Path)
             assert set(one.output_schema["required"]) == set(one.output_schema["properties"])
         assert "registered" in listed[0].description and "improved" in listed[0].description
         assert "labels are on another machine" in client.instructions
-        for name in ("certify", "audit", "reveal", "estimate"):
-            assert "one of submit, status, history" in await refusal(client, name)
+        for name in ("reserve_certificate", "audit", "reveal", "estimate"):
+            assert "one of submit, decide, status, health, history" in await refusal(client, name)
         begun = await answer(client, "status")
         assert (begun["rows"], begun["classes"]) == (server.N, [0, 1])
         assert (begun["released_score"], begun["submissions"]) == (None, 0)
@@ -145,6 +145,42 @@ def test_predictions_come_as_a_list_and_in_files(place: Place, tmp_path: Path) -
         assert now["certificate"]["low"] < now["released_score"] < now["certificate"]["high"]
 
     converse(place, tmp_path / "log", talk)
+
+
+def test_lists_come_as_json_text_and_a_history_in_pages(place: Place, tmp_path: Path) -> None:
+    guess = (server.rows()[0][:, 0] > 0).astype(int).tolist()
+
+    async def talk(client: Client) -> None:
+        first = await answer(client, "submit", predictions=json.dumps(guess))
+        again = await answer(client, "submit", predictions=guess)
+        assert first["improved"] and again["released_score"] == first["released_score"]
+        for text in ("no list", "{}", "3"):
+            assert "or one as JSON text" in await refusal(client, "submit", predictions=text)
+        for count in range(3):
+            await answer(client, "submit", predictions=[*guess[:-1], count % 2])
+        pages, after = [], 0
+        while after is not None:
+            page = await answer(client, "history", after=after, limit=2)
+            pages.append([line["submission"] for line in page["latest"]])
+            after = page["next"]
+        assert pages == [[1, 2], [3, 4], [5]]
+        assert (await answer(client, "history", after=99))["latest"] == []
+        health = await answer(client, "health", spent_at=0.5)
+        status = await answer(client, "status")
+        ends = status["certificate"]
+        assert health["width"] == pytest.approx(ends["high"] - ends["low"])
+        assert health["spent"] is False
+
+    converse(place, tmp_path / "log", talk)
+
+
+def test_the_server_may_be_in_the_environment_alone(place: Place) -> None:
+    words = [sys.executable, "-c", PROGRAM, "mcp"]
+    stated = environment(place) | {"LADDERHOLDOUT_SERVER": place.url}
+    done = subprocess.run(words, env=stated, input=b"", capture_output=True, timeout=60)
+    assert done.returncode == 0 and b"Error" not in done.stderr
+    missing = subprocess.run(words, env=environment(place), input=b"", capture_output=True)
+    assert missing.returncode == 1 and b"--server" in missing.stderr
 
 
 def test_what_is_no_submission_is_a_tools_error(place: Place, tmp_path: Path) -> None:

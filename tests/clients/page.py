@@ -1,4 +1,4 @@
-"""Write docs/guide/works_with.md from what the last `make test-clients` found, or compare it.
+"""Write docs/background/works_with.md from what the last `make test-clients` found, or compare it.
 
 python tests/clients/page.py [--check]
 """
@@ -14,17 +14,18 @@ from typing import Any
 
 ROOT = Path(__file__).parents[2]
 RESULTS = ROOT / ".venv-clients" / "results.json"
-PAGE = ROOT / "docs" / "guide" / "works_with.md"
+PAGE = ROOT / "docs" / "background" / "works_with.md"
 HEAD = """# Works with
 
 What `make test-clients` found when it last ran, written by `make works-with`: each row is a test
 in `tests/clients` on real data, which asserts who won and how often the holdout was queried. Where
 the client is given feedback, it asserts that no raw score is in what it keeps. The recipes are in
-[searches of other libraries](searchers.md), [dashboards and reports](reports.md), [saved
-searches](persistence.md), [prompts](prompts.md) and [models in MLflow](mlflow_registry.md).
+[searches of other libraries](../guide/searchers.md), [dashboards and reports](reports.md),
+[saved searches](persistence.md), [prompts](../guide/prompts.md) and [models in
+MLflow](mlflow_registry.md).
 
-Other tests run [scikit-learn's own searches](sklearn.md), [studies of Optuna](optuna.md) and [early
-stopping](early_stopping.md).
+Other tests run [scikit-learn's own searches](../guide/sklearn.md), [studies of
+Optuna](../guide/optuna.md) and [early stopping](../guide/early_stopping.md).
 
 | with | version | this line | |
 | --- | --- | --- | --- |

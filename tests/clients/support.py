@@ -17,12 +17,17 @@ from ladderholdout import LadderHoldout, SearchStopped
 from tests.support.holdouts import assert_replays, entries_of, record
 
 ROOT = Path(__file__).parents[2]
-RECIPES = ROOT / "docs" / "guide"
+
+
+def page_of(name: str) -> Path:
+    """Return a page of recipes: a guide, or one for experts."""
+    places = (ROOT / "docs" / room / f"{name}.md" for room in ("guide", "background"))
+    return next(place for place in places if place.exists())
 
 
 def recipe(page: str, title: str, names: dict[str, Any], part: int = 1) -> dict[str, Any]:
     """Run a block of Python under a heading of a page, and return the names that it leaves."""
-    text = (RECIPES / f"{page}.md").read_text("utf-8")
+    text = page_of(page).read_text("utf-8")
     section = re.search(rf"^## {re.escape(title)}$(.*?)(?=^## |\Z)", text, re.M | re.S)
     assert section is not None, f"{page} has no section {title!r}"
     blocks = re.findall(r"^```python\n(.*?)^```$", section[1], re.M | re.S)
@@ -42,7 +47,7 @@ def refusal(run: Any, note: Any, kind: type[BaseException] = SearchStopped, matc
 def assert_winner(holdout: LadderHoldout, model: Any, X: Any = None) -> None:
     """The model predicts on the holdout's rows what the incumbent does."""
     before = holdout.status()
-    release = holdout.submit(model.predict(X)) if X is not None else holdout.evaluate(model)
+    release = holdout.submit(model.predict(X)) if X is not None else holdout.submit(model)
     again = entries_of(holdout)[release.submission - 1]
     assert again.repeat_of == before.incumbent or (
         again.repeat_of is not None

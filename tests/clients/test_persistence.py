@@ -15,7 +15,7 @@ from sklearn.model_selection import GridSearchCV
 from sklearn.tree import DecisionTreeClassifier
 
 from ladderholdout import LadderHoldout
-from tests.clients.support import RECIPES, recipe, secrets
+from tests.clients.support import page_of, recipe, secrets
 
 GRID = {"max_depth": [2, 3, 6, 9, 12]}
 KINDS = ("guard", "refit=True", "refit=holdout.select")
@@ -58,7 +58,7 @@ def trusted() -> list[str]:
     """The types that the page names."""
     import re
 
-    text = (RECIPES / "persistence.md").read_text("utf-8")
+    text = page_of("persistence").read_text("utf-8")
     listed = re.search(r"^OURS = \[\n(.*?)^\]", text, re.M | re.S)
     assert listed is not None
     return [*re.findall(r'"([\w.]+)"', listed[1]), "sklearn.tree._tree.Tree"]
@@ -163,7 +163,7 @@ def test_mlflow_logs_it_in_both_formats(
 def test_the_page(names: dict[str, Any]) -> None:
     import re
 
-    text = (RECIPES / "persistence.md").read_text("utf-8")
+    text = page_of("persistence").read_text("utf-8")
     first = re.search(r"^```python\n(.*?)^```$", text, re.M | re.S)
     assert first is not None
     found: dict[str, Any] = {"__name__": "__main__"}

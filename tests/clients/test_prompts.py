@@ -12,9 +12,13 @@ from sklearn.datasets import load_breast_cancer
 
 from ladderholdout import InvalidArgument, LadderHoldout
 from ladderholdout.errors import OverlapError
-from ladderholdout.integrations.prompts import GuardedCompiler, GuardedPromptOptimizer
+from ladderholdout.integrations.prompts import (
+    GuardedCompiler,
+    GuardedGepa,
+    GuardedPromptOptimizer,
+)
 from ladderholdout.metrics import metric_of_items
-from tests.clients.support import RECIPES, numbers, recipe, refusal, secrets
+from tests.clients.support import numbers, page_of, recipe, refusal, secrets
 from tests.support.holdouts import assert_replays, entries_of
 
 TEMPLATE = "Say malignant where the radius is above {limit}. Else say benign. Cell: {{{{cell}}}}"
@@ -297,7 +301,153 @@ def test_examples_of_the_holdout_are_refused(cells: Any, program: Any, note: Any
 
 def test_the_blocks_of_the_page_run() -> None:
     names: dict[str, Any] = {"__name__": "__main__"}
-    for title in ("Items", "MLflow", "DSPy"):
+    for title in ("Items", "MLflow", "DSPy", "GEPA"):
         recipe("prompts", title, names)
-    text = (RECIPES / "prompts.md").read_text("utf-8")
+    text = page_of("prompts").read_text("utf-8")
     assert "[0.1, 1.0]" in text and names["holdout"].certificate().line() in text
+
+
+# -- GEPA -------------------------------------------------------------------------------------
+
+
+class Silent:
+    """GEPA's logger, which prints hundreds of lines."""
+
+    def log(self, message: str) -> None: ...
+
+
+class Adapter:
+    """What GEPA runs: the stand-in answers, and limits are proposed one after the other."""
+
+    def __init__(self, limits: list[float]) -> None:
+        self.limits, self.asked = iter(limits), 0
+        self.seen: set[str] = set()
+
+    def evaluate(self, batch: Any, candidate: Any, capture_traces: bool = False) -> Any:
+        from gepa import EvaluationBatch
+
+        self.seen.update(example["input"] for example in batch)
+        outputs = [stand_in(candidate["prompt"].format(cell=one["input"])) for one in batch]
+        scores = [float(o == one["answer"]) for o, one in zip(outputs, batch, strict=True)]
+        return EvaluationBatch(outputs, scores, outputs if capture_traces else None)
+
+    def make_reflective_dataset(self, candidate: Any, eval_batch: Any, components: Any) -> Any:
+        return {name: [{"Feedback": "try another limit"}] for name in components}
+
+    def propose_new_texts(self, candidate: Any, dataset: Any, components: Any) -> dict[str, str]:
+        self.asked += 1
+        return {name: GEPA_TEMPLATE.format(limit=next(self.limits, 30.0)) for name in components}
+
+
+GEPA_TEMPLATE = "Say malignant where the radius is above {limit}. Else say benign. Cell: {{cell}}"
+
+
+def examples_of(cells: Any, first: int, last: int) -> list[dict[str, str]]:
+    return [
+        {"input": item, "answer": found}
+        for item, found in zip(cells.items[first:last], cells.found[first:last], strict=True)
+    ]
+
+
+def evolving(cells: Any, finalists: int = 3) -> GuardedGepa:
+    return GuardedGepa(
+        cells.holdout,
+        answer=lambda candidate, item: stand_in(candidate["prompt"].format(cell=item)),
+        inputs=lambda item: {"input": item},
+        finalists=finalists,
+    )
+
+
+@pytest.mark.row("GEPA", "GuardedGepa(holdout, answer=..., inputs=...).optimize(...)", "gepa")
+def test_candidates_of_gepa(cells: Any) -> None:
+    adapter, guarded = Adapter([11.0, 20.0, 13.5, 15.0, 14.5, 25.0, 9.0]), evolving(cells)
+    winner = guarded.optimize(
+        {"prompt": GEPA_TEMPLATE.format(limit=8.0)},
+        examples_of(cells, 211, 300),
+        examples_of(cells, 300, 400),
+        adapter=adapter,
+        max_metric_calls=1500,
+        reflection_minibatch_size=20,
+        skip_perfect_score=False,
+        acceptance_criterion="improvement_or_equal",
+        logger=Silent(),
+    )
+    prompts = check(cells, guarded, 3)
+    assert prompts == str(winner) and adapter.asked >= 7
+    assert len(guarded.result_.candidates) > 3
+    # The best limits by GEPA's own items, and not one that those of the holdout would choose.
+    assert re.search(r"above (13.5|14.5|15.0)", winner["prompt"])
+    assert not adapter.seen & set(cells.items[:211])
+    # No raw score is in what GEPA keeps: its scores are of its own items.
+    assert not secrets(cells.holdout) & set(numbers(guarded.result_.to_dict()))
+
+
+@pytest.mark.row("GEPA", "examples with items of the holdout", "gepa")
+def test_items_of_the_holdout_are_refused_by_gepa(cells: Any) -> None:
+    given: Any = {"adapter": Adapter([]), "max_metric_calls": 10}
+    for examples in ([examples_of(cells, 205, 240)], [examples_of(cells, 211, 240)] * 2):
+        examples[-1] = [*examples[-1], *examples_of(cells, 0, 1)]
+        with pytest.raises(OverlapError, match="of the training items are items of the holdout"):
+            evolving(cells).optimize(
+                {"prompt": GEPA_TEMPLATE.format(limit=8.0)}, *examples, **given
+            )
+    assert cells.holdout.status().submissions == 0
+
+
+def test_a_climb_on_coins_is_believed_no_more_than_it_is_worth(tmp_path: Any) -> None:
+    """Labels are coins: GEPA on the items themselves believes much more, and guarded it does not.
+
+    Each candidate is a table of answers in words; a proposal turns some of them.
+    """
+    from gepa import EvaluationBatch, optimize
+
+    rng, n = np.random.default_rng(0), 60
+    items, coins = [f"item {number}" for number in range(2 * n)], rng.integers(0, 2, 2 * n)
+
+    class Tables:
+        def evaluate(self, batch: Any, candidate: Any, capture_traces: bool = False) -> Any:
+            table = candidate["table"]
+            outputs = [table[int(one["input"].split()[1]) % n] for one in batch]
+            scores = [float(o == one["answer"]) for o, one in zip(outputs, batch, strict=True)]
+            return EvaluationBatch(outputs, scores, outputs if capture_traces else None)
+
+        def make_reflective_dataset(self, candidate: Any, eval_batch: Any, components: Any) -> Any:
+            return {name: [{"Feedback": "turn some"}] for name in components}
+
+        def propose_new_texts(self, candidate: Any, data: Any, components: Any) -> dict[str, str]:
+            turned = rng.choice(n, 6, replace=False)
+            table = [
+                str(1 - int(c)) if at in turned else c for at, c in enumerate(candidate["table"])
+            ]
+            return {"table": "".join(table)}
+
+    examples = [
+        {"input": item, "answer": str(coin)} for item, coin in zip(items, coins, strict=True)
+    ]
+    seed = {"table": "".join(map(str, rng.integers(0, 2, n)))}
+    given: Any = {
+        "adapter": Tables(),
+        "max_metric_calls": 60 * n,
+        "reflection_minibatch_size": 30,
+        "skip_perfect_score": False,
+        "acceptance_criterion": "improvement_or_equal",
+        "logger": Silent(),
+    }
+    naive = optimize(seed_candidate=seed, trainset=examples[:n], valset=examples[:n], **given)
+    assert max(naive.val_aggregate_scores) - 0.5 >= 0.15
+    exact = metric_of_items("exact_match", lambda reference, answer: reference == answer)
+    held, labels = items[:n], [str(coin) for coin in coins[:n]]
+    # 40 more items of coins each, so that chance among finalists is small.
+    more = [f"item {number}" for number in range(10_000, 10_000 + 40 * n)]
+    drawn = [str(coin) for coin in rng.integers(0, 2, len(more))]
+    holdout = LadderHoldout(
+        held + more, labels + drawn, scoring=exact, show="improvements", name="coins"
+    )
+    guarded = GuardedGepa(
+        holdout,
+        answer=lambda candidate, item: candidate["table"][int(item.split()[1]) % n],
+        inputs=lambda item: {"input": item},
+    )
+    guarded.optimize(seed, examples[n:], examples[n:], **given)
+    believed = holdout.reveal()
+    assert believed is not None and believed - 0.5 <= 0.05

@@ -66,7 +66,7 @@ def test_a_check_in_a_report_of_skore(holdout: LadderHoldout, names: dict[str, A
 # -- OptunaHub and Optuna Dashboard -----------------------------------------------------------
 
 
-def guided(holdout: LadderHoldout, names: dict[str, Any]) -> Any:
+def optimised(holdout: LadderHoldout, names: dict[str, Any]) -> Any:
     def build(trial: Any) -> Any:
         depth, leaf = trial.suggest_int("depth", 2, 12), trial.suggest_int("leaf", 1, 8)
         tree = DecisionTreeClassifier(max_depth=depth, min_samples_leaf=leaf, random_state=0)
@@ -91,15 +91,15 @@ def test_the_package_loads_from_a_local_registry(
     study = optuna.create_study(
         direction="maximize", storage=storage, sampler=optuna.samplers.RandomSampler(seed=0)
     )
-    build, objective = guided(holdout, names)
+    build, objective = optimised(holdout, names)
     gate = module.LadderGateCallback(holdout, build, patience=50)
     study.optimize(objective, n_trials=20, callbacks=[gate, module.DashboardCallback(holdout)])
     assert 2 <= len(gate.releases) == holdout.status().submissions < 20
-    assert holdout.best_trial(study).number in {
+    assert holdout.optuna.best_trial(study).number in {
         int(one.context["trial"]) for one in holdout.history()
     }
     # Every trial queries it now, so that something is hidden.
-    holdout.finalists(study, build, k=20)
+    holdout.optuna.finalists(study, build, k=20)
     figure = module.plot_ladder(study, holdout)
     assert_nothing_raw(holdout, figure.to_dict(), least=0) if secrets(holdout) else None
     points = {trace.name: trace for trace in figure.data}
@@ -132,9 +132,9 @@ def test_a_note_and_a_figure_on_the_study(
         return tree.fit(names["X_train"], names["y_train"])
 
     callback = dashboard.Dashboard(holdout, every=6)
-    study.optimize(holdout.objective(build), n_trials=12, callbacks=[callback])
+    study.optimize(holdout.optuna.objective(build), n_trials=12, callbacks=[callback])
     status, note = holdout.status(), get_note(study)
-    winner = holdout.best_trial(study).number
+    winner = holdout.optuna.best_trial(study).number
     assert f"| trials that queried it | {status.submissions} |" in note
     assert f"| incumbent trial | {winner} |" in note and status.certificate.line() in note
     attributes = study._storage.get_study_system_attrs(study._study_id)

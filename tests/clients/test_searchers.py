@@ -149,7 +149,7 @@ def test_optuna_search_guarded(holdout: LadderHoldout, names: dict[str, Any]) ->
 # -- FLAML ------------------------------------------------------------------------------------
 
 
-@pytest.mark.row("FLAML", "automl.fit(...); holdout.evaluate(automl)", "flaml")
+@pytest.mark.row("FLAML", "automl.fit(...); holdout.submit(automl)", "flaml")
 def test_flaml_confirmed_at_the_end(holdout: LadderHoldout, names: dict[str, Any]) -> None:
     names = recipe(PAGE, "FLAML", names)
     assert names["release"].improved and holdout.status().submissions == 1

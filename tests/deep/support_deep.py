@@ -203,7 +203,7 @@ def autologged(tool: Any, folder: Path, **settings: Any) -> Iterator[Path]:
 
 def canaries(holdout: LadderHoldout, ledger: Path) -> Canaries:
     """Everything raw that the ledger holds, found where it lies."""
-    found = canaries_of(holdout, holdout.open_ladder.guard().rows.y)
+    found = canaries_of(holdout, holdout.__ladder__.guard().rows.y)
     written = b"".join(path.read_bytes() for path in ledger.parent.glob(f"{ledger.name}*"))
     assert found.found_in(written) >= {"raw risk", "secret"}
     return found

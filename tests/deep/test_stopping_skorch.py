@@ -148,10 +148,10 @@ class TestSkorch(EpochContract):
     def submit(self, holdout: LadderHoldout, by: Any, model: Any, data: Parts) -> Release:
         asked_by_hand = holdout.submit(asked(model, holdout, data))
         assert is_repeat(holdout, asked_by_hand)
-        return holdout.evaluate(model)
+        return holdout.submit(model)
 
     def submit_once(self, holdout: LadderHoldout, by: Any, model: Any, data: Parts) -> Release:
-        return holdout.evaluate(model)
+        return holdout.submit(model)
 
     def trace(self, model: Any) -> list[float]:
         return [float(loss) for loss in model.history[:, "train_loss"]]
@@ -225,7 +225,7 @@ def test_labels_follow_the_threshold_of_the_net() -> None:
     net = network("binary", stop, threshold=0.8)
     fit(net, data)
     assert (net.predict(data.X_holdout) != (net.predict_proba(data.X_holdout)[:, 1] > 0.5)).any()
-    assert is_repeat(holdout, holdout.evaluate(net))
+    assert is_repeat(holdout, holdout.submit(net))
 
 
 # -- settings ------------------------------------------------------------------------------
@@ -313,7 +313,7 @@ def test_at_the_end_of_a_pipeline_the_rows_are_transformed(digits: Parts) -> Non
     holdout = digits.holdout()
     pipeline = make_pipeline(StandardScaler(), linear(holdout, lr=0.1))
     pipeline.fit(digits.X, digits.y)
-    assert is_repeat(holdout, holdout.evaluate(pipeline))
+    assert is_repeat(holdout, holdout.submit(pipeline))
 
 
 @pytest.mark.parametrize("error_score", [np.nan, "raise"])

@@ -15,8 +15,7 @@ import pytest
 from sklearn.metrics import roc_auc_score
 
 from ladderholdout import LadderHoldout, LadderStopping
-from ladderholdout.certificates import Transcript
-from ladderholdout.certificates.codes import event_length, place_length
+from ladderholdout.certificates import Transcript, event_length, place_length
 from ladderholdout.errors import (
     HoldoutConflict,
     InvalidArgument,
@@ -24,8 +23,8 @@ from ladderholdout.errors import (
     LedgerError,
 )
 from ladderholdout.estimates import Stopping, corrected
-from ladderholdout.guard.estimation import on_grid
-from ladderholdout.guard.health import verify_holdout
+from ladderholdout.guard.certify.estimation import on_grid
+from ladderholdout.guard.opening.health import verify_holdout
 from ladderholdout.ledger import Ledger
 from ladderholdout.ledger.history import read_events
 from ladderholdout.mechanisms import (
@@ -216,7 +215,7 @@ def test_asked_again_it_is_the_same_and_written_once(holdout: LadderHoldout) -> 
     again = LadderHoldout.open(holdout.name, ledger=holdout.ledger).estimate()
     assert again == first
     with Ledger(holdout.ledger).read() as tx:
-        assert len(tx.batches.estimates(holdout.open_ladder.holdout_id)) == 1
+        assert len(tx.batches.estimates(holdout.__ladder__.holdout_id)) == 1
     assert not verify_holdout(holdout.ledger, holdout.name).findings
 
 
@@ -284,8 +283,9 @@ def test_repeats_and_second_fits_of_a_batch_change_nothing(holdout: LadderHoldou
 
 def test_a_withdrawal_refuses(holdout: LadderHoldout) -> None:
     holdout.finalists(coins(5))
-    holdout.withdraw(holdout.status().incumbent or 0, reason="trained on these rows")
-    refused(holdout, "withdrawn")
+    holdout.owner.withdraw(holdout.status().incumbent or 0, reason="trained on these rows")
+    # The best of an announced batch is its only improvement: there is no incumbent before it.
+    refused(holdout, "no incumbent")
 
 
 def test_early_stopped_rounds_are_a_batch(holdout: LadderHoldout) -> None:
@@ -316,7 +316,7 @@ def test_weights_and_a_reserve_are_used(tmp_path: Path) -> None:
     kept.finalists(coins(20))
     found, score = kept.estimate(), kept.status().score
     assert found.score is not None and score is not None and found.score < score - 0.02
-    certified = kept.certify()
+    certified = kept.reserve_certificate()
     assert certified.score is not None and abs(found.score - certified.score) < 0.12
 
 
@@ -328,6 +328,90 @@ def test_auc_is_estimated_on_a_ladder(tmp_path: Path) -> None:
     found = holdout.estimate()
     assert found.score is not None
     assert abs(found.score - np.mean([roc_auc_score(y, one) for one in models])) < 0.1
+
+
+# -- a rare class -------------------------------------------------------------------------------
+
+
+def with_positives(
+    count: int, path: Path | str, scoring: str = "roc_auc", **settings: Any
+) -> tuple[LadderHoldout, list[Any]]:
+    """Return a holdout of 100 rows with so many positives, and four models for it."""
+    rng, y = np.random.default_rng(count), (np.arange(100) < count).astype(int)
+    models = [y + rng.normal(size=100) for _ in range(4)]
+    if scoring != "roc_auc":
+        models = [(model > 1).astype(int) for model in models]
+    return LadderHoldout(rows(n=100), y, scoring=scoring, ledger=path, **settings), models
+
+
+@pytest.mark.parametrize("scoring", ["roc_auc", "f1", "balanced_accuracy", "matthews_corrcoef"])
+def test_fewer_than_ten_rows_of_a_class_have_no_estimate(tmp_path: Path, scoring: str) -> None:
+    for count in (9, 91):
+        holdout, models = with_positives(count, tmp_path / f"{count}.db", scoring)
+        holdout.finalists(models)
+        refused(holdout, "the rarest class has fewer than 10 rows")
+        refused(LadderHoldout.open(holdout.name, ledger=holdout.ledger), f"estimate of {scoring}")
+        status = holdout.status().estimate
+        assert status is not None and status == holdout.estimate()
+        assert not verify_holdout(holdout.ledger, holdout.name).findings
+    for count in (10, 90):
+        holdout, models = with_positives(count, tmp_path / f"{count}.db", scoring)
+        holdout.finalists(models)
+        assert holdout.estimate().score is not None
+
+
+def test_a_mean_of_losses_has_an_estimate_for_a_rare_class_too(tmp_path: Path) -> None:
+    holdout, models = with_positives(5, tmp_path / "ledger.db", "accuracy")
+    holdout.finalists(models)
+    assert holdout.estimate().score is not None
+
+
+def test_rows_that_weigh_nothing_are_no_rows_of_a_class(tmp_path: Path) -> None:
+    weights = np.where(np.arange(100) < 3, 0.0, 1.0)
+    holdout, models = with_positives(12, tmp_path / "ledger.db", sample_weight=weights)
+    holdout.finalists(models)
+    refused(holdout, "the rarest class has fewer than 10 rows")
+
+
+def prices(holdout: LadderHoldout) -> list[float]:
+    with Ledger(holdout.ledger).read() as tx:
+        noted = tx.batches.estimates(holdout.__ladder__.holdout_id)
+    return [one.log_values for one in noted]
+
+
+def test_whether_there_is_an_estimate_is_paid_for(tmp_path: Path) -> None:
+    """A request has G + 2 answers: 1/4 + 1/4 for the reasons and 1/(2 G) for each value."""
+    given, models = with_positives(30, tmp_path / "given.db")
+    given.finalists(models)
+    given.estimate()
+    # Values of AUC in steps of .01 or 1/(4 sqrt n), whichever is smaller, from 0 to 1.
+    [price] = prices(given)
+    values = round(math.exp(price) / 2)
+    assert price == pytest.approx(math.log(2 * values)) and 100 <= values <= 401
+    rare, models = with_positives(5, tmp_path / "rare.db")
+    rare.finalists(models)
+    rare.estimate()
+    [reason] = prices(rare)
+    assert reason == pytest.approx(math.log(4))
+    assert 2 * math.exp(-reason) + values * math.exp(-price) == pytest.approx(1.0)
+    again = LadderHoldout.open(rare.name, ledger=rare.ledger)
+    assert again.estimate() == rare.estimate() and prices(rare) == [reason]
+
+
+def test_later_certificates_pay_for_the_reason(tmp_path: Path) -> None:
+    asked, models = with_positives(5, tmp_path / "asked.db")
+    twin, _ = with_positives(5, tmp_path / "twin.db")
+    best = 100.0 * (np.arange(100) < 5) + models[0]
+    for one in (asked, twin):
+        one.finalists(models)
+    before = asked.certificate()
+    refused(asked, "the rarest class")
+    assert asked.certificate() == before == twin.certificate()
+    for one in (asked, twin):
+        assert one.submit(best).improved
+    paid, free = asked.certificate().log_count, twin.certificate().log_count
+    assert paid is not None and free is not None
+    assert paid - free == pytest.approx(math.log(4))
 
 
 # -- what it costs and what it shows ------------------------------------------------------------
@@ -363,10 +447,17 @@ def test_certificates_of_holdouts_that_share_rows_pay_too(holdout: LadderHoldout
     other.submit(np.where(np.arange(N + 150) < 300, right, 1 - right))
     before = other.certificate().log_count
     with Ledger(holdout.ledger).read() as tx:
-        [ladder] = tx.ladders(holdout.open_ladder.holdout_id)
-    detail = {"submission": 1, "submissions": 5, "batch": "b", "risk": 0.5, "log_values": 4.5}
-    holdout.open_ladder.write(lambda tx, one: tx.batches.note_estimate(one, detail))
-    assert ladder.id == holdout.open_ladder.id
+        [ladder] = tx.ladders(holdout.__ladder__.holdout_id)
+    detail = {
+        "submission": 1,
+        "submissions": 5,
+        "batch": "b",
+        "risk": 0.5,
+        "log_values": 4.5,
+        "refused": None,
+    }
+    holdout.__ladder__.write(lambda tx, one: tx.batches.note_estimate(one, detail))
+    assert ladder.id == holdout.__ladder__.id
     other.submit(right)
     after = other.certificate().log_count
     assert before is not None and after is not None and after > before + 4.5
@@ -374,9 +465,9 @@ def test_certificates_of_holdouts_that_share_rows_pay_too(holdout: LadderHoldout
 
 def test_an_announced_batch_costs_the_logarithm_of_its_size(holdout: LadderHoldout) -> None:
     y = labels()
-    holdout.finalists([*coins(6), y, *coins(13, seed=3)])
+    finalists = holdout.finalists([*coins(6), y, *coins(13, seed=3)])
     found = holdout.certificate()
-    assert found.submission == 7
+    assert finalists[6].is_incumbent and found.submission == 1
     assert found.log_count == pytest.approx(event_length(1) + math.log(20))
     assert found.log_count < event_length(1) + place_length(7)
 
@@ -395,10 +486,10 @@ def test_the_announcement_is_on_record_before_the_first_answer(holdout: LadderHo
         raise RuntimeError
     assert holdout.status().submissions == 0
     with Ledger(holdout.ledger).read() as tx:
-        assert not read_events(tx.conn, holdout.open_ladder.holdout_id, "batch")
+        assert not read_events(tx.conn, holdout.__ladder__.holdout_id, "batch")
     holdout.finalists(coins(3))
     with Ledger(holdout.ledger).read() as tx:
-        [event] = read_events(tx.conn, holdout.open_ladder.holdout_id, "batch")
+        [event] = read_events(tx.conn, holdout.__ladder__.holdout_id, "batch")
     noted = json.loads(event.detail or "")
     assert noted["size"] == 3 and event.after == 0
 
@@ -407,7 +498,7 @@ def test_only_the_first_batch_is_kept(holdout: LadderHoldout) -> None:
     holdout.finalists(coins(4))
     holdout.finalists(coins(4, seed=7))
     with Ledger(holdout.ledger).read() as tx:
-        assert sorted(tx.batches.kept(holdout.open_ladder.id)) == [1, 2, 3, 4]
+        assert sorted(tx.batches.kept(holdout.__ladder__.id)) == [1, 2, 3, 4]
     refused(holdout, "4 queries")
 
 
@@ -442,8 +533,8 @@ def test_a_batch_that_was_not_kept_says_so(holdout: LadderHoldout) -> None:
 
 
 def test_a_retired_holdout_takes_no_announcement(holdout: LadderHoldout) -> None:
-    holdout.retire()
+    holdout.owner.retire()
     with pytest.raises(HoldoutConflict, match="retired"):
         holdout.finalists(coins(2))
     with Ledger(holdout.ledger).read() as tx:
-        assert not read_events(tx.conn, holdout.open_ladder.holdout_id, "batch")
+        assert not read_events(tx.conn, holdout.__ladder__.holdout_id, "batch")

@@ -28,6 +28,7 @@ from ladderholdout.errors import LadderHoldoutError, LedgerError, MissingExtra, 
 from ladderholdout.extras import EXTRAS, missing, needed
 from ladderholdout.identity import fingerprint, row_hashes
 from ladderholdout.integrations.optuna import dashboard
+from ladderholdout.integrations.prompts import GuardedGepa
 from ladderholdout.ledger import Ledger
 from ladderholdout.pictures import axes_or_new
 from ladderholdout.server.bodies import form_in
@@ -107,6 +108,11 @@ def tools_for_agents(patch: pytest.MonkeyPatch, _: object) -> None:
     importlib.import_module("ladderholdout.cli.agents")
 
 
+def a_search_by_gepa(*_: object) -> None:
+    guarded = GuardedGepa(audited(), answer=lambda *_: "0", inputs=lambda row: {"input": row})
+    guarded.optimize({"prompt": "Answer."}, [])
+
+
 def an_upload(*_: object) -> None:
     form_in(b"", "multipart/form-data; boundary=a")
 
@@ -136,13 +142,14 @@ NEEDS: dict[str, tuple[str, Callable[[pytest.MonkeyPatch, Path], object]]] = {
     "a report": ("jinja2", a_report),
     "a report, of which a part is missing": ("markupsafe", a_report),
     "the pictures of a report": ("matplotlib", lambda *_: list(figures_of(record_of(audited())))),
-    "a picture of an audit": ("matplotlib", lambda *_: plots.scores(audited().audit())),
+    "a picture of an audit": ("matplotlib", lambda *_: plots.scores(audited().owner.audit())),
     "a picture of a plan": ("matplotlib", lambda *_: axes_or_new(None)),
-    "a table of an audit": ("pandas", lambda *_: audited().audit().to_frame()),
+    "a table of an audit": ("pandas", lambda *_: audited().owner.audit().to_frame()),
     "the API of a server": ("fastapi", the_api),
     "an upload to a page": ("python_multipart", an_upload),
     "a server": ("uvicorn", lambda _, folder: run(ServerSettings(str(folder / "ledger.db")))),
     "tools for agents": ("mcp", tools_for_agents),
+    "a search by GEPA": ("gepa", a_search_by_gepa),
     "a note on a study": ("optuna_dashboard", a_study_on("show")),
     "a figure of a study": ("plotly", a_study_on("plot_ladder")),
     "a .csv file": ("pandas", a_csv_file),
@@ -320,7 +327,9 @@ def third_parties() -> Iterator[SimpleNamespace]:
 
 
 def test_every_third_party_is_installed_or_named_where_it_is_missing() -> None:
-    found = [one for one in third_parties() if "testing" not in one.path.parts]  # needs pytest
+    # The contracts need pytest, and pytest itself loads the plugin.
+    for_pytest = ("testing", "ladderholdout_pytest.py")
+    found = [one for one in third_parties() if not set(for_pytest) & set(one.path.parts)]
     assert set(EXTRAS) - {one.package for one in found} == {"psycopg"}  # SQLAlchemy imports it
     assert [
         f"{one.file} imports {one.package}"

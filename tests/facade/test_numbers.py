@@ -24,13 +24,12 @@ from sklearn.linear_model import LogisticRegression, Ridge
 from ladderholdout import LadderHoldout
 from ladderholdout.errors import InvalidArgument, RangeWarning
 from ladderholdout.estimates import corrected
-from ladderholdout.guard.points import unsent
+from ladderholdout.guard.shown.points import unsent
 from ladderholdout.ledger import Ledger
 from ladderholdout.mechanisms import (
     BayesBootLadder,
     Ladder,
     LadderRules,
-    OneBitLadder,
     PairedTestLadder,
     ParameterFreeLadder,
     PricedLadder,
@@ -150,7 +149,6 @@ def test_a_range_much_too_wide_hides_no_error(name: str, wide: float) -> None:
         BayesBootLadder(5.0, step=0.01),
         RoundedDisclosure(),
         RoundedDisclosure(0.1),
-        OneBitLadder(0.1),
     ),
 )
 def test_every_rule_without_noise_releases_a_number_to_read(mechanism: Any) -> None:
@@ -254,7 +252,7 @@ def test_the_reserve_shows_an_rmse() -> None:
     y, p = data(name, 400, 1.0)
     holdout = held(y, name, target_range=(0, 20_000), reserve=0.5)
     holdout.submit(p)
-    found = holdout.certify()
+    found = holdout.reserve_certificate()
     assert found.score is not None
     assert abs(found.score + 30) < 5
     assert "errors clipped at 20000" in found.line()
@@ -382,7 +380,7 @@ def test_a_repeat_is_shown_as_one() -> None:
 
 def test_no_view_draws_a_fall() -> None:
     holdout = climbed()
-    ladder = holdout.open_ladder
+    ladder = holdout.__ladder__
     with Ledger(holdout.ledger).read() as tx:
         record = tx.ladder(ladder.id)
         points = unsent(tx, record, holdout.metric, after=0, raw=False, limit=99).points
@@ -398,7 +396,7 @@ def test_the_repeat_of_what_was_withdrawn_does_not_read_improved() -> None:
     holdout.submit(np.where(np.arange(200) < 60, 1 - y, y))
     holdout.submit(better)
     holdout.submit(better)
-    holdout.withdraw(2, reason="trained on these rows")
+    holdout.owner.withdraw(2, reason="trained on these rows")
     history = holdout.history()
     assert history[1].withdrawn is not None
     assert (history[2].improved, history[2].repeat_of) == (False, 2)
@@ -408,7 +406,7 @@ def test_the_repeat_of_what_was_withdrawn_does_not_read_improved() -> None:
 def test_the_audit_and_the_history_agree_on_repeats() -> None:
     holdout = climbed()
     seen = [(one.number, one.improved, one.repeat_of) for one in holdout.history()]
-    audited = holdout.audit().history
+    audited = holdout.owner.audit().history
     assert [(one.number, one.improved, one.repeat_of) for one in audited] == seen
 
 
@@ -425,7 +423,7 @@ def test_a_refused_estimate_is_in_no_view() -> None:
     assert holdout.status().estimate is None
     assert "estimate" not in str(holdout.status())
     with Ledger(holdout.ledger).read() as tx:
-        record = tx.ladder(holdout.open_ladder.id)
+        record = tx.ladder(holdout.__ladder__.id)
         points = unsent(tx, record, holdout.metric, after=0, raw=False, limit=99).points
     assert all(one.estimate is None for one in points)
 

@@ -157,10 +157,10 @@ def test_a_pipeline_that_writes_into_its_rows_scores_what_it_predicts(writer: st
     own, labels = rows()
     right = [accuracy_score(labels, model.predict(wrap(own.copy()))) for model in models]
     holdout = holdout_of(wrap(own), labels)
-    assert [holdout.evaluate(model).score for model in models * 2] == pytest.approx(right * 2)
+    assert [holdout.submit(model).score for model in models * 2] == pytest.approx(right * 2)
     with holdout.batch() as batch:
         for model in models:
-            batch.evaluate(model)
+            batch.submit(model)
     assert [one.score for one in batch.releases] == pytest.approx(right)
     assert [one.release.score for one in holdout.finalists(models)] == pytest.approx(right)
 
@@ -174,7 +174,7 @@ def test_opened_by_its_name_rows_are_copies_too(tmp_path: Path) -> None:
         place = tmp_path / f"{vault}.db"
         first = holdout_of(own, labels, ledger=place, vault=vault)
         holdout = LadderHoldout.open("rows", ledger=place) if vault else first
-        assert [holdout.evaluate(model).score for _ in range(3)] == pytest.approx([right] * 3)
+        assert [holdout.submit(model).score for _ in range(3)] == pytest.approx([right] * 3)
 
 
 def test_a_grid_on_the_holdout_shows_the_scores_of_scikit_learn() -> None:
@@ -268,7 +268,7 @@ def test_a_study_scores_what_its_models_predict() -> None:
 
     holdout = holdout_of(own, labels)
     study = optuna.create_study(direction="maximize", sampler=optuna.samplers.RandomSampler(seed=0))
-    study.optimize(holdout.objective(build, train=(X.copy(), y)), n_trials=3)
+    study.optimize(holdout.optuna.objective(build, train=(X.copy(), y)), n_trials=3)
     right = [
         accuracy_score(
             labels,
@@ -290,7 +290,7 @@ def test_of_several_metrics_each_method_is_given_rows_of_its_own() -> None:
     }
     holdout = holdout_of(own, labels, list(right))
     for _ in range(2):
-        found = scores_of(holdout.evaluate(model))
+        found = scores_of(holdout.submit(model))
         assert found == pytest.approx(right)
 
 
@@ -329,7 +329,7 @@ def test_early_stopping_in_a_pipeline_that_writes_into_its_rows() -> None:
     model = make_pipeline(StandardScaler(copy=False), Stopped()).fit(X.copy(), y)
     right = accuracy_score(labels, model.predict(own.copy()))
     assert max(stages.stopping.releases).score == pytest.approx(right)
-    assert holdout.evaluate(model).score == pytest.approx(right)
+    assert holdout.submit(model).score == pytest.approx(right)
 
 
 def test_a_metric_that_writes_into_what_it_is_given_scores_right() -> None:
@@ -428,7 +428,7 @@ def test_what_the_caller_writes_after_registering_changes_nothing(wrap: str) -> 
     for column in columns:  # whose memory polars goes on with
         column[:] = 0
     answers[:], weighing[:] = 1 - answers, 7
-    assert holdout.evaluate(Named(model)).score == pytest.approx(right)
+    assert holdout.submit(Named(model)).score == pytest.approx(right)
     assert holdout.submit(labels).score == 1.0
 
 
@@ -448,14 +448,14 @@ def test_rows_that_were_written_into_all_the_same_are_found_out() -> None:
     own, labels = rows()
     holdout = holdout_of(frame(own), labels)
     model = Named(LogisticRegression().fit(*train()))
-    right = holdout.evaluate(model).score
-    held = holdout.open_ladder.guard().rows.X
+    right = holdout.submit(model).score
+    held = holdout.__ladder__.guard().rows.X
     held.iloc[7, 0] += 1.0
     with pytest.raises(HoldoutConflict, match=r"features of 'rows'.*written into"):
-        holdout.evaluate(model)
+        holdout.submit(model)
     again = holdout_of(frame(own), labels, ledger=holdout.ledger)
-    assert again.evaluate(model).score == right and again.status().submissions == 2
-    targets = again.open_ladder.guard().part.targets
+    assert again.submit(model).score == right and again.status().submissions == 2
+    targets = again.__ladder__.guard().part.targets
     with pytest.raises(ValueError, match="read-only"):
         targets[0] = 1
     targets.flags.writeable = True
@@ -510,7 +510,7 @@ def test_predictions_with_an_index_are_taken_by_it(how: str) -> None:
     model = Wrapped(how).fit(frame(train()[0]), train()[1])
     right = accuracy_score(y.to_numpy(), model.model.predict(X.to_numpy()))
     holdout = holdout_of(X, y)
-    assert holdout.evaluate(model).score == pytest.approx(right)
+    assert holdout.submit(model).score == pytest.approx(right)
     assert holdout.submit(model.predict(X)).score == pytest.approx(right)
     search = GridSearchCV(
         Wrapped(how), {"C": [1.0]}, scoring=holdout, cv=holdout.split(), refit=holdout.select
@@ -523,8 +523,8 @@ def test_predictions_with_an_index_are_taken_by_it(how: str) -> None:
     found = holdout.finalists([model, model.predict(X)])
     assert [one.release.score for one in found] == pytest.approx([right] * 2)
     study = optuna.create_study(direction="maximize")
-    study.optimize(holdout.objective(lambda trial: model), n_trials=1)
-    study.optimize(holdout.objective(lambda trial: model.predict(X)), n_trials=1)
+    study.optimize(holdout.optuna.objective(lambda trial: model), n_trials=1)
+    study.optimize(holdout.optuna.objective(lambda trial: model.predict(X)), n_trials=1)
     assert [one.value for one in study.trials] == pytest.approx([right] * 2)
 
 
@@ -537,7 +537,7 @@ def test_probabilities_with_an_index_and_names_are_taken_by_them(how: str) -> No
         "roc_auc": roc_auc_score(y.to_numpy(), model.model.predict_proba(X.to_numpy())[:, 1]),
     }
     several = holdout_of(X, y, list(right))
-    found = scores_of(several.evaluate(model))
+    found = scores_of(several.submit(model))
     assert found == pytest.approx(right)
     with several.batch() as batch:
         batch.submit({"labels": model.predict(X), "probabilities": model.predict_proba(X)})
@@ -550,7 +550,7 @@ def test_an_index_of_other_rows_is_refused_as_submit_does() -> None:
     holdout = holdout_of(X, y)
     for ask in (
         lambda: holdout.submit(model.predict(X)),
-        lambda: holdout.evaluate(model),
+        lambda: holdout.submit(model),
         lambda: holdout.finalists([model]),
         lambda: LadderStopping(holdout, patience=2).start().update(model.predict(X)),
     ):
@@ -626,7 +626,7 @@ def test_what_is_masked_is_refused(how: str) -> None:
     stopping = LadderStopping(holdout, patience=2).start()
     for ask in (
         lambda: holdout.submit(masked),
-        lambda: holdout.evaluate(answering),
+        lambda: holdout.submit(answering),
         lambda: holdout.finalists([labels, masked]),
         lambda: stopping.update(masked),
         lambda: stopping.answer(masked),
@@ -873,7 +873,7 @@ def test_labels_under_other_names_do_not_start_afresh(coding: str, tmp_path: Pat
     assert said == [OverlapWarning] and fresh.name == "new"
     # What was released of either counts for both, as the message states.
     assert fresh.status().sharing == (("old", N, 1),)
-    assert fresh.open_ladder.read(lambda tx, one: tx.rows.shared_as_counted(one.holdout_id))
+    assert fresh.__ladder__.read(lambda tx, one: tx.rows.shared_as_counted(one.holdout_id))
 
 
 def test_the_remedy_for_renamed_labels_works(tmp_path: Path) -> None:

@@ -10,8 +10,10 @@ import numpy as np
 import pandas as pd
 import pytest
 from joblib import parallel_config
+from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GridSearchCV, cross_validate
+from sklearn.preprocessing import StandardScaler
 from sklearn.tree import DecisionTreeClassifier
 
 from ladderholdout import LadderHoldout
@@ -141,31 +143,41 @@ def test_scores_for_a_metric_of_ranks_are_taken_in_silence() -> None:
     holdout = opened(scoring="roc_auc")
     holdout.submit(np.where(y, 0.8, 0.3))  # a stump's
     holdout.submit(np.zeros(N))
-    holdout.evaluate(DecisionTreeClassifier().fit(X, y))  # its probabilities are 0 and 1
+    holdout.submit(DecisionTreeClassifier().fit(X, y))  # its probabilities are 0 and 1
     opened().submit(y)
 
 
-def test_a_model_that_is_submitted_is_sent_to_evaluate() -> None:
-    for scoring in ("accuracy", "roc_auc", "neg_log_loss", "r2"):
-        holdout = opened(scoring=scoring)
-        with pytest.raises(InvalidSubmission, match=r"holdout\.evaluate\(model\)"):
-            holdout.submit(LogisticRegression().fit(X, y))
-        with pytest.raises(InvalidSubmission, match=r"holdout\.submit\(predictions\)"):
-            holdout.evaluate(y)
-        assert holdout.status().submissions == 0
+def test_submit_takes_models_and_predictions_and_says_what_is_neither() -> None:
+    for scoring in ("accuracy", "roc_auc", "neg_log_loss"):
+        holdout, model = opened(scoring=scoring), LogisticRegression().fit(X, y)
+        predictions = model.predict(X) if scoring == "accuracy" else model.predict_proba(X)[:, 1]
+        assert holdout.submit(model).score == holdout.submit(predictions).score
+        for wrong, says in (
+            (LogisticRegression, "the class LogisticRegression itself.* Fit one of it"),
+            (StandardScaler().fit(X), r"an estimator with .*holdout\.submit\(predictions\)"),
+            ([model] * len(X), "an array of"),
+            (None, "an array of"),
+        ):
+            with pytest.raises(InvalidSubmission, match=says):
+                holdout.submit(wrong)
+        with pytest.raises(NotFittedError):
+            holdout.submit(LogisticRegression())
+        with pytest.raises(InvalidArgument, match="ids must be left out with an estimator"):
+            holdout.submit(model, ids=range(len(X)))
+        assert holdout.status().submissions == 2
 
 
 def test_a_model_of_numbers_for_labels_of_text_is_told_what_helps() -> None:
     holdout, model = opened(y=names), LogisticRegression().fit(X, 1 - y)
     with pytest.raises(InvalidSubmission) as refused:
-        holdout.evaluate(model)
+        holdout.submit(model)
     said = str(refused.value)
     assert "classes=" not in said and "which are text, but is from one fitted on numbers" in said
     assert not any(name in said for name in names)
     sorted_names = np.unique(names)
     assert holdout.submit(sorted_names[model.predict(X)]).score > 0.9  # as it advises
     with pytest.raises(InvalidSubmission, match="which are numbers, but is from one fitted on tex"):
-        opened().evaluate(LogisticRegression().fit(X, names))
+        opened().submit(LogisticRegression().fit(X, names))
 
 
 # -- searches ----------------------------------------------------------------------------

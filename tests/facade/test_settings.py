@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from ladderholdout import InvalidArgument, LadderHoldout
-from ladderholdout.guard.settings import HoldoutSettings
+from ladderholdout.guard.opening.settings import HoldoutSettings
 from ladderholdout.leaderboard import Leaderboard
 
 X, Y = np.arange(40).reshape(-1, 1), np.arange(40) % 2
@@ -38,13 +38,14 @@ def test_each_parameter_of_opening_is_one_of_registering_but_the_view() -> None:
         ("name", 3),
         ("account", None),
         ("ladder", ""),
-        ("feedback", "guided"),
+        ("feedback", "capped"),
         ("overlap", None),
         ("vault", 3),
         ("reserve", 1.0),
         ("confidence", 0),
         ("budget", 0),
         ("mechanism", "Ladder"),
+        ("show", "bits"),
     ],
 )
 def test_a_wrong_setting_is_refused_before_the_rows_are_read(argument: str, value: object) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from ladderholdout import InvalidArgument, LadderHoldout, Metric
 from ladderholdout.certificates import LadderTranscript, Transcript, certify, later_price
 from ladderholdout.cli import app
 from ladderholdout.errors import HoldoutConflict
-from ladderholdout.guard.health import verify_holdout
+from ladderholdout.guard.opening.health import verify_holdout
 from ladderholdout.leaderboard import Leaderboard
 from ladderholdout.ledger import Head, Ledger
 from ladderholdout.mechanisms import (
@@ -29,7 +30,7 @@ from ladderholdout.mechanisms import (
     Ladder,
     LadderBoot,
     Mechanism,
-    OneBitLadder,
+    PairedTestLadder,
     ParameterFreeLadder,
     ShakyLadder,
     SimplifiedLadder,
@@ -151,7 +152,7 @@ def test_an_audit_of_any_ladder_ends_the_certificates_of_its_holdout(ledger: Pat
     with pytest.warns(UserWarning, match="account"):
         other = opened(ledger, account="auditor")
     other.submit(wrong(400))
-    other.audit()
+    other.owner.audit()
     assert holdout.certificate() == before, "what stood before the opening stands"
     holdout.submit(wrong(100))
     found = holdout.certificate()
@@ -202,9 +203,9 @@ def test_what_has_no_certificate_says_why(ledger: Path, tmp_path: Path) -> None:
     area = opened(tmp_path / "auc.db", scoring="roc_auc", mechanism=Ladder(step=0.01))
     area.submit(np.random.default_rng(0).random(N))
     assert "certificate() works it out" in str(area.status().certificate)
-    odd = opened(tmp_path / "ap.db", scoring="average_precision", mechanism=Ladder(step=0.01))
-    odd.submit(np.random.default_rng(0).random(N))
-    assert "two to six times as wide" in str(odd.certificate())
+    ranks = LadderHoldout(X, y * 3.5, scoring="spearman", ledger=tmp_path / "ranks.db")
+    ranks.submit(np.random.default_rng(0).random(N))
+    assert "correlation of ranks" in str(ranks.certificate())
     loose = LadderHoldout(X, y * 3.5, scoring="neg_mean_squared_error", ledger=tmp_path / "mse.db")
     loose.submit(np.zeros(N))
     assert "loss_range" in str(loose.certificate())
@@ -229,7 +230,12 @@ def test_default_ladders_of_other_metrics_are_counted_too(ledger: Path) -> None:
     values = tuple(
         int(np.argmin(np.abs(np.array(grid) - 1 + score))) for score in told if score is not None
     )
-    ladder = LadderTranscript(3, (1, 2, 3), values, n_values=len(grid))
+    # The rule's step is .5 over the root of n: a release is below the last one, so rounded.
+    step = 0.5 / math.sqrt(N)
+    step = float(f"{step:.2g}")
+    bars = [(math.floor((1 - score) / step + 0.5) - 0.5) * step for score in told[:2] if score]
+    choices = (len(grid), *(int(np.argmin(np.abs(np.array(grid) - bar))) + 1 for bar in bars))
+    ladder = LadderTranscript(3, (1, 2, 3), values, n_values=len(grid), choices=choices)
     by_hand = certify(0.3, N, Transcript.alone(None, [ladder]), rounding=1 / N)
     assert plain.certificate().log_count == pytest.approx(by_hand.log_count)
 
@@ -283,17 +289,17 @@ def test_a_risk_that_has_no_largest_value_counts_as_one_of_all_on_the_grid() -> 
 @pytest.mark.parametrize("reserve", [None, 0.3])
 def test_who_has_none_is_told_what_to_do(reserve: float | None) -> None:
     settings = {"mechanism": Ladder(step=0.01), "reserve": reserve}
-    area = opened("memory", scoring="average_precision", **settings)
-    area.submit(np.random.default_rng(0).random(N))
-    assert ("certify()" in str(area.certificate())) == (reserve is not None)
+    ranks = LadderHoldout(X, y * 3.5, scoring="spearman", ledger="memory", **settings)
+    ranks.submit(np.random.default_rng(0).random(N))
+    assert ("reserve_certificate()" in str(ranks.certificate())) == (reserve is not None)
     weighted = opened("memory", scoring="roc_auc", sample_weight=1.0 + X[:, 0] ** 2, **settings)
     weighted.submit(np.random.default_rng(0).random(N))
     assert "with weights" in str(weighted.certificate())
-    assert ("certify()" in str(weighted.certificate())) == (reserve is not None)
+    assert ("reserve_certificate()" in str(weighted.certificate())) == (reserve is not None)
     boot = opened("memory", mechanism=LadderBoot(alpha=0.05), reserve=reserve)
     boot.submit(y)
     assert "drawn anew" in str(boot.certificate())
-    assert ("certify()" in str(boot.certificate())) == (reserve is not None)
+    assert ("reserve_certificate()" in str(boot.certificate())) == (reserve is not None)
     bare = opened("memory", mechanism=FullDisclosure(), sample_weight=np.full(N, 2.0))
     bare.submit(y)
     assert "without rounding" in str(bare.certificate())
@@ -368,7 +374,7 @@ def test_a_certificate_is_made_of_releases_alone(ledger: Path, tmp_path: Path) -
 
 def test_it_can_be_had_by_name_and_says_what_it_is(ledger: Path) -> None:
     holdout = opened(ledger)
-    holdout.evaluate(DummyClassifier(strategy="constant", constant=1).fit(X, y))
+    holdout.submit(DummyClassifier(strategy="constant", constant=1).fit(X, y))
     found = LadderHoldout.open("coins", ledger=ledger).certificate()
     assert found == holdout.certificate()
     assert "void unless" in str(found) and "submission 1" in str(found)
@@ -380,7 +386,7 @@ def test_it_can_be_had_by_name_and_says_what_it_is(ledger: Path) -> None:
 
 def head(holdout: LadderHoldout) -> Head:
     with Ledger(holdout.ledger).read() as tx:
-        return tx.head(holdout.open_ladder.holdout_id)
+        return tx.head(holdout.__ladder__.holdout_id)
 
 
 def test_the_confidence_is_fixed_at_registration(ledger: Path) -> None:
@@ -420,7 +426,7 @@ def test_another_confidence_is_on_record_before_it_is_shown_and_has_a_price(ledg
     assert head(holdout).length == before.length + 3
     assert holdout.certificate() == plain, "the registered one keeps its own"
     with Ledger(holdout.ledger).read() as tx:
-        assert tx.confidences(holdout.open_ladder.holdout_id) == (0.99, 0.5, 0.999)
+        assert tx.confidences(holdout.__ladder__.holdout_id) == (0.99, 0.5, 0.999)
     assert verify_holdout(holdout.ledger, "coins").findings == ()
     with Ledger(holdout.ledger).write() as tx:
         tx.conn.exec_driver_sql(
@@ -433,7 +439,7 @@ def test_another_confidence_is_on_record_before_it_is_shown_and_has_a_price(ledg
 def test_a_reserve_and_a_board_have_the_confidences_of_their_holdout(ledger: Path) -> None:
     holdout = opened(ledger, reserve=0.5, confidence=0.9)
     holdout.submit(wrong(300))
-    found, wide = holdout.certify(), holdout.certify(0.99)
+    found, wide = holdout.reserve_certificate(), holdout.reserve_certificate(0.99)
     assert found.log_count is not None and (found.confidence, found.price) == (0.9, 0.0)
     assert wide.log_count == pytest.approx(found.log_count + later_price(1, 0.99))
     assert holdout.certificate(0.99).price == wide.price
@@ -462,9 +468,10 @@ class TestBill:
             holdout.submit(wrong(errors))
         return holdout
 
-    @pytest.mark.parametrize("mechanism", [None, Ladder(step=0.05), OneBitLadder(alpha=0.1)])
-    def test_its_items_add_up_to_the_price(self, mechanism: Any) -> None:
-        holdout = self.climbed(mechanism=mechanism)
+    @pytest.mark.parametrize("show", ["scores", "improvements"])
+    @pytest.mark.parametrize("mechanism", [None, Ladder(step=0.05), PairedTestLadder(alpha=0.1)])
+    def test_its_items_add_up_to_the_price(self, mechanism: Any, show: str) -> None:
+        holdout = self.climbed(mechanism=mechanism, show=show)
         holdout.reveal()
         found = holdout.certificate()
         assert found.log_count is not None and len(found.bill) >= 2
@@ -476,8 +483,8 @@ class TestBill:
         holdout = opened("memory")
         holdout.submit(wrong(300))
         found = holdout.certificate()
-        assert found.log_count == pytest.approx(np.log(2.0))
-        assert sum(nats for _, nats in found.bill) == pytest.approx(np.log(2.0))
+        assert found.log_count == pytest.approx(np.log(5 / 4))
+        assert sum(nats for _, nats in found.bill) == pytest.approx(np.log(5 / 4))
         assert found.instead == ()
 
     def test_other_confidences_and_what_was_shown_are_items(self, tmp_path: Path) -> None:
@@ -487,7 +494,7 @@ class TestBill:
             holdout.submit(y * strength + rng.normal(size=N))
             holdout.certificate()
         items = dict(holdout.certificate(0.8).bill)
-        assert any("shown on request" in what for what in items)
+        assert any("estimates and intervals" in what for what in items)
         assert any("not the registered one" in what for what in items)
 
     def test_other_rules_are_tried_on_what_was_released(self) -> None:
@@ -495,7 +502,7 @@ class TestBill:
         found = holdout.certificate()
         by_name = {name: (low, high) for name, low, high in found.instead}
         assert set(by_name) == {
-            "SimplifiedLadder(step=0.001), its score shown on request alone",
+            "SimplifiedLadder(step=0.001), show='improvements'",
             "SimplifiedLadder(step=0.01)",
             "SimplifiedLadder(step=0.03)",
         }
@@ -504,11 +511,11 @@ class TestBill:
         assert by_name["SimplifiedLadder(step=0.03)"] == (
             pytest.approx(coarse.low), pytest.approx(coarse.high),
         )  # fmt: skip
-        low, high = by_name["SimplifiedLadder(step=0.001), its score shown on request alone"]
+        low, high = by_name["SimplifiedLadder(step=0.001), show='improvements'"]
         assert found.low < low < high < found.high  # type: ignore[operator]
 
     def test_what_was_not_shown_is_not_worked_out_from(self) -> None:
-        holdout = self.climbed(mechanism=OneBitLadder(alpha=0.1))
+        holdout = self.climbed(mechanism=PairedTestLadder(alpha=0.1), show="improvements")
         holdout.reveal()
         assert holdout.certificate().instead == ()
         weighted = self.climbed(sample_weight=np.full(N, 2.0), mechanism=Ladder(step=0.05))

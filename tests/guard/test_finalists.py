@@ -1,4 +1,4 @@
-"""Attacks what a guided study shows at its end: finalists, the gate's winner, the smallest step."""
+"""Attacks what a study of inner scores shows at its end: finalists, winner, smallest step."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from sklearn.tree import DecisionTreeClassifier
 
 from ladderholdout import InvalidArgument, LadderHoldout
 from ladderholdout.errors import LadderHoldoutWarning, NotIncumbentWarning
-from ladderholdout.guard.next_release import smallest_step
+from ladderholdout.guard.shown.next_release import smallest_step
 from ladderholdout.ledger import Ledger
 from ladderholdout.mechanisms import (
     FullDisclosure,
@@ -58,26 +58,28 @@ def study_of(direction: str = "maximize", **settings: Any) -> optuna.Study:
 
 
 @pytest.mark.parametrize("direction", ["maximize", "minimize"])
-def test_the_best_guides_are_shown_as_one_batch(
+def test_the_best_inner_scores_are_shown_as_one_batch(
     binary: Any, holdout: LadderHoldout, direction: str
 ) -> None:
-    objective = holdout.objective(tree, inner=3, train=(binary.X_train, binary.y_train))
+    objective = holdout.optuna.objective(tree, inner=3, train=(binary.X_train, binary.y_train))
     study = study_of(direction)
-    study.optimize(objective.guide, n_trials=15)
-    assert holdout.status().submissions == 0, "a study by the guide alone costs no look"
-    final = holdout.finalists(study, objective, k=4)
+    study.optimize(objective.inner_score, n_trials=15)
+    assert holdout.status().submissions == 0, "a study by the inner score alone costs no look"
+    final = holdout.optuna.finalists(study, objective, k=4)
     sign = 1 if direction == "maximize" else -1
-    guides = sorted((sign * trial.value for trial in study.trials), reverse=True)
-    assert [sign * one.candidate.value for one in final] == guides[:4]
-    assert min(guides) > 0.5, "a guide is told as a score, not as a loss"
-    told = entries_of(holdout)
+    inner_scores = sorted((sign * trial.value for trial in study.trials), reverse=True)
+    assert [sign * one.candidate.value for one in final] == inner_scores[:4]
+    assert min(inner_scores) > 0.5, "an inner score is told as a score, not as a loss"
+    # The best of them is judged first, so it has the first number.
+    told = sorted(entries_of(holdout), key=lambda entry: entry.place or 0)
     assert [one.release.submission for one in final] == [entry.number for entry in told]
     assert [entry.place for entry in told] == [1, 2, 3, 4]
+    assert [one.is_incumbent for one in final] == [entry.number == 1 for entry in told]
     assert len(told) == 4 and len({entry.batch for entry in told}) == 1 and told[0].batch
     for entry, one in zip(told, final, strict=True):
         assert entry.context["trial"] == one.candidate.number
         assert entry.context["parameters"]["max_depth"] == one.candidate.params["max_depth"]
-    winner = holdout.best_trial(study)
+    winner = holdout.optuna.best_trial(study)
     last = max(one.release.improvements for one in final if one.release.improved)
     assert last == holdout.status().releases
     assert winner in [one.candidate for one in final if one.release.improvements == last]
@@ -92,15 +94,17 @@ def test_finalists_asked_for_again_cost_no_step(binary: Any, holdout: LadderHold
 
     study = study_of()
     study.optimize(lambda trial: trial.suggest_float("x", 0, 1), n_trials=8)
-    first = holdout.finalists(study, build)
-    again = holdout.finalists(study, build)
+    first = holdout.optuna.finalists(study, build)
+    again = holdout.optuna.finalists(study, build)
     assert [one.release.score for one in again] == [one.release.score for one in first]
     assert all(is_repeat(holdout, one.release) for one in again)
     assert not any(is_repeat(holdout, one.release) for one in first)
     # Another study of the same name and numbers is another one.
     other = study_of(study_name=study.study_name)
     other.optimize(lambda trial: trial.suggest_float("x", 0, 1), n_trials=8)
-    assert not any(is_repeat(holdout, one.release) for one in holdout.finalists(other, build))
+    assert not any(
+        is_repeat(holdout, one.release) for one in holdout.optuna.finalists(other, build)
+    )
 
 
 def test_every_finalist_is_built_before_the_first_is_shown(
@@ -114,7 +118,7 @@ def test_every_finalist_is_built_before_the_first_is_shown(
 
     study = study_of()
     study.optimize(lambda trial: trial.suggest_float("x", 0, 1), n_trials=5)
-    holdout.finalists(study, build, k=10)
+    holdout.optuna.finalists(study, build, k=10)
     assert seen == [0] * 5, "and a study with fewer trials shows them all"
 
 
@@ -128,7 +132,7 @@ def test_infeasible_and_failed_trials_are_no_finalists(binary: Any, holdout: Lad
 
     study = study_of()
     study.optimize(objective, n_trials=12)
-    final = holdout.finalists(study, lambda _: np.ones(len(binary.y_holdout)), k=12)
+    final = holdout.optuna.finalists(study, lambda _: np.ones(len(binary.y_holdout)), k=12)
     assert final and all(one.candidate.params["x"] <= 0.5 for one in final)
     assert 0 not in [one.candidate.number for one in final]
 
@@ -136,36 +140,36 @@ def test_infeasible_and_failed_trials_are_no_finalists(binary: Any, holdout: Lad
 def test_finalists_refuse_what_has_no_best(binary: Any, holdout: LadderHoldout) -> None:
     several = optuna.create_study(directions=["maximize", "minimize"])
     with pytest.raises(InvalidArgument, match="single objective"):
-        holdout.finalists(several, tree)
+        holdout.optuna.finalists(several, tree)
     with pytest.raises(InvalidArgument, match="feasible finished trial"):
-        holdout.finalists(study_of(), tree)
+        holdout.optuna.finalists(study_of(), tree)
     done = study_of()
     done.optimize(lambda trial: trial.suggest_float("x", 0, 1), n_trials=1)
     for k in (0, -1, 1.5, True):
         with pytest.raises(InvalidArgument, match="k must be"):
-            holdout.finalists(done, tree, k=k)  # type: ignore[arg-type]
+            holdout.optuna.finalists(done, tree, k=k)  # type: ignore[arg-type]
     with pytest.raises(InvalidArgument, match="build must be"):
-        holdout.finalists(done, None)  # type: ignore[arg-type]
+        holdout.optuna.finalists(done, None)  # type: ignore[arg-type]
     X, y = binary.X_train, binary.y_train
     with pytest.raises(InvalidArgument, match="returns an inner score with the model"):
-        objective = holdout.objective(lambda trial: tree(trial).fit(X, y))
-        study_of().optimize(objective.guide, n_trials=1)
+        objective = holdout.optuna.objective(lambda trial: tree(trial).fit(X, y))
+        study_of().optimize(objective.inner_score, n_trials=1)
     assert holdout.status().submissions == 0
 
 
 def test_the_gates_winner_is_found(binary: Any, holdout: LadderHoldout) -> None:
-    objective = holdout.objective(tree, inner=3, train=(binary.X_train, binary.y_train))
+    objective = holdout.optuna.objective(tree, inner=3, train=(binary.X_train, binary.y_train))
     study = study_of()
-    gate = holdout.gate(objective, patience=100)
-    study.optimize(objective.guide, n_trials=15, callbacks=[gate])
+    gate = holdout.optuna.gate(objective, patience=100)
+    study.optimize(objective.inner_score, n_trials=15, callbacks=[gate])
     assert 1 <= holdout.status().submissions == len(gate.releases) < 15
-    by_ledger = study.user_attrs[f"ladder_submission:{holdout.best_trial(study).number}"]
+    by_ledger = study.user_attrs[f"ladder_submission:{holdout.optuna.best_trial(study).number}"]
     assert by_ledger == holdout.status().incumbent
 
 
 def test_a_copied_study_goes_on_with_looks_of_its_own(holdout: LadderHoldout, binary: Any) -> None:
     rng = np.random.default_rng(0)
-    gate = holdout.gate(lambda _: rng.integers(0, 2, len(binary.y_holdout)))
+    gate = holdout.optuna.gate(lambda _: rng.integers(0, 2, len(binary.y_holdout)))
     first = study_of(study_name="first")
     first.optimize(lambda trial: trial.suggest_float("x", 0, 1), n_trials=1, callbacks=[gate])
     storage = optuna.storages.InMemoryStorage()
@@ -178,7 +182,7 @@ def test_a_copied_study_goes_on_with_looks_of_its_own(holdout: LadderHoldout, bi
 
 def test_a_winner_that_died_is_said(holdout: LadderHoldout, binary: Any) -> None:
     y = binary.y_holdout
-    objective = holdout.objective(
+    objective = holdout.optuna.objective(
         lambda t: np.where(np.arange(len(y)) < 60 - 20 * t.number, 1 - y, y)
     )
     study = study_of()
@@ -189,9 +193,9 @@ def test_a_winner_that_died_is_said(holdout: LadderHoldout, binary: Any) -> None
         pytest.warns(LadderHoldoutWarning, match="Trial 2 of this study holds the ladder"),
         pytest.warns(NotIncumbentWarning, match="Trial 1 is the last of this study that became"),
     ):
-        assert holdout.best_trial(study).number == 1
+        assert holdout.optuna.best_trial(study).number == 1
     study.tell(trial, 1.0)
-    assert holdout.best_trial(study).number == 2
+    assert holdout.optuna.best_trial(study).number == 2
 
 
 # The smallest step
@@ -216,7 +220,7 @@ def test_an_improvement_beyond_the_margin_is_released_and_half_of_it_is_not(
     # and no worse elsewhere, so that they differ in a share of gain/n.
     n, errors = 2000, 600
     for gain in range(1, 200):
-        margin = mechanism.margin(State(n, errors / n, releases=1), gain / n)
+        margin = mechanism.least_gain(State(n, errors / n, releases=1), gain / n)
         losses = np.zeros((2, n))
         losses[0, :errors] = 1
         losses[1, gain:errors] = 1
@@ -250,7 +254,7 @@ def test_the_smallest_step_knows_no_label(binary: Any, tmp_path: Path) -> None:
             X, labels, scoring="accuracy", name=name, mechanism=Ladder(step=1.0),
             overlap="ignore", ledger=tmp_path / f"{name}.db",
         )  # fmt: skip
-        evaluator = holdout.error_evaluator()
+        evaluator = holdout.optuna.error_evaluator()
         assert evaluator.evaluate([], None) == 0.0
         for each in predictions[1:]:
             holdout.submit(each)
@@ -271,16 +275,16 @@ def test_a_terminator_stops_a_study_that_gains_less_than_the_holdout_can_tell(
 
     terminator = Terminator(
         improvement_evaluator=Improvement(),  # type: ignore[arg-type]
-        error_evaluator=holdout.error_evaluator(),
+        error_evaluator=holdout.optuna.error_evaluator(),
         min_n_trials=11,
     )
     study = study_of()
     stop = optuna.terminator.TerminatorCallback(terminator)
-    objective = holdout.objective(tree, inner=3, train=(binary.X_train, binary.y_train))
+    objective = holdout.optuna.objective(tree, inner=3, train=(binary.X_train, binary.y_train))
     study.optimize(objective, n_trials=100, callbacks=[stop])
     assert 11 <= len(study.trials) < 100
     with Ledger(holdout.ledger).read() as tx:
         assert len(tx.entries(1)) == len(study.trials)
     values = [trial.value for trial in study.trials]
-    assert 0 < holdout.error_evaluator().evaluate([], None) < 0.1
-    assert max(values) - max(values[:-10]) < holdout.error_evaluator().evaluate([], None)
+    assert 0 < holdout.optuna.error_evaluator().evaluate([], None) < 0.1
+    assert max(values) - max(values[:-10]) < holdout.optuna.error_evaluator().evaluate([], None)

@@ -27,7 +27,7 @@ from ladderholdout.errors import (
     OpenedWarning,
     RangeWarning,
 )
-from ladderholdout.guard.views import ScoreCertificate
+from ladderholdout.guard.shown.views import ScoreCertificate
 from ladderholdout.ledger import IntervalRecord
 from ladderholdout.mechanisms import SimplifiedLadder
 from ladderholdout.metrics import METRICS, Metric, get_metric
@@ -67,7 +67,7 @@ def searched(
 
 
 def recorded(holdout: LadderHoldout) -> tuple[IntervalRecord, ...]:
-    return holdout.open_ladder.read(lambda tx, one: tx.batches.intervals(one.holdout_id))
+    return holdout.__ladder__.read(lambda tx, one: tx.batches.intervals(one.holdout_id))
 
 
 def true_score(name: str, part: float) -> float:
@@ -218,7 +218,8 @@ def test_assumptions_name_what_the_bound_does_not_allow() -> None:
                 batch.submit(one * 1.0 if name == "roc_auc" else one)
         found = holdout.certificate()
         assert any("void." in one and "new labels" not in one for one in found.assumptions) is void
-        assert any("batch" in one for one in found.assumptions) is (found.submission == 2)
+        second = batch.releases[1].submission
+        assert any("batch" in one for one in found.assumptions) is (found.submission == second)
 
 
 def test_what_cannot_be_allowed_for_has_a_reason() -> None:
@@ -259,7 +260,7 @@ def test_predictions_that_were_changed_in_the_ledger_certify_nothing(tmp_path: P
 
 def test_a_retired_or_opened_holdout_keeps_its_certificate() -> None:
     holdout = searched("roc_auc", [0.2, 0.6])
-    audit = holdout.audit()
+    audit = holdout.owner.audit()
     assert audit.status.certificate.low is not None
     assert audit.status.certificate == holdout.certificate()
     (better,) = drawn("roc_auc", [2.0], seed=5)[2]
@@ -318,7 +319,7 @@ class TestTargetRange:
         ]
         for one in same:
             assert one.certificate() == holdout.certificate()
-            assert one.open_ladder.metric.target_range == (-5.0, 5.0)
+            assert one.__ladder__.metric.target_range == (-5.0, 5.0)
         with pytest.raises(HoldoutConflict, match="target_range"):
             LadderHoldout(X, y, scoring="r2", target_range=(-6, 6), ledger=path, ladder="main")
 
@@ -363,3 +364,37 @@ def test_a_loss_of_ones_own_with_a_range_is_certified_by_bets() -> None:
         holdout.submit(one)
     found: ScoreCertificate = holdout.certificate()
     assert found.bound == "bets" and found.low is not None
+
+
+def test_rows_that_are_stated_to_be_alike_narrow_the_interval_of_a_mean_loss_of_classes(
+    tmp_path: Path,
+) -> None:
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(800, 2)), rng.integers(0, 2, 800)
+    chances = np.clip(0.3 + 0.4 * y + 0.3 * rng.normal(size=800), 0.0, 1.0)
+    brier = get_metric("neg_brier_score")
+    widths = {}
+    for name, metric in (("any", brier), ("alike", brier.with_alike_rows())):
+        holdout = LadderHoldout(X, y, scoring=metric, name=name, ledger=tmp_path / name)
+        holdout.submit(np.column_stack([1.0 - chances, chances]))
+        found = holdout.certificate()
+        assert found.low is not None and found.high is not None
+        widths[name] = found.high - found.low
+        assert ("stratified by the target" in " ".join(found.assumptions)) is (name == "alike")
+        # What was stated is on record: whoever goes on need not state it again.
+        for scoring in (None, "neg_brier_score", metric):
+            again = LadderHoldout(X, y, scoring=scoring, ledger=tmp_path / name)
+            assert again.metric == holdout.metric and again.certificate() == found
+    assert widths["alike"] < 0.85 * widths["any"]
+    with pytest.raises(HoldoutConflict, match=r"scoring get_metric.*with_alike_rows.*Leave scor"):
+        LadderHoldout(X, y, scoring=brier.with_alike_rows(), ledger=tmp_path / "any")
+    logs = get_metric("neg_log_loss").with_alike_rows()
+    limited = LadderHoldout(X, y, scoring=logs, loss_range=(0, 4), ledger=tmp_path / "logs")
+    assert limited.metric.alike_rows and limited.metric.loss_range == (0, 4)
+    assert LadderHoldout.open(limited.name, ledger=tmp_path / "logs").metric == limited.metric
+
+
+@pytest.mark.parametrize("name", ["accuracy", "roc_auc", "neg_mean_absolute_error", "r2"])
+def test_alike_rows_are_refused_where_no_certificate_depends_on_them(name: str) -> None:
+    with pytest.raises(InvalidArgument, match="alike_rows"):
+        get_metric(name).with_alike_rows()

@@ -9,6 +9,7 @@ import sqlite3
 import warnings
 from contextlib import closing
 from pathlib import Path
+from statistics import NormalDist
 from typing import Any
 
 import numpy as np
@@ -23,15 +24,11 @@ from typer.testing import CliRunner
 from ladderholdout import InvalidArgument, LadderHoldout, Metric
 from ladderholdout.certificates import (
     ReserveGrid,
-    bounded_lower,
-    bounded_upper,
     exact_lower,
     exact_upper,
     later_price,
     reserve_interval,
     reserve_log_count,
-    weighted_lower,
-    weighted_upper,
 )
 from ladderholdout.errors import (
     HoldoutConflict,
@@ -41,12 +38,24 @@ from ladderholdout.errors import (
     PredictionWarning,
     VaultError,
 )
-from ladderholdout.guard.health import verify_holdout
-from ladderholdout.guard.reserved_rows import draw
-from ladderholdout.guard.views import ScoreCertificate
+from ladderholdout.guard.opening.health import verify_holdout
+from ladderholdout.guard.opening.reserved_rows import draw
+from ladderholdout.guard.shown.views import ScoreCertificate
 from ladderholdout.ledger import HoldoutRecord, Ledger, resolve_url
 from ladderholdout.ledger.records import packed, unpacked
-from ladderholdout.mechanisms import Mechanism, ParameterFreeLadder, ShakyLadder, SimplifiedLadder
+from ladderholdout.limits.intervals import (
+    bounded_lower,
+    bounded_upper,
+    weighted_lower,
+    weighted_upper,
+)
+from ladderholdout.mechanisms import (
+    Mechanism,
+    PairedTestLadder,
+    ParameterFreeLadder,
+    ShakyLadder,
+    SimplifiedLadder,
+)
 from ladderholdout.metrics.scales import Scale
 from ladderholdout.metrics.scores import zero_one
 from tests.support.beyond_plain import needs_pandas
@@ -77,14 +86,14 @@ def ledger(tmp_path: Path) -> Path:
 
 def record(holdout: LadderHoldout) -> HoldoutRecord:
     with Ledger(holdout.ledger).read() as tx:
-        return tx.holdout(holdout.open_ladder.holdout_id)
+        return tx.holdout(holdout.__ladder__.holdout_id)
 
 
 def kept(holdout: LadderHoldout) -> NDArray[np.bool_]:
     """Tell which of the rows, as they were given, are the reserve: only the ledger knows."""
     found, reserve = record(holdout), np.empty(N, dtype=bool)
     assert found.reserve is not None
-    reserve[holdout.open_ladder.guard().order] = found.reserve
+    reserve[holdout.__ladder__.guard().order] = found.reserve
     return reserve
 
 
@@ -159,13 +168,13 @@ def test_other_orders_and_processes_find_the_same_rows(ledger: Path) -> None:
     order = np.random.default_rng(5).permutation(N)
     shuffled = LadderHoldout(X[order], y[order], ledger=ledger)
     assert is_repeat(shuffled, shuffled.submit(predictions[order]))
-    assert shuffled.certify().score == pytest.approx(0.9)
-    assert elsewhere(certified, ledger) == holdout.certify()
-    assert holdout.certify().reserve_query == 1
+    assert shuffled.reserve_certificate().score == pytest.approx(0.9)
+    assert elsewhere(certified, ledger) == holdout.reserve_certificate()
+    assert holdout.reserve_certificate().reserve_query == 1
 
 
 def certified(ledger: Path) -> ScoreCertificate:
-    return LadderHoldout.open("coins", ledger=ledger).certify()
+    return LadderHoldout.open("coins", ledger=ledger).reserve_certificate()
 
 
 def test_without_a_reserve_nothing_changes(ledger: Path) -> None:
@@ -174,7 +183,7 @@ def test_without_a_reserve_nothing_changes(ledger: Path) -> None:
     assert holdout.status().reserve == 0
     assert not any(what == "reserve" for what, _ in holdout.status().lines())
     with pytest.raises(HoldoutConflict, match="registered without a reserve"):
-        holdout.certify()
+        holdout.reserve_certificate()
     assert counts(ledger)["reserve_looks"] == 0
 
 
@@ -185,15 +194,30 @@ def by_hand(errors: int, n: int, level: float) -> tuple[float, float]:
     return 1 - exact_upper(errors, n, level), 1 - exact_lower(errors, n, level)
 
 
+def price_by_hand(
+    shown: float, centre: float, error: float, answers: float, *, ends: float = 1.0
+) -> float:
+    """Minus the logarithm of: nine tenths by three normals of the numbers, one tenth alike.
+
+    `error` is a standard error of the difference of the two parts; numbers are those of the steps
+    in which the query shows.
+    """
+    near = sum(
+        normal.cdf(shown + 0.5) - normal.cdf(shown - 0.5)
+        for normal in (NormalDist(centre, width * error) for width in (1, 2, 4))
+    )
+    return -math.log(0.9 * near / 3 / ends + 0.1 / answers)
+
+
 def test_a_look_is_exact_counted_and_paid_for(ledger: Path) -> None:
     holdout = opened(ledger, confidence=0.9)
     reserve = kept(holdout)
-    assert holdout.certify().missing == "the ladder has no incumbent yet"
-    told = math.log(62)  # 61 counts of errors, and that there is no value
+    assert holdout.reserve_certificate().missing == "the ladder has no incumbent yet"
+    told = 0.0
     for look, (on_ladder, on_reserve) in enumerate([(40, 20), (20, 12), (0, 3)], 1):
         holdout.submit(both(reserve, on_ladder, on_reserve))
-        found = holdout.certify()
-        price = math.log(look * (look + 1)) + (look - 1) * told
+        found = holdout.reserve_certificate()
+        price = math.log(look * (look + 1)) + told
         level = math.log(0.1) - price - math.log(2)
         assert found.log_count == pytest.approx(price)
         assert (found.low, found.high) == pytest.approx(by_hand(on_reserve, 60, level))
@@ -204,6 +228,10 @@ def test_a_look_is_exact_counted_and_paid_for(ledger: Path) -> None:
             look,
         )
         assert f"Query {look} of the reserve" in str(found)
+        # Around what the ladder released of it; 61 counts of errors, and that there is no value.
+        share = on_ladder / 140
+        error = math.sqrt(max(60 * share * (1 - share), 0.25) * (1 + 60 / 140))
+        told += price_by_hand(on_reserve, 60 * share, error, 62)
     assert holdout.status().reserve_queries == 3
     assert ("reserve", "60 rows, 3 queries, 0.95 for the incumbent") in holdout.status().lines()
     holdout.submit(both(reserve, 0, 0))  # no better on the ladder's rows
@@ -215,17 +243,17 @@ def test_asking_again_costs_nothing_with_any_confidence(ledger: Path) -> None:
     holdout = opened(ledger)
     reserve = kept(holdout)
     holdout.submit(both(reserve, 10, 6))
-    first = holdout.certify()
-    assert holdout.certify() == first
-    wide = holdout.certify(0.999)
+    first = holdout.reserve_certificate()
+    assert holdout.reserve_certificate() == first
+    wide = holdout.reserve_certificate(0.999)
     assert wide.low is not None and first.low is not None and wide.low < first.low
     assert (wide.score, wide.reserve_query) == (first.score, 1)
     holdout.submit(both(reserve, 60, 6))  # does not improve: the incumbent stays
-    assert holdout.certify() == first
+    assert holdout.reserve_certificate() == first
     assert holdout.status().reserve_queries == 1
     # Later looks do not change what an earlier one says.
     holdout.submit(both(reserve, 0, 0))
-    assert holdout.certify().reserve_query == 2
+    assert holdout.reserve_certificate().reserve_query == 2
     assert counts(ledger)["reserve_looks"] == 2
 
 
@@ -238,15 +266,22 @@ def test_ladders_and_accounts_share_the_reserve_and_its_count(ledger: Path) -> N
     ben.submit(both(reserve, 12, 9))
     with pytest.warns(PredictionWarning, match="ranks the rows"):
         auc.submit(both(reserve, 10, 6).astype(float))
-    assert [one.certify().reserve_query for one in (ada, auc, ben)] == [1, 2, 3]
+    assert [one.reserve_certificate().reserve_query for one in (ada, auc, ben)] == [1, 2, 3]
     # Three numbers were shown of the AUC, two of them ends of 61 values each.
     areas = len({Scale("shares").nearest(risk, 60) for risk in np.linspace(0, 1, 100_001)})
-    price = math.log(3 * 4) + math.log(62) + math.log(areas * 61**2 + 1)
-    assert ben.certify().log_count == pytest.approx(price)
+    error = math.sqrt(60 * (10 / 140) * (130 / 140) * (1 + 60 / 140))
+    price = math.log(3 * 4) + price_by_hand(6, 60 * 10 / 140, error, 62)
+    number = [
+        Scale("shares").number(1 - score, 60)
+        for score in (auc.reserve_certificate().score, auc.status().score)
+    ]
+    error = 4 * math.sqrt(1 + 60 / 140)
+    price += price_by_hand(*number, error, areas * 61**2 + 1, ends=61**2)
+    assert ben.reserve_certificate().log_count == pytest.approx(price)
     # The same predictions under the same metric have been looked at.
     eve = LadderHoldout(X, y, scoring="accuracy", account="eve", ledger=ledger)
     eve.submit(both(reserve, 10, 6))
-    assert eve.certify().reserve_query == 1
+    assert eve.reserve_certificate().reserve_query == 1
     assert {one.status().reserve_queries for one in (ada, ben, auc, eve)} == {3}
     assert [one.settings.account for one in ladders(ada)] == ["default", "ben", "default", "eve"]
 
@@ -273,7 +308,7 @@ def submit_and_certify(ledger: Path, account: str, seed: int) -> list[tuple[int 
     rng, told = np.random.default_rng(seed), []
     for luck in (0.6, 0.75, 0.9):
         holdout.submit(np.where(rng.random(N) < luck, y, 1 - y))
-        found = holdout.certify()
+        found = holdout.reserve_certificate()
         assert found.log_count is not None
         told.append((found.reserve_query, found.log_count))
     return told
@@ -285,10 +320,11 @@ def test_looks_of_several_accounts_at_once_are_one_row(ledger: Path) -> None:
     told = at_once([(submit_and_certify, ledger, name, i) for i, name in enumerate("abc")])
     looks = {look for one in told for look in one}
     assert sorted(number for number, _ in looks) == list(range(1, len(looks) + 1))
-    for number, price in looks:
-        assert number is not None
-        expected = math.log(number * (number + 1)) + (number - 1) * math.log(62)
-        assert price == pytest.approx(expected)
+    paid_before = [price - math.log(number * (number + 1)) for number, price in sorted(looks)]
+    assert paid_before[0] == pytest.approx(0)
+    # Each query pays for all before it, whose prices depend on what came of them: a tenth of the
+    # chance is for 61 counts or none alike, so that none costs more than that.
+    assert all(0 < cost < math.log(620) + 1e-9 for cost in np.diff(paid_before))
     assert findings(ledger) == []
 
 
@@ -311,11 +347,11 @@ def test_what_happens_while_the_reserve_is_measured_is_noticed(
     holdout.submit(both(reserve, 40, 30))
     again = LadderHoldout.open("coins", scoring=holdout.metric, ledger=ledger)
     if meanwhile == "certified":
-        todo.append(again.certify)
-        assert holdout.certify().score == 0.5
+        todo.append(again.reserve_certificate)
+        assert holdout.reserve_certificate().score == 0.5
     else:
         todo.append(lambda: again.submit(both(reserve, 0, 6)))
-        assert holdout.certify().score == pytest.approx(0.9)
+        assert holdout.reserve_certificate().score == pytest.approx(0.9)
     assert not todo and holdout.status().reserve_queries == 1
     assert findings(ledger) == []
 
@@ -333,7 +369,7 @@ def test_bounded_losses_have_an_exact_interval_in_their_own_units(tmp_path: Path
     holdout.submit(guess)
     reserve = kept(holdout)
     raw = mean_absolute_error(target[reserve], guess[reserve])
-    found = holdout.certify()
+    found = holdout.reserve_certificate()
     assert found.score is not None and found.low is not None and found.high is not None
     step = raw / (10 * math.sqrt(100))  # at most
     assert abs(-found.score - raw) <= step / 2
@@ -354,13 +390,13 @@ def test_root_and_two_class_ranges_are_told_in_the_scores_own_units(tmp_path: Pa
         ledger=tmp_path / "l.db",
     )  # fmt: skip
     rmse.submit(target + 0.5)
-    found = rmse.certify()
+    found = rmse.reserve_certificate()
     assert found.score == pytest.approx(-math.sqrt(0.24), abs=0.03)
     assert found.low is not None and found.high is not None and found.score is not None
     assert found.low < found.score < found.high <= 0
     brier = opened(tmp_path / "b.db", scoring="neg_brier_score")
     brier.submit(np.clip(y * 0.8 + 0.1, 0, 1))
-    assert brier.certify().score == pytest.approx(-0.01, abs=1 / 60)
+    assert brier.reserve_certificate().score == pytest.approx(-0.01, abs=1 / 60)
 
 
 def test_weights_take_part(tmp_path: Path) -> None:
@@ -371,7 +407,7 @@ def test_weights_take_part(tmp_path: Path) -> None:
     reserve = kept(holdout)
     predictions = both(reserve, 10, 30)
     holdout.submit(predictions)
-    found = holdout.certify()
+    found = holdout.reserve_certificate()
     own = weights[reserve]
     raw = own[(predictions != y)[reserve]].sum() / own.sum()
     step = round(raw * 800) / 800
@@ -388,14 +424,14 @@ def test_other_metrics_have_an_approximate_one_that_says_so(tmp_path: Path) -> N
     holdout.submit(scores)
     reserve = kept(holdout)
     raw = roc_auc_score(y[reserve], scores[reserve])
-    found = holdout.certify()
+    found = holdout.reserve_certificate()
     assert found.score is not None and found.low is not None and found.high is not None
     assert abs(found.score - raw) <= 0.005 + 1e-9
     assert 0 < found.low < found.score < found.high <= 1
     assert "approximate" in found.bound and "approximate" in " ".join(found.assumptions)
     # The standard error is near sqrt(A (1 - A) / 50) at most; L is ln 2: 2.24 of them each way.
     assert found.high - found.low < 2 * 2.24 * math.sqrt(0.25 / 50)
-    narrow, wide = holdout.certify(0.2), holdout.certify(0.999)
+    narrow, wide = holdout.reserve_certificate(0.2), holdout.reserve_certificate(0.999)
     assert narrow.low is not None and wide.low is not None
     assert wide.low < found.low < narrow.low <= found.score
     assert holdout.status().reserve_queries == 1
@@ -407,11 +443,11 @@ def test_an_unbounded_risk_is_shown_to_four_digits(tmp_path: Path) -> None:
         X, target, scoring="neg_mean_absolute_error", reserve=0.5, ledger=tmp_path / "l.db"
     )
     holdout.submit(target + np.random.default_rng(2).normal(0, 100, N))
-    found = holdout.certify()
+    found = holdout.reserve_certificate()
     assert "approximate" in found.bound
     assert found.score is not None and float(f"{found.score:.4g}") == found.score
     holdout.submit(target + 1e-3)
-    assert holdout.certify().reserve_query == 2
+    assert holdout.reserve_certificate().reserve_query == 2
     assert verify_holdout(holdout.ledger, holdout.name).findings == ()
 
 
@@ -428,11 +464,11 @@ def test_what_has_no_value_on_the_reserve_is_a_look_like_any_other(tmp_path: Pat
             assert counts(place)["holdouts"] == 0
             continue
         holdout.submit(np.linspace(0, 1, N))
-        found = holdout.certify()
+        found = holdout.reserve_certificate()
         assert found.reserve_query == 1 and holdout.status().reserve_queries == 1
         if found.missing is not None:
             assert found.low is None and "no value" in str(found)
-            assert holdout.certify() == found and holdout.status().reserve_queries == 1
+            assert holdout.reserve_certificate() == found and holdout.status().reserve_queries == 1
             assert verify_holdout(holdout.ledger, holdout.name).findings == ()
             return
     pytest.fail("the reserve of 60 holdouts had one of two rows: at odds of less than 1e-17")
@@ -442,13 +478,15 @@ def test_a_metric_of_ones_own(tmp_path: Path) -> None:
     own = Metric("own", "labels", loss=zero_one, loss_range=(0, 1), offset=1.0)
     holdout = opened(tmp_path / "l.db", scoring=own)
     holdout.submit(both(kept(holdout), 5, 15))
-    assert holdout.certify().score == pytest.approx(0.75)
+    assert holdout.reserve_certificate().score == pytest.approx(0.75)
     again = LadderHoldout.open("coins", scoring=own, ledger=tmp_path / "l.db")
-    assert again.certify().reserve_query == 1
+    assert again.reserve_certificate().reserve_query == 1
     nameless = LadderHoldout.open("coins", ledger=tmp_path / "l.db")
     holdout.submit(both(kept(holdout), 0, 0))
     assert counts(tmp_path / "l.db")["reserve_looks"] == 1
-    assert nameless.certify().reserve_query == 2  # the guard of this process knows the function
+    assert (
+        nameless.reserve_certificate().reserve_query == 2
+    )  # the guard of this process knows the function
 
 
 # Repeats
@@ -465,7 +503,7 @@ def test_other_predictions_for_the_reserve_are_a_repeat(ledger: Path, mechanism:
     assert answers == {first.score}
     assert all(one.repeat_of == 1 for one in entries_of(holdout)[1:])
     # What is certified is what was submitted first.
-    assert holdout.certify().score == 1.0
+    assert holdout.reserve_certificate().score == 1.0
     assert_replays(holdout)
     assert findings(ledger) == []
 
@@ -523,14 +561,14 @@ def test_weights_of_zero_only_are_refused(tmp_path: Path) -> None:
 def test_rows_that_are_not_kept_certify_from_the_handle_alone(ledger: Path) -> None:
     holdout = opened(ledger, vault=False)
     holdout.submit(both(kept(holdout), 10, 6))
-    assert holdout.certify().score == pytest.approx(0.9)
-    assert elsewhere(certify_handle, holdout) == holdout.certify()
+    assert holdout.reserve_certificate().score == pytest.approx(0.9)
+    assert elsewhere(certify_handle, holdout) == holdout.reserve_certificate()
     with pytest.raises(VaultError, match="vault=False"):
         elsewhere(certified, ledger)
 
 
 def certify_handle(holdout: LadderHoldout) -> ScoreCertificate:
-    return holdout.certify()
+    return holdout.reserve_certificate()
 
 
 @pytest.mark.parametrize("confidence", [0, 1, -1, 2, math.nan, "0.9"])
@@ -538,7 +576,7 @@ def test_what_is_no_confidence_costs_no_look(ledger: Path, confidence: Any) -> N
     holdout = opened(ledger)
     holdout.submit(y)
     with pytest.raises(InvalidArgument, match="confidence"):
-        holdout.certify(confidence)
+        holdout.reserve_certificate(confidence)
     assert counts(ledger)["reserve_looks"] == 0
 
 
@@ -550,14 +588,14 @@ def test_an_audit_shows_nothing_of_the_reserve(ledger: Path) -> None:
     holdout = opened(ledger)
     reserve = kept(holdout)
     holdout.submit(both(reserve, 14, 30))
-    audit = holdout.audit()
+    audit = holdout.owner.audit()
     assert audit.submissions[0].raw == pytest.approx(0.9)
     assert ("reserve", "60 rows, 0 queries") in audit.status.lines()
     assert "60 rows, 0 queries" in str(audit)
     with pytest.warns(OpenedWarning, match="certified by the reserve alone"):
         holdout.submit(both(reserve, 0, 3))
     assert holdout.certificate().missing is not None
-    found = holdout.certify()
+    found = holdout.reserve_certificate()
     assert found.missing is None and found.score == pytest.approx(0.95)
 
 
@@ -565,11 +603,11 @@ def test_a_retired_holdout_answers_what_it_was_asked_and_no_more(ledger: Path) -
     holdout = opened(ledger)
     reserve = kept(holdout)
     holdout.submit(both(reserve, 20, 6))
-    first = holdout.certify()
+    first = holdout.reserve_certificate()
     holdout.submit(both(reserve, 0, 0))
-    holdout.retire()
+    holdout.owner.retire()
     with pytest.raises(HoldoutConflict, match="was retired"):
-        holdout.certify()
+        holdout.reserve_certificate()
     assert holdout.status().reserve_queries == 1
     assert first.reserve_query == 1
 
@@ -583,7 +621,13 @@ def test_nothing_raw_is_told_of_the_reserve(tmp_path: Path) -> None:
     guess = target + np.random.default_rng(2).normal(0, 0.1, N)
     holdout.submit(guess)
     raw = float(np.abs(target - guess)[kept(holdout)].mean())
-    told = [holdout.certify(), holdout.certify(), holdout.status(), holdout.audit(), holdout]
+    told = [
+        holdout.reserve_certificate(),
+        holdout.reserve_certificate(),
+        holdout.status(),
+        holdout.owner.audit(),
+        holdout,
+    ]
     text = " ".join([*map(repr, told), *map(str, told)])
     assert f"{raw:.6f}"[1:] not in text and str(raw) not in text
     with Ledger(holdout.ledger).read() as tx:
@@ -602,10 +646,10 @@ def test_a_look_that_cannot_be_written_is_not_shown(ledger: Path) -> None:
             "BEGIN SELECT RAISE(ABORT, 'disk full'); END"
         )
     with pytest.raises(LedgerError):
-        holdout.certify()
+        holdout.reserve_certificate()
     with closing(sqlite3.connect(ledger)) as connection, connection:
         connection.execute("DROP TRIGGER full")
-    assert holdout.certify().reserve_query == 1
+    assert holdout.reserve_certificate().reserve_query == 1
 
 
 # The record
@@ -617,7 +661,7 @@ def looked(ledger: Path) -> Path:
     reserve = kept(holdout)
     for on_ladder, on_reserve in ((40, 20), (20, 12), (0, 3)):
         holdout.submit(both(reserve, on_ladder, on_reserve))
-        holdout.certify()
+        holdout.reserve_certificate()
     assert findings(ledger) == []
     return ledger
 
@@ -668,7 +712,15 @@ def test_a_shown_value_that_is_not_its_replay_is_found(looked: Path) -> None:
     """As whoever owns the file could rebuild the chain over it."""
     with Ledger(resolve_url(looked)).read() as tx:
         assert dict(tx.reserve.replays(1)) == {1: True, 2: True, 3: True}
-    for column, value in (("risk", "0.25"), ("log_values", "1.0"), ("low", "0.0")):
+    edited = (
+        ("risk", "0.25"),
+        ("log_values", "1.0"),
+        ("low", "0.0"),
+        # The ladder released another risk of this submission, and it was the second query.
+        ("evidence", "json_set(evidence, '$.grid.released', 0.9)"),
+        ("evidence", "json_set(evidence, '$.grid.query', 1)"),
+    )
+    for column, value in edited:
         change(looked, f"UPDATE reserve_looks SET {column} = {value} WHERE number = 2")
         with Ledger(resolve_url(looked)).read() as tx:
             assert dict(tx.reserve.replays(1)) == {1: True, 2: False, 3: True}
@@ -732,19 +784,21 @@ def test_the_command_line_registers_and_certifies(tmp_path: Path, ledger: Path) 
         "--name", "coins", "--reserve", "0.3", *at,
     )  # fmt: skip
     assert found.exit_code == 0 and "60 rows, 0 queries" in found.output
-    found = run("certify", "coins", "--json", *at)
+    found = run("certificate", "coins", "--reserve", "--json", *at)
     assert json.loads(found.output)["missing"] == "the ladder has no incumbent yet"
     guesses = tmp_path / "guesses.csv"
     guesses.write_text("\n".join(["label", *map(str, y)]))
     assert run("submit", "coins", str(guesses), *at).exit_code == 0
-    found = run("certify", "coins", *at)
+    found = run("certificate", "coins", "--reserve", *at)
     assert found.exit_code == 0 and "Query 1 of the reserve: 1;" in found.output
-    told = json.loads(run("certify", "coins", "--confidence", "0.99", "--json", *at).output)
+    told = json.loads(
+        run("certificate", "coins", "--reserve", "--confidence", "0.99", "--json", *at).output
+    )
     assert (told["reserve_query"], told["score"], told["high"]) == (1, 1.0, 1.0)
     level = math.log(0.01 / 4) - later_price(1, 0.99)
     assert told["low"] == pytest.approx(1 - exact_upper(0, 60, level))
     assert "60 rows, 1 query" in run("status", "coins", *at).output
-    assert run("certify", "coins", "--confidence", "2", *at).exit_code == 1
+    assert run("certificate", "coins", "--reserve", "--confidence", "2", *at).exit_code == 1
     assert run("verify", "coins", *at).exit_code == 0
     found = run("register", str(table), "--target", "label", "--reserve", "0.4", *at)
     assert found.exit_code == 1 and "registered with a reserve of 60 rows" in found.output
@@ -783,15 +837,107 @@ def test_a_share_of_errors_is_shown_as_it_is(n: int) -> None:
         assert grid.nearest(errors / n) == errors / n
 
 
+SCALES = [None, Scale("counts"), Scale("shares"), Scale("sizes")]
+
+
+@pytest.mark.parametrize("scale", SCALES, ids=str)
+@pytest.mark.parametrize("drawn", [False, True])
+@pytest.mark.parametrize("released", [None, 0.0, 0.13, 0.5, 1.0, -0.2, 7.0])
+@pytest.mark.parametrize(("n", "query"), [(5, 1), (40, 2), (40, 3), (300, 2), (300, 9)])
+def test_all_answers_of_a_look_share_at_most_one_chance(
+    scale: Scale | None, drawn: bool, released: float | None, n: int, query: int
+) -> None:
+    """All risks that can be shown, each with all ends of an interval, and that there is none."""
+    grid = ReserveGrid(n, (0.0, 1.0), drawn, scale, released, ladder_rows=70, query=query)
+    shown = {grid.nearest(risk) for risk in np.linspace(0.0, 1.0, 40 * n + 1).tolist()}
+    ends = (n + 1) ** 2 if drawn else 1
+    total = sum(ends * math.exp(-grid.price(risk)) for risk in shown)
+    total += math.exp(-grid.price(None))
+    assert 0.0 < total <= 1.0 + 1e-9
+    if scale is None and released == 0.5 and n == 300:
+        assert total > 0.9
+    # Whatever came out, it costs at most ln 10 more than if all were alike.
+    most = grid.log_values + math.log(10) + 1e-9
+    assert max(map(grid.price, [*shown, None])) <= most
+    # What is shown stays what it is, and is as near to the risk as its interval allows for.
+    for risk in np.linspace(0.0, 1.0, 400).tolist():
+        near = grid.nearest(risk)
+        assert grid.nearest(near) == near
+        assert abs(near - risk) <= 0.5 * grid.rounding(near) * (1 + 1e-6)
+
+
 def test_the_chances_of_all_looks_add_up_to_at_most_one() -> None:
-    """Each look has as many nodes as the earlier ones have things to tell."""
-    grids = [ReserveGrid(5, (0, 1)), ReserveGrid(5, (0, 1), drawn=True), ReserveGrid(5, None)]
-    total, told = 0.0, 0.0
-    for look in range(1, 10_000):
-        nodes = told  # the logarithm of their number, all kinds of looks being fixed
-        total += math.exp(nodes - (reserve_log_count(look, 1) + told))
-        told += grids[look % 3].log_values
-    assert total <= 1.0
+    """A search whose looks go on in ways that depend on all that was shown, all ways added up."""
+
+    def total(look: int, told: float, best: float) -> float:
+        # The node of this look, and all that it may show before the next.
+        here = math.exp(-reserve_log_count(look, told))
+        if look == 3:
+            return here
+        grid = ReserveGrid(9, (0.0, 1.0), released=best, ladder_rows=20, query=look)
+        shown = {grid.nearest(errors / 9) for errors in range(10)}
+        nodes = (
+            total(look + 1, told + grid.price(risk), min(best, best if risk is None else risk))
+            for risk in [*shown, None]
+        )
+        return here + sum(nodes)
+
+    assert total(1, 0.0, 0.4) <= 1.0
+    # The first node has one half, and the others most of what the list leaves of theirs.
+    assert total(1, 0.0, 0.4) > 0.55
+
+
+def test_later_looks_show_less_and_say_so(ledger: Path) -> None:
+    """100 of 500 rows wrong, twelve looks: whole errors, half a standard error, one."""
+    rows_, labels = rows(1000, seed=3)
+    holdout = LadderHoldout(
+        rows_, labels, scoring="accuracy", name="large", reserve=0.5, ledger=ledger
+    )
+    found = record(holdout)
+    assert found.reserve is not None
+    reserve = np.empty(1000, dtype=bool)
+    reserve[holdout.__ladder__.guard().order] = found.reserve
+    on_reserve, on_ladder = np.flatnonzero(reserve), np.flatnonzero(~reserve)
+    certificates, errors = [], []
+    for look in range(1, 9):
+        predictions = labels.copy()
+        errors.append(102 + look)
+        for places, count in ((on_reserve, errors[-1]), (on_ladder, 110 - look)):
+            predictions[places[:count]] = 1 - labels[places[:count]]
+        assert holdout.submit(predictions).improved
+        certificates.append(holdout.reserve_certificate())
+    first, second, *later = certificates
+    assert (first.shown_in_steps, first.score) == (0.0, pytest.approx(1 - 103 / 500))
+    # 108 errors of 500 on the ladder: a standard error is 9.2 rows.
+    assert second.shown_in_steps == pytest.approx(5 / 500)
+    assert second.score == pytest.approx(1 - 105 / 500)
+    for wrong_rows, one in zip(errors[2:], later, strict=True):
+        assert one.score is not None and one.low is not None and one.high is not None
+        step = round(one.shown_in_steps * 500)
+        assert step == 9 and f"{one.score:.6g}, in steps of 0.018;" in str(one)
+        shown = round((1 - one.score) * 500)
+        assert shown == step * math.floor(wrong_rows / step + 0.5)
+        # The interval allows for all that it might have been.
+        assert one.low < 1 - (shown + 4) / 500 < 1 - (shown - 4) / 500 < one.high
+    assert "in steps of" not in str(first)
+    # The target of issue 32, with 20 % of errors; it was .341.
+    assert later[-1].high - later[-1].low < 0.27
+    assert verify_holdout(resolve_url(ledger), "large").findings == ()
+
+
+def test_a_look_at_what_was_not_released_is_coded_alike(ledger: Path) -> None:
+    """A ladder that shows no value tells nothing to code around, until it is asked for."""
+    holdout = opened(ledger, mechanism=PairedTestLadder(alpha=0.05), show="improvements")
+    reserve = kept(holdout)
+    for on_ladder, on_reserve in ((40, 20), (20, 12), (0, 3)):
+        holdout.submit(both(reserve, on_ladder, on_reserve))
+        if on_ladder == 20:
+            holdout.reveal()
+        found = holdout.reserve_certificate()
+    error = math.sqrt(60 * (20 / 140) * (120 / 140) * (1 + 60 / 140))
+    price = math.log(12) + math.log(62) + price_by_hand(12, 60 * 20 / 140, error, 62)
+    assert found.log_count == pytest.approx(price)
+    assert findings(ledger) == []
 
 
 # Coverage
@@ -819,7 +965,7 @@ def test_a_look_covers_after_a_climb_that_learned_the_ladders_rows() -> None:
             tried = best ^ (rng.random(N) < 0.1)
             release = holdout.submit(tried)
             best = tried if release.improved else best
-        found = holdout.certify()
+        found = holdout.reserve_certificate()
         assert found.low is not None and found.high is not None
         missed += not found.low <= 0.5 <= found.high
         _, low, high = reserve_interval(1 - release.score, 140, 0.0, confidence=0.9)
@@ -855,7 +1001,7 @@ def test_all_looks_of_an_analyst_who_climbs_on_the_reserve_itself_cover() -> Non
             )
             if not holdout.submit(guess).improved:
                 continue
-            found = holdout.certify()
+            found = holdout.reserve_certificate()
             assert found.low is not None and found.high is not None and found.score is not None
             misses |= not found.low <= 0.5 <= found.high
             plain = reserve_interval(1 - found.score, 100, 0.0, confidence=0.9)
@@ -872,7 +1018,7 @@ def _kept_of(holdout: LadderHoldout) -> NDArray[np.bool_]:
     found = record(holdout)
     assert found.reserve is not None
     reserve = np.empty(found.n, dtype=bool)
-    reserve[holdout.open_ladder.guard().order] = found.reserve
+    reserve[holdout.__ladder__.guard().order] = found.reserve
     return reserve
 
 

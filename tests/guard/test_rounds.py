@@ -35,7 +35,7 @@ from sklearn.model_selection._search import BaseSearchCV
 from sklearn.tree import DecisionTreeClassifier
 
 from ladderholdout import LadderHoldout, SearchStopped
-from ladderholdout.guard.views import Submission
+from ladderholdout.guard.shown.views import Submission
 
 # Workers of loky cannot import this file: what it defines travels whole.
 cloudpickle.register_pickle_by_value(sys.modules[__name__])
@@ -278,7 +278,7 @@ def test_submissions_by_hand_between_and_after_searches_have_none(
         grid(holdout).fit(*train)
         the_one_batch(since(), 3)
         holdout.submit(1 - binary.y_holdout)
-        holdout.evaluate(fitted)
+        holdout.submit(fitted)
         holdout(fitted, train[0][:0], train[1][:0])
         holdout(fitted, binary.X_holdout, binary.y_holdout)
         assert batches(since()) == [None] * 4
@@ -433,7 +433,7 @@ def test_a_candidate_whose_fit_looks_by_hand_has_none(
     holdout: LadderHoldout, train: Data, since: Any, backend: str, jobs: int
 ) -> None:
     def look(X: Any, y: Any) -> None:
-        holdout.evaluate(DecisionTreeClassifier(max_depth=7, random_state=1).fit(X, y))
+        holdout.submit(DecisionTreeClassifier(max_depth=7, random_state=1).fit(X, y))
 
     with on(backend, jobs):
         grid(holdout, Asking(look)).fit(*train)
@@ -470,7 +470,7 @@ def test_candidates_scored_before_one_that_looks_keep_their_batch(
     holdout: LadderHoldout, train: Data, since: Any
 ) -> None:
     def look(X: Any, y: Any) -> None:
-        holdout.evaluate(DecisionTreeClassifier(max_depth=7, random_state=1).fit(X, y))
+        holdout.submit(DecisionTreeClassifier(max_depth=7, random_state=1).fit(X, y))
 
     grid(holdout, Asking(), {"ask": [None, look, None]}).fit(*train)
     first, *others = since()
@@ -516,7 +516,7 @@ def test_looks_of_another_thread_during_a_search_have_none(
     with ThreadPoolExecutor(1) as pool:
         running = pool.submit(search.fit, *train)
         assert patient.began.wait(60)
-        holdout.evaluate(fitted)
+        holdout.submit(fitted)
         holdout.submit(1 - binary.y_holdout)
         holdout(fitted, train[0][:0], train[1][:0])
         holdout(fitted, binary.X_holdout, binary.y_holdout)

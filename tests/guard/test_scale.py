@@ -24,10 +24,10 @@ from ladderholdout.audit.statistics import plain
 from ladderholdout.audit.submissions import GrowingColumns
 from ladderholdout.certificates import Grid
 from ladderholdout.errors import KnownHoldoutWarning
-from ladderholdout.guard import stored_rows
-from ladderholdout.guard.certification import Others, bars_on, counted_ladders
-from ladderholdout.guard.health import verify_holdout
+from ladderholdout.guard.certify.certification import Others, bars_on, counted_ladders
 from ladderholdout.guard.open_ladder import Origin
+from ladderholdout.guard.opening import stored_rows
+from ladderholdout.guard.opening.health import verify_holdout
 from ladderholdout.identity import (
     content_hashes,
     id_hashes,
@@ -64,7 +64,7 @@ def two_ladders(ledger: str) -> list[LadderHoldout]:
 
 
 def chosen(holdout: LadderHoldout) -> Chosen | None:
-    return holdout.open_ladder.read(lambda tx, ladder: tx.chosen(ladder))
+    return holdout.__ladder__.read(lambda tx, ladder: tx.chosen(ladder))
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -84,7 +84,7 @@ def test_what_is_counted_in_the_ledger_is_what_happened(seed: int) -> None:
         if again and rng.random() < 0.2:
             predictions = again[rng.integers(len(again))]
         place = None if batch is None else int(rng.integers(1, 99))
-        release = ladders[who].open_ladder.submit(predictions, Origin(batch=batch, place=place))
+        release = ladders[who].__ladder__.submit(predictions, Origin(batch=batch, place=place))
         first = entries_of(ladders[who])[release.submission - 1].repeat_of
         new = release.improved and first is None
         # A repeat whose answer is not that of a query that does not improve shows itself.
@@ -108,7 +108,7 @@ def test_what_is_counted_in_the_ledger_is_what_happened(seed: int) -> None:
             if entries[own[-1]].batch is None:
                 names.setdefault(name)
             told = (replace(one, choices=None) for one in expected.ladders)
-            counted = holdout.open_ladder.read(partial(transcripts, found=found))
+            counted = holdout.__ladder__.read(partial(transcripts, found=found))
             assert counted == dict(zip(names, told, strict=True))
 
 
@@ -255,7 +255,7 @@ def test_what_rows_are_known_by_is_written_in_pieces_and_is_the_same(
     holdout = LadderHoldout(
         X, y, scoring="accuracy", name="rows", sample_weight=weights, ids=range(n), ledger=ledger
     )
-    record = holdout.open_ladder.read(lambda tx, one: tx.holdout(one.holdout_id))
+    record = holdout.__ladder__.read(lambda tx, one: tx.holdout(one.holdout_id))
     rows = Rows(X, y, weights)
     hashes, given = row_hashes(X), stored_rows.digests_of(record.secret, rows)
     expected = {
@@ -279,7 +279,7 @@ def test_a_long_audit_is_what_its_objects_say_and_is_small(long: LadderHoldout) 
     entries = record(long)[2]
     tracemalloc.start()
     try:
-        audit = long.audit()
+        audit = long.owner.audit()
         assert tracemalloc.get_traced_memory()[1] < 6e6
     finally:
         tracemalloc.stop()

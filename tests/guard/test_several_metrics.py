@@ -47,15 +47,14 @@ from ladderholdout.errors import (
     NoImprovementWarning,
     UnknownHoldout,
 )
-from ladderholdout.guard.health import verify_holdout
-from ladderholdout.guard.metric_views import Releases, ScoreCertificates
-from ladderholdout.guard.submission import Guard
+from ladderholdout.guard.opening.health import verify_holdout
+from ladderholdout.guard.query.submission import Guard
 from ladderholdout.integrations.staged import ladder_stopping
 from ladderholdout.ledger import Ledger
 from ladderholdout.mechanisms import (
     FullDisclosure,
     Ladder,
-    OneBitLadder,
+    PairedTestLadder,
     ParameterFreeLadder,
     SimplifiedLadder,
 )
@@ -119,7 +118,6 @@ def registered(binary: Binary, ledger: Path | str = "memory", **settings: Any) -
 def test_one_submission_is_answered_by_each_metric() -> None:
     holdout = holdout_of()
     release = holdout.submit(models(1)[0])
-    assert isinstance(release, Releases)
     assert list(release.by_metric) == ["roc_auc", "neg_brier_score"]
     _, y = rows()  # the first query improves, and is rounded to the step
     assert release["roc_auc"].score == pytest.approx(roc_auc_score(y, models(1)[0]), abs=0.0051)
@@ -298,7 +296,7 @@ def test_amended_labels_are_those_of_every_metric(tmp_path: Path) -> None:
 def test_a_retry_under_a_key_is_answered_as_before_by_each_metric() -> None:
     from ladderholdout.guard.open_ladder import Origin
 
-    ladder = holdout_of().open_ladder
+    ladder = holdout_of().__ladder__
     first = ladder.submit(models(1)[0], Origin(key="trial"))
     again = ladder.submit(models(2)[1], Origin(key="trial"))
     assert [again[name].score for name in ("roc_auc", "neg_brier_score")] == [
@@ -389,7 +387,7 @@ def test_one_metric_and_several_do_not_share_a_name() -> None:
         ({"scoring": ["roc_auc", "no such"]}, "no such"),
         ({"mechanism": {"f1": RULE}}, "names of metrics"),
         ({"loss_range": (0, 1)}, r"\{'roc_auc': \.\.\.\}"),
-        ({"scoring": ["accuracy", "r2"], "mechanism": {"r2": OneBitLadder(0.1)}}, "mean"),
+        ({"scoring": ["accuracy", "r2"], "mechanism": {"r2": PairedTestLadder(0.1)}}, "mean"),
     ],
 )
 def test_what_cannot_be_several_metrics_registers_nothing(
@@ -427,11 +425,11 @@ def test_what_is_of_one_metric_names_the_way_to_it(binary: Binary, tmp_path: Pat
     holdout = registered(binary)
     remedy = r"holdout\['accuracy'\]"
     for refused in (
-        holdout.audit,
+        holdout.owner.audit,
         holdout.track,
-        holdout.error_evaluator,
+        holdout.optuna.error_evaluator,
         holdout.reveal,
-        lambda: holdout.withdraw(1, reason="trained on it"),
+        lambda: holdout.owner.withdraw(1, reason="trained on it"),
         lambda: ladder_stopping(holdout),
     ):
         with pytest.raises(InvalidArgument, match=remedy):
@@ -441,8 +439,8 @@ def test_what_is_of_one_metric_names_the_way_to_it(binary: Binary, tmp_path: Pat
     # And there it works.
     stopped = ladder_stopping(holdout["accuracy"], patience=2)
     assert stopped is not None
-    holdout.evaluate(tree().fit(binary.X_train, binary.y_train))
-    assert holdout["accuracy"].audit().status.submissions == 1
+    holdout.submit(tree().fit(binary.X_train, binary.y_train))
+    assert holdout["accuracy"].owner.audit().status.submissions == 1
 
 
 # Searches
@@ -475,7 +473,7 @@ def test_a_model_predicts_once_for_all_metrics_that_ask_the_same(binary: Binary)
     holdout = registered(binary, scoring=scoring, mechanism=None)
     model = Counting(3).fit(binary.X_train, binary.y_train)
     for score in (
-        lambda: holdout.evaluate(model),
+        lambda: holdout.submit(model),
         lambda: holdout(model, binary.X_test, binary.y_test),
     ):
         Counting.calls.clear()
@@ -606,7 +604,7 @@ def test_guard_shows_the_finalists_to_all_metrics(binary: Binary) -> None:
     search = holdout.guard(inner, finalists=3).fit(binary.X_train, binary.y_train)
     assert [holdout.status()[name].submissions for name in THREE] == [3, 3, 3]
     assert search.best_score_ == holdout.status()["accuracy"].score
-    assert isinstance(search.certificate_, ScoreCertificates)
+    assert list(search.certificate_.by_metric) == list(holdout.metrics)
     results = search.cv_results_
     for name in THREE:
         shown = results[f"released_score_{name}"]
@@ -672,16 +670,19 @@ def test_a_study_receives_a_value_for_each_metric(binary: Binary) -> None:
     def fitted(trial: optuna.Trial) -> DecisionTreeClassifier:
         return build(trial).fit(binary.X_train, binary.y_train)
 
-    study.optimize(holdout.objective(fitted), n_trials=6)
+    study.optimize(holdout.optuna.objective(fitted), n_trials=6)
     status = holdout.status()
     assert [status[name].submissions for name in THREE] == [6, 6, 6]
     for at, name in enumerate(THREE):
         sign = -1 if at == 1 else 1
         best = max(sign * trial.values[at] for trial in study.trials)
         assert best == status[name].score
-        chosen = holdout[name].best_trial(study)
+        chosen = holdout[name].optuna.best_trial(study)
         assert chosen.user_attrs["ladder_submission"][name] == status[name].incumbent
-    assert holdout.best_trial(study).number == holdout["accuracy"].best_trial(study).number
+    assert (
+        holdout.optuna.best_trial(study).number
+        == holdout["accuracy"].optuna.best_trial(study).number
+    )
     noted = study.trials[0].user_attrs
     assert noted["ladder_released"] == {name: noted["ladder_released"][name] for name in THREE}
     # Trials learn from answers here, so none of them is of a batch.
@@ -693,7 +694,7 @@ def test_a_study_by_inner_scores_of_each_metric_is_a_batch(binary: Binary) -> No
     holdout = registered(binary)
     study = optuna.create_study(directions=["maximize"] * 3)
     train = binary.X_train, binary.y_train
-    objective = holdout.objective(build, inner=3, train=train)
+    objective = holdout.optuna.objective(build, inner=3, train=train)
     study.optimize(objective, n_trials=4)
     trial = study.trials[0]
     scores = cross_validate(
@@ -704,7 +705,7 @@ def test_a_study_by_inner_scores_of_each_metric_is_a_batch(binary: Binary) -> No
     assert trial.values == pytest.approx(expected)
     assert len({one.batch for one in holdout.history()} - {None}) == 1
     assert "ladder_released" not in trial.user_attrs
-    assert len(objective.guide(study.ask())) == 3  # type: ignore[arg-type]
+    assert len(objective.inner_score(study.ask())) == 3  # type: ignore[arg-type]
 
 
 @pytest.mark.usefixtures("quiet_optuna")
@@ -718,10 +719,10 @@ def test_other_objectives_stand_beside_the_guarded_ones(binary: Binary) -> None:
         model = build(trial).fit(binary.X_train, binary.y_train)
         return Candidate(model, others=(float(model.tree_.node_count),))
 
-    study.optimize(holdout.objective(sized, guarded=1), n_trials=3)
+    study.optimize(holdout.optuna.objective(sized, guarded=1), n_trials=3)
     assert all(trial.values[0] >= 3 for trial in study.trials)
     assert max(trial.values[1] for trial in study.trials) == holdout.status().score
-    loop = holdout.ask_tell(study, guarded=1)
+    loop = holdout.optuna.ask_tell(study, guarded=1)
     trial = loop.ask()
     model = build(trial).fit(binary.X_train, binary.y_train)
     release = loop.tell(trial, model, others=(1.0,))
@@ -736,10 +737,10 @@ def test_a_study_that_has_no_room_for_all_metrics_is_refused_before_it_submits(
     fitted = tree().fit(binary.X_train, binary.y_train)
     study = optuna.create_study(direction="maximize")
     with pytest.raises(InvalidArgument, match="directions="):
-        study.optimize(holdout.objective(lambda trial: fitted), n_trials=1)
+        study.optimize(holdout.optuna.objective(lambda trial: fitted), n_trials=1)
     study = optuna.create_study(directions=["maximize"] * 3)
     with pytest.raises(InvalidArgument, match="'accuracy', 'roc_auc', 'neg_brier_score'"):
-        study.optimize(holdout.objective(lambda trial: (fitted, 0.9)), n_trials=1)
+        study.optimize(holdout.optuna.objective(lambda trial: (fitted, 0.9)), n_trials=1)
     assert holdout.status().submissions == 0
 
 
@@ -787,7 +788,6 @@ def test_certificates_are_shown_together() -> None:
     holdout = holdout_of(confidence=0.9)
     holdout.submit(models(1)[0])
     found = holdout.certificate()
-    assert isinstance(found, ScoreCertificates)
     assert "hold together with a confidence of 0.9" in str(found)
     assert found == holdout.certificate()  # nothing new is shown, and nothing is paid
     assert [found[name].low for name in holdout.metrics] == [
@@ -861,7 +861,7 @@ def test_neither_repr_nor_pickle_nor_views_hold_a_raw_score(tmp_path: Path) -> N
     with Ledger(holdout.ledger).read() as tx:
         raw = [
             abs(holdout.metrics[name].to_score(entry.raw_risk))
-            for name, ladder in holdout.open_ladder.by_metric.items()
+            for name, ladder in holdout.__ladder__.by_metric.items()
             for entry in tx.audit_entries(ladder.id)
         ]
     shown = " ".join(
@@ -944,13 +944,13 @@ def test_the_commands_show_all_metrics_or_one(tmp_path: Path, default_ledger: Pa
 def test_the_estimator_of_a_pipeline_is_asked_as_of_one_metric(binary: Binary) -> None:
     holdout = registered(binary, scoring=["roc_auc", "neg_log_loss"], mechanism=None)
     model = LogisticRegression(max_iter=5000).fit(binary.X_train, binary.y_train)
-    release = holdout.evaluate(model)
+    release = holdout.submit(model)
     # Its own decision function ranks, as of a holdout of roc_auc alone.
     alone = LadderHoldout(
         binary.X_holdout, binary.y_holdout, scoring="roc_auc", ledger="memory:alone",
         mechanism=holdout["roc_auc"].rules.mechanism,
     )  # fmt: skip
-    assert release["roc_auc"].score == alone.evaluate(model).score
+    assert release["roc_auc"].score == alone.submit(model).score
     assert holdout.history()[0].context["estimator"] == "LogisticRegression"
 
 

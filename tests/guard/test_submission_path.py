@@ -25,8 +25,8 @@ from ladderholdout.errors import (
     OverlapWarning,
     RestoredWarning,
 )
-from ladderholdout.guard.health import verify_holdout
 from ladderholdout.guard.open_ladder import Origin, SeenRows
+from ladderholdout.guard.opening.health import verify_holdout
 from ladderholdout.ledger import Ledger, Transaction, marks, statements
 from ladderholdout.ledger.connections import source
 from ladderholdout.ledger.history import _chosen, _up_to
@@ -105,7 +105,7 @@ def batched(path: Path) -> LadderHoldout:
     holdout = LadderHoldout(X, y, scoring="accuracy", name="coins", ledger=path)
     for at, one in enumerate(guesses(1, 12)):
         batch = ("grid", "grid", None, "study")[at % 4]
-        holdout.open_ladder.submit(one, Origin(batch=batch))
+        holdout.__ladder__.submit(one, Origin(batch=batch))
     return holdout
 
 
@@ -181,7 +181,7 @@ def test_what_a_holdout_is_said_to_have_none_of_it_has_none_of(tmp_path: Path) -
     ledger = tmp_path / "ledger.db"
     holdout = LadderHoldout(X, y, scoring="accuracy", name="coins", ledger=ledger)
     holdout.submit(guesses(0, 1)[0])
-    ladder = holdout.open_ladder
+    ladder = holdout.__ladder__
 
     def told() -> tuple[Any, ...]:
         def read(tx: Transaction, one: Any) -> tuple[Any, ...]:
@@ -229,7 +229,7 @@ def test_repeats_of_an_older_version_are_counted_too(tmp_path: Path) -> None:
 
 
 def counted(holdout: LadderHoldout) -> tuple[Any, ...]:
-    found = holdout.open_ladder.read(lambda tx, ladder: tx.chosen(ladder))
+    found = holdout.__ladder__.read(lambda tx, ladder: tx.chosen(ladder))
     assert found is not None
     return found.ladders
 
@@ -404,7 +404,7 @@ def test_the_incumbent_of_a_batch_is_kept_once_and_found_again(tmp_path: Path) -
     X, y = coins()
     holdout = LadderHoldout(X, y, scoring="accuracy", name="coins", ledger=tmp_path / "ledger.db")
     for one in guesses(3, 6):
-        holdout.open_ladder.submit(one, Origin(batch="grid"))
+        holdout.__ladder__.submit(one, Origin(batch="grid"))
     improved = [one.number for one in entries_of(holdout) if one.improved]
     with Ledger(holdout.ledger).read() as tx:
         assert np.array_equal(tx.incumbent_predictions(1), _content(holdout, improved[-1]))
@@ -416,4 +416,4 @@ def test_the_incumbent_of_a_batch_is_kept_once_and_found_again(tmp_path: Path) -
 
 
 def _content(holdout: LadderHoldout, number: int) -> Any:
-    return guesses(3, 6)[number - 1][holdout.open_ladder.guard().order]
+    return guesses(3, 6)[number - 1][holdout.__ladder__.guard().order]

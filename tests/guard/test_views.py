@@ -25,7 +25,7 @@ from ladderholdout.errors import (
     UnknownHoldout,
     VaultError,
 )
-from ladderholdout.guard.health import verify_holdout
+from ladderholdout.guard.opening.health import verify_holdout
 from ladderholdout.ledger import Ledger, resolve_url
 from ladderholdout.mechanisms import FullDisclosure
 from tests.support.beyond_plain import needs_pandas, pd
@@ -125,15 +125,15 @@ def test_models_are_given_the_features_of_their_view(ledger: Path, vault: Any) -
     first = opened(ledger, vault=vault)
     with pytest.warns(KnownHoldoutWarning, match="view 2"):
         second = LadderHoldout(X[:, :2], y, ledger=ledger)
-    told = first.evaluate(First(3))
+    told = first.submit(First(3))
     for holdout, columns in ((first, 3), (second, 2)):
-        assert holdout.evaluate(First(columns)).score == told.score
-        assert elsewhere(LadderHoldout.evaluate, holdout, First(columns)).score == told.score
+        assert holdout.submit(First(columns)).score == told.score
+        assert elsewhere(LadderHoldout.submit, holdout, First(columns)).score == told.score
         assert elsewhere(LadderHoldout.submit, holdout, 1 - y).score == told.score
     if vault is None:
-        assert LadderHoldout.open("first", ledger=ledger).evaluate(First(2)).score == told.score
+        assert LadderHoldout.open("first", ledger=ledger).submit(First(2)).score == told.score
         one = LadderHoldout.open("first", ledger=ledger, view=1)
-        assert one.evaluate(First(3)).score == told.score
+        assert one.submit(First(3)).score == told.score
         with pytest.raises(UnknownHoldout, match=r"no view 3\. It has 1 to 2"):
             LadderHoldout.open("first", ledger=ledger, view=3)
     else:
@@ -177,7 +177,7 @@ def test_a_study_on_other_features_goes_on(ledger: Path) -> None:
         C = trial.suggest_float("C", 0.01, 100, log=True)
         return LogisticRegression(C=C).fit(X_train[:, :2], y_train)
 
-    study.optimize(holdout.objective(build), n_trials=3)
+    study.optimize(holdout.optuna.objective(build), n_trials=3)
     assert holdout.status().submissions == 4
     assert holdout.status().score == 1.0
 
@@ -205,7 +205,7 @@ def test_training_rows_are_found_by_the_features_of_the_view(ledger: Path) -> No
     with pytest.raises(OverlapError):
         list(holdout.split().split(X[:, :2], y))
     # Rows are compared as models see them.
-    assert holdout(First(2), X[:, :2], y) == holdout.evaluate(First(2)).score
+    assert holdout(First(2), X[:, :2], y) == holdout.submit(First(2)).score
 
 
 def test_labels_in_order_make_no_view(ledger: Path) -> None:
@@ -275,7 +275,7 @@ def test_ids_know_permuted_rows_with_other_features_and_labels(ledger: Path, vau
     # The view keeps its own order, in other processes as well.
     right = corrected(y, 7)[order]
     assert elsewhere(LadderHoldout.submit, other, right).score == 1.0
-    assert other.evaluate(First(2)).score == 1.0
+    assert other.submit(First(2)).score == 1.0
     assert verify_holdout(resolve_url(ledger), "first").findings == ()
 
 
@@ -284,7 +284,7 @@ def test_a_column_of_ids_is_no_feature(ledger: Path) -> None:
     X, y = coins(N)
     frame = pd.DataFrame(X, columns=list("abc")).assign(key=IDS)
     first = opened(ledger, frame, ids="key")
-    first.evaluate(First(3))
+    first.submit(First(3))
     assert opened(ledger, X, ids=IDS) == first
     assert opened(ledger, X) == first
     shuffled = frame.sample(frac=1, random_state=0)
@@ -493,14 +493,14 @@ def test_the_reserve_allows_for_amended_labels(ledger: Path) -> None:
     X, y = coins(400)
     holdout = opened(ledger, X, y, reserve=0.5)
     holdout.submit(y)
-    assert holdout.certify().low > 0.97
+    assert holdout.reserve_certificate().low > 0.97
     new = corrected(y, *range(20))
     with pytest.warns(KnownHoldoutWarning):
         holdout = opened(ledger, X, new)
     with pytest.warns(KnownHoldoutWarning):
         second = opened(ledger, X, new, ladder="second")
     second.submit(new)
-    found = second.certify()
+    found = second.reserve_certificate()
     assert found.score == 1.0
     # Which rows are the reserve is secret: that none of 20 amended ones is has a chance of 1e-6.
     (said_of_it,) = (one for one in found.assumptions if "amended" in one)
@@ -509,7 +509,7 @@ def test_the_reserve_allows_for_amended_labels(ledger: Path) -> None:
     assert share > 0
     assert found.low == pytest.approx(1 - most)
     # The look of before is answered as it was.
-    assert holdout.certify().low > 0.97
+    assert holdout.reserve_certificate().low > 0.97
 
 
 # Tampering

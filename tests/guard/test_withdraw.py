@@ -16,15 +16,15 @@ from typer.testing import CliRunner
 from ladderholdout import LadderHoldout
 from ladderholdout.certificates import Grid, Transcript, certify, ladder_transcript
 from ladderholdout.errors import HoldoutConflict, InvalidArgument, InvalidSubmission
-from ladderholdout.guard.health import verify_holdout
 from ladderholdout.guard.open_ladder import Origin
+from ladderholdout.guard.opening.health import verify_holdout
 from ladderholdout.ledger import Ledger, resolve_url, verify
 from ladderholdout.ledger.verification import kept_incumbents
 from ladderholdout.mechanisms import (
     FullDisclosure,
     GaussianLadder,
     Ladder,
-    OneBitLadder,
+    PairedTestLadder,
     SimplifiedLadder,
 )
 from tests.support.holdouts import assert_replays, coins, guesses, repeats_first
@@ -54,7 +54,7 @@ def test_the_ladder_goes_back_and_nothing_is_removed(tmp_path: Path) -> None:
     leaked = holdout.submit(y)
     worse = holdout.submit(right(y, 45))
     assert not worse.improved
-    done = holdout.withdraw(leaked.submission, reason=WHY)
+    done = holdout.owner.withdraw(leaked.submission, reason=WHY)
     assert (done.incumbent, done.score, done.again) == (1, first.score, (3,))
     status = holdout.status()
     assert (status.incumbent, status.score, status.submissions) == (1, first.score, 3)
@@ -74,11 +74,11 @@ def test_the_ladder_goes_back_and_nothing_is_removed(tmp_path: Path) -> None:
 def test_one_that_is_not_the_incumbent_is_recorded_and_never_gone_back_to(tmp_path: Path) -> None:
     holdout, y = opened(tmp_path)
     scores = [holdout.submit(right(y, k)).score for k in (30, 40, 50)]
-    done = holdout.withdraw(2, reason=WHY)
+    done = holdout.owner.withdraw(2, reason=WHY)
     assert (done.incumbent, done.score, done.again) == (3, scores[2], ())
-    assert holdout.withdraw(3, reason=WHY).incumbent == 1
+    assert holdout.owner.withdraw(3, reason=WHY).incumbent == 1
     assert holdout.status().score == scores[0]
-    assert holdout.withdraw(1, reason=WHY).incumbent is None
+    assert holdout.owner.withdraw(1, reason=WHY).incumbent is None
     assert holdout.status().score is None
     assert holdout.certificate().missing is not None
     before = holdout.history()
@@ -93,10 +93,10 @@ def test_two_withdrawals_on_end_and_one_after_new_incumbents(tmp_path: Path) -> 
     holdout, y = opened(tmp_path)
     for k in (30, 40, 50, 55):
         holdout.submit(right(y, k))
-    assert holdout.withdraw(4, reason=WHY).incumbent == 3
-    assert holdout.withdraw(3, reason=WHY).incumbent == 2
+    assert holdout.owner.withdraw(4, reason=WHY).incumbent == 3
+    assert holdout.owner.withdraw(3, reason=WHY).incumbent == 2
     assert holdout.submit(right(y, 45)).submission == 5
-    assert holdout.withdraw(5, reason=WHY).incumbent == 2
+    assert holdout.owner.withdraw(5, reason=WHY).incumbent == 2
     assert [one.withdrawn for one in holdout.history()] == [None, None, WHY, WHY, WHY]
     assert intact(holdout)
 
@@ -106,7 +106,7 @@ def test_a_repeat_of_it_counts_as_it(tmp_path: Path) -> None:
     holdout.submit(right(y, 30))
     holdout.submit(y)
     holdout.submit(y)
-    assert holdout.withdraw(3, reason=WHY).submission == 2
+    assert holdout.owner.withdraw(3, reason=WHY).submission == 2
     assert [one.withdrawn for one in holdout.history()] == [None, WHY, WHY]
     assert [one.has_held for one in holdout.history()] == [True, False, False]
 
@@ -115,7 +115,7 @@ def test_another_process_sees_the_former_incumbent(tmp_path: Path) -> None:
     holdout, y = opened(tmp_path, mechanism=None)
     other = LadderHoldout.open("coins", ledger=tmp_path / "ledger.db", account="default")
     first, _ = holdout.submit(right(y, 40)), holdout.submit(y)
-    other.withdraw(2, reason=WHY)
+    other.owner.withdraw(2, reason=WHY)
     # The handle of before has cached the predictions of the withdrawn one.
     assert holdout.submit(right(y, 41)).score == first.score
     assert holdout.submit(right(y, 59)).improved
@@ -127,7 +127,7 @@ def test_numbers_that_are_none_are_refused(tmp_path: Path, bad: Any) -> None:
     holdout, y = opened(tmp_path)
     holdout.submit(right(y, 40))
     with pytest.raises(InvalidArgument, match="number"):
-        holdout.withdraw(bad, reason=WHY)
+        holdout.owner.withdraw(bad, reason=WHY)
     assert holdout.history()[0].withdrawn is None
 
 
@@ -136,7 +136,7 @@ def test_reasons_that_are_none_are_refused(tmp_path: Path, bad: Any) -> None:
     holdout, y = opened(tmp_path)
     holdout.submit(right(y, 40))
     with pytest.raises(InvalidArgument, match="reason"):
-        holdout.withdraw(1, reason=bad)
+        holdout.owner.withdraw(1, reason=bad)
     assert intact(holdout)
 
 
@@ -144,12 +144,12 @@ def test_withdrawn_twice_and_retired_are_refused(tmp_path: Path) -> None:
     holdout, y = opened(tmp_path)
     holdout.submit(right(y, 40))
     holdout.submit(right(y, 50))
-    holdout.withdraw(2, reason=WHY)
+    holdout.owner.withdraw(2, reason=WHY)
     with pytest.raises(HoldoutConflict, match="withdrawn already"):
-        holdout.withdraw(2, reason="another")
-    holdout.retire()
+        holdout.owner.withdraw(2, reason="another")
+    holdout.owner.retire()
     with pytest.raises(HoldoutConflict, match="retired"):
-        holdout.withdraw(1, reason=WHY)
+        holdout.owner.withdraw(1, reason=WHY)
     assert intact(holdout)
 
 
@@ -158,7 +158,7 @@ def test_releases_of_a_budget_stay_spent(tmp_path: Path) -> None:
     holdout.submit(right(y, 40))
     with pytest.warns(UserWarning, match="used up"):
         holdout.submit(y)
-    holdout.withdraw(2, reason=WHY)
+    holdout.owner.withdraw(2, reason=WHY)
     assert not holdout.submit(right(y, 50)).improved
     assert holdout.status().releases == 2
     assert holdout.certificate().low is not None
@@ -170,7 +170,7 @@ def test_noise_is_not_drawn_again(tmp_path: Path) -> None:
     holdout.submit(right(y, 30))
     holdout.submit(y)
     refused = holdout.submit(right(y, 32))
-    assert holdout.withdraw(2, reason=WHY).again == ()
+    assert holdout.owner.withdraw(2, reason=WHY).again == ()
     assert holdout.submit(right(y, 32)).improved == refused.improved
     with Ledger(holdout.ledger).read() as tx:
         assert tx.entries(1)[-1].repeat_of == 3
@@ -186,7 +186,7 @@ def test_a_search_and_its_pick_leave_it_out(tmp_path: Path) -> None:
     )
     search.fit(X, np.arange(60) % 2)
     improvers = [one.number for one in holdout.history() if one.improved]
-    holdout.withdraw(improvers[-1], reason=WHY)
+    holdout.owner.withdraw(improvers[-1], reason=WHY)
     if len(improvers) == 1:
         with pytest.warns(UserWarning, match="No candidate"):
             holdout.select(search.cv_results_)
@@ -197,9 +197,9 @@ def test_a_search_and_its_pick_leave_it_out(tmp_path: Path) -> None:
 def test_a_search_keeps_each_of_its_incumbents(tmp_path: Path) -> None:
     holdout, y = opened(tmp_path)
     for at, k in enumerate((30, 35, 40, 45)):
-        holdout.open_ladder.submit(right(y, k), Origin(batch="grid", place=at + 1))
-    assert holdout.withdraw(4, reason=WHY).incumbent == 3
-    assert holdout.withdraw(3, reason=WHY).incumbent == 2
+        holdout.__ladder__.submit(right(y, k), Origin(batch="grid", place=at + 1))
+    assert holdout.owner.withdraw(4, reason=WHY).incumbent == 3
+    assert holdout.owner.withdraw(3, reason=WHY).incumbent == 2
     assert intact(holdout)
 
 
@@ -207,19 +207,19 @@ def test_rounds_of_one_batch_keep_what_preceded_the_batch(tmp_path: Path) -> Non
     holdout, y = opened(tmp_path)
     holdout.submit(right(y, 30))
     for k in (35, 40, 45):
-        holdout.open_ladder.submit(right(y, k), Origin(batch="fit", context={"round": k}))
+        holdout.__ladder__.submit(right(y, k), Origin(batch="fit", context={"round": k}))
     with Ledger(holdout.ledger).read() as tx:
         assert [number for number, _ in kept_incumbents(tx.conn, 1)] == [1, 4]
-    assert holdout.withdraw(4, reason=WHY).incumbent == 1
+    assert holdout.owner.withdraw(4, reason=WHY).incumbent == 1
     assert intact(holdout)
 
 
 def test_a_ladder_without_values_reveals_nothing_by_it(tmp_path: Path) -> None:
-    holdout, y = opened(tmp_path, mechanism=OneBitLadder(alpha=0.3))
+    holdout, y = opened(tmp_path, mechanism=PairedTestLadder(alpha=0.3), show="improvements")
     holdout.submit(right(y, 30))
     holdout.submit(right(y, 50))
     shown = holdout.reveal()
-    assert holdout.withdraw(2, reason=WHY).score is None
+    assert holdout.owner.withdraw(2, reason=WHY).score is None
     assert holdout.status().score is None
     assert holdout.submit(right(y, 58)).improved
     assert [one.score for one in holdout.history()] == [None, shown, None]
@@ -242,7 +242,7 @@ def test_what_was_changed_is_found(tmp_path: Path, statement: str) -> None:
     holdout, y = opened(tmp_path)
     for k in (30, 40, 50):
         holdout.submit(right(y, k))
-    holdout.withdraw(3, reason=WHY)
+    holdout.owner.withdraw(3, reason=WHY)
     assert intact(holdout)
     with closing(sqlite3.connect(tmp_path / "ledger.db")) as connection, connection:
         (kept,) = connection.execute(
@@ -263,7 +263,7 @@ def test_what_was_revealed_stays_counted(tmp_path: Path) -> None:
     for one in guesses(3, 20):
         holdout.submit(one)
     holdout.submit(y)
-    holdout.withdraw(22, reason=WHY)
+    holdout.owner.withdraw(22, reason=WHY)
     assert holdout.certificate() == before
     holdout.submit(right(y, 45))
     with Ledger(holdout.ledger).read() as tx:
@@ -316,7 +316,7 @@ def climb(rng: np.random.Generator, n: int, k: int, every: int) -> tuple[float, 
         for count, which, what, first in told
     ]
     before = sum(one.queries for one in pieces)
-    event = 1 + sum(one.events() for one in pieces)
+    event = 1 + sum(len(which) for _, which, _, _ in told)
     transcripts = (*(one for one in pieces[:-1] if one.queries), pieces[-1].improving())
     assert grid.falling
     found = certify(risk, n, Transcript(before, 1, transcripts, size=1, event=event))
@@ -365,7 +365,7 @@ def test_other_rules_replay_over_withdrawals(tmp_path: Path) -> None:
         holdout, y = opened(tmp_path / str(number), mechanism=rule)
         for k in (30, 40, 35, 60):
             holdout.submit(right(y, k))
-        holdout.withdraw(4, reason=WHY)
+        holdout.owner.withdraw(4, reason=WHY)
         holdout.submit(right(y, 50))
         assert intact(holdout)
         with Ledger(resolve_url(tmp_path / str(number) / "ledger.db")).read() as tx:

@@ -80,7 +80,7 @@ def test_a_restart_without_a_name_goes_on(ledger: Path) -> None:
 
 def test_a_name_is_made_of_the_fingerprint_where_none_is_given(ledger: Path) -> None:
     holdout = opened(ledger, name=None)
-    assert holdout.name == f"holdout-{holdout.fingerprint[:8]}"
+    assert holdout.name == f"holdout-{holdout.status().fingerprint[:8]}"
     assert LadderHoldout.open(holdout.name, ledger=ledger) == holdout
 
 
@@ -142,14 +142,14 @@ def test_shuffled_rows_go_on(ledger: Path, mechanism: Any, weighted: bool) -> No
 def test_a_model_predicts_alike_on_shuffled_rows(ledger: Path) -> None:
     (X, y), order = coins(N), np.random.default_rng(1).permutation(N)
     first = opened(ledger)
-    told = first.evaluate(Linear())
+    told = first.submit(Linear())
     with pytest.warns(KnownHoldoutWarning):
         shuffled = LadderHoldout(X[order], y[order], ledger=ledger)
     for again in (
-        shuffled.evaluate(Linear()),
+        shuffled.submit(Linear()),
         shuffled.submit(Linear().predict(X[order])),
         first.submit(Linear().predict(X)),
-        elsewhere(LadderHoldout.evaluate, shuffled, Linear()),
+        elsewhere(LadderHoldout.submit, shuffled, Linear()),
     ):
         assert repeats_first(first, again, told)
 
@@ -162,10 +162,10 @@ def test_a_shuffled_handle_refuses_to_submit_in_another_process(ledger: Path, va
     with pytest.warns(KnownHoldoutWarning):
         shuffled = LadderHoldout(X[order], y[order], ledger=ledger)
     before = counts(ledger)
-    with pytest.raises(InvalidArgument, match=r"another process.*evaluate\(estimator\)"):
+    with pytest.raises(InvalidArgument, match=r"another process.*submit an estimator"):
         elsewhere(LadderHoldout.submit, shuffled, y[order])
     assert counts(ledger) == before
-    told = elsewhere(LadderHoldout.evaluate, shuffled, Linear())
+    told = elsewhere(LadderHoldout.submit, shuffled, Linear())
     assert told.submission == 1
     assert is_repeat(first, first.submit(Linear().predict(X)))
 
@@ -174,7 +174,7 @@ def submit_beside(
     shuffled: LadderHoldout, first: LadderHoldout, predictions: Any
 ) -> tuple[Release, Release]:
     """Use the shuffled handle first, so that its rows are what this process reads first."""
-    return shuffled.evaluate(Linear()), first.submit(predictions)
+    return shuffled.submit(Linear()), first.submit(predictions)
 
 
 @pytest.mark.processes
@@ -657,7 +657,7 @@ REFUSED: list[dict[str, Any]] = [
     {"classes": [[0], [1, 2]]},
     {"budget": 0},
     {"mechanism": "Ladder"},
-    {"feedback": "guided"},
+    {"feedback": "capped"},
     {"overlap": "never"},
     {"account": ""},
     {"ladder": "a\nb"},

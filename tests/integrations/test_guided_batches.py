@@ -17,10 +17,10 @@ from sklearn.tree import DecisionTreeClassifier
 from ladderholdout import LadderHoldout
 from ladderholdout.certificates import LadderTranscript, Transcript
 from ladderholdout.errors import BudgetWarning, LadderHoldoutWarning
-from ladderholdout.guard import shown
+from ladderholdout.guard.query import seen
 from ladderholdout.integrations.optuna import Candidate, Objective
 from ladderholdout.leaderboard import Leaderboard
-from ladderholdout.mechanisms import OneBitLadder, SimplifiedLadder
+from ladderholdout.mechanisms import PairedTestLadder, SimplifiedLadder
 from tests.support.holdouts import entries_of
 
 optuna.logging.set_verbosity(optuna.logging.ERROR)
@@ -40,7 +40,7 @@ def opened(ledger: Path, **settings: Any) -> LadderHoldout:
 
 
 def build(trial: Any) -> Any:
-    """Predictions that are others in each trial, with a guide."""
+    """Predictions that are others in each trial, with an inner score."""
     share = trial.suggest_float("share", 0.0, 1.0)
     rng = np.random.default_rng(trial.number)
     return np.where(rng.random(ROWS) < share, LABELS, 1 - LABELS), share
@@ -63,12 +63,12 @@ def one_batch(found: list[str | None]) -> bool:
 # What is one batch
 
 
-@pytest.mark.parametrize("feedback", ["auto", "guide"])
-def test_a_study_that_is_told_its_guides_alone_is_one_batch(
+@pytest.mark.parametrize("feedback", ["auto", "inner"])
+def test_a_study_that_is_told_its_inner_scores_alone_is_one_batch(
     holdout: LadderHoldout, feedback: str
 ) -> None:
     study = study_of()
-    study.optimize(holdout.objective(build, feedback=feedback), n_trials=TRIALS)
+    study.optimize(holdout.optuna.objective(build, feedback=feedback), n_trials=TRIALS)
     assert one_batch(batches(holdout)) and len(batches(holdout)) == TRIALS
     found = holdout.certificate()
     assert any("batch" in said for said in found.assumptions) == (found.submission != 1)
@@ -83,7 +83,7 @@ def test_nothing_of_its_answers_is_in_its_storage(holdout: LadderHoldout) -> Non
             np.arange(ROWS).reshape(-1, 1), labels, scoring="accuracy", ledger="memory"
         )
         study = study_of()
-        study.optimize(other.objective(build), n_trials=TRIALS)
+        study.optimize(other.optuna.objective(build), n_trials=TRIALS)
         stored.append(
             [
                 (one.params, one.values, one.system_attrs, one.user_attrs["ladder_submission"])
@@ -100,11 +100,11 @@ def test_nothing_of_its_answers_is_in_its_storage(holdout: LadderHoldout) -> Non
 def test_what_was_known_before_may_be_used(holdout: LadderHoldout) -> None:
     """Looks, trials that were told releases and waiting ones: all before, and all paid for."""
     study = study_of()
-    study.optimize(holdout.objective(build, feedback="guided"), n_trials=4)
+    study.optimize(holdout.optuna.objective(build, feedback="capped"), n_trials=4)
     study.enqueue_trial({"share": holdout.status().score})
     study.enqueue_trial({"share": 0.5})
     assert batches(holdout) == [None] * 4
-    study.optimize(holdout.objective(build), n_trials=TRIALS)
+    study.optimize(holdout.optuna.objective(build), n_trials=TRIALS)
     assert one_batch(batches(holdout)[4:]) and len(batches(holdout)) == 4 + TRIALS
 
 
@@ -116,27 +116,33 @@ def test_pruned_and_failed_trials_do_not_end_it(holdout: LadderHoldout) -> None:
             raise ZeroDivisionError
         return build(trial)
 
-    study_of().optimize(holdout.objective(moody), n_trials=TRIALS, catch=(ZeroDivisionError,))
+    study_of().optimize(
+        holdout.optuna.objective(moody), n_trials=TRIALS, catch=(ZeroDivisionError,)
+    )
     assert one_batch(batches(holdout)) and len(batches(holdout)) == TRIALS - 2
 
 
 def test_callbacks_that_ask_nothing_do_not_end_it(holdout: LadderHoldout) -> None:
     seen: list[float] = []
     study_of().optimize(
-        holdout.objective(build), TRIALS, callbacks=[lambda study, _: seen.append(study.best_value)]
+        holdout.optuna.objective(build),
+        TRIALS,
+        callbacks=[lambda study, _: seen.append(study.best_value)],
     )
     assert one_batch(batches(holdout)) and len(seen) == TRIALS
 
 
 def test_a_study_of_several_objectives_and_a_one_bit_ladder(tmp_path: Path) -> None:
-    holdout = opened(tmp_path / "bits.db", mechanism=OneBitLadder(alpha=0.05))
+    holdout = opened(
+        tmp_path / "bits.db", mechanism=PairedTestLadder(alpha=0.05), show="improvements"
+    )
 
     def both(trial: Any) -> Candidate:
-        predictions, guide = build(trial)
-        return Candidate(predictions, guide, others=(float(trial.number),))
+        predictions, inner_score = build(trial)
+        return Candidate(predictions, inner_score, others=(float(trial.number),))
 
     study = optuna.create_study(directions=["maximize", "minimize"])
-    study.optimize(holdout.objective(both), n_trials=TRIALS)
+    study.optimize(holdout.optuna.objective(both), n_trials=TRIALS)
     assert one_batch(batches(holdout))
 
 
@@ -144,7 +150,7 @@ def test_a_study_of_several_objectives_and_a_one_bit_ladder(tmp_path: Path) -> N
 
 
 def test_each_call_of_optimize_is_its_own(holdout: LadderHoldout) -> None:
-    objective, study = holdout.objective(build), study_of()
+    objective, study = holdout.optuna.objective(build), study_of()
     study.optimize(objective, n_trials=3)
     holdout.status()
     study.optimize(objective, n_trials=3)
@@ -156,13 +162,15 @@ def test_a_resumed_study_is_another_batch(holdout: LadderHoldout, tmp_path: Path
     storage = f"sqlite:///{tmp_path / 'study.db'}"
     for _ in range(2):
         study = study_of(study_name="one", storage=storage, load_if_exists=True)
-        study.optimize(LadderHoldout.open("coins", ledger=holdout.ledger).objective(build), 3)
+        study.optimize(
+            LadderHoldout.open("coins", ledger=holdout.ledger).optuna.objective(build), 3
+        )
     first, second = batches(holdout)[:3], batches(holdout)[3:]
     assert one_batch(first) and one_batch(second) and first[0] != second[0]
 
 
 def test_two_studies_in_turn_on_one_objective_are_two(holdout: LadderHoldout) -> None:
-    objective = holdout.objective(build)
+    objective = holdout.optuna.objective(build)
     for _ in range(2):
         study_of().optimize(objective, n_trials=3)
     assert len(set(batches(holdout))) == 2
@@ -171,23 +179,23 @@ def test_two_studies_in_turn_on_one_objective_are_two(holdout: LadderHoldout) ->
 # What is none
 
 
-@pytest.mark.parametrize("feedback", ["guided", "penalised", "incumbent"])
+@pytest.mark.parametrize("feedback", ["capped", "penalised", "incumbent"])
 def test_a_study_that_is_told_releases_is_none(holdout: LadderHoldout, feedback: str) -> None:
-    study_of().optimize(holdout.objective(build, feedback=feedback), n_trials=TRIALS)
+    study_of().optimize(holdout.optuna.objective(build, feedback=feedback), n_trials=TRIALS)
     assert batches(holdout) == [None] * TRIALS
 
 
-def test_nor_is_one_whose_trials_lack_a_guide(holdout: LadderHoldout) -> None:
-    study_of().optimize(holdout.objective(lambda trial: build(trial)[0]), n_trials=TRIALS)
+def test_nor_is_one_whose_trials_lack_an_inner_score(holdout: LadderHoldout) -> None:
+    study_of().optimize(holdout.optuna.objective(lambda trial: build(trial)[0]), n_trials=TRIALS)
     assert batches(holdout) == [None] * TRIALS
 
 
-def test_one_trial_without_a_guide_ends_it(holdout: LadderHoldout) -> None:
+def test_one_trial_without_an_inner_score_ends_it(holdout: LadderHoldout) -> None:
     def sometimes(trial: Any) -> Any:
-        predictions, guide = build(trial)
-        return predictions if trial.number == 3 else (predictions, guide)
+        predictions, inner_score = build(trial)
+        return predictions if trial.number == 3 else (predictions, inner_score)
 
-    study_of().optimize(holdout.objective(sometimes), n_trials=TRIALS)
+    study_of().optimize(holdout.optuna.objective(sometimes), n_trials=TRIALS)
     assert ended_at(3, holdout)
 
 
@@ -204,7 +212,7 @@ GLANCES: dict[str, Callable[[LadderHoldout], object]] = {
     "reveal": lambda holdout: holdout.reveal(),
     "submit": lambda holdout: holdout.submit(LABELS),
     "html": lambda holdout: holdout._repr_html_(),
-    "evaluator": lambda holdout: holdout.error_evaluator().evaluate([], None),
+    "evaluator": lambda holdout: holdout.optuna.error_evaluator().evaluate([], None),
     "elsewhere": lambda holdout: LadderHoldout.open("coins", ledger=holdout.ledger).status(),
 }
 
@@ -216,7 +224,7 @@ def test_a_build_that_looks_ends_it(holdout: LadderHoldout, glance: str) -> None
             GLANCES[glance](holdout)
         return build(trial)
 
-    study_of().optimize(holdout.objective(curious), n_trials=TRIALS)
+    study_of().optimize(holdout.optuna.objective(curious), n_trials=TRIALS)
     assert ended_at(4, holdout)
 
 
@@ -226,7 +234,7 @@ def test_a_callback_that_looks_ends_it(holdout: LadderHoldout, glance: str) -> N
         if trial.number == 3:
             GLANCES[glance](holdout)
 
-    study_of().optimize(holdout.objective(build), n_trials=TRIALS, callbacks=[curious])
+    study_of().optimize(holdout.optuna.objective(build), n_trials=TRIALS, callbacks=[curious])
     assert ended_at(4, holdout)
 
 
@@ -241,15 +249,15 @@ def test_who_looks_at_a_leaderboard_ends_it(holdout: LadderHoldout, glance: str)
         if trial.number == 3:
             getattr(board, glance)()
 
-    study_of().optimize(holdout.objective(build), n_trials=TRIALS, callbacks=[curious])
+    study_of().optimize(holdout.optuna.objective(build), n_trials=TRIALS, callbacks=[curious])
     assert ended_at(4, holdout)
 
 
 def test_a_callback_that_picks_or_shows_finalists_ends_it(holdout: LadderHoldout) -> None:
     for number, ask in enumerate(
         (
-            lambda study: holdout.best_trial(study),
-            lambda study: holdout.finalists(study, build, k=1),
+            lambda study: holdout.optuna.best_trial(study),
+            lambda study: holdout.optuna.finalists(study, build, k=1),
         )
     ):
         before = len(batches(holdout))
@@ -259,7 +267,7 @@ def test_a_callback_that_picks_or_shows_finalists_ends_it(holdout: LadderHoldout
                 ask(study)
 
         study = study_of(study_name=f"{number}")
-        study.optimize(holdout.objective(build), n_trials=TRIALS, callbacks=[curious])
+        study.optimize(holdout.optuna.objective(build), n_trials=TRIALS, callbacks=[curious])
         own = [
             one.batch
             for one in holdout.history(after=before)
@@ -278,7 +286,7 @@ def test_a_glance_from_another_thread_ends_it(holdout: LadderHoldout) -> None:
             person.join()
         return build(trial)
 
-    study_of().optimize(holdout.objective(while_looked_at), n_trials=TRIALS)
+    study_of().optimize(holdout.optuna.objective(while_looked_at), n_trials=TRIALS)
     assert ended_at(4, holdout)
 
 
@@ -305,7 +313,7 @@ def test_somebody_elsewhere_who_meddles_ends_it(holdout: LadderHoldout, meddler:
             MEDDLERS[meddler](trial.study)
         return build(trial)
 
-    study_of().optimize(holdout.objective(while_watched), n_trials=TRIALS)
+    study_of().optimize(holdout.optuna.objective(while_watched), n_trials=TRIALS)
     assert ended_at(3, holdout)
 
 
@@ -314,7 +322,7 @@ def test_a_trial_enqueued_between_two_trials_ends_it(holdout: LadderHoldout) -> 
         if trial.number == 3:
             study.enqueue_trial({"share": 0.9})
 
-    study_of().optimize(holdout.objective(build), n_trials=TRIALS, callbacks=[enqueue])
+    study_of().optimize(holdout.optuna.objective(build), n_trials=TRIALS, callbacks=[enqueue])
     assert ended_at(4, holdout)
 
 
@@ -328,7 +336,7 @@ def test_a_waiting_trial_that_another_worker_takes_ends_it(holdout: LadderHoldou
             study.tell(study.ask(), 0.7)
         return build(trial)
 
-    study.optimize(holdout.objective(while_another_works), n_trials=TRIALS)
+    study.optimize(holdout.optuna.objective(while_another_works), n_trials=TRIALS)
     assert one_batch(batches(holdout)[:2]) and set(batches(holdout)[2:]) == {None}
 
 
@@ -336,7 +344,7 @@ def test_a_trial_that_was_left_running_does_not_end_it(holdout: LadderHoldout) -
     """A worker that was killed leaves one behind, which tells the sampler nothing new."""
     study = study_of()
     study.ask().suggest_float("share", 0.0, 1.0)
-    study.optimize(holdout.objective(build), n_trials=TRIALS)
+    study.optimize(holdout.optuna.objective(build), n_trials=TRIALS)
     assert one_batch(batches(holdout)) and len(batches(holdout)) == TRIALS
     assert holdout.estimate().score is not None
 
@@ -364,18 +372,18 @@ def test_one_that_is_not_left_alone_ends_it_and_is_named(
         if trial.number == 4:
             TOUCHES[touch](study, left)
 
-    study.optimize(holdout.objective(build), n_trials=TRIALS, callbacks=[meddle])
+    study.optimize(holdout.optuna.objective(build), n_trials=TRIALS, callbacks=[meddle])
     assert ended_at(4, holdout)
     assert "trial 0 of the study" in str(holdout.estimate())
 
 
 def test_threads_are_none(holdout: LadderHoldout) -> None:
-    study_of().optimize(holdout.objective(build), n_trials=TRIALS, n_jobs=2)
+    study_of().optimize(holdout.optuna.objective(build), n_trials=TRIALS, n_jobs=2)
     assert batches(holdout) == [None] * TRIALS
 
 
 def test_an_objective_within_a_function_is_none(holdout: LadderHoldout) -> None:
-    objective = holdout.objective(build)
+    objective = holdout.optuna.objective(build)
     for around in (lambda trial: objective(trial), functools.partial(objective)):
         study_of().optimize(around, n_trials=TRIALS)
     assert set(batches(holdout)) == {None}
@@ -387,26 +395,26 @@ def test_nor_one_whose_class_was_changed(holdout: LadderHoldout) -> None:
             value = super().__call__(trial)
             return value if trial.number % 2 else 1.0
 
-    objective = Talkative(holdout, build, feedback="guide")
+    objective = Talkative(holdout, build, feedback="inner")
     study_of().optimize(objective, n_trials=TRIALS)
     assert batches(holdout) == [None] * TRIALS
 
 
 def test_ask_and_tell_is_none(holdout: LadderHoldout) -> None:
-    loop = holdout.ask_tell(study_of(), feedback="guide")
+    loop = holdout.optuna.ask_tell(study_of(), feedback="inner")
     for _ in range(TRIALS):
         trial = loop.ask()
-        predictions, guide = build(trial)
-        loop.tell(trial, predictions, guide=guide)
+        predictions, inner_score = build(trial)
+        loop.tell(trial, predictions, inner_score=inner_score)
     assert batches(holdout) == [None] * TRIALS
 
 
 def test_a_gate_is_none_and_ends_the_batch_of_others(holdout: LadderHoldout) -> None:
     study = study_of()
     study.optimize(
-        holdout.objective(build),
+        holdout.optuna.objective(build),
         n_trials=TRIALS,
-        callbacks=[holdout.gate(lambda trial: 1 - LABELS, patience=99)],
+        callbacks=[holdout.optuna.gate(lambda trial: 1 - LABELS, patience=99)],
     )
     own = [one.batch for one in entries_of(holdout) if one.repeat_of is None]
     assert own[0] is not None and own[1:] == [None] * (len(own) - 1)
@@ -415,7 +423,7 @@ def test_a_gate_is_none_and_ends_the_batch_of_others(holdout: LadderHoldout) -> 
 def test_an_answer_that_became_an_error_ends_it(tmp_path: Path) -> None:
     """Warnings are errors here: the end of a budget fails its trial, and the study is told so."""
     holdout, study = opened(tmp_path / "short.db", budget=2), study_of()
-    study.optimize(holdout.objective(build), TRIALS, catch=(BudgetWarning,))
+    study.optimize(holdout.optuna.objective(build), TRIALS, catch=(BudgetWarning,))
     last = [one.number for one in holdout.history() if one.improved][-1]
     assert [one.number for one in study.trials if one.value is None] == [last - 1]
     assert ended_at(last, holdout)
@@ -433,7 +441,7 @@ def test_a_model_that_holds_the_guard_ends_it(holdout: LadderHoldout) -> None:
         return search.fit(X[1:] + 0.5, y[1:]), 0.5
 
     with pytest.warns(LadderHoldoutWarning, match="not being consulted"):
-        study_of().optimize(holdout.objective(nested), n_trials=TRIALS)
+        study_of().optimize(holdout.optuna.objective(nested), n_trials=TRIALS)
     found = batches(holdout)
     assert one_batch(found[:3]) and found[3:] == [None] * (TRIALS - 3)
 
@@ -441,10 +449,10 @@ def test_a_model_that_holds_the_guard_ends_it(holdout: LadderHoldout) -> None:
 def test_a_study_within_a_trial_ends_the_outer_one(holdout: LadderHoldout) -> None:
     def nested(trial: Any) -> Any:
         if trial.number == 2:
-            study_of(study_name="inner").optimize(holdout.objective(build), n_trials=3)
+            study_of(study_name="inner").optimize(holdout.optuna.objective(build), n_trials=3)
         return build(trial)
 
-    study_of(study_name="outer").optimize(holdout.objective(nested), n_trials=TRIALS)
+    study_of(study_name="outer").optimize(holdout.optuna.objective(nested), n_trials=TRIALS)
     history = [one for one in holdout.history() if one.context]
     outer = [one.batch for one in history if one.context["study"] == "outer"]
     inner = [one.batch for one in history if one.context["study"] == "inner"]
@@ -462,12 +470,12 @@ def test_a_look_of_another_account_does_not_end_it_and_is_paid_for(tmp_path: Pat
     def with_ben(trial: Any) -> Any:
         share = trial.suggest_float("share", 0.0, 1.0)
         if trial.number == 4:
-            before = shown.latest()
+            before = seen.latest()
             ben.submit(LABELS)
-            shown._latest = before  # as if it had been another process
+            seen._latest = before  # as if it had been another process
         return np.where(np.arange(ROWS) < 20 + 4 * trial.number, LABELS, 1 - LABELS), share
 
-    study.optimize(anna.objective(with_ben), n_trials=TRIALS)
+    study.optimize(anna.optuna.objective(with_ben), n_trials=TRIALS)
     assert one_batch(batches(anna)) and len(batches(anna)) == TRIALS
     # Of the last incumbent: five looks came before, and what they told; it is the eighth of its
     # batch.

@@ -114,7 +114,7 @@ def test_a_search_that_is_a_step_is_answered_for_the_whole_pipeline(
     assert [one.context["after"] for one in history] == [["StandardScaler"]] * 3
     assert len({one.batch for one in history} - {None}) == 1
     # The very predictions of the whole are the incumbent's.
-    again = holdout.evaluate(whole)
+    again = holdout.submit(whole)
     assert entries_of(holdout)[again.submission - 1].repeat_of == holdout.status().incumbent
 
 
@@ -324,7 +324,7 @@ def test_what_changes_rows_or_labels_around_a_search_is_refused(
 ) -> None:
     whole = around(guarded(holdout))[kind]
     y = np.column_stack([binary.y_train] * 2) if kind == "ClassifierChain" else binary.y_train
-    with parallel_config("threading"), pytest.raises(SearchStopped, match=r"evaluate\(whole"):
+    with parallel_config("threading"), pytest.raises(SearchStopped, match=r"submit\(whole"):
         whole.fit(binary.X_train, y)
     assert untouched()
 
@@ -332,7 +332,7 @@ def test_what_changes_rows_or_labels_around_a_search_is_refused(
 @pytest.mark.processes
 def test_also_in_workers_of_loky(holdout: LadderHoldout, binary: Any, untouched: Any) -> None:
     bag = BaggingClassifier(guarded(holdout), n_estimators=2, max_features=0.5, n_jobs=2)
-    with parallel_config("loky"), pytest.raises(SearchStopped, match=r"evaluate\(whole_model"):
+    with parallel_config("loky"), pytest.raises(SearchStopped, match=r"submit\(whole_model"):
         bag.fit(binary.X_train, binary.y_train)
     assert untouched()
 

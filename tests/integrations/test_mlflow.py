@@ -353,7 +353,7 @@ def test_sealed_scores_stay_in_the_ledger_until_an_audit(
     assert client.get_experiment_by_name(AUDIT) is None
     assert tracking.audit_run_id is None
 
-    holdout.audit()
+    holdout.owner.audit()
     ours, theirs = export(holdout, tracking_uri=store)
     assert (ours.run_id, ours.sent, theirs.sent) == (tracking.run_id, 0, 20)
     assert canaries.found_in(store_bytes(store)) == {"raw score"}
@@ -365,7 +365,7 @@ def test_an_audit_unseals_a_tracking_that_is_open(holdout: LadderHoldout, store:
         submit(holdout, 1)
         assert tracking.flush()
         assert tracking.audit_run_id is None
-        holdout.audit()
+        holdout.owner.audit()
         with pytest.warns(OpenedWarning):
             submit(holdout, 2)
     assert_complete(holdout, store)
@@ -534,7 +534,7 @@ def test_a_run_whose_creation_was_not_answered_is_found_again(
     holdout: LadderHoldout, store: str
 ) -> None:
     wish = RunChoice(None, None, None, sealed=True)
-    first, second = (analyst_run(holdout.open_ladder, store, wish).run_id for _ in range(2))
+    first, second = (analyst_run(holdout.__ladder__, store, wish).run_id for _ in range(2))
     assert first == second
     assert rows_of(store, "runs") == 1
 

@@ -21,7 +21,7 @@ from sklearn.tree import DecisionTreeClassifier
 
 from ladderholdout import InvalidArgument, LadderHoldout
 from ladderholdout.errors import TrackingError
-from ladderholdout.guard import shown
+from ladderholdout.guard.query import seen
 from ladderholdout.integrations.mlflow import dataset_of
 from ladderholdout.integrations.mlflow.dataset import HoldoutSource
 from ladderholdout.integrations.mlflow.evaluator import LadderEvaluator
@@ -94,7 +94,7 @@ def test_rows_in_any_order_are_one_submission_and_its_release(
 ) -> None:
     X, _ = coins()
     model = trained()
-    expected = holdout.evaluate(model)
+    expected = holdout.submit(model)
     order = np.random.default_rng(0).permutation(len(X))
     for data in (X, X[order], pd.DataFrame(X[order])):
         found, run = evaluate(store, EvaluationDataset(data), Model(model), holdout=holdout)
@@ -123,7 +123,7 @@ def test_each_metric_gets_what_it_asks_of_a_model(tmp_path: Path, store: str, sc
     held = LadderHoldout(X, y, scoring=scoring, name=scoring, ledger=tmp_path / "metric.db")
     train, labels = coins(200, 5)
     model = LogisticRegression().fit(train, labels)
-    expected = held.evaluate(model)
+    expected = held.submit(model)
     found, _ = evaluate(store, EvaluationDataset(X), Model(model), holdout=held)
     assert found.metrics["ladder_released"] == expected.score
     assert entries_of(held)[-1].repeat_of == expected.submission
@@ -134,7 +134,7 @@ def test_a_model_that_is_not_handed_out_answers_by_itself(
 ) -> None:
     X, y = coins()
     model = trained()
-    expected = holdout.evaluate(model)
+    expected = holdout.submit(model)
     hidden = Model(model, hands_out=False)
     found, _ = evaluate(store, EvaluationDataset(X), hidden, holdout=holdout)
     assert found.metrics["ladder_released"] == expected.score
@@ -146,7 +146,7 @@ def test_a_model_that_is_not_handed_out_answers_by_itself(
         evaluate(store, EvaluationDataset(X), hidden, holdout=losses)
     assert losses.status().submissions == 0
     proba = type("Proba", (), {"predict": lambda _, X: model.predict_proba(X)})()
-    expected = losses.evaluate(model)
+    expected = losses.submit(model)
     found, _ = evaluate(store, EvaluationDataset(X), proba, holdout=losses)
     assert entries_of(losses)[-1].repeat_of == expected.submission
 
@@ -261,10 +261,10 @@ def test_a_holdout_behind_a_server_is_evaluated_and_tracked(tmp_path: Path, stor
         assert found.metrics["ladder_released"] == held.status().score
         assert run.inputs.dataset_inputs[0].dataset.digest == local.status().fingerprint[:12]
         # Whoever reads the copy is nobody who is shown something in this process.
-        before = shown.shown_last()
+        before = seen.shown_last()
         with held.track(tracking_uri=store, raw="sealed") as tracking:
             assert tracking.flush()
-        assert shown.shown_last() is before
+        assert seen.shown_last() is before
         assert "ladder.svg" in [
             one.path for one in MlflowClient(store).list_artifacts(str(tracking.run_id))
         ]
@@ -374,7 +374,7 @@ def test_a_holdout_as_a_data_set_holds_nothing_that_depends_on_labels(
         (found,) = client.get_run(run).inputs.dataset_inputs
         entity = found.dataset
         assert (entity.schema, entity.profile) == (None, None)
-        source = {"holdout": "coins", "fingerprint": held.fingerprint, "rows": len(y)}
+        source = {"holdout": "coins", "fingerprint": held.status().fingerprint, "rows": len(y)}
         assert json.loads(entity.source) == source
         logged.append(entity.to_dictionary())
     assert logged[0] == logged[1] == logged[2]
@@ -384,12 +384,12 @@ def test_a_source_is_read_again_and_loads_nothing(holdout: LadderHoldout) -> Non
     source = dataset_of(holdout).source
     again = HoldoutSource.from_json(source.to_json())
     assert again.to_dict() == source.to_dict()
-    assert again.fingerprint == holdout.fingerprint and again.rows == 60
+    assert again.fingerprint == holdout.status().fingerprint and again.rows == 60
     with pytest.raises(TrackingError, match=r"LadderHoldout\.open.*LadderHoldout\.connect"):
         again.load()
     assert HoldoutSource._can_resolve(holdout) and not HoldoutSource._can_resolve("s3://rows")
     assert HoldoutSource._resolve(holdout).to_dict() == source.to_dict()
-    assert holdout.fingerprint[:12] in repr(again)
+    assert holdout.status().fingerprint[:12] in repr(again)
 
 
 @pytest.mark.parametrize(

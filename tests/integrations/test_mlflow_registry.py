@@ -21,7 +21,7 @@ from ladderholdout import InvalidArgument, LadderHoldout
 from ladderholdout.errors import HoldoutConflict, TrackingError, TrackingWarning
 from ladderholdout.integrations.mlflow import CertifiedVersion, certify_version, export
 from ladderholdout.ledger import Ledger
-from ladderholdout.mechanisms import OneBitLadder
+from ladderholdout.mechanisms import PairedTestLadder
 from tests.integrations.test_mlflow import submit, tiny
 from tests.support.canaries import canaries_of
 from tests.support.holdouts import coins, entries_of, guesses
@@ -121,7 +121,7 @@ def test_names_are_no_markup_in_a_note(tmp_path: Path, store: str) -> None:
 def test_a_ladder_that_shows_no_values_has_its_improvements_drawn(
     tmp_path: Path, store: str
 ) -> None:
-    held = tiny(tmp_path / "bit.db", mechanism=OneBitLadder(0.05))
+    held = tiny(tmp_path / "bit.db", mechanism=PairedTestLadder(0.05), show="improvements")
     submit(held, 1)
     run = export(held, tracking_uri=store)[0].run_id
     client = MlflowClient(store)
@@ -177,10 +177,10 @@ def test_a_version_gets_a_json_a_page_and_tags(holdout: LadderHoldout, store: st
     version = version_of(client)
     for guess in guesses(1, 4):
         holdout.submit(guess)
-    release = holdout.evaluate(model)
+    release = holdout.submit(model)
     while not release.improved:  # the labels are coins; any model may be the incumbent
         model = tree(4, seed=release.submission + 10)
-        release = holdout.evaluate(model)
+        release = holdout.submit(model)
     before = holdout.status()
     done = certified(holdout, store, model=model)
     status = holdout.status()
@@ -192,7 +192,11 @@ def test_a_version_gets_a_json_a_page_and_tags(holdout: LadderHoldout, store: st
     certificate = holdout.certificate()
     assert found["schema"] == "ladderholdout.certificate" and found["schema_version"] == 1
     assert found["model"] == {"name": "coins", "version": "1", "run_id": version.run_id}
-    assert found["holdout"] == {"name": "tiny", "fingerprint": holdout.fingerprint, "n": 60}
+    assert found["holdout"] == {
+        "name": "tiny",
+        "fingerprint": holdout.status().fingerprint,
+        "n": 60,
+    }
     assert (found["metric"], found["greater_is_better"], found["n"]) == ("accuracy", True, 60)
     assert found["released_score"] == status.score == certificate.score
     assert found["interval"] == {"low": certificate.low, "high": certificate.high}
@@ -206,14 +210,14 @@ def test_a_version_gets_a_json_a_page_and_tags(holdout: LadderHoldout, store: st
     page = text_of(client, done.run_id, f"{done.folder}/certificate.html")
     tags = client.get_model_version("coins", "1").tags
     said = {key.removeprefix("ladderholdout."): value for key, value in tags.items()}
-    assert said["fingerprint"] == holdout.fingerprint
+    assert said["fingerprint"] == holdout.status().fingerprint
     assert said["released_score"] == f"{status.score:.6g}"
     low, high = map(float, said["interval"].split(" to "))
     assert low <= certificate.low < certificate.high <= high  # never narrower than it is
     assert high - low < 1.25 * (certificate.high - certificate.low)
     assert said["queries"] == str(found["queries"]) and said["confidence"] == "0.95"
     assert said["certificate"] == "certificates/coins-v1/certificate.json"
-    assert holdout.fingerprint in page and said["interval"] in page
+    assert holdout.status().fingerprint in page and said["interval"] in page
     everything = page + json.dumps(found) + str(tags)
     assert not canaries_of(holdout, coins()[1]).found_in(everything)
 
@@ -221,7 +225,7 @@ def test_a_version_gets_a_json_a_page_and_tags(holdout: LadderHoldout, store: st
 def test_a_model_that_is_not_the_incumbent_gets_none(holdout: LadderHoldout, store: str) -> None:
     client, model = MlflowClient(store, store), tree(4)
     version_of(client)
-    holdout.evaluate(model)
+    holdout.submit(model)
     holdout.submit(coins()[1])  # all of them right: the incumbent from now on
     for other in (model, tree(1)):
         with pytest.raises(HoldoutConflict, match="is not the incumbent") as refused:
@@ -234,10 +238,10 @@ def test_a_model_that_is_not_the_incumbent_gets_none(holdout: LadderHoldout, sto
 def test_what_has_no_certificate_gets_none(holdout: LadderHoldout, store: str) -> None:
     client, model = MlflowClient(store, store), tree(4)
     version_of(client)
-    holdout.evaluate(model)
+    holdout.submit(model)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        holdout.audit()
+        holdout.owner.audit()
         holdout.submit(coins()[1])
         perfect = type("Perfect", (), {"predict": lambda _, X: coins()[1]})()
         with pytest.raises(HoldoutConflict, match="There is no certificate"):
@@ -265,7 +269,7 @@ def test_names_of_models_are_neither_paths_nor_markup(holdout: LadderHoldout, st
     client, model = MlflowClient(store, store), tree(4)
     name = ".<b>coins & co"
     version_of(client, name)
-    holdout.evaluate(model)
+    holdout.submit(model)
     given = {"tracking_uri": store, "registry_uri": store}
     done = certify_version(holdout, name, 1, model=model, **given)
     assert re.fullmatch(r"certificates/[\w-][\w.-]*-v1", done.folder)
@@ -279,7 +283,7 @@ def test_a_real_registry_and_a_model_that_mlflow_loads(
     monkeypatch.setenv("MLFLOW_TRACKING_URI", server.uri)
     monkeypatch.setenv("GIT_PYTHON_REFRESH", "quiet")
     model = tree(4)
-    release = holdout.evaluate(model)
+    release = holdout.submit(model)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         with mlflow.start_run() as run:

@@ -67,7 +67,7 @@ search = GridSearchCV(tree, grid, scoring=holdout, cv=holdout.split(), refit=hol
 with mlflow.start_run() as run, holdout.track(audit_tracking_uri=audit_uri) as tracking:
     search.fit(X, y)
     by_hand = tree.set_params(random_state=7731).fit(X, y)
-    holdout.evaluate(by_hand)
+    holdout.submit(by_hand)
 assert tracking.run_id == run.info.run_id
 """
 

@@ -14,7 +14,7 @@ from sklearn.tree import DecisionTreeClassifier
 
 from ladderholdout import InvalidArgument, LadderHoldout, LadderHoldoutError, SearchStopped
 from ladderholdout.errors import LadderHoldoutWarning, NotIncumbentWarning, OverlapError
-from ladderholdout.integrations.optuna import Candidate, guided_steps
+from ladderholdout.integrations.optuna import Candidate, inner_score_steps
 from ladderholdout.ledger import Ledger
 from ladderholdout.ledger.replay import replay
 from tests.support.holdouts import entries_of
@@ -52,11 +52,11 @@ def study_of(direction: str = "maximize", **settings: Any) -> optuna.Study:
 
 
 @pytest.mark.long
-def test_without_a_guide_a_study_is_told_the_release_or_a_little_less(
+def test_without_an_inner_score_a_study_is_told_the_release_or_a_little_less(
     holdout: LadderHoldout, build: Any
 ) -> None:
     study = study_of()
-    study.optimize(holdout.objective(build), n_trials=25)
+    study.optimize(holdout.optuna.objective(build), n_trials=25)
     assert holdout.status().submissions == 25 == len(study.trials)
     for trial, entry in zip(study.trials, holdout.history(), strict=True):
         assert trial.user_attrs["ladder_released"] == entry.score
@@ -70,26 +70,33 @@ def test_without_a_guide_a_study_is_told_the_release_or_a_little_less(
             assert trial.value == entry.score
         else:
             assert entry.score - 0.01 < trial.value < entry.score
-    winner = holdout.best_trial(study)
+    winner = holdout.optuna.best_trial(study)
     assert winner.user_attrs["ladder_submission"] == holdout.status().incumbent
-    assert holdout.best_params(study) == winner.params
+    assert holdout.optuna.best_params(study) == winner.params
     assert study.best_value == holdout.status().score
 
 
-def test_with_a_guide_a_study_is_told_the_guide_alone(holdout: LadderHoldout, build: Any) -> None:
-    guides = np.random.default_rng(0).random(20).tolist()
+def test_with_an_inner_score_a_study_is_told_the_inner_score_alone(
+    holdout: LadderHoldout, build: Any
+) -> None:
+    inner_scores = np.random.default_rng(0).random(20).tolist()
     study = study_of()
-    study.optimize(holdout.objective(lambda trial: (build(trial), guides[trial.number])), 20)
-    assert [trial.value for trial in study.trials] == guides
-    assert holdout.best_trial(study).user_attrs["ladder_submission"] == holdout.status().incumbent
+    study.optimize(
+        holdout.optuna.objective(lambda trial: (build(trial), inner_scores[trial.number])), 20
+    )
+    assert [trial.value for trial in study.trials] == inner_scores
+    assert (
+        holdout.optuna.best_trial(study).user_attrs["ladder_submission"]
+        == holdout.status().incumbent
+    )
 
 
 def test_who_submits_while_the_best_trial_is_looked_up_does_not_disturb(
     binary: Any, holdout: LadderHoldout, build: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     study = study_of()
-    study.optimize(holdout.objective(build), 5)
-    expected, kind, after = holdout.best_trial(study).number, type(holdout.open_ladder), []
+    study.optimize(holdout.optuna.objective(build), 5)
+    expected, kind, after = holdout.optuna.best_trial(study).number, type(holdout.__ladder__), []
 
     def followed(read: Any) -> Any:
         def reading(*given: Any, **named: Any) -> Any:
@@ -102,11 +109,11 @@ def test_who_submits_while_the_best_trial_is_looked_up_does_not_disturb(
 
     for name in ("state", "history"):
         monkeypatch.setattr(kind, name, followed(getattr(kind, name)))
-    assert holdout.best_trial(study).number == expected
+    assert holdout.optuna.best_trial(study).number == expected
     assert after == [holdout.status().incumbent]
 
 
-@pytest.mark.parametrize("feedback", ["guided", "penalised", "incumbent"])
+@pytest.mark.parametrize("feedback", ["capped", "penalised", "incumbent"])
 def test_a_study_that_minimises_is_told_the_same_with_its_sign_turned(
     binary: Any, tmp_path: Path, build: Any, feedback: str
 ) -> None:
@@ -119,13 +126,15 @@ def test_a_study_that_minimises_is_told_the_same_with_its_sign_turned(
             ledger=tmp_path / f"{direction}.db",
         )
         study = study_of(direction)
-        objective = holdout.objective(lambda t: (build(t), -0.5 - t.number / 10), feedback=feedback)
+        objective = holdout.optuna.objective(
+            lambda t: (build(t), -0.5 - t.number / 10), feedback=feedback
+        )
         study.optimize(objective, n_trials=10)
         values[direction] = [trial.value for trial in study.trials]
     assert values["minimize"] == [-value for value in values["maximize"]]
 
 
-def test_inner_folds_make_the_guide_and_all_rows_the_model(
+def test_inner_folds_make_the_inner_score_and_all_rows_the_model(
     binary: Any, holdout: LadderHoldout
 ) -> None:
     def unfitted(trial: Any) -> Any:
@@ -134,7 +143,7 @@ def test_inner_folds_make_the_guide_and_all_rows_the_model(
 
     study = study_of()
     train = binary.X_train, binary.y_train
-    study.optimize(holdout.objective(unfitted, inner=3, train=train), n_trials=4)
+    study.optimize(holdout.optuna.objective(unfitted, inner=3, train=train), n_trials=4)
     for trial, entry in zip(study.trials, entries_of(holdout), strict=True):
         tree = DecisionTreeClassifier(random_state=0, **trial.params)
         scores = cross_val_score(tree, *train, cv=StratifiedKFold(3), scoring="accuracy")
@@ -152,7 +161,7 @@ def test_predictions_do_instead_of_a_model(binary: Any, holdout: LadderHoldout) 
         return rng.integers(0, 2, len(binary.y_holdout)), 0.5
 
     study = study_of()
-    study.optimize(holdout.objective(predictions), n_trials=5)
+    study.optimize(holdout.optuna.objective(predictions), n_trials=5)
     assert [entry.context["trial"] for entry in holdout.history()] == [0, 1, 2, 3, 4]
     assert {entry.context["study"] for entry in holdout.history()} == {study.study_name}
 
@@ -166,23 +175,23 @@ def test_one_objective_of_several_is_guarded(holdout: LadderHoldout, build: Any)
         tree = build(trial)
         return Candidate(tree, others=(float(tree.get_n_leaves()),))
 
-    study.optimize(holdout.objective(both, guarded=1), n_trials=12)
+    study.optimize(holdout.optuna.objective(both, guarded=1), n_trials=12)
     for trial in study.trials:
         assert trial.values[0] >= 2 and trial.values[1] <= holdout.status().score
-    assert holdout.best_trial(study).user_attrs["ladder_improved"]
+    assert holdout.optuna.best_trial(study).user_attrs["ladder_improved"]
     before = holdout.status().submissions
     with pytest.raises(InvalidArgument, match="others must be the values of the other 1"):
-        study.optimize(holdout.objective(build), n_trials=1)
+        study.optimize(holdout.optuna.objective(build), n_trials=1)
     assert holdout.status().submissions == before
 
 
 def test_ask_and_tell(binary: Any, holdout: LadderHoldout, build: Any) -> None:
     study = study_of()
-    loop = holdout.ask_tell(study)
+    loop = holdout.optuna.ask_tell(study)
     releases = []
     for _ in range(8):
         trial = loop.ask()
-        releases.append(loop.tell(trial, build(trial), guide=0.3))
+        releases.append(loop.tell(trial, build(trial), inner_score=0.3))
     assert [trial.value for trial in study.trials] == [0.3] * 8
     assert [r.submission for r in releases] == [
         t.user_attrs["ladder_submission"] for t in study.trials
@@ -197,7 +206,7 @@ def test_ask_and_tell(binary: Any, holdout: LadderHoldout, build: Any) -> None:
 
 def test_a_trial_that_is_run_twice_costs_one_step(binary: Any, holdout: LadderHoldout) -> None:
     rng = np.random.default_rng(0)
-    objective = holdout.objective(lambda t: rng.integers(0, 2, len(binary.y_holdout)))
+    objective = holdout.optuna.objective(lambda t: rng.integers(0, 2, len(binary.y_holdout)))
     trial = study_of().ask()
     told = [objective(trial) for _ in range(5)]  # other predictions each time
     assert len(set(told)) == 1
@@ -222,8 +231,8 @@ def test_a_trial_that_is_run_twice_costs_one_step(binary: Any, holdout: LadderHo
             "build must be a function .* DecisionTreeClassifier that is not fitted",
         ),
         ((DecisionTreeClassifier(), 0.5), "that is not fitted"),
-        ((np.zeros(142), float("nan")), "guide must be a finite number"),
-        ((np.zeros(142), "good"), "guide must be a finite number"),
+        ((np.zeros(142), float("nan")), "inner_score must be a finite number"),
+        ((np.zeros(142), "good"), "inner_score must be a finite number"),
         (np.zeros(141), "predictions must be"),
     ],
 )
@@ -232,31 +241,31 @@ def test_a_bad_build_fails_its_trial_and_writes_nothing(
 ) -> None:
     study = study_of()
     with pytest.raises(LadderHoldoutError, match=said):
-        study.optimize(holdout.objective(lambda trial: built), n_trials=1)
+        study.optimize(holdout.optuna.objective(lambda trial: built), n_trials=1)
     assert [trial.state for trial in study.trials] == [TrialState.FAIL]
     assert holdout.status().submissions == 0
 
 
 def test_bad_arguments_of_an_objective_are_refused(binary: Any, holdout: LadderHoldout) -> None:
     with pytest.raises(InvalidArgument, match="build must be a function"):
-        holdout.objective("build")  # type: ignore[arg-type]
+        holdout.optuna.objective("build")  # type: ignore[arg-type]
     with pytest.raises(InvalidArgument, match="train must be the training rows"):
-        holdout.objective(print, inner=3)
+        holdout.optuna.objective(print, inner=3)
     with pytest.raises(InvalidArgument, match="feedback must be one of"):
-        holdout.objective(print, feedback="raw")
+        holdout.optuna.objective(print, feedback="raw")
     with pytest.raises(OverlapError, match="rows of the holdout are among the training rows"):
-        holdout.objective(print, inner=3, train=(binary.X_holdout, binary.y_holdout))
+        holdout.optuna.objective(print, inner=3, train=(binary.X_holdout, binary.y_holdout))
     study = study_of()
-    with pytest.raises(InvalidArgument, match="guide must be given"):
-        study.optimize(holdout.objective(lambda trial: np.zeros(142), feedback="guided"), 1)
+    with pytest.raises(InvalidArgument, match="inner_score must be given"):
+        study.optimize(holdout.optuna.objective(lambda trial: np.zeros(142), feedback="capped"), 1)
     assert holdout.status().submissions == 0
     with pytest.raises(InvalidArgument, match="study must be one with a feasible trial"):
-        holdout.best_trial(study_of())
+        holdout.optuna.best_trial(study_of())
 
 
 def test_a_trial_that_is_not_running_is_refused(holdout: LadderHoldout, build: Any) -> None:
     study = study_of()
-    objective = holdout.objective(build)
+    objective = holdout.optuna.objective(build)
     study.optimize(objective, n_trials=1)
     for trial in (study.best_trial, optuna.trial.FixedTrial(study.best_params)):
         with pytest.raises(InvalidArgument, match="trial must be a running one"):
@@ -275,7 +284,7 @@ def test_a_guard_that_cannot_answer_stops_a_study_that_catches_exceptions(
 
     study = study_of()
     with pytest.raises(SearchStopped, match="removed or replaced"):
-        study.optimize(holdout.objective(removing), n_trials=5, catch=(Exception,))
+        study.optimize(holdout.optuna.objective(removing), n_trials=5, catch=(Exception,))
     states = [trial.state for trial in study.trials]
     assert states == [TrialState.COMPLETE, TrialState.COMPLETE, TrialState.FAIL]
 
@@ -283,12 +292,12 @@ def test_a_guard_that_cannot_answer_stops_a_study_that_catches_exceptions(
 # Pruning and the gate
 
 
-def test_guided_steps_prune_by_the_training_side() -> None:
+def test_inner_score_steps_prune_by_the_training_side() -> None:
     study = optuna.create_study(direction="maximize", pruner=optuna.pruners.MedianPruner(2, 1))
 
     def objective(trial: Any) -> float:
         curve = [0.1 * trial.number, 0.5, 0.9] if trial.number < 3 else [0.0, 0.0, 0.0]
-        return [guide for _, guide in guided_steps(trial, curve)][-1]
+        return [inner_score for _, inner_score in inner_score_steps(trial, curve)][-1]
 
     study.optimize(objective, n_trials=5)
     assert [trial.state for trial in study.trials[3:]] == [TrialState.PRUNED] * 2
@@ -305,14 +314,14 @@ def test_a_pruner_fed_with_ladder_output_is_warned_about(
         return np.zeros(142)
 
     with pytest.warns(LadderHoldoutWarning, match="pruner is fed with ladder output"):
-        study.optimize(holdout.objective(build), n_trials=1)
+        study.optimize(holdout.optuna.objective(build), n_trials=1)
 
 
 def test_the_gate_asks_only_when_the_study_improves(
     binary: Any, holdout: LadderHoldout, build: Any
 ) -> None:
     study = study_of()
-    gate = holdout.gate(build, patience=2, stop=True)
+    gate = holdout.optuna.gate(build, patience=2, stop=True)
     values = [0.1, 0.05, 0.2, 0.15, 0.3, 0.4, 0.5]
 
     def objective(trial: Any) -> float:
@@ -335,7 +344,7 @@ def test_an_infeasible_trial_does_not_win(binary: Any, holdout: LadderHoldout) -
         return np.where(wrong, 1 - binary.y_holdout, binary.y_holdout)
 
     study = study_of()
-    study.optimize(holdout.objective(build), n_trials=8)
+    study.optimize(holdout.optuna.objective(build), n_trials=8)
     assert holdout.status().incumbent == 8
     with pytest.warns(NotIncumbentWarning, match="the incumbent is submission 8"):
-        assert holdout.best_trial(study).number == 5
+        assert holdout.optuna.best_trial(study).number == 5

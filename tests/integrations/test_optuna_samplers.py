@@ -1,4 +1,4 @@
-"""Attacks what samplers and pruners are told: releases and guides alone, nothing raw stored."""
+"""Attacks what samplers and pruners are told: releases and inner scores, nothing raw stored."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from ladderholdout import LadderHoldout
 from ladderholdout.errors import LadderHoldoutWarning
 from ladderholdout.feedback import feedback_of
 from ladderholdout.guard.open_ladder import margin_of
-from ladderholdout.integrations.optuna import Candidate, guided_steps
+from ladderholdout.integrations.optuna import Candidate, inner_score_steps
 from tests.support.studies import (
     assert_nothing_raw,
     assert_traceable,
@@ -52,9 +52,9 @@ SAMPLERS: dict[str, Callable[[], BaseSampler]] = {
 }
 EVERY = [pytest.param(name, marks=pytest.mark.deep if name == "gp" else ()) for name in SAMPLERS]
 TOLD = [
-    ("guide", "maximize"),
-    ("guide", "minimize"),
-    ("guided", "minimize"),
+    ("inner", "maximize"),
+    ("inner", "minimize"),
+    ("capped", "minimize"),
     ("penalised", "maximize"),
     ("penalised", "minimize"),
 ]
@@ -86,72 +86,77 @@ def scored(binary: Any, trial: Any) -> tuple[DecisionTreeClassifier, float]:
 
 
 def recomputed(
-    holdout: LadderHoldout, study: optuna.Study, feedback: str, guides: dict[int, float]
+    holdout: LadderHoldout, study: optuna.Study, feedback: str, inner_scores: dict[int, float]
 ) -> list[float]:
-    """Say what each trial has to be told, from the ledger and the guides."""
+    """Say what each trial has to be told, from the ledger and the inner scores."""
     entries = {entry.context["trial"]: entry for entry in holdout.history(after=1)}
     values = []
     for trial in study.trials:
-        entry, guide = entries[trial.number], guides.get(trial.number)
-        margin = margin_of(holdout.open_ladder, entry.score)
+        entry, inner_score = entries[trial.number], inner_scores.get(trial.number)
+        margin = margin_of(holdout.__ladder__, entry.score)
         assert margin == pytest.approx(1 / 142)  # the grid of the releases
-        values.append(feedback_of(feedback, entry.score, entry.improved, margin, guide))
+        values.append(feedback_of(feedback, entry.score, entry.improved, margin, inner_score))
     return values
 
 
 @pytest.mark.parametrize(("feedback", "direction"), TOLD)
 @pytest.mark.parametrize("sampler", EVERY)
-def test_a_sampler_is_told_what_follows_from_releases_and_guides(
+def test_a_sampler_is_told_what_follows_from_releases_and_inner_scores(
     binary: Any, holdout: LadderHoldout, tmp_path: Path, sampler: str, feedback: str, direction: str
 ) -> None:
     study = study_with(sampler, tmp_path / "study.log", direction=direction)
-    guides: dict[int, float] = {}
+    inner_scores: dict[int, float] = {}
 
     def build(trial: Any) -> Any:
-        tree, guide = scored(binary, trial)
+        tree, inner_score = scored(binary, trial)
         if feedback == "penalised":
             return tree
-        guides[trial.number] = guide
-        return tree, guide
+        inner_scores[trial.number] = inner_score
+        return tree, inner_score
 
-    auto = "guided" if feedback == "guided" else "auto"
-    study.optimize(holdout.objective(build, feedback=auto), n_trials=TRIALS)
+    auto = "capped" if feedback == "capped" else "auto"
+    study.optimize(holdout.optuna.objective(build, feedback=auto), n_trials=TRIALS)
     sign = 1.0 if direction == "maximize" else -1.0
-    expected = recomputed(holdout, study, feedback, guides)
+    expected = recomputed(holdout, study, feedback, inner_scores)
     assert [trial.value for trial in study.trials] == [sign * value for value in expected]
     assert len(set(expected)) > 1
-    silent, stored = feedback == "guide", (tmp_path / "study.log").read_bytes()
+    silent, stored = feedback == "inner", (tmp_path / "study.log").read_bytes()
     assert_traceable(holdout, study, TRIALS, silent=silent)
     assert_nothing_raw(holdout, binary.y_holdout, stored, silent=silent)
 
 
-@pytest.mark.parametrize("guided", [True, False])
+@pytest.mark.parametrize("scored_inside", [True, False])
 @pytest.mark.parametrize("guarded", [0, 1])
 @pytest.mark.parametrize("sampler", ["nsga-ii", "tpe"])
 def test_a_sampler_of_several_objectives_is_told_one_guarded_value(
-    binary: Any, holdout: LadderHoldout, tmp_path: Path, sampler: str, guarded: int, guided: bool
+    binary: Any,
+    holdout: LadderHoldout,
+    tmp_path: Path,
+    sampler: str,
+    guarded: int,
+    scored_inside: bool,
 ) -> None:
     # The guarded score is minimised in the second place and maximised in the first.
     directions = ["maximize", "minimize"] if guarded == 0 else ["minimize", "minimize"]
     study = study_with(sampler, tmp_path / "study.log", directions=directions)
-    guides: dict[int, float] = {}
+    inner_scores: dict[int, float] = {}
     leaves: dict[int, float] = {}
 
     def build(trial: Any) -> Candidate:
-        tree, guide = scored(binary, trial)
+        tree, inner_score = scored(binary, trial)
         leaves[trial.number] = float(tree.get_n_leaves())
-        if guided:
-            guides[trial.number] = guide
-        return Candidate(tree, guides.get(trial.number), others=(leaves[trial.number],))
+        if scored_inside:
+            inner_scores[trial.number] = inner_score
+        return Candidate(tree, inner_scores.get(trial.number), others=(leaves[trial.number],))
 
-    study.optimize(holdout.objective(build, guarded=guarded), n_trials=TRIALS)
+    study.optimize(holdout.optuna.objective(build, guarded=guarded), n_trials=TRIALS)
     sign = 1.0 if guarded == 0 else -1.0
-    expected = recomputed(holdout, study, "guide" if guided else "penalised", guides)
+    expected = recomputed(holdout, study, "inner" if scored_inside else "penalised", inner_scores)
     assert [trial.values[guarded] for trial in study.trials] == [sign * v for v in expected]
     assert [trial.values[1 - guarded] for trial in study.trials] == list(leaves.values())
     stored = (tmp_path / "study.log").read_bytes()
-    assert_traceable(holdout, study, TRIALS, silent=guided)
-    assert_nothing_raw(holdout, binary.y_holdout, stored, silent=guided)
+    assert_traceable(holdout, study, TRIALS, silent=scored_inside)
+    assert_nothing_raw(holdout, binary.y_holdout, stored, silent=scored_inside)
 
 
 # -- pruners ------------------------------------------------------------------------------
@@ -188,16 +193,16 @@ def pruned_by(
     def build(trial: optuna.Trial) -> Any:
         model = SGDClassifier(random_state=0)
         noise = trial.suggest_float("noise", 0.0, 1.0)
-        for _, guide in guided_steps(trial, curve(binary, model, noise)):
-            last[trial.number] = guide
+        for _, inner_score in inner_score_steps(trial, curve(binary, model, noise)):
+            last[trial.number] = inner_score
         return model, last[trial.number]
 
-    study.optimize(holdout.objective(build), n_trials=20)
+    study.optimize(holdout.optuna.objective(build), n_trials=20)
     return study, last
 
 
 @pytest.mark.parametrize("pruner", PRUNERS)
-def test_pruners_go_by_guides_and_what_they_prune_costs_no_look(
+def test_pruners_go_by_inner_scores_and_what_they_prune_costs_no_look(
     binary: Any, holdout: LadderHoldout, tmp_path: Path, pruner: str
 ) -> None:
     study, last = pruned_by(pruner, "maximize", binary, holdout)
@@ -206,7 +211,7 @@ def test_pruners_go_by_guides_and_what_they_prune_costs_no_look(
     assert len(done) >= 3 and len(pruned) >= 3 and len(done | pruned) == 20
     assert [entry.context["trial"] for entry in holdout.history(after=1)] == sorted(done)
     assert np.mean([last[at] for at in done]) > np.mean([last.get(at, 0.0) for at in pruned])
-    assert holdout.best_trial(study).number in done
+    assert holdout.optuna.best_trial(study).number in done
     # A study that minimises prunes the same trials, and not the best ones.
     other = holdout_of(binary, tmp_path / "other.db")
     turned, _ = pruned_by(pruner, "minimize", binary, other)
@@ -215,18 +220,18 @@ def test_pruners_go_by_guides_and_what_they_prune_costs_no_look(
         assert mirrored.value == -trial.value
 
 
-def test_a_guide_that_equals_a_release_by_chance_is_no_ladder_output(
+def test_an_inner_score_that_equals_a_release_by_chance_is_no_ladder_output(
     holdout: LadderHoldout,
 ) -> None:
     standing = holdout.status().score
 
     def build(trial: optuna.Trial) -> Any:
-        for guide in guided_steps(trial, [0.2, standing]):
-            assert guide
+        for inner_score in inner_score_steps(trial, [0.2, standing]):
+            assert inner_score
         return np.zeros(142, dtype=int), standing
 
     study = optuna.create_study(direction="maximize")
-    study.optimize(holdout.objective(build), n_trials=1)  # a warning would be an error
+    study.optimize(holdout.optuna.objective(build), n_trials=1)  # a warning would be an error
     assert study.trials[0].intermediate_values == {0: 0.2, 1: standing}
 
 
@@ -243,4 +248,4 @@ def test_a_pruner_that_is_fed_with_releases_epoch_by_epoch_is_warned_about(
 
     study = optuna.create_study(direction="maximize")
     with pytest.warns(LadderHoldoutWarning, match="pruner is fed with ladder output"):
-        study.optimize(holdout.objective(build), n_trials=1)
+        study.optimize(holdout.optuna.objective(build), n_trials=1)

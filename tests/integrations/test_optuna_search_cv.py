@@ -101,14 +101,14 @@ def test_the_winner_is_picked_by_the_ledger_and_not_by_the_best_mean(
 ) -> None:
     search = search_of(holdout, study, cv=holdout.split(inner=3), refit=False, n_trials=20)
     search.fit(binary.X_train, binary.y_train)
-    best = holdout.best_trial(search.study_)
+    best = holdout.optuna.best_trial(search.study_)
     assert best.params != search.best_params_
     number = best.user_attrs["ladder_submission"]
     assert (entries_of(holdout)[number - 1].repeat_of or number) == holdout.status().incumbent
     model = clone(search.estimator).set_params(**best.params)
     model.fit(binary.X_train, binary.y_train)
     # It is the very model that the ledger knows.
-    release = holdout.evaluate(model)
+    release = holdout.submit(model)
     assert release.improved and release.improvements == holdout.status().releases
 
 
@@ -116,8 +116,8 @@ def test_without_inner_folds_the_best_of_the_study_holds_the_ladder(
     binary: Any, holdout: LadderHoldout
 ) -> None:
     search = search_of(holdout, None, random_state=0).fit(binary.X_train, binary.y_train)
-    assert search.best_params_ == holdout.best_params(search.study_)
-    release = holdout.evaluate(search.best_estimator_)
+    assert search.best_params_ == holdout.optuna.best_params(search.study_)
+    release = holdout.submit(search.best_estimator_)
     assert release.improved and release.improvements == holdout.status().releases
 
 

@@ -23,7 +23,7 @@ from sklearn.tree import DecisionTreeClassifier
 
 from ladderholdout import LadderHoldout
 from ladderholdout.errors import LadderHoldoutWarning
-from ladderholdout.guard.views import Submission
+from ladderholdout.guard.shown.views import Submission
 from tests.support.holdouts import assert_replays, entries_of
 from tests.support.processes import at_once, elsewhere
 from tests.support.studies import (
@@ -67,7 +67,7 @@ def work(
 ) -> None:
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     holdout = LadderHoldout.open(NAME, ledger=ledger)
-    objective = holdout.objective(lambda trial: tree_of(trial, X, y))
+    objective = holdout.optuna.objective(lambda trial: tree_of(trial, X, y))
     study_at(kind, path).optimize(objective, n_trials=n_trials)
 
 
@@ -113,7 +113,7 @@ def rerun(
     """Run trials that others run too, each time with predictions of this process alone."""
     study, rng = study_at(kind, path), np.random.default_rng()
     holdout = LadderHoldout.open(NAME, ledger=ledger)
-    objective = holdout.objective(lambda trial: rng.integers(0, 2, 142))
+    objective = holdout.optuna.objective(lambda trial: rng.integers(0, 2, 142))
     ids = [trial._trial_id for trial in study.get_trials(deepcopy=False)]
     said = []
     for number in numbers:
@@ -200,7 +200,7 @@ def killed(path: Path, ledger: Path, moment: str, deadly: int) -> None:
         trial.suggest_float("x", 0, 1)
         return rng.integers(0, 2, 142)
 
-    guarded = holdout.objective(build)
+    guarded = holdout.optuna.objective(build)
 
     def objective(trial: Any) -> Any:
         trial.__class__ = Mortal
@@ -220,7 +220,7 @@ def survive(path: Path, ledger: Path, workers: int, n_trials: int) -> None:
         return rng.integers(0, 2, 142)
 
     meet(path.with_name("survivors"), workers)
-    study.optimize(holdout.objective(build), n_trials=n_trials)
+    study.optimize(holdout.optuna.objective(build), n_trials=n_trials)
 
 
 @pytest.mark.parametrize("moment", MOMENTS)
@@ -258,7 +258,7 @@ def test_the_trial_of_a_killed_worker_costs_one_step(
         entry = history[trial.user_attrs["ladder_submission"] - 1]
         assert trial.user_attrs["ladder_released"] == entry.score
         assert trial.user_attrs["ladder_improved"] == improved(entry)
-    best = holdout.best_trial(study).user_attrs["ladder_submission"]
+    best = holdout.optuna.best_trial(study).user_attrs["ladder_submission"]
     assert firsts[best] == holdout.status().incumbent
     assert_replays(holdout)
 
@@ -279,7 +279,7 @@ def stall(path: Path, ledger: Path, at: str) -> str:
         silent("in build", trial)
         return np.zeros(142, dtype=int)
 
-    guarded = holdout.objective(build)
+    guarded = holdout.optuna.objective(build)
 
     def objective(trial: Any) -> Any:
         value = guarded(trial)
@@ -297,7 +297,7 @@ def retry(path: Path, ledger: Path) -> None:
     study, holdout = study_with_a_heart(path), LadderHoldout.open(NAME, ledger=ledger)
     meet(path.with_name("silent"), 2)
     seem_dead(path)
-    study.optimize(holdout.objective(lambda _: np.ones(142, dtype=int)), n_trials=1)
+    study.optimize(holdout.optuna.objective(lambda _: np.ones(142, dtype=int)), n_trials=1)
     meet(path.with_name("retried"), 2)
 
 
@@ -321,7 +321,7 @@ def test_a_worker_that_is_taken_for_dead_and_is_not_costs_no_second_step(
     assert own == [1 if at == "in build" else 2]
     assert study.trials[1].user_attrs["ladder_submission"] == own[0]
     assert study.trials[1].value == holdout.history()[0].score
-    assert holdout.best_trial(study).number == 1
+    assert holdout.optuna.best_trial(study).number == 1
 
 
 # -- trials that are enqueued -------------------------------------------------------------
@@ -337,7 +337,7 @@ def test_a_trial_that_is_enqueued_again_costs_no_second_step(
         )
 
     study = optuna.create_study(direction="maximize", sampler=RandomSampler(seed=0))
-    objective = holdout.objective(build)
+    objective = holdout.optuna.objective(build)
     study.enqueue_trial({"max_depth": 3})
     study.optimize(objective, n_trials=1)
     study.enqueue_trial({"max_depth": 3})
@@ -345,7 +345,7 @@ def test_a_trial_that_is_enqueued_again_costs_no_second_step(
     study.optimize(objective, n_trials=2)
     assert [entry.repeat_of for entry in entries_of(holdout)] == [None, 1, 1]
     assert [trial.value for trial in study.trials] == [study.trials[0].value] * 3
-    assert holdout.best_trial(study).number == 0
+    assert holdout.optuna.best_trial(study).number == 0
 
 
 def test_a_model_that_differs_each_time_is_another_trial_unless_its_key_is_handed_on(
@@ -353,7 +353,7 @@ def test_a_model_that_differs_each_time_is_another_trial_unless_its_key_is_hande
 ) -> None:
     rng = np.random.default_rng(0)
     study = optuna.create_study(direction="maximize")
-    objective = holdout.objective(lambda _: rng.integers(0, 2, 142))
+    objective = holdout.optuna.objective(lambda _: rng.integers(0, 2, 142))
     study.optimize(objective, n_trials=1)
     study.enqueue_trial({})
     study.enqueue_trial({}, user_attrs=study.trials[0].user_attrs)
@@ -368,7 +368,7 @@ def empty_the_queue(kind: str, path: Path, ledger: Path, workers: int) -> None:
     """Work as a supervisor makes one: on plain SQLite started again when Optuna's races end it."""
     study = study_at(kind, path)
     rng, holdout = np.random.default_rng(), LadderHoldout.open(NAME, ledger=ledger)
-    objective = holdout.objective(lambda _: rng.integers(0, 2, 142))
+    objective = holdout.optuna.objective(lambda _: rng.integers(0, 2, 142))
     meet(path.with_name("all"), workers)
     while study.get_trials(deepcopy=False, states=(TrialState.WAITING,)):
         with suppress(*(OPTUNAS_OWN if kind == "plain" else ())):
@@ -400,7 +400,9 @@ def test_threads_share_a_study_and_a_ladder(
 ) -> None:
     holdout.submit(np.zeros(142, dtype=int))
     study = optuna.create_study(direction="maximize", sampler=RandomSampler(seed=0))
-    objective = holdout.objective(lambda trial: tree_of(trial, binary.X_train, binary.y_train))
+    objective = holdout.optuna.objective(
+        lambda trial: tree_of(trial, binary.X_train, binary.y_train)
+    )
     study.optimize(objective, n_trials=40, n_jobs=4)
     assert_traceable(holdout, study, 40)
 
@@ -418,5 +420,5 @@ def test_a_guard_that_is_lost_in_the_last_trials_of_threads_is_not_lost_in_silen
     study = optuna.create_study(direction="maximize")
     # Optuna itself returns from this as if nothing had happened.
     with pytest.warns(LadderHoldoutWarning, match="The guard cannot answer"):
-        study.optimize(holdout.objective(build), n_trials=10, n_jobs=2)
+        study.optimize(holdout.optuna.objective(build), n_trials=10, n_jobs=2)
     assert study.trials[9].state is TrialState.FAIL

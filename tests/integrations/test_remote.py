@@ -53,7 +53,7 @@ def evaluated(ledger: str) -> int:
     """Ask from a process that was not given the rows."""
     X, y = problem()
     holdout = LadderHoldout.open("far", ledger=ledger)
-    holdout.evaluate(LogisticRegression().fit(X[:300], y[:300]))
+    holdout.submit(LogisticRegression().fit(X[:300], y[:300]))
     return holdout.status().submissions
 
 

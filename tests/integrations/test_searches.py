@@ -125,7 +125,7 @@ DOUBT = "rows taken as independent"
 
 def line(holdout: LadderHoldout) -> str:
     """Return the line of the certificate, which is the same wherever and whoever reads it."""
-    again = LadderHoldout.open("held", ledger=holdout.open_ladder.ledger)
+    again = LadderHoldout.open("held", ledger=holdout.__ladder__.ledger)
     found = again.certificate().line()
     assert found == holdout.status().certificate.line()
     assert (DOUBT in str(again.certificate())) == (DOUBT in found)
@@ -212,15 +212,17 @@ def test_groups_of_a_study(opened: Open) -> None:
         return DecisionTreeClassifier(max_depth=trial.suggest_int("depth", 1, 3), random_state=0)
 
     with pytest.raises(InvalidArgument, match=r"train must be \(X_train, y_train, groups\)"):
-        holdout.objective(build, inner=GroupKFold(4), train=(X_TRAIN, y_train))
+        holdout.optuna.objective(build, inner=GroupKFold(4), train=(X_TRAIN, y_train))
     with pytest.warns(GroupedRowsWarning):
-        objective = holdout.objective(build, inner=GroupKFold(4), train=(X_TRAIN, y_train, GROUPS))
+        objective = holdout.optuna.objective(
+            build, inner=GroupKFold(4), train=(X_TRAIN, y_train, GROUPS)
+        )
     study = optuna.create_study(direction="maximize", sampler=optuna.samplers.RandomSampler(seed=0))
-    study.optimize(objective.guide, n_trials=2)
+    study.optimize(objective.inner_score, n_trials=2)
     plain = clone(build(study.best_trial))
     right = cross_validate(plain, X_TRAIN, y_train, groups=GROUPS, cv=GroupKFold(4))["test_score"]
     assert study.best_value == pytest.approx(right.mean())
-    holdout.finalists(study, objective, k=1)
+    holdout.optuna.finalists(study, objective, k=1)
     assert DOUBT in line(holdout)
 
 
@@ -232,7 +234,7 @@ def test_groups_of_a_fitted_search_that_is_shown_later(opened: Open) -> None:
     assert DOUBT in line(holdout)
     other = opened(X_HOLDOUT[:90], y_holdout[:90], ledger="memory")
     with pytest.warns(GroupedRowsWarning, match="GroupKFold"):
-        other.evaluate(search)
+        other.submit(search)
     assert DOUBT in other.certificate().line()
 
 
@@ -256,7 +258,7 @@ def test_a_reserves_certificate_names_groups_too(opened: Open) -> None:
     holdout = opened(reserve=0.4)
     with pytest.warns(GroupedRowsWarning):
         holdout.guard(grid(cv=GroupKFold(4))).fit(X_TRAIN, y_train, groups=GROUPS)
-    assert DOUBT in holdout.certify().line()
+    assert DOUBT in holdout.reserve_certificate().line()
 
 
 @pytest.mark.parametrize("scoring", ["neg_log_loss", "roc_auc", "f1"])
@@ -282,7 +284,7 @@ def test_groups_reach_a_server_its_pages_and_the_command_line(tmp_path: Path) ->
             )
         assert DOUBT in search.certificate_.line() and DOUBT in remote.status().certificate.line()
         with pytest.raises(InvalidArgument, match="1 to 100 characters"):
-            remote.open_ladder.note(SeenGroups("x" * 101))
+            remote.__ladder__.note(SeenGroups("x" * 101))
         other = LadderHoldout.connect(url, viewer, timeout=30)
         other.submit(rows()[1])
         assert DOUBT in other.certificate().line()
@@ -455,7 +457,7 @@ def test_choices_that_optuna_takes_for_one_are_refused(opened: Open) -> None:
         with pytest.raises(InvalidArgument, match="choices of 'how' are equal"):
             holdout.guard(search)
         with pytest.raises(InvalidArgument, match="choices of 'how' are equal"):
-            holdout.finalists(study, build)
+            holdout.optuna.finalists(study, build)
         with pytest.raises(SearchStopped, match="choices of 'how' are equal"):
             asking.fit(X_TRAIN, y_train)
     assert holdout.status().submissions == 0
@@ -810,7 +812,7 @@ def test_a_late_refusal_names_what_is_kept(opened: Open) -> None:
         search.fit(X_TRAIN, y_train)
     best = search.search_.cv_results_["params"][0]
     model = DecisionTreeClassifier(**best).fit(X_TRAIN, y_train)  # the remedy, followed
-    assert holdout.evaluate(model).score == pytest.approx(true_score(model), abs=0.01)
+    assert holdout.submit(model).score == pytest.approx(true_score(model), abs=0.01)
 
 
 # -- scoring=holdout, and candidates that fail ----------------------------------------------------
@@ -859,6 +861,7 @@ def right_ridge() -> float:
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.FitFailedWarning")
 @pytest.mark.filterwarnings("ignore:Scoring failed", "ignore:One or more of the test scores")
+@pytest.mark.filterwarnings("ignore::ladderholdout.errors.RangeWarning")  # twenty times the error
 @pytest.mark.parametrize("finalists", ["auto", 1])
 @pytest.mark.parametrize("error_score", [0, -1e9, np.nan])
 @pytest.mark.parametrize("how", ["fit", "predict", "nan"])
@@ -879,6 +882,7 @@ def test_a_candidate_that_failed_is_no_finalist_whatever_its_score(
 
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.FitFailedWarning")
+@pytest.mark.filterwarnings("ignore::ladderholdout.errors.RangeWarning")  # twenty times the error
 def test_a_candidate_that_failed_on_one_fold(opened: Open) -> None:
     """On the fold with most training rows; its other folds and 0 would have the best mean."""
     sizes = [np.arange(0, 200), np.arange(0, 150)]
@@ -967,7 +971,7 @@ def test_a_score_without_weights_is_refused_with_a_remedy_that_works(opened: Ope
     model = DecisionTreeClassifier(max_depth=2).fit(X_TRAIN, y_train)
     holdout = opened(scoring=Metric("f1_of_0", "labels", score=mended))
     right = f1_score(y_holdout, model.predict(X_HOLDOUT), pos_label=0)
-    assert holdout.evaluate(model).score == pytest.approx(right, abs=0.02)
+    assert holdout.submit(model).score == pytest.approx(right, abs=0.02)
 
 
 def boosters() -> dict[str, Any]:
@@ -996,7 +1000,7 @@ def test_a_booster_is_refused_with_a_remedy_that_works(
     booster = boosters()[library]
     holdout = opened(scoring=scoring)
     with pytest.raises(InvalidSubmission, match="Submit what it predicts") as refused:
-        holdout.evaluate(booster)
+        holdout.submit(booster)
     followed = re.search(r"holdout\.submit\(.*?\)(?= for two|\.$)", str(refused.value))
     assert followed is not None
     known = {"holdout": holdout, "model": booster, "X": X_HOLDOUT, "xgboost": xgboost,
@@ -1020,10 +1024,10 @@ def test_a_booster_of_numbers(opened: Open) -> None:
     model = lightgbm.train(
         {"verbose": -1, "num_threads": 1}, lightgbm.Dataset(X_TRAIN, REAL[:250]), 5
     )
-    assert holdout.evaluate(model).improved  # LightGBM's predicts on rows as they are
+    assert holdout.submit(model).improved  # LightGBM's predicts on rows as they are
     other = xgboost.train({"nthread": 1}, xgboost.DMatrix(X_TRAIN, REAL[:250]), 5)
     with pytest.raises(InvalidSubmission, match=r"xgboost\.DMatrix"):
-        holdout.evaluate(other)
+        holdout.submit(other)
 
 
 def swallowing(metric: Any, *given: Any, **named: Any) -> float:

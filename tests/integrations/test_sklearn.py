@@ -455,7 +455,7 @@ def test_halving_is_told_to_search_on_inner_folds_only(
     holdout: LadderHoldout, binary: Any, halving: Any, inner: int
 ) -> None:
     search = halving(scoring=holdout, cv=holdout.split(inner=inner), random_state=0)
-    with pytest.raises(InvalidArgument, match=r"(?s)inner folds.*guarded=False.*evaluate"):
+    with pytest.raises(InvalidArgument, match=r"(?s)inner folds.*guarded=False.*submit"):
         search.fit(binary.X_train, binary.y_train)
     assert looks(holdout) == 0
 
@@ -473,7 +473,7 @@ def test_halving_on_inner_folds_then_asks_once(
         search.fit(binary.X_train, binary.y_train)
         assert search.cv_results_["mean_test_score"] == pytest.approx(expected)
     assert looks(holdout) == 0
-    assert holdout.evaluate(search).improved
+    assert holdout.submit(search).improved
     assert looks(holdout) == 1
 
 
@@ -842,7 +842,7 @@ def test_hist_gradient_boosting_may_not_stop_by_the_holdout(
     assert looks(holdout) == 0
     # Its own rows, scored by its own metric, are its own business.
     own = clone(model).set_params(scoring="loss").fit(X, y)
-    assert holdout.evaluate(own).improved
+    assert holdout.submit(own).improved
 
 
 @pytest.mark.filterwarnings("ignore:refit=True refits candidate 0, which is not the incumbent")

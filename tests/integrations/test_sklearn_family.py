@@ -147,7 +147,7 @@ def test_a_threshold_is_tuned_on_inner_folds_and_confirmed_by_one_query(
     assert tuned.best_threshold_ == plain.best_threshold_ != 0.5
     assert tuned.cv_results_["scores"] == pytest.approx(plain.cv_results_["scores"])
     assert submissions(holdout) == 0
-    release = holdout.evaluate(tuned)
+    release = holdout.submit(tuned)
     truth = get_scorer("balanced_accuracy")(tuned, binary.X_holdout, binary.y_holdout)
     assert release.score == pytest.approx(truth)
     assert submissions(holdout) == 1
@@ -183,7 +183,7 @@ def test_features_are_selected_on_inner_folds_and_confirmed_by_one_query(
     holdout: LadderHoldout, binary: Any, selector: Any
 ) -> None:
     X, y = binary.X_train, binary.y_train
-    rows = "which scores models on some of the columns.*evaluate\\(make_pipeline\\(selector, model"
+    rows = "which scores models on some of the columns.*submit\\(make_pipeline\\(selector, model"
     guarded = clone(selector).set_params(scoring=holdout, cv=holdout.split())
     with pytest.raises(SearchStopped, match=f"inside {type(selector).__name__}, {rows}"):
         guarded.fit(X[:, :6], y)
@@ -193,7 +193,7 @@ def test_features_are_selected_on_inner_folds_and_confirmed_by_one_query(
     assert np.array_equal(ours.support_, plain.support_)
     assert submissions(holdout) == 0
     whole = make_pipeline(clone(selector).set_params(scoring=holdout, cv=cv), tree(max_depth=2))
-    release = holdout.evaluate(whole.fit(X, y))
+    release = holdout.submit(whole.fit(X, y))
     assert release.score == pytest.approx(whole.score(binary.X_holdout, binary.y_holdout))
     assert submissions(holdout) == 1
 
@@ -270,7 +270,7 @@ def test_the_lassos_are_refused_with_the_two_ways_that_are_right(diabetes: Any, 
     ours = kind(cv=holdout.split(inner=4, guarded=False)).fit(X, y)
     plain = kind(cv=KFold(4)).fit(X, y)
     assert np.array_equal(ours.coef_, plain.coef_)
-    assert holdout.evaluate(ours).improved
+    assert holdout.submit(ours).improved
     search = GridSearchCV(Lasso(), {"alpha": [0.1, 1]}, scoring=holdout, cv=holdout.split())
     assert search.fit(X, y).best_params_ in ({"alpha": 0.1}, {"alpha": 1})
     assert submissions(holdout) == 3
@@ -300,7 +300,7 @@ def test_what_uses_the_test_rows_itself_is_refused_and_works_on_inner_folds(
     with pytest.raises(SearchStopped) as said:
         model(holdout.split()).fit(X, y)
     assert f"without the guarded fold in {kind}" in str(said.value)
-    assert "holdout.evaluate(model)" in str(said.value)
+    assert "holdout.submit(model)" in str(said.value)
     # Nor does a search around it take the refusal for a failed fit.
     outer = GridSearchCV(model(holdout.split()), {}, cv=2, error_score=np.nan)
     with pytest.raises(SearchStopped, match=kind):
@@ -329,7 +329,7 @@ def test_it_may_be_the_model_of_a_guarded_search(
     # On folds of the training rows it works as it is, shuffled ones too.
     for inner in (3, StratifiedKFold(3, shuffle=True)):
         own = USERS[kind](holdout.split(inner=inner, guarded=False))
-        holdout.evaluate(own.fit(binary.X_train, binary.y_train))
+        holdout.submit(own.fit(binary.X_train, binary.y_train))
     assert submissions(holdout) == 4
 
 

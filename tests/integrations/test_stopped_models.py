@@ -200,7 +200,7 @@ def test_missing_values_are_those_of_the_training_rows(data: Parts, api: str, bo
         share = model.predict(xgb.DMatrix(data.X_holdout, missing=-999))
     near(holdout, -log_loss(data.y_holdout, share))
     table = np.column_stack([1 - share, share]) if api == "train" else None
-    release = holdout.evaluate(model) if table is None else holdout.submit(share)
+    release = holdout.submit(model) if table is None else holdout.submit(share)
     assert_kept(holdout, by.stopping, release)
 
 
@@ -285,13 +285,13 @@ def test_a_model_of_lightgbm_is_asked_about_its_own_columns(data: Parts) -> None
     right = -log_loss(data.y_holdout, model.predict_proba(held))
     for given in (held, held.to_numpy()):
         holdout = LadderHoldout(given, data.y_holdout, scoring="neg_log_loss", ledger="memory")
-        holdout.evaluate(model)
+        holdout.submit(model)
         near(holdout, right)
     for form in ("permuted", "other names"):
         given = FORMS[form](held)
         holdout = LadderHoldout(given, data.y_holdout, scoring="neg_log_loss", ledger="memory")
         with pytest.raises(InvalidArgument, match="in another order"):
-            holdout.evaluate(model)
+            holdout.submit(model)
         with pytest.raises(InvalidArgument, match="in another order"):
             LadderStopping(holdout).evaluate(model)
         assert holdout.status().submissions == 0
@@ -401,7 +401,7 @@ def test_trees_of_an_initial_model_are_no_rounds(
         "neg_log_loss": -log_loss(data.y_holdout, model.predict_proba(data.X_holdout)),
     }[scoring]
     near(holdout, right)
-    assert_kept(holdout, by.stopping, holdout.evaluate(model))
+    assert_kept(holdout, by.stopping, holdout.submit(model))
     if how == "by place":
         whole = cb.CatBoostClassifier(iterations=ROUNDS, learning_rate=0.3, **CAT)
         whole.fit(data.X[100:], data.y[100:], init_model=first)
@@ -433,7 +433,7 @@ def halves(data: Parts) -> tuple[Any, Any, Any, Any]:
 def kept(holdout: LadderHoldout, stopping: Any, model: Any, data: Parts) -> None:
     """The model is that of the ladder's best round, and its score scikit-learn's."""
     improved = stopping.improved
-    assert_kept(holdout, stopping, holdout.evaluate(model))
+    assert_kept(holdout, stopping, holdout.submit(model))
     if improved:
         near(holdout, -log_loss(data.y_holdout, model.predict_proba(data.X_holdout)))
 

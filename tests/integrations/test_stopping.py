@@ -280,7 +280,7 @@ def test_in_a_search_rounds_and_models_are_one_sequence(backend: str, n_jobs: in
     numbers = {one.number: one for one in holdout.history()}
     assert incumbent is not None
     assert numbers[incumbent].context["seed"] == search.best_params_["seed"]
-    release = holdout.evaluate(search.best_estimator_)
+    release = holdout.submit(search.best_estimator_)
     assert release.improved and release.improvements == holdout.status().releases
     assert_replays(holdout)
 
@@ -591,7 +591,7 @@ def test_inside_pipelines_the_holdouts_rows_come_as_the_model_sees_them() -> Non
     outer = make_pipeline(FunctionTransformer(lambda X: 3 * X + 1), inner)
     stopping = LadderStopping(holdout)
     outer.fit(data.X, data.y, pipeline__asks__stopping=stopping)
-    assert is_repeat(holdout, holdout.evaluate(outer))
+    assert is_repeat(holdout, holdout.submit(outer))
     assert not np.array_equal(stopping.X, data.X_holdout)
     make_pipeline(Asks()).fit(data.X, data.y, asks__stopping=stopping)
     assert np.array_equal(stopping.X, data.X_holdout)

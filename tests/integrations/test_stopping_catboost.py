@@ -81,10 +81,10 @@ stages = ladder_stopping(holdout, 5)
 model = catboost.CatBoostClassifier(iterations=30, thread_count=1, allow_writing_files=False)
 with mlflow.start_run():
     model = stages.fit(model, X, y, eval_set=(X_valid, y_valid))
-    holdout.evaluate(model)
+    holdout.submit(model)
 """
 GIVEN_AWAY = """
-guard = holdout.open_ladder.guard()
+guard = holdout.__ladder__.guard()
 rows = catboost.Pool(guard.rows.X, guard.rows.y, weight=guard.rows.sample_weight)
 model = catboost.CatBoostClassifier(iterations=30, thread_count=1, allow_writing_files=False)
 stages.fit(model, X, y, eval_set=rows)
@@ -131,7 +131,7 @@ def test_few_rounds_of_values(rounds: int) -> None:
     stages = ladder_stopping(holdout, PATIENCE)
     model = stages.fit(model_for("values", iterations=rounds), data.X, data.y)
     assert stages.stopping.rounds == rounds
-    assert_kept(holdout, stages.stopping, holdout.evaluate(model))
+    assert_kept(holdout, stages.stopping, holdout.submit(model))
 
 
 def test_a_bias_that_its_stages_add_first_is_there() -> None:
@@ -150,7 +150,7 @@ def test_a_bias_of_another_kind_is_predicted_in_full(kind: str, scoring: str) ->
     model = model_for(kind, **settings).fit(data.X, data.y)
     model.set_scale_and_bias(0.7, [0.1, 0.3, 0.2] if kind == "three" else [0.4])
     stages = ladder_stopping(holdout, PATIENCE)
-    assert_kept(holdout, stages.stopping, holdout.evaluate(stages.cut(model)))
+    assert_kept(holdout, stages.stopping, holdout.submit(stages.cut(model)))
 
 
 @pytest.mark.parametrize("policy", ["Lossguide", "Depthwise"])
@@ -175,10 +175,10 @@ def test_frames_with_categories_and_pools() -> None:
     holdout = LadderHoldout(held, data.y_holdout, scoring="neg_log_loss")
     stages = ladder_stopping(holdout, PATIENCE)
     model = model_for("text", cat_features=["kind"])
-    assert_kept(holdout, stages.stopping, holdout.evaluate(stages.fit(model, rows, data.y)))
+    assert_kept(holdout, stages.stopping, holdout.submit(stages.fit(model, rows, data.y)))
     before = sequence(stages.stopping)
     pooled = model_for("text").fit(Pool(rows, data.y, cat_features=["kind"]))
-    assert_kept(holdout, stages.stopping, holdout.evaluate(stages.cut(pooled)))
+    assert_kept(holdout, stages.stopping, holdout.submit(stages.cut(pooled)))
     assert sequence(stages.stopping) == before
 
 
@@ -188,7 +188,7 @@ def test_classes_that_the_training_rows_lack() -> None:
     some = data.y != 1
     stages = ladder_stopping(holdout, PATIENCE)
     model = stages.fit(model_for("binary"), data.X[some], data.y[some])
-    assert_kept(holdout, stages.stopping, holdout.evaluate(model))
+    assert_kept(holdout, stages.stopping, holdout.submit(model))
 
 
 # -- what is refused -----------------------------------------------------------------------

@@ -112,7 +112,7 @@ def train(callbacks, evals):
 train([ladder_stopping(holdout, 5)], [lightgbm.Dataset(X_valid, y_valid)])
 """
 GIVEN_AWAY = """
-guard = holdout.open_ladder.guard()
+guard = holdout.__ladder__.guard()
 rows = lightgbm.Dataset(guard.rows.X, guard.rows.y, weight=guard.rows.sample_weight)
 train([ladder_stopping(holdout, 5)], [rows])
 """
@@ -216,7 +216,7 @@ def test_the_estimator_predicts_by_the_best_round(scoring: str, kind: str) -> No
     for _ in range(2):
         model.fit(data.X, data.y, callbacks=[callback])
         assert model.best_iteration_ == callback.stopping.best_round
-        assert_kept(holdout, callback.stopping, holdout.evaluate(model))
+        assert_kept(holdout, callback.stopping, holdout.submit(model))
 
 
 def test_frames_with_categories() -> None:
@@ -229,7 +229,7 @@ def test_frames_with_categories() -> None:
     callback = ladder_stopping(holdout, PATIENCE)
     model = lgb.LGBMRegressor(n_estimators=ROUNDS, verbose=-1, n_jobs=1)
     model.fit(data.X, data.y, callbacks=[callback])
-    assert_kept(holdout, callback.stopping, holdout.evaluate(model))
+    assert_kept(holdout, callback.stopping, holdout.submit(model))
 
 
 @pytest.mark.parametrize("stated", [None, [0, 2]])
@@ -239,7 +239,7 @@ def test_classes_that_the_training_rows_lack_are_known_or_stated(stated: Any) ->
     some = data.y != 1
     callback = ladder_stopping(holdout, PATIENCE, classes=stated)
     model = classifier().fit(data.X[some], data.y[some], callbacks=[callback])
-    assert_kept(holdout, callback.stopping, holdout.evaluate(model))
+    assert_kept(holdout, callback.stopping, holdout.submit(model))
 
 
 def test_classes_that_a_booster_lacks_are_stated() -> None:

@@ -104,13 +104,13 @@ stages = ladder_stopping(holdout, 5)
 HISTOGRAM = """
 with mlflow.start_run():
     model = stages.fit(HistGradientBoostingClassifier(max_iter=20, verbose=2), X, y)
-    holdout.evaluate(model)
+    holdout.submit(model)
 """
 MONITORED = """
 with mlflow.start_run():
     model = GradientBoostingClassifier(n_estimators=40, verbose=2, random_state=0)
     model.fit(X, y, monitor=stages)
-    holdout.evaluate(model)
+    holdout.submit(model)
 """
 
 
@@ -197,7 +197,7 @@ def test_a_random_state_is_the_same_for_both_fits(random_state: Any) -> None:
     given = histogram(max_features=0.5, random_state=random_state)
     model = stages.fit(given, data.X, data.y)
     assert model.random_state is random_state
-    assert_kept(holdout, stages.stopping, holdout.evaluate(model))
+    assert_kept(holdout, stages.stopping, holdout.submit(model))
 
 
 def test_its_own_early_stopping_may_stop_it_earlier() -> None:
@@ -207,7 +207,7 @@ def test_its_own_early_stopping_may_stop_it_earlier() -> None:
     model = histogram(max_iter=300, early_stopping=True, n_iter_no_change=3)
     model = stages.fit(model, data.X, data.y)
     assert stages.stopping.rounds < 300
-    assert_kept(holdout, stages.stopping, holdout.evaluate(model))
+    assert_kept(holdout, stages.stopping, holdout.submit(model))
 
 
 def test_what_has_no_stages_is_refused() -> None:
@@ -228,7 +228,7 @@ def test_a_monitor_stops_training_and_cuts_the_model() -> None:
     assert monitor.stopping.rounds == model.n_estimators_ < 200
     assert len(model.estimators_) == monitor.stopping.best_round
     assert len(model.train_score_) == len(model.oob_improvement_) == monitor.stopping.best_round
-    assert_kept(holdout, monitor.stopping, holdout.evaluate(model))
+    assert_kept(holdout, monitor.stopping, holdout.submit(model))
 
 
 def test_a_monitor_counts_the_new_rounds_of_a_warm_start() -> None:
@@ -238,7 +238,7 @@ def test_a_monitor_counts_the_new_rounds_of_a_warm_start() -> None:
     model = boosted(n_estimators=4, warm_start=True).fit(data.X, data.y)
     model.set_params(n_estimators=60).fit(data.X, data.y, monitor=monitor)
     assert len(model.estimators_) == 4 + monitor.stopping.best_round
-    assert_kept(holdout, monitor.stopping, holdout.evaluate(model))
+    assert_kept(holdout, monitor.stopping, holdout.submit(model))
 
 
 def test_a_monitor_beside_the_early_stopping_of_scikit_learn() -> None:
@@ -247,7 +247,7 @@ def test_a_monitor_beside_the_early_stopping_of_scikit_learn() -> None:
     monitor = ladder_stopping(holdout, 100)
     model = boosted(n_estimators=12, n_iter_no_change=12)
     model.fit(data.X, data.y, monitor=monitor)
-    assert_kept(holdout, monitor.stopping, holdout.evaluate(model))
+    assert_kept(holdout, monitor.stopping, holdout.submit(model))
 
 
 # -- passes --------------------------------------------------------------------------------
@@ -261,7 +261,7 @@ def test_classes_that_the_training_rows_lack_are_stated() -> None:
     model = SGDClassifier(loss="log_loss", random_state=0)
     kept = stages.partial_fit(model, data.X[some], data.y[some], rounds=9, classes=[0, 1, 2])
     assert list(kept.classes_) == [0, 1, 2]
-    assert_kept(holdout, stages.stopping, holdout.evaluate(kept))
+    assert_kept(holdout, stages.stopping, holdout.submit(kept))
 
 
 def test_rounds_without_a_meaning_are_refused() -> None:

@@ -14,7 +14,7 @@ import pytest
 from numpy.typing import NDArray
 
 from ladderholdout import LadderHoldout
-from ladderholdout.guard.health import verify_holdout
+from ladderholdout.guard.opening.health import verify_holdout
 from ladderholdout.holdout import LadderStopping
 from ladderholdout.integrations import stopping as stopping_rule
 from ladderholdout.ledger import Ledger
@@ -48,7 +48,7 @@ def waiting(
     stopping.start()
     left: Iterator[NDArray[Any]] = iter(given)
     for number in range(1, len(given) + 1):
-        stop = stopping._later(lambda count: list(islice(left, count)))
+        stop = stopping_rule.count_round(stopping, lambda count: list(islice(left, count)))
         if after is not None:
             after(number)
         if stop:
@@ -216,7 +216,7 @@ def test_the_last_incumbent_of_a_fit_is_kept_and_found_again(tmp_path: Path) -> 
     stopping = waiting(LadderStopping(holdout, 100), answers(0))
     best = stopping.best_round
     assert best > 1
-    ladder = holdout.open_ladder
+    ladder = holdout.__ladder__
     with Ledger(holdout.ledger).read() as tx:
         stored = tx.incumbent_predictions(ladder.id)
         kept = tx.conn.exec_driver_sql("SELECT number FROM incumbents ORDER BY number").all()
@@ -226,5 +226,5 @@ def test_the_last_incumbent_of_a_fit_is_kept_and_found_again(tmp_path: Path) -> 
     # In another process, or where another ladder has used the cache.
     ladder.guard()._incumbent = None
     assert holdout.submit(answers(0)[best - 1]).improved
-    holdout.withdraw(1 + best, reason="a wrong feature")
+    holdout.owner.withdraw(1 + best, reason="a wrong feature")
     assert holdout.status().incumbent == 1

@@ -105,7 +105,7 @@ def train(callbacks, evals):
 train([ladder_stopping(holdout, 5)], xgboost.DMatrix(X_valid, y_valid))
 """
 GIVEN_AWAY = """
-guard = holdout.open_ladder.guard()
+guard = holdout.__ladder__.guard()
 rows = xgboost.DMatrix(guard.rows.X, guard.rows.y, weight=guard.rows.sample_weight)
 train([ladder_stopping(holdout, 5)], rows)
 """
@@ -205,7 +205,7 @@ def test_the_estimator_predicts_by_the_best_round(scoring: str, booster: str) ->
     for _ in range(2):
         model.fit(data.X, data.y)
         assert model.best_iteration == callback.stopping.best_round - 1
-        assert_kept(holdout, callback.stopping, holdout.evaluate(model))
+        assert_kept(holdout, callback.stopping, holdout.submit(model))
 
 
 def test_more_classes_with_labels_of_text() -> None:
@@ -223,7 +223,7 @@ def test_a_clone_has_a_callback_of_its_own() -> None:
     callback = ladder_stopping(holdout, PATIENCE)
     model = clone(classifier(callback)).fit(data.X, data.y)
     assert callback.stopping.rounds == 0
-    assert_kept(holdout, model.callbacks[0].stopping, holdout.evaluate(model))
+    assert_kept(holdout, model.callbacks[0].stopping, holdout.submit(model))
 
 
 def test_frames_with_categories_in_another_order() -> None:
@@ -241,7 +241,7 @@ def test_frames_with_categories_in_another_order() -> None:
     )
     model.fit(rows, data.y)
     assert model.get_booster().num_boosted_rounds() == callback.stopping.best_round < ROUNDS
-    assert_kept(holdout, callback.stopping, holdout.evaluate(model))
+    assert_kept(holdout, callback.stopping, holdout.submit(model))
 
 
 # -- what is refused -----------------------------------------------------------------------

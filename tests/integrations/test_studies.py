@@ -34,7 +34,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.tree import DecisionTreeClassifier
 
 from ladderholdout import InvalidArgument, LadderHoldout
-from ladderholdout.integrations.optuna import Candidate, guided_steps
+from ladderholdout.integrations.optuna import Candidate, inner_score_steps
 from ladderholdout.mechanisms import FullDisclosure
 
 optuna.logging.set_verbosity(optuna.logging.ERROR)
@@ -96,7 +96,7 @@ def epochs_of(alpha: float) -> tuple[SGDClassifier, Any]:
 
 def build_in_epochs(trial: Any) -> Any:
     model, curve = epochs_of(trial.suggest_float("alpha", 1e-4, 1e3, log=True))
-    scores = [score for _, score in guided_steps(trial, curve)]
+    scores = [score for _, score in inner_score_steps(trial, curve)]
     return make_pipeline(SCALER, model), scores[-1]
 
 
@@ -118,10 +118,10 @@ def test_a_pruned_study_has_finalists(holdout: LadderHoldout, pruner: str, direc
         return pipeline, score
 
     study = study_of(pruner=PRUNERS[pruner], study_name="pruned", direction=direction)
-    objective = holdout.objective(build)
-    study.optimize(objective.guide, n_trials=8)
+    objective = holdout.optuna.objective(build)
+    study.optimize(objective.inner_score, n_trials=8)
     before = state_of(study)
-    final = holdout.finalists(study, objective, k=2)
+    final = holdout.optuna.finalists(study, objective, k=2)
     assert state_of(study) == before
     for one in final:
         model, curve = epochs_of(one.candidate.params["alpha"])
@@ -132,9 +132,9 @@ def test_a_pruned_study_has_finalists(holdout: LadderHoldout, pruner: str, direc
 
 def test_a_gate_builds_a_pruned_studys_best(holdout: LadderHoldout) -> None:
     study = study_of(pruner=PRUNERS["median"])
-    objective = holdout.objective(build_in_epochs)
-    gate = holdout.gate(objective, patience=99)
-    study.optimize(objective.guide, n_trials=8, callbacks=[gate])
+    objective = holdout.optuna.objective(build_in_epochs)
+    gate = holdout.optuna.gate(objective, patience=99)
+    study.optimize(objective.inner_score, n_trials=8, callbacks=[gate])
     model, curve = epochs_of(study.best_params["alpha"])
     assert list(curve)
     right = accuracy_score(Y_HOLDOUT, model.predict(SCALER.transform(X_HOLDOUT)))
@@ -144,13 +144,13 @@ def test_a_gate_builds_a_pruned_studys_best(holdout: LadderHoldout) -> None:
 def test_a_model_of_a_finished_trial_is_built_by_hand(holdout: LadderHoldout) -> None:
     """Also in a process where the objective never ran, and by calling build itself."""
     study = study_of(pruner=PRUNERS["median"])
-    study.optimize(holdout.objective(build_in_epochs).guide, n_trials=3)
-    fresh = holdout.objective(build_in_epochs)
+    study.optimize(holdout.optuna.objective(build_in_epochs).inner_score, n_trials=3)
+    fresh = holdout.optuna.objective(build_in_epochs)
     by_hand = [
-        fresh.candidate(study.best_trial).guide,
+        fresh.candidate(study.best_trial).inner_score,
         build_in_epochs(study.best_trial)[1],
         build_in_epochs(optuna.trial.FixedTrial(study.best_params))[1],
-        fresh.candidate(optuna.trial.FixedTrial(study.best_params)).guide,  # type: ignore[arg-type]
+        fresh.candidate(optuna.trial.FixedTrial(study.best_params)).inner_score,  # type: ignore[arg-type]
     ]
     assert by_hand == [study.best_value] * 4
 
@@ -234,15 +234,15 @@ def test_finalists_of_any_build(
 ) -> None:
     journal = JournalStorage(JournalFileBackend(str(tmp_path / "study.log")))
     study = study_of(storage=journal if storage == "journal" else None, study_name="named")
-    objective = holdout.objective(build, inner=2, train=TRAIN)
-    study.optimize(objective.guide, n_trials=4)
+    objective = holdout.optuna.objective(build, inner=2, train=TRAIN)
+    study.optimize(objective.inner_score, n_trials=4)
     before = state_of(study)
-    final = holdout.finalists(study, objective, k=2)
+    final = holdout.optuna.finalists(study, objective, k=2)
     assert state_of(study) == before
     assert [one.release.score for one in final] == pytest.approx(
         [right_score(one.candidate.params) for one in final]
     )
-    assert objective.candidate(final[0].candidate).guide == final[0].inner_score
+    assert objective.candidate(final[0].candidate).inner_score == final[0].inner_score
     assert state_of(study) == before
 
 
@@ -260,10 +260,10 @@ def test_an_artifact_is_uploaded_and_noted_on_no_finished_trial(
         return model
 
     study = study_of(storage=f"sqlite:///{tmp_path / 'study.db'}")
-    objective = holdout.objective(build, inner=2, train=TRAIN)
-    study.optimize(objective.guide, n_trials=2)
+    objective = holdout.optuna.objective(build, inner=2, train=TRAIN)
+    study.optimize(objective.inner_score, n_trials=2)
     before = state_of(study)
-    (one,) = holdout.finalists(study, objective, k=1)
+    (one,) = holdout.optuna.finalists(study, objective, k=1)
     assert state_of(study) == before
     assert one.release.score == pytest.approx(right_score(one.candidate.params))
 
@@ -285,10 +285,10 @@ def test_callbacks_of_optuna_integration(holdout: LadderHoldout) -> None:
         return predicted(trial.suggest_int("leaves", 2, 30), [callback])
 
     study = study_of(pruner=PRUNERS["median"])
-    objective = holdout.objective(build)
-    study.optimize(objective.guide, n_trials=4)
+    objective = holdout.optuna.objective(build)
+    study.optimize(objective.inner_score, n_trials=4)
     before = state_of(study)
-    (one,) = holdout.finalists(study, objective, k=1)
+    (one,) = holdout.optuna.finalists(study, objective, k=1)
     assert state_of(study) == before
     right, auc = predicted(one.candidate.params["leaves"], [])
     assert one.release.score == pytest.approx(accuracy_score(Y_HOLDOUT, right))
@@ -312,7 +312,7 @@ def test_what_only_a_finished_trial_has_is_there_as_well(holdout: LadderHoldout)
         depth = trial.last_step + 1
         return DecisionTreeClassifier(max_depth=depth, random_state=0).fit(*TRAIN)
 
-    (one,) = holdout.finalists(study, build, k=1)
+    (one,) = holdout.optuna.finalists(study, build, k=1)
     assert one.release.score == pytest.approx(right_score(one.candidate.params))
 
 
@@ -320,7 +320,7 @@ def test_a_build_that_asks_for_something_else_is_refused_before_any_query(
     holdout: LadderHoldout,
 ) -> None:
     study = study_of()
-    study.optimize(holdout.objective(tree, inner=2, train=TRAIN).guide, n_trials=2)
+    study.optimize(holdout.optuna.objective(tree, inner=2, train=TRAIN).inner_score, n_trials=2)
 
     def other(trial: Any) -> Any:
         return tree(trial).set_params(min_samples_leaf=trial.suggest_int("leaf", 1, 9))
@@ -330,13 +330,13 @@ def test_a_build_that_asks_for_something_else_is_refused_before_any_query(
 
     for build, said in ((other, "asks for 'leaf' as well"), (prunes, "prunes the trial by itself")):
         with pytest.raises(InvalidArgument, match=said):
-            holdout.finalists(study, holdout.objective(build, train=TRAIN))
+            holdout.optuna.finalists(study, holdout.optuna.objective(build, train=TRAIN))
     assert holdout.status().submissions == 0
 
 
 def test_finalists_whose_last_model_is_not_fitted_query_nothing(holdout: LadderHoldout) -> None:
     study = study_of()
-    study.optimize(holdout.objective(tree, inner=2, train=TRAIN).guide, n_trials=4)
+    study.optimize(holdout.optuna.objective(tree, inner=2, train=TRAIN).inner_score, n_trials=4)
     worst = max(study.trials, key=lambda trial: (-trial.value, trial.number)).number
 
     class Raises(DecisionTreeClassifier):
@@ -348,7 +348,7 @@ def test_finalists_whose_last_model_is_not_fitted_query_nothing(holdout: LadderH
         return kind(max_depth=trial.params["depth"]).fit(*TRAIN)
 
     with pytest.raises(InvalidArgument, match="raises ZeroDivisionError"):
-        holdout.finalists(study, build, k=4)
+        holdout.optuna.finalists(study, build, k=4)
     assert holdout.status().submissions == 0
 
 
@@ -363,10 +363,12 @@ def small_tree(trial: Any) -> Candidate:
 
 
 @pytest.mark.parametrize("guarded", [0, 1])
-def test_a_guide_gives_the_value_of_each_objective(holdout: LadderHoldout, guarded: int) -> None:
+def test_an_inner_score_gives_the_value_of_each_objective(
+    holdout: LadderHoldout, guarded: int
+) -> None:
     directions = ["maximize", "minimize"] if guarded == 0 else ["minimize", "minimize"]
     study = study_of(directions=directions)
-    study.optimize(holdout.objective(small_tree, guarded=guarded).guide, n_trials=3)
+    study.optimize(holdout.optuna.objective(small_tree, guarded=guarded).inner_score, n_trials=3)
     for trial in study.trials:
         model = DecisionTreeClassifier(max_depth=trial.params["depth"], random_state=0)
         score = model.fit(X_FIT, Y_FIT).score(X_CHECK, Y_CHECK)
@@ -375,7 +377,7 @@ def test_a_guide_gives_the_value_of_each_objective(holdout: LadderHoldout, guard
     assert holdout.status().submissions == 0
 
 
-def test_a_guide_without_a_value_for_each_objective_is_refused_at_once(
+def test_an_inner_score_without_a_value_for_each_objective_is_refused_at_once(
     holdout: LadderHoldout,
 ) -> None:
     asked = []
@@ -385,19 +387,21 @@ def test_a_guide_without_a_value_for_each_objective_is_refused_at_once(
         return tree(trial)
 
     study = study_of(directions=["maximize", "minimize"])
-    objective = holdout.objective(build, inner=2, train=TRAIN)
-    with pytest.raises(InvalidArgument, match=r"Return Candidate\(model, guide, others="):
-        study.optimize(objective.guide, n_trials=5)
+    objective = holdout.optuna.objective(build, inner=2, train=TRAIN)
+    with pytest.raises(InvalidArgument, match=r"Return Candidate\(model, inner_score, others="):
+        study.optimize(objective.inner_score, n_trials=5)
     assert asked == [0] and holdout.status().submissions == 0
 
 
 def test_a_gate_in_such_a_study_is_refused_and_its_remedy_helps(holdout: LadderHoldout) -> None:
     study = study_of(directions=["maximize", "minimize"])
-    objective = holdout.objective(small_tree)
+    objective = holdout.optuna.objective(small_tree)
     with pytest.raises(InvalidArgument, match="single objective") as refusal:
-        study.optimize(objective.guide, n_trials=3, callbacks=[holdout.gate(objective)])
+        study.optimize(
+            objective.inner_score, n_trials=3, callbacks=[holdout.optuna.gate(objective)]
+        )
     with pytest.raises(InvalidArgument, match="single objective") as other:
-        holdout.finalists(study, objective)
+        holdout.optuna.finalists(study, objective)
     assert holdout.status().submissions == 0
     said = {str(one.value).rpartition(": ")[2].removesuffix(".") for one in (refusal, other)}
     known = {"holdout": holdout, "objective": objective, "study": study}
@@ -415,9 +419,9 @@ WRONG: dict[str, tuple[Callable[[Any], Any], str]] = {
     "float": (lambda t: 0.9, "a number or a text"),
     "nothing": (lambda t: None, "returns None"),
     "nan": (lambda t: float("nan"), "a number or a text"),
-    "model, nan": (lambda t: (tree(t).fit(*TRAIN), float("nan")), "guide must be .* is nan"),
-    "model, text": (lambda t: (tree(t).fit(*TRAIN), "0.9"), "guide must be"),
-    "model, True": (lambda t: (tree(t).fit(*TRAIN), True), "guide must be"),
+    "model, nan": (lambda t: (tree(t).fit(*TRAIN), float("nan")), "inner_score must be .* is nan"),
+    "model, text": (lambda t: (tree(t).fit(*TRAIN), "0.9"), "inner_score must be"),
+    "model, True": (lambda t: (tree(t).fit(*TRAIN), True), "inner_score must be"),
     "score, model": (lambda t: (0.9, tree(t).fit(*TRAIN)), "the model second"),
     "three": (lambda t: (tree(t).fit(*TRAIN), 0.9, 3), "a tuple of 3"),
     "one": (lambda t: (tree(t).fit(*TRAIN),), "a tuple of 1"),
@@ -431,16 +435,16 @@ WRONG: dict[str, tuple[Callable[[Any], Any], str]] = {
 }
 
 
-@pytest.mark.parametrize("way", ["objective", "guide"])
+@pytest.mark.parametrize("way", ["objective", "inner_score"])
 @pytest.mark.parametrize("inner", [None, 2])
 @pytest.mark.parametrize("case", WRONG)
 def test_what_is_no_model_is_refused_before_anything_is_spent(
     holdout: LadderHoldout, case: str, inner: int | None, way: str
 ) -> None:
     build, said = WRONG[case]
-    objective = holdout.objective(build, inner=inner, train=TRAIN if inner else None)
+    objective = holdout.optuna.objective(build, inner=inner, train=TRAIN if inner else None)
     with pytest.raises(InvalidArgument, match=said):
-        study_of().optimize(objective if way == "objective" else objective.guide, n_trials=2)
+        study_of().optimize(objective if way == "objective" else objective.inner_score, n_trials=2)
     assert holdout.status().submissions == 0
 
 
@@ -453,14 +457,14 @@ UNFITTED: dict[str, Callable[[], Any]] = {
 }
 
 
-@pytest.mark.parametrize("way", ["objective", "guide"])
+@pytest.mark.parametrize("way", ["objective", "inner_score"])
 @pytest.mark.parametrize("kind", UNFITTED)
 def test_a_model_that_nobody_fitted_is_refused_and_the_remedy_helps(
     holdout: LadderHoldout, kind: str, way: str
 ) -> None:
-    objective = holdout.objective(lambda trial: (UNFITTED[kind](), 0.5))
+    objective = holdout.optuna.objective(lambda trial: (UNFITTED[kind](), 0.5))
     with pytest.raises(InvalidArgument, match=r"not fitted.* give inner= and train="):
-        study_of().optimize(objective if way == "objective" else objective.guide, n_trials=1)
+        study_of().optimize(objective if way == "objective" else objective.inner_score, n_trials=1)
     assert holdout.status().submissions == 0
 
 
@@ -481,26 +485,29 @@ def test_a_model_whose_state_is_not_known_is_taken_for_fitted(holdout: LadderHol
 
     for model in (Own().fit(*TRAIN), Constant()):
         study = study_of()
-        study.optimize(holdout.objective(lambda trial, model=model: (model, 0.5)).guide, n_trials=1)
-        (one,) = holdout.finalists(study, lambda trial, model=model: model)
+        study.optimize(
+            holdout.optuna.objective(lambda trial, model=model: (model, 0.5)).inner_score,
+            n_trials=1,
+        )
+        (one,) = holdout.optuna.finalists(study, lambda trial, model=model: model)
         assert one.release.score == pytest.approx(accuracy_score(Y_HOLDOUT, np.ones(200)))
 
 
-def test_a_guide_without_an_inner_score_says_how_to_get_one(holdout: LadderHoldout) -> None:
-    objective = holdout.objective(lambda trial: tree(trial).fit(*TRAIN))
+def test_an_objective_without_an_inner_score_says_how_to_get_one(holdout: LadderHoldout) -> None:
+    objective = holdout.optuna.objective(lambda trial: tree(trial).fit(*TRAIN))
     with pytest.raises(InvalidArgument, match="inner=5, train="):
-        study_of().optimize(objective.guide, n_trials=1)
+        study_of().optimize(objective.inner_score, n_trials=1)
     study = study_of()
-    study.optimize(holdout.objective(tree, inner=5, train=TRAIN).guide, n_trials=1)
+    study.optimize(holdout.optuna.objective(tree, inner=5, train=TRAIN).inner_score, n_trials=1)
     right = cross_val_score(tree(study.best_trial), *TRAIN, cv=5)
     assert study.best_value == pytest.approx(right.mean())
 
 
 def test_predictions_that_do_not_fit_are_refused_before_the_study(holdout: LadderHoldout) -> None:
     for wrong in (Y_HOLDOUT[1:], np.full(200, 7), np.full(200, np.nan)):
-        objective = holdout.objective(lambda trial, wrong=wrong: (wrong, 0.5))
+        objective = holdout.optuna.objective(lambda trial, wrong=wrong: (wrong, 0.5))
         with pytest.raises(InvalidArgument, match="predictions must be"):
-            study_of().optimize(objective.guide, n_trials=1)
+            study_of().optimize(objective.inner_score, n_trials=1)
 
 
 @pytest.mark.parametrize("kind", ["list", "series", "polars", "tuple", "column"])
@@ -518,9 +525,9 @@ def test_predictions_in_any_container_are_taken(holdout: LadderHoldout, kind: st
         return wrap[kind](tree(trial).fit(*TRAIN).predict(X_HOLDOUT)), 0.5
 
     study = study_of()
-    objective = holdout.objective(build)
-    study.optimize(objective.guide, n_trials=2)
-    (one,) = holdout.finalists(study, objective, k=1)
+    objective = holdout.optuna.objective(build)
+    study.optimize(objective.inner_score, n_trials=2)
+    (one,) = holdout.optuna.finalists(study, objective, k=1)
     assert one.release.score == pytest.approx(right_score(one.candidate.params))
 
 
@@ -534,16 +541,16 @@ def test_predictions_for_each_of_several_metrics_are_taken() -> None:
         return told, {"accuracy": 0.5, "roc_auc": 0.5}
 
     study = study_of(directions=["maximize", "maximize"])
-    study.optimize(both.objective(build).guide, n_trials=1)
-    study.optimize(both.objective(build), n_trials=1)
+    study.optimize(both.optuna.objective(build).inner_score, n_trials=1)
+    study.optimize(both.optuna.objective(build), n_trials=1)
     assert both.status().submissions == 1
 
 
 def test_ask_and_tell_names_the_model(holdout: LadderHoldout) -> None:
-    loop = holdout.ask_tell(study_of())
+    loop = holdout.optuna.ask_tell(study_of())
     for wrong, said in ((0.9, "a number or a text"), (DecisionTreeClassifier(), "not fitted")):
         with pytest.raises(InvalidArgument, match=f"model must be a fitted estimator.*{said}"):
-            loop.tell(loop.ask(), wrong, guide=0.9)
+            loop.tell(loop.ask(), wrong, inner_score=0.9)
     assert holdout.status().submissions == 0
 
 
@@ -565,7 +572,7 @@ def test_a_trial_that_was_left_over_costs_no_estimate(
         if left != "RUNNING":
             study.tell(trial, state=TrialState[left])
     ladder = LadderHoldout(X_HOLDOUT, Y_HOLDOUT, scoring="accuracy", ledger="memory")
-    study.optimize(ladder.objective(another_tree, inner=2, train=TRAIN), n_trials=3)
+    study.optimize(ladder.optuna.objective(another_tree, inner=2, train=TRAIN), n_trials=3)
     assert study.trials[0].state.name == ("COMPLETE" if left == "WAITING" else left)
     found = ladder.estimate()
     assert found.score is not None and found.reason is None
@@ -584,10 +591,10 @@ def test_what_removes_the_estimate_is_named() -> None:
             study.ask()  # number 3, which is left running
         return another_tree(trial)
 
-    study.optimize(ladder.objective(build, inner=2, train=TRAIN), n_trials=4)
+    study.optimize(ladder.optuna.objective(build, inner=2, train=TRAIN), n_trials=4)
     assert "trial 3 of the study runs beside the others" in str(ladder.estimate())
     threads = LadderHoldout(X_HOLDOUT[1:], Y_HOLDOUT[1:], scoring="accuracy", ledger="memory")
-    objective = threads.objective(another_tree, inner=2, train=TRAIN)
+    objective = threads.optuna.objective(another_tree, inner=2, train=TRAIN)
     study_of().optimize(objective, n_trials=4, n_jobs=2)
     assert "several threads" in str(threads.estimate())
 
@@ -613,7 +620,7 @@ FOLDS: dict[str, tuple[Any, str]] = {
 }
 
 
-@pytest.mark.parametrize("way", ["objective", "guide"])
+@pytest.mark.parametrize("way", ["objective", "inner_score"])
 @pytest.mark.parametrize("case", FOLDS)
 def test_a_fold_of_one_class_is_named_and_the_remedy_helps(case: str, way: str) -> None:
     X_train, y_train = RARE[:200], RARE_Y[:200]
@@ -623,14 +630,16 @@ def test_a_fold_of_one_class_is_named_and_the_remedy_helps(case: str, way: str) 
         return LogisticRegression(C=trial.suggest_float("C", 1e-3, 1e3, log=True))
 
     inner, said = FOLDS[case]
-    objective = rare.objective(build, inner=inner, train=(X_train, y_train))
+    objective = rare.optuna.objective(build, inner=inner, train=(X_train, y_train))
     with pytest.raises(InvalidArgument, match=said) as refusal:
-        study_of().optimize(objective if way == "objective" else objective.guide, n_trials=3)
+        study_of().optimize(objective if way == "objective" else objective.inner_score, n_trials=3)
     assert rare.status().submissions == 0
     assert "inner=StratifiedKFold(5, shuffle=True, random_state=0)" in str(refusal.value)
     folds = StratifiedKFold(5, shuffle=True, random_state=0)
     study = study_of()
-    study.optimize(rare.objective(build, inner=folds, train=(X_train, y_train)).guide, n_trials=1)
+    study.optimize(
+        rare.optuna.objective(build, inner=folds, train=(X_train, y_train)).inner_score, n_trials=1
+    )
     model = LogisticRegression(**study.best_params)
     right = [
         roc_auc_score(
@@ -646,6 +655,8 @@ def test_training_rows_of_one_class_are_named(holdout: LadderHoldout) -> None:
     zeros, ones = np.flatnonzero(Y_TRAIN == 0)[:60], np.flatnonzero(Y_TRAIN == 1)[:60]
     rows = np.concatenate([zeros, ones])
     for inner in (TimeSeriesSplit(5), KFold(2)):
-        objective = holdout.objective(tree, inner=inner, train=(X_TRAIN[rows], Y_TRAIN[rows]))
+        objective = holdout.optuna.objective(
+            tree, inner=inner, train=(X_TRAIN[rows], Y_TRAIN[rows])
+        )
         with pytest.raises(InvalidArgument, match=r"those of fold 1 of \d are all of one class"):
-            study_of().optimize(objective.guide, n_trials=1)
+            study_of().optimize(objective.inner_score, n_trials=1)

@@ -242,19 +242,21 @@ def test_a_studys_run_has_the_parameters_of_its_winner(
         score = cross_val_score(tree(trial), X_TRAIN, Y_TRAIN, cv=2).mean()
         return tree(trial).fit(X_TRAIN, Y_TRAIN).predict(X_HOLDOUT), score
 
-    objective = holdout.objective(tree, inner=2, train=(X_TRAIN, Y_TRAIN))
+    objective = holdout.optuna.objective(tree, inner=2, train=(X_TRAIN, Y_TRAIN))
     if kind == "predictions":
-        objective = holdout.objective(predictions)
+        objective = holdout.optuna.objective(predictions)
     with holdout.track() as tracking:
         if kind == "gate":
-            study.optimize(objective.guide, n_trials=3, callbacks=[holdout.gate(objective)])
+            study.optimize(
+                objective.inner_score, n_trials=3, callbacks=[holdout.optuna.gate(objective)]
+            )
         elif kind == "finalists":
-            study.optimize(objective.guide, n_trials=3)
-            holdout.finalists(study, objective, k=2)
+            study.optimize(objective.inner_score, n_trials=3)
+            holdout.optuna.finalists(study, objective, k=2)
         else:
             study.optimize(objective, n_trials=3)
     found = params_of(store, str(tracking.run_id))
-    depth = str(holdout.best_params(study)["how deep"])
+    depth = str(holdout.optuna.best_params(study)["how deep"])
     assert found["how deep"] == depth
     assert found.get("max_depth") == (None if kind == "predictions" else depth)
 
@@ -265,10 +267,10 @@ def test_a_later_incumbents_parameters_stand_beside_the_first_ones(
 ) -> None:
     trees = [DecisionTreeClassifier(max_depth=depth, random_state=0) for depth in (1, 4)]
     with holdout.track() as tracking:
-        holdout.evaluate(trees[0].fit(X_TRAIN, Y_TRAIN))
+        holdout.submit(trees[0].fit(X_TRAIN, Y_TRAIN))
     run_id = str(tracking.run_id)
     assert params_of(store, run_id)["max_depth"] == "1"
-    assert holdout.evaluate(trees[1].fit(X_TRAIN, Y_TRAIN)).improved
+    assert holdout.submit(trees[1].fit(X_TRAIN, Y_TRAIN)).improved
     for _ in range(2):
         assert export(holdout)[0].run_id == run_id
         found = params_of(store, run_id)
@@ -282,7 +284,7 @@ def test_in_a_run_of_ones_own_they_are_in_nobodys_way(holdout: LadderHoldout, st
         mlflow.log_param("max_depth", "mine")
         with holdout.track():
             model = DecisionTreeClassifier(max_depth=3, random_state=0)
-            holdout.evaluate(model.fit(X_TRAIN, Y_TRAIN))
+            holdout.submit(model.fit(X_TRAIN, Y_TRAIN))
         mlflow.log_param("criterion", "mine too")
     found = params_of(store, run.info.run_id)
     assert (found["max_depth"], found["criterion"]) == ("mine", "mine too")

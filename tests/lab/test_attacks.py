@@ -194,7 +194,7 @@ def test_a_reserve_tells_the_truth_about_the_same_climb() -> None:
         )  # fmt: skip
         releases = attack(CLIMB, holdout, Seen(2000, 1), rng)
         released.append(1 - float(releases[-1].score or math.nan))
-        found = holdout.certify()
+        found = holdout.reserve_certificate()
         assert found.score is not None and found.low is not None and found.high is not None
         kept.append(1 - found.score)
         covered += found.low <= 0.8 <= found.high

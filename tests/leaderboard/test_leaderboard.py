@@ -35,9 +35,9 @@ from ladderholdout.ledger import Ledger
 from ladderholdout.ledger.verification import verify
 from ladderholdout.mechanisms import (
     Ladder,
-    OneBitLadder,
     Outcome,
     ParameterFreeLadder,
+    PricedLadder,
     RankLadder,
     RoundedDisclosure,
     ShakyLadder,
@@ -290,7 +290,7 @@ def test_the_default_grid_is_that_of_zhengs_leaderboard() -> None:
     ("per", "mechanism"),
     [
         ("team", ParameterFreeLadder()),
-        ("team", OneBitLadder(alpha=0.1)),
+        ("team", PricedLadder()),
         ("team", ShakyLadder(step=0.1, noise=0.01)),
         ("team", RoundedDisclosure(step=0.1)),
         ("team", RankLadder(step=0.1, places=3)),
@@ -533,7 +533,7 @@ def test_an_audit_of_a_ladder_voids_what_comes_after_it(per: str, default_ledger
     board, y = started(per, ledger=None)
     board.submit("Ada", hits(y, 60))
     account = "board" if per == "rank" else "Ada"
-    LadderHoldout.open("spring", account=account, ladder="leaderboard").audit()
+    LadderHoldout.open("spring", account=account, ladder="leaderboard").owner.audit()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", OpenedWarning)
         board.submit("Ben", hits(y, 80))
@@ -570,7 +570,7 @@ def test_a_reserve_gives_the_winning_team_a_second_look(default_ledger: Path) ->
     board, y = started(n=400, reserve=0.5, ledger=None)
     board.submit("Ada", hits(y, 390))
     winner = LadderHoldout.open("spring", account="Ada", ladder="leaderboard")
-    assert winner.certify().reserve_query == 1
+    assert winner.reserve_certificate().reserve_query == 1
 
 
 # What is shown

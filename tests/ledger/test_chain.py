@@ -28,9 +28,10 @@ from ladderholdout.errors import (
     KnownHoldoutWarning,
     LedgerError,
 )
-from ladderholdout.guard.health import verify_holdout
+from ladderholdout.guard.opening.health import verify_holdout
 from ladderholdout.ledger import Head, Ledger, Verification, backup, resolve_url, verify
-from ladderholdout.ledger.chain import EMPTY, FACTS_OF_ROWS, Unsorted, extend, link_hash
+from ladderholdout.ledger.chain import FACTS_OF_ROWS, Unsorted, extend, link_hash
+from ladderholdout.ledger.records import EMPTY
 from ladderholdout.ledger.tables import DateTime, holdouts, ladders, submissions
 from ladderholdout.ledger.verification import _Numbers, repeated_queries
 from tests.support.holdouts import assert_replays, coins, guesses, is_repeat
@@ -105,11 +106,11 @@ def test_a_ledger_that_nobody_touched_is_intact(path: Path) -> None:
 def test_every_way_of_writing_keeps_the_chain(path: Path) -> None:
     heads = [verified(path).head]
     holdout = LadderHoldout.open("coins", ledger=path)
-    holdout.audit()
-    holdout.audit()  # the first opening stands, and is one link
+    holdout.owner.audit()
+    holdout.owner.audit()  # the first opening stands, and is one link
     heads.append(verified(path).head)
-    holdout.retire()
-    holdout.retire()
+    holdout.owner.retire()
+    holdout.owner.retire()
     heads.append(verified(path).head)
     assert [head.length for head in heads] == [13, 14, 15]
     assert verified(path).findings == ()
@@ -385,8 +386,8 @@ def test_an_edited_registration_is_found(path: Path, column: Any) -> None:
 @pytest.mark.parametrize("undo", ["opened", "retired"])
 def test_what_was_opened_or_retired_stays_so(path: Path, undo: str) -> None:
     holdout = LadderHoldout.open("coins", ledger=path)
-    holdout.audit()
-    holdout.retire()
+    holdout.owner.audit()
+    holdout.owner.retire()
     assert verified(path).findings == ()
     table = "ladders" if undo == "opened" else "holdouts"
     noun = "the opening of ladder default/main" if undo == "opened" else "the retirement"
@@ -575,7 +576,7 @@ def test_other_labels_in_the_vault_are_found(path: Path, tmp_path: Path) -> None
     assert "(vault_path) was changed" in str(path_there)
     assert "(vault_digest) was changed" in str(digest_there)
     assert "other labels or weights" in str(finding)
-    assert twin.fingerprint == LadderHoldout.open("coins", ledger=path).fingerprint
+    assert fetch(path, "SELECT fingerprint FROM holdouts") == (twin.status().fingerprint,)
 
 
 # Indices, which a chain does not cover
@@ -663,7 +664,7 @@ def test_a_retired_holdout_takes_no_submission_through_any_ladder(path: Path) ->
     first, second = (
         LadderHoldout.open("coins", account=one, ledger=path) for one in ("default", "ben")
     )
-    assert first.retire().retired == second.status().retired
+    assert first.owner.retire().retired == second.status().retired
     before = [holdout.history() for holdout in (first, second)]
     for holdout in (first, second, LadderHoldout(X, y, ledger=path)):
         for predictions in (y, 1 - y, guesses(3, 1)[0]):  # the last one is a repeat
@@ -672,7 +673,7 @@ def test_a_retired_holdout_takes_no_submission_through_any_ladder(path: Path) ->
     with pytest.raises(HoldoutConflict, match="was retired"):
         LadderHoldout(X, y, scoring="accuracy", account="eve", ledger=path)
     assert [holdout.history() for holdout in (first, second)] == before
-    assert first.audit().submissions
+    assert first.owner.audit().submissions
     assert_replays(first)
     assert verified(path).findings == ()
 
@@ -680,7 +681,7 @@ def test_a_retired_holdout_takes_no_submission_through_any_ladder(path: Path) ->
 @pytest.mark.filterwarnings("ignore::ladderholdout.errors.KnownHoldoutWarning")
 def test_a_search_on_a_retired_holdout_stops(path: Path) -> None:
     holdout = LadderHoldout.open("coins", ledger=path)
-    holdout.retire()
+    holdout.owner.retire()
     grid = {"strategy": ["uniform", "prior"]}
     train = np.random.default_rng(9).standard_normal((30, 3)), np.arange(30) % 2
     search = GridSearchCV(DummyClassifier(), grid, scoring=holdout, cv=holdout.split())

@@ -14,7 +14,7 @@ import pytest
 
 from ladderholdout import LadderHoldout
 from ladderholdout.errors import RestoredWarning
-from ladderholdout.guard.health import verify_holdout
+from ladderholdout.guard.opening.health import verify_holdout
 from ladderholdout.ledger import Head, Ledger, backup, resolve_url
 from ladderholdout.ledger.marks import Mark, mark_of
 from tests.support.holdouts import coins, guesses
@@ -65,7 +65,7 @@ def rolled_back(folder: Path, **more: Any) -> Path:
 
 def mark(holdout: LadderHoldout) -> Mark:
     return mark_of(
-        holdout.ledger, holdout.open_ladder.read(lambda tx, one: tx.holdout(one.holdout_id))
+        holdout.ledger, holdout.__ladder__.read(lambda tx, one: tx.holdout(one.holdout_id))
     )
 
 
@@ -93,7 +93,7 @@ def test_what_is_chosen_after_an_older_copy_is_not_certified(tmp_path: Path) -> 
     with pytest.warns(RestoredWarning, match="nothing can be certified from now on"):
         holdout.submit(coins()[1])
     assert "older copy" in str(holdout.certificate().missing)
-    found = holdout.certify()
+    found = holdout.reserve_certificate()
     assert (found.score, found.low, found.reserve_query) == (None, None, None)
     assert "older copy" in str(found.missing)
     assert holdout.status().reserve_queries == 0
@@ -104,8 +104,12 @@ def test_a_look_at_the_reserve_itself_finds_the_older_copy(tmp_path: Path) -> No
     ledger = rolled_back(tmp_path, reserve=0.3)
     holdout = LadderHoldout.open("coins", ledger=ledger)
     with pytest.warns(RestoredWarning):
-        assert "older copy" in str(holdout.certify().missing)
+        assert "older copy" in str(holdout.reserve_certificate().missing)
     assert holdout.status().reserve_queries == 0
+
+
+def done_by_the_owner(holdout: LadderHoldout, what: str) -> None:
+    getattr(holdout.owner, what)()
 
 
 @pytest.mark.processes
@@ -114,7 +118,7 @@ def test_taking_back_an_opening_or_a_retirement_is_found(tmp_path: Path, what: s
     holdout = opened(tmp_path / "ledger.db")
     looked(holdout, 1)
     copy = backup(holdout.ledger, tmp_path / "copy.db")
-    elsewhere(getattr(LadderHoldout, what), holdout)
+    elsewhere(done_by_the_owner, holdout, what)
     put_back(copy, tmp_path / "ledger.db")
     assert elsewhere(submitted, str(tmp_path / "ledger.db"), 3)[0] == ["RestoredWarning"]
 
@@ -225,7 +229,7 @@ def test_whatever_locks_the_chain_compares_it_with_the_mark(tmp_path: Path) -> N
         lost = Head(tx.head(1).length + 5, 64 * "0")
     mark(holdout).write(lost)
     with pytest.warns(RestoredWarning, match=f"link {lost.length} "):
-        holdout.open_ladder.alone(lambda: None)
+        holdout.__ladder__.alone(lambda: None)
     with Ledger(holdout.ledger).read() as tx:
         assert [known for _, known in tx.restorings(1)] == [lost.length]
         assert mark(holdout).seen() == tx.head(1)

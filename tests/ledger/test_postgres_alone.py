@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -19,11 +20,13 @@ from ladderholdout.errors import (
     KnownHoldoutWarning,
     LedgerBusy,
     LedgerError,
+    LedgerUnreachable,
     OpenedWarning,
 )
-from ladderholdout.guard.health import verify_holdout
 from ladderholdout.guard.open_ladder import Origin
-from ladderholdout.ledger import Access, Ledger, Stale, Transaction, prepared, resolve_url
+from ladderholdout.guard.opening.health import verify_holdout
+from ladderholdout.ledger import Access, Ledger, Stale, Transaction, connections, resolve_url
+from ladderholdout.ledger.prepared import Prepared
 from ladderholdout.mechanisms import FullDisclosure
 from tests.support.holdouts import assert_replays, coins, entries_of, guesses, is_repeat, record
 from tests.support.postgres import Server, name_of, proxied
@@ -53,13 +56,13 @@ def alone(ledger: str, **given: Any) -> LadderHoldout:
 def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The statements of the submission path whose rows were waited for."""
     found: list[str] = []
-    read = prepared._Compiled.read
+    read = Prepared.read
 
-    def reading(one: Any, rows: list[Any]) -> list[Any]:
-        found.append(one.text)
-        return read(one, rows)
+    def reading(query: Prepared, conn: Any, cursor: Any) -> list[Any]:
+        found.append(query._compiled[conn.dialect.name].text)
+        return read(query, conn, cursor)
 
-    monkeypatch.setattr(prepared._Compiled, "read", reading)
+    monkeypatch.setattr(Prepared, "read", reading)
     return found
 
 
@@ -80,6 +83,11 @@ def refused(monkeypatch: pytest.MonkeyPatch) -> list[Stale]:
 def assert_whole(holdout: LadderHoldout) -> None:
     assert verify_holdout(holdout.ledger, "coins").findings == ()
     assert_replays(holdout)
+
+
+def placed(sets: Any) -> list[tuple[Any, None]]:
+    """Return sets of predictions as the guard takes them, in the order of its own rows."""
+    return [(predictions, None) for predictions in sets]
 
 
 def test_who_submits_alone_waits_for_nothing_before_the_commit(
@@ -170,7 +178,7 @@ def test_what_was_withdrawn_elsewhere_is_not_answered_from_memory(
     found = []
     for one, other in ((holdout, elsewhere(database)), (same, same)):
         best = one.submit(coins()[1])
-        other.withdraw(best.submission, reason="leaked")
+        other.owner.withdraw(best.submission, reason="leaked")
         answers = [one.submit(guess) for guess in (*guesses(2, 3), coins()[1])]
         found.append((answers, [entry.repeat_of for entry in entries_of(one)]))
         assert_whole(one)
@@ -186,19 +194,21 @@ def test_rounds_of_a_fit_and_candidates_of_a_batch_are_written_unread(
     together = [[rows[0], rows[1], rows[1], y], [rows[2], y, rows[0], rows[3]]]
     for ledger in (database, str(tmp_path / "file.db")):
         holdout = opened(ledger)
-        guard = holdout.open_ladder.guard()
+        guard = holdout.__ladder__.guard()
         asked.clear()
-        guard.submit_rounds(guesses(6, 2), [Origin(batch="search")] * 2)
+        guard.submit(placed(guesses(6, 2)), [Origin(batch="search")] * 2)
         assert not any(one.startswith("SELECT submissions.batch") for one in asked)
         asked.clear()
-        answers = [guard.submit(guess, Origin(batch="search")) for guess in guesses(7, 3)]
+        answers = [
+            guard.submit(placed([guess]), [Origin(batch="search")])[0] for guess in guesses(7, 3)
+        ]
         for at, each in enumerate(together):
             context = [{"round": number} for number, _ in enumerate(each)]
             origins = [Origin(batch=f"fit {at}", context=one) for one in context]
-            answers += guard.submit_rounds(each, origins)
+            answers += guard.submit(placed(each), origins)
         if ledger == database:
             assert asked == []
-        kept = holdout.open_ladder.read(lambda tx, ladder: [*tx.batches.kept(ladder.id)])
+        kept = holdout.__ladder__.read(lambda tx, ladder: [*tx.batches.kept(ladder.id)])
         assert kept == [1, 2, 3, 4, 5]
         found.append((answers, [entry.repeat_of for entry in entries_of(holdout)]))
         assert_whole(holdout)
@@ -209,7 +219,7 @@ def test_rounds_of_a_fit_and_candidates_of_a_batch_are_written_unread(
 def done(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """What was done with statements: sent, and waited for."""
     done: list[str] = []
-    send, read = prepared.Prepared.send, prepared._Compiled.read
+    send, read = Prepared.send, Prepared.read
 
     def sending(*given: Any) -> Any:
         done.append("sent")
@@ -219,8 +229,8 @@ def done(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         done.append("waited")
         return read(*given)
 
-    monkeypatch.setattr(prepared.Prepared, "send", sending)
-    monkeypatch.setattr(prepared._Compiled, "read", reading)
+    monkeypatch.setattr(Prepared, "send", sending)
+    monkeypatch.setattr(Prepared, "read", reading)
     return done
 
 
@@ -248,8 +258,8 @@ def test_with_a_reserve_rounds_that_agree_elsewhere_are_asked_for_as_others_are(
 ) -> None:
     holdout = opened(database, reserve=0.5)
     kept = record(holdout)[0].reserve
-    guard, found = holdout.open_ladder.guard(), []
-    guard.submit(guesses(1, 1)[0], Origin())
+    guard, found = holdout.__ladder__.guard(), []
+    guard.submit(placed(guesses(1, 1)), [Origin()])
     for at, both in enumerate(guesses((2, at), 2) for at in range(2)):
         if at:
             # They agree on what the ladder measures. The reserve is by the order of the content.
@@ -257,7 +267,7 @@ def test_with_a_reserve_rounds_that_agree_elsewhere_are_asked_for_as_others_are(
             ordered[kept] = 1 - ordered[kept]
             both[1][guard.order] = ordered
         done.clear()
-        guard.submit_rounds(both, [Origin()] * 2)
+        guard.submit(placed(both), [Origin()] * 2)
         found.append([*done])
     assert found[0] == found[1]
     last = record(holdout)[2][-2:]
@@ -278,29 +288,29 @@ def test_the_batch_of_a_ladder_is_known_from_what_was_committed(
         return append(*given, **settings)
 
     monkeypatch.setattr(Transaction, "append", appending)
-    guard = ours.open_ladder.guard()
+    guard = ours.__ladder__.guard()
     with pytest.raises(LedgerBusy):
-        guard.submit_rounds(guesses(1, 2), [Origin(batch="a")] * 2)
-    theirs.open_ladder.guard().submit(guesses(2, 1)[0], Origin(batch="b"))
+        guard.submit(placed(guesses(1, 2)), [Origin(batch="a")] * 2)
+    theirs.__ladder__.guard().submit(placed(guesses(2, 1)), [Origin(batch="b")])
     for at, batch in enumerate("ab"):
-        guard.submit(guesses((3, at), 1)[0], Origin(batch=batch))
-    kept = ours.open_ladder.read(lambda tx, ladder: tx.batches.kept(ladder.id))
+        guard.submit(placed(guesses((3, at), 1)), [Origin(batch=batch)])
+    kept = ours.__ladder__.read(lambda tx, ladder: tx.batches.kept(ladder.id))
     assert [*kept] == [1, 3]
 
 
 def test_a_key_that_is_known_gets_its_first_answer(database: str) -> None:
     holdout = alone(database)
-    guard, key = holdout.open_ladder.guard(), Origin(key="trial 1")
-    first = guard.submit(coins()[1], key)
+    guard, key = holdout.__ladder__.guard(), Origin(key="trial 1")
+    first = guard.submit(placed([coins()[1]]), [key])[0]
     for guess in guesses(2, 3):
-        guard.submit(guess, Origin())
-    again = guard.submit(guesses(3, 1)[0], key)
+        guard.submit(placed([guess]), [Origin()])
+    again = guard.submit(placed(guesses(3, 1)), [key])[0]
     assert entries_of(holdout)[again.submission - 1].repeat_of == first.submission
     assert again.score == first.score == 1.0
     # These predictions themselves are no repeat.
     for guess in guesses(4, 2):
-        guard.submit(guess, Origin())
-    assert not is_repeat(holdout, guard.submit(guesses(3, 1)[0], Origin()))
+        guard.submit(placed([guess]), [Origin()])
+    assert not is_repeat(holdout, guard.submit(placed(guesses(3, 1)), [Origin()])[0])
     assert_whole(holdout)
 
 
@@ -309,7 +319,7 @@ def by_another_submission(holdout: LadderHoldout) -> None:
 
 
 def by_an_audit(holdout: LadderHoldout) -> None:
-    holdout.audit()
+    holdout.owner.audit()
 
 
 def by_another_ladder(holdout: LadderHoldout) -> None:
@@ -319,7 +329,7 @@ def by_another_ladder(holdout: LadderHoldout) -> None:
 
 def by_a_withdrawal(holdout: LadderHoldout) -> None:
     assert holdout.status().incumbent is not None
-    holdout.withdraw(holdout.status().incumbent, reason="leaked")
+    holdout.owner.withdraw(holdout.status().incumbent, reason="leaked")
 
 
 CHANGES = [by_another_submission, by_an_audit, by_another_ladder, by_a_withdrawal]
@@ -361,7 +371,7 @@ def test_labels_that_were_amended_elsewhere_measure_the_next_submission(database
 
 def test_a_holdout_that_was_retired_elsewhere_takes_no_more(database: str) -> None:
     holdout = alone(database)
-    elsewhere(database).retire()
+    elsewhere(database).owner.retire()
     with pytest.raises(HoldoutConflict):
         holdout.submit(guesses(2, 1)[0])
     assert len(entries_of(holdout)) == 2
@@ -398,15 +408,15 @@ def test_who_waited_for_another_submission_does_not_answer_as_of_before(
     """The lock is free only when the other one has committed: what was left is old by then."""
     holdout, other = alone(database), elsewhere(database)
     locked = threading.Event()
-    other.open_ladder.guard()
+    other.__ladder__.guard()
 
     def hold(tx: Transaction) -> None:
-        tx.locked_ladder(other.open_ladder.id)
+        tx.locked_ladder(other.__ladder__.id)
         locked.set()
         waiting = text("SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'")
         while not tx.conn.execute(waiting).scalar_one():
             tx.conn.execute(text("SELECT pg_sleep(0.01), pg_stat_clear_snapshot()"))
-        tx.chains.note(other.open_ladder.holdout_id, "classes")
+        tx.chains.note(other.__ladder__.holdout_id, "classes")
 
     ledger = Ledger.opened(other.ledger)
     holding = threading.Thread(target=lambda: ledger.transact(hold, Access.LADDER))
@@ -436,7 +446,7 @@ def test_statements_are_sound_after_a_wait_in_vain(database: str) -> None:
     ledger = Ledger(resolve_url(database))
     for age in range(8):
         with ledger.write(Access.LADDER) as tx:
-            tx.locked_ladder(holdout.open_ladder.id)
+            tx.locked_ladder(holdout.__ladder__.id)
             with pytest.raises(LedgerBusy):
                 holdout.submit(guesses((1, age), 1)[0])
         holdout.submit(guesses((1, age), 1)[0])
@@ -466,6 +476,47 @@ def test_a_connection_that_is_cut_at_any_message_loses_and_doubles_nothing(
             assert far.submit(guesses((3, at), 1)[0]).submission == 5 + 3 * at
         assert proxy.cuts == len(places)
         assert_whole(far)
+
+
+def test_a_submission_that_is_committed_after_the_server_was_asked_for_it_is_not_doubled(
+    database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    holdout = alone(database)
+    before = len(holdout.history())
+    connect, transact, committed = connections.connection, Ledger.transact, Ledger._committed
+    bodies: list[Callable[[Transaction], Any]] = []
+    losing, late = [True], list[bool]()
+
+    @contextmanager
+    def lost(source: Any, access: Access) -> Iterator[Any]:
+        with connect(source, access) as conn:
+            yield conn
+            if losing and bodies:
+                losing.clear()
+                raise LedgerUnreachable("the message is on its way, and the connection lost")
+
+    def noted(self: Ledger, body: Any, access: Access = Access.ALL) -> Any:
+        bodies.append(body)
+        return transact(self, body, access)
+
+    def arrives_late(self: Ledger, lost: Any) -> Any:
+        committed_before = committed(self, lost)
+        if not lost or late:
+            return committed_before
+        late.append(True)
+        with connect(connections.source(database), Access.LADDER) as conn:
+            bodies[0](Transaction(conn, database, writes=True))
+        assert committed(self, lost) is not None and committed_before is None
+        return committed_before
+
+    monkeypatch.setattr(connections, "connection", lost)
+    monkeypatch.setattr(Ledger, "transact", noted)
+    monkeypatch.setattr(Ledger, "_committed", arrives_late)
+    release = holdout.submit(guesses(3, 1)[0])
+    monkeypatch.undo()
+    assert (losing, late) == ([], [True])
+    assert len(holdout.history()) == before + 1 == release.submission
+    assert_whole(holdout)
 
 
 def test_a_search_of_one_batch_is_as_beside_a_file(database: str, tmp_path: Path) -> None:

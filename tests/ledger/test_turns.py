@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from ladderholdout import LadderHoldout
-from ladderholdout.ledger.turns import Turns
+from ladderholdout.ledger.sqlite import Turns
 
 pytestmark = [
     pytest.mark.processes,
@@ -24,7 +24,7 @@ pytestmark = [
 # Takes the turn, says so, and leaves when it is told to; "fork" leaves a child behind meanwhile.
 HOLDER = """
 import os, sys, time
-from ladderholdout.ledger.turns import Turns
+from ladderholdout.ledger.sqlite import Turns
 turns = Turns(os.open(sys.argv[1], os.O_RDWR))
 turns.take(60)
 if "fork" in sys.argv and not os.fork():
@@ -68,7 +68,7 @@ def tell(process: subprocess.Popen[str]) -> None:
 def is_free(file: Path) -> bool:
     """Whether a process that asks for a turn gets it; it gives it back."""
     code = (
-        "import fcntl, os, sys; from ladderholdout.ledger.turns import _BYTE; "
+        "import fcntl, os, sys; from ladderholdout.ledger.sqlite import _BYTE; "
         "fcntl.lockf(os.open(sys.argv[1], os.O_RDWR), fcntl.LOCK_EX | fcntl.LOCK_NB, 1, _BYTE)"
     )
     command = [sys.executable, "-c", code, str(file)]

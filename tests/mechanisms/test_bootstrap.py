@@ -622,7 +622,7 @@ def test_margins_are_what_a_normal_difference_needs() -> None:
     difference = rng.normal(size=n)
     difference -= difference.mean()
     for mechanism in (LadderBoot(0.15), BayesBootLadder(17 / 3), BayesBootLadderBoot(17 / 3)):
-        margin = mechanism.margin(State(n, 10.0), float(difference.var(ddof=1)))
+        margin = mechanism.least_gain(State(n, 10.0), float(difference.var(ddof=1)))
         old = np.full(n, 10.0)
         for factor, improves in ((0.9, False), (1.1, True)):
             losses = [old, old + difference - factor * margin]
@@ -630,7 +630,7 @@ def test_margins_are_what_a_normal_difference_needs() -> None:
             for row in losses:
                 state, outcome = mechanism.advance(state, Evaluation.from_losses(row), rng)
             assert outcome.improved == improves, mechanism
-    assert LadderBoot(0.15).margin(State(1, 0.5), 1.0) == math.inf
+    assert LadderBoot(0.15).least_gain(State(1, 0.5), 1.0) == math.inf
 
 
 # What holds for all of them.
@@ -700,7 +700,8 @@ def test_settings_survive_json_and_no_text_shows_what_was_not_released(
     assert mechanism_from(mechanism.name, settings) == mechanism
     evaluation = Evaluation.from_losses([0.123456, 0.654321, 0.123456])
     state, outcome = mechanism.advance(mechanism.start(3), evaluation, np.random.default_rng(1))
-    shown = f"{state!r} {outcome!r} {outcome.evidence!r} {mechanism!r} {evaluation.guided(0.987)!r}"
+    scored = evaluation.with_inner_score(0.987)
+    shown = f"{state!r} {outcome!r} {outcome.evidence!r} {mechanism!r} {scored!r}"
     assert "0.987" not in shown and "Evidence()" in shown and "0.123" not in shown
     assert mechanism.redraws or "0.300411" not in shown
 
@@ -753,7 +754,7 @@ def test_a_step_outside_of_its_range_is_refused(step: Any) -> None:
         BayesBootLadder(3, step=step)
     assert BayesBootLadder(3).resolution(40) == 1 / 40
     assert BayesBootLadder(3, step=0.2).resolution(40) == 0.2
-    assert BayesBootLadder(3, step=0.2).margin(State(40, 0.5), 0) == 0.2
+    assert BayesBootLadder(3, step=0.2).least_gain(State(40, 0.5), 0) == 0.2
 
 
 def test_ladder_boot_refuses_levels_and_metrics_that_it_cannot_test() -> None:

@@ -18,7 +18,6 @@ from ladderholdout.mechanisms import (
     Ladder,
     LadderRules,
     Mechanism,
-    OneBitLadder,
     Outcome,
     PairedTestLadder,
     ParameterFreeLadder,
@@ -40,7 +39,6 @@ SCALE_FREE: tuple[Mechanism, ...] = (
     SimplifiedLadder(step=0.01),
     ParameterFreeLadder(),
     PairedTestLadder(alpha=0.15),
-    OneBitLadder(alpha=0.15),
 )
 MECHANISMS = (*SCALE_FREE, PricedLadder(), ShakyLadder(step=0.05, noise=0.02))
 

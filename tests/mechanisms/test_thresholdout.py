@@ -42,7 +42,7 @@ def answers(
 ) -> Iterator[float]:
     state, rng = mechanism.start(3), np.random.default_rng(seed)
     for training, holdout in pairs:
-        evaluation = Evaluation.from_losses([holdout] * 3).guided(training)
+        evaluation = Evaluation.from_losses([holdout] * 3).with_inner_score(training)
         state, outcome = mechanism.advance(state, evaluation, rng)
         assert state.releases <= mechanism.budget
         yield outcome.risk
@@ -114,7 +114,7 @@ def test_thresholdout_keeps_the_best_answer_as_the_standing_one() -> None:
     mechanism, rng = Thresholdout(0.9, 1e-6, 3), np.random.default_rng(0)
     state, seen = mechanism.start(1), []
     for training in (0.5, 0.6, 0.4, 0.4):
-        evaluation = Evaluation.from_losses([0.5]).guided(training)
+        evaluation = Evaluation.from_losses([0.5]).with_inner_score(training)
         state, outcome = mechanism.advance(state, evaluation, rng)
         seen.append((outcome.risk, outcome.improved, state.standing))
     assert seen == [(0.5, True, 0.5), (0.6, False, 0.5), (0.4, True, 0.4), (0.4, False, 0.4)]
@@ -122,14 +122,16 @@ def test_thresholdout_keeps_the_best_answer_as_the_standing_one() -> None:
 
 def test_thresholdout_refuses_a_submission_without_a_training_risk() -> None:
     mechanism = Thresholdout()
-    assert mechanism.needs_guide
-    with pytest.raises(InvalidArgument, match=r"without a training risk.*guided\(risk\)") as caught:
+    assert mechanism.needs_inner_score
+    with pytest.raises(
+        InvalidArgument, match=r"without a training risk.*with_inner_score\(risk\)"
+    ) as caught:
         mechanism.advance(
             mechanism.start(1), Evaluation.from_losses([0.123]), np.random.default_rng(0)
         )
     assert "0.123" not in str(caught.value)
     with pytest.raises(InvalidArgument, match="risk must be a finite number"):
-        Evaluation.from_losses([0.1]).guided(math.nan)
+        Evaluation.from_losses([0.1]).with_inner_score(math.nan)
 
 
 # The Gaussian Ladder.
@@ -230,7 +232,7 @@ def test_a_replay_is_exact_to_the_last_bit(
     rules = LadderRules(mechanism, budget, unit)
     state = again = rules.start(2)
     for number, (training, holdout) in enumerate(pairs):
-        evaluation = Evaluation.from_losses([holdout * unit] * 2).guided(training * unit)
+        evaluation = Evaluation.from_losses([holdout * unit] * 2).with_inner_score(training * unit)
         state, outcome = rules.step(state, evaluation, fresh_rng(b"s", 1, number))
         recorded = Evidence(**json.loads(json.dumps(asdict(outcome.evidence))))
         again, replayed = rules.replay(again, recorded, fresh_rng(b"s", 1, number))

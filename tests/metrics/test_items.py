@@ -87,7 +87,7 @@ def test_a_batch_a_reserve_and_an_estimator(tmp_path: Path) -> None:
     final = holdout.finalists([["no"] * 60, right(3), Program()])
     assert [one.is_incumbent for one in final] == [False, False, True]
     assert holdout.estimate().reason is None
-    assert holdout.certify().score == 1.0
+    assert holdout.reserve_certificate().score == 1.0
     assert holdout.metric.score_of(Program(), ITEMS[:4], REFERENCES[:4]) == 1.0
 
 

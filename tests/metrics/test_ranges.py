@@ -12,7 +12,7 @@ import pytest
 
 from ladderholdout import LadderHoldout
 from ladderholdout.errors import HoldoutConflict, InvalidArgument, RangeWarning
-from ladderholdout.guard.health import verify_holdout
+from ladderholdout.guard.opening.health import verify_holdout
 from ladderholdout.ledger import Ledger
 from ladderholdout.metrics import Metric, get_metric
 from ladderholdout.metrics.scores import squared
@@ -96,7 +96,7 @@ def test_clipped_losses_are_counted_for_the_audit_and_nowhere_else(tmp_path: Pat
     shown = repr((seen, holdout.status(), holdout.history(), certificate))
     assert "clipped=" not in shown
     with pytest.warns(RangeWarning, match="up to 100 %"):
-        audit = holdout.audit()
+        audit = holdout.owner.audit()
     assert [one.clipped for one in audit.submissions] == [37, 37, None]
     assert [row["clipped"] for row in audit.rows()] == [37, 37, None]
     assert "clipped losses        in 2 of 2 submissions, up to 37 of 200 rows" in str(audit)
@@ -106,7 +106,7 @@ def test_clipped_losses_are_counted_for_the_audit_and_nowhere_else(tmp_path: Pat
 def test_where_nothing_can_be_clipped_an_audit_counts_nothing() -> None:
     holdout = LadderHoldout(X, y > 0, scoring="accuracy", ledger="memory")
     holdout.submit(y > 1)
-    audit = holdout.audit()
+    audit = holdout.owner.audit()
     assert audit.submissions[0].clipped is None and "clipped" not in str(audit)
 
 

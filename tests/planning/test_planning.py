@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -18,6 +19,7 @@ from benchmarks.papers._bounds import compare
 from ladderholdout import LadderHoldout
 from ladderholdout.certificates import (
     LadderTranscript,
+    Request,
     Transcript,
     certify,
     exact_upper,
@@ -26,14 +28,14 @@ from ladderholdout.certificates import (
 )
 from ladderholdout.cli import app
 from ladderholdout.errors import InvalidArgument
-from ladderholdout.guard.finalists import ranked
+from ladderholdout.guard.query.finalists import ranked
 from ladderholdout.mechanisms import (
     FullDisclosure,
+    GateLadder,
     Ladder,
     LadderBoot,
     LadderRules,
     Mechanism,
-    OneBitLadder,
     PairedTestLadder,
     ParameterFreeLadder,
     PricedLadder,
@@ -42,15 +44,17 @@ from ladderholdout.mechanisms import (
     SimplifiedLadder,
     run,
 )
+from ladderholdout.mechanisms.base import Evidence, State
 from ladderholdout.mechanisms.defaults import FINALISTS, default_mechanism
 from ladderholdout.mechanisms.parsing import mechanism_of
-from ladderholdout.metrics import get_metric
+from ladderholdout.metrics import Evaluation, get_metric
 from ladderholdout.planning import (
     Plan,
     SimulatedSearch,
     fixed_width,
     learning_width,
     plan,
+    plan_decisions,
     plot,
     reserve_width,
     rows_needed,
@@ -66,15 +70,32 @@ def planned() -> Plan:
     return plan(n=N, submissions=SUBMISSIONS, width=0.06, searches=5)
 
 
-def transcript(mechanism: Mechanism, n: int, search: SimulatedSearch) -> Transcript:
+def transcript(
+    mechanism: Mechanism, n: int, search: SimulatedSearch, show: str = "scores"
+) -> Transcript:
     """What had been told when the last incumbent of a simulated search was chosen."""
     before = search.improved[-1] - 1
     grid = grid_of(mechanism, n, binary=True)
     assert grid is not None
-    told = search.released[:-1] if mechanism.shows_values else ()
+    told = search.released[:-1] if show == "scores" else ()
     values = tuple(round(risk / mechanism.resolution(n)) for risk in told)
-    ladder = LadderTranscript(before, search.improved[:-1], values, grid.n_values)
+    # What the rule leaves for the next release, one submission of k errors after the other.
+    choices, rng = [grid.n_values], np.random.default_rng(0)
+    for releases, risk in enumerate(told[:-1], 1):
+        state = State(n, risk, releases=releases)
+        likely = (mechanism.decide(state, Evidence(k / n, 0.0), rng)[1] for k in range(n, -1, -1))
+        highest = next(one.risk for one in likely if one.improved)
+        choices.append(round(highest / mechanism.resolution(n)) + 1)
+    choices = tuple(choices[: len(values)])
+    ladder = LadderTranscript(before, search.improved[:-1], values, grid.n_values, choices=choices)
     return Transcript.alone(ladder if before else None)
+
+
+def requested(mechanism: Mechanism, n: int, search: SimulatedSearch) -> Transcript:
+    """What is paid where improvements alone are told, and the score is requested at the end."""
+    alone = transcript(mechanism, n, search, "improvements")
+    ladder = LadderTranscript(SUBMISSIONS, search.improved, (), n + 1)
+    return replace(alone, on_request=True, request=Request(1, (ladder,)))
 
 
 # -- widths that are proved ---------------------------------------------------------------
@@ -87,8 +108,11 @@ def test_the_widths_are_those_of_the_certificates_table() -> None:
     assert learning_width(5000, 1000, 0.05, Ladder(0.01), 9) == table["1000 adaptive, step 0.01"]
     free = learning_width(5000, 1000, 0.05, ParameterFreeLadder(), 9)
     assert free == table["1000 adaptive, step 1/n"]
-    one_bit = learning_width(5000, 1000, 0.05, OneBitLadder(0.05), 9)
-    assert one_bit == table["1000 adaptive, one bit"]
+    rule = PairedTestLadder(0.05), 9
+    assert (
+        learning_width(5000, 1000, 0.05, *rule, show="improvements")
+        == table["1000 adaptive, improvements"]
+    )
 
 
 def test_a_first_submission_pays_for_nothing_but_its_place() -> None:
@@ -120,7 +144,7 @@ def test_no_transcript_within_the_budget_is_wider_than_what_was_proved(data: st.
 
 
 def test_a_look_at_the_reserve_pays_for_being_the_first() -> None:
-    log_level = math.log(0.05 / 2) - reserve_log_count(1, 301)
+    log_level = math.log(0.05 / 2) - reserve_log_count(1)
     assert reserve_width(300, 0.1) == exact_upper(30, 300, log_level) - 0.1
 
 
@@ -160,7 +184,6 @@ RULES = (
     PairedTestLadder(0.05),
     Ladder(0.02),
     SimplifiedLadder(0.002),
-    OneBitLadder(0.1),
 )
 
 
@@ -274,8 +297,9 @@ def test_a_plan_is_what_the_bounds_say(planned: Plan) -> None:
     learning, budget = planned.learning, planned.learning.budget
     assert budget is not None
     assert planned.fixed.width == fixed_width(N, SUBMISSIONS, 0.1)
-    assert planned.finalists.width == fixed_width(N, 20, 0.1, announced=True)
-    assert learning.width == learning_width(N, SUBMISSIONS, 0.1, learning.mechanism, budget)
+    assert planned.finalists.width == fixed_width(N, FINALISTS, 0.1, announced=True)
+    rule = learning.mechanism, budget
+    assert learning.width == learning_width(N, SUBMISSIONS, 0.1, *rule, show=learning.show)
     rows = round(planned.reserved.reserve * N)
     assert planned.reserved.width == reserve_width(rows, 0.1)
     for way in planned.ways:
@@ -289,8 +313,9 @@ def test_what_a_plan_expects_is_the_mean_of_its_searches(planned: Plan) -> None:
     found = simulated_searches(rule, N, SUBMISSIONS, 0.1, searches=5)
     step = rule.resolution(N)
     highs = [
-        certify(one.released[-1], N, transcript(rule, N, one), rounding=step).high for one in found
+        certify(one.released[-1], N, requested(rule, N, one), rounding=step).high for one in found
     ]
+    assert planned.learning.show == "improvements"
     assert planned.learning.certified == pytest.approx(1 - np.mean(highs), abs=1e-12)
     assert planned.learning.true == pytest.approx(1 - np.mean([one.true[-1] for one in found]))
     assert planned.learning.budget == 2 * max(len(one.improved) for one in found)
@@ -339,8 +364,8 @@ def test_any_size_has_a_plan_that_can_be_typed(n: int, submissions: int) -> None
         if way in (found.finalists, found.fixed, found.adaptive):
             assert way.settings() in str(found)
         stated, rule, rest = way.settings().partition("mechanism=")
-        assert not stated or (not rule and stated.startswith(("budget=", "reserve=")))
-        typed = rest.partition(", budget")[0].partition(", reserve")[0]
+        assert not stated or (not rule and stated.startswith(("show=", "budget=", "reserve=")))
+        typed = rest.partition(", show")[0].partition(", budget")[0].partition(", reserve")[0]
         default = default_mechanism(get_metric("accuracy"), way.rows, reserved=way.reserve > 0)
         assert (mechanism_of(typed) if rule else default) == way.mechanism
         assert (way.mechanism == default) == (not rule)
@@ -350,8 +375,7 @@ def test_any_size_has_a_plan_that_can_be_typed(n: int, submissions: int) -> None
 
 def test_a_ladder_that_tells_no_values_is_planned_with_its_last_one(planned: Plan) -> None:
     """It wins here: the same search as under a paired test, and less that is paid for."""
-    assert planned.learning.mechanism.name == "OneBitLadder"
-    assert planned.reserved.mechanism.shows_values
+    assert planned.learning.show == "improvements" and planned.reserved.show == "scores"
     assert "holdout.reveal() shows" in str(planned)
     assert planned.learning.settings() in str(planned)
 
@@ -363,7 +387,9 @@ def test_what_a_plan_recommends_is_what_the_class_does_by_itself(planned: Plan) 
         reserve = way.reserve or None
         holdout = LadderHoldout(X, y, scoring="accuracy", reserve=reserve, ledger="memory")
         is_own = holdout.rules.mechanism == way.mechanism
-        assert is_own == ("mechanism=" not in way.settings()) == (way.gain == 0.0)
+        assert is_own == ("mechanism=" not in way.settings())
+        assert way.is_default == (way.gain == 0.0)
+        is_own = way.is_default
         assert is_own or way.gain >= 0.002
     assert planned.finalists.settings() == planned.fixed.settings() == ""
     assert planned.reserved.settings() == f"reserve={planned.reserved.reserve:g}"
@@ -501,11 +527,12 @@ def test_the_picture_shows_the_widths_that_are_proved(planned: Plan) -> None:
     ax = plot(planned, budgets=(2, 9), ax=Figure().subplots())
     lines = {str(one.get_label()): one for one in ax.get_lines()}
     share, rule = planned.reserved.reserve, planned.learning.mechanism
+    bits = {"show": "improvements"}
     expected = {
-        "learning, 2 releases": lambda n: learning_width(n, SUBMISSIONS, 0.1, rule, 2),
-        "learning, 9 releases": lambda n: learning_width(n, SUBMISSIONS, 0.1, rule, 9),
+        "learning, 2 releases": lambda n: learning_width(n, SUBMISSIONS, 0.1, rule, 2, **bits),
+        "learning, 9 releases": lambda n: learning_width(n, SUBMISSIONS, 0.1, rule, 9, **bits),
         "fixed in advance": lambda n: fixed_width(n, SUBMISSIONS, 0.1),
-        "20 finalists": lambda n: fixed_width(n, 20, 0.1, announced=True),
+        "3 finalists": lambda n: fixed_width(n, 3, 0.1, announced=True),
         f"reserve of {share:g}": lambda n: reserve_width(round(n * share), 0.1),
     }
     for label, width_at in expected.items():
@@ -568,3 +595,43 @@ def test_the_command_refuses_in_a_sentence(words: tuple[str, ...], said: str) ->
     assert result.exit_code == 1
     assert not result.stdout
     assert result.stderr.startswith(f"Error: {said}")
+
+
+def test_the_rows_of_a_gate_do_what_is_planned() -> None:
+    """Simulated with the gate itself: at a true power of .8 it fails once in 10,000 times."""
+    planned = plan_decisions(gain=0.1, horizon=50, discordance=0.2)
+    assert planned.rows is not None and planned.rows_of_one is not None
+    assert planned.rows_of_one < planned.rows
+    rng, runs, accepted = np.random.default_rng(34), 400, 0
+    for _ in range(runs):
+        drawn = rng.random(planned.rows)
+        # Better on .15 of the rows, worse on .05, and alike on the others.
+        old, new = (drawn < 0.15) * 1.0, ((drawn >= 0.15) & (drawn < 0.2)) * 1.0
+        rule = GateLadder(horizon=50)
+        before = State(planned.rows, old.mean(), Evaluation.from_losses(old), candidates=49)
+        p_null = rule.measure(before, Evaluation.from_losses(new), rng).p_null
+        assert p_null is not None
+        accepted += p_null <= rule.level(before)
+    assert binomtest(accepted, runs, 0.8, alternative="less").pvalue > 1e-4
+    # The run above would find fewer rows out.
+    fewer = plan_decisions(gain=0.1, horizon=50, discordance=0.2, n=planned.rows * 3 // 4)
+    assert fewer.chance is not None and fewer.chance < 0.7
+
+
+def test_a_plan_of_decisions_on_the_command_line() -> None:
+    shown = call("--gain", "0.05", "--horizon", "200", "--rows", "1000", "--json")
+    assert shown.exit_code == 0
+    found = json.loads(shown.output)
+    assert (found["rows"], found["n"], round(found["chance"], 3)) == (1190, 1000, 0.677)
+    for words, named in (
+        (["--gain", "0.05"], "--gain"),
+        (["--horizon", "200"], "--gain"),
+        (["--gain", "0.05", "--horizon", "200", "--discordance", "0.04"], "discordance"),
+        (["--gain", "2", "--horizon", "200"], "gain"),
+        (["--gain", "0.05", "--horizon", "0"], "horizon"),
+        (["--rows", "100"], "--submissions"),
+        (["--submissions", "100"], "--rows"),
+    ):
+        refused = call(*words)
+        assert refused.exit_code == 1 and named in refused.stderr, words
+    assert "more than" in str(plan_decisions(gain=1e-4, horizon=100_000))

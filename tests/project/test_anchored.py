@@ -10,14 +10,9 @@ import pytest
 from scipy.stats import binomtest
 
 from benchmarks.anchored import Incumbent, certify_anchored, difference_limits
-from ladderholdout.certificates import (
-    LadderTranscript,
-    Transcript,
-    certify,
-    exact_upper,
-)
+from ladderholdout.certificates import LadderTranscript, Transcript, certify, exact_upper
 from ladderholdout.errors import InvalidArgument
-from ladderholdout.mechanisms import Mechanism, OneBitLadder, SimplifiedLadder
+from ladderholdout.mechanisms import Mechanism, PairedTestLadder, SimplifiedLadder
 from ladderholdout.metrics import Evaluation, get_metric
 
 pytestmark = pytest.mark.quick
@@ -96,7 +91,7 @@ def climbed(
         tried[rows] = 1 - tried[rows]
         state, outcome = rule.advance(state, Evaluation.from_losses(tried != y), rng)
         if outcome.improved:
-            shown = tuple(values) if rule.shows_values else ()
+            shown = tuple(values) if not isinstance(rule, PairedTestLadder) else ()
             own = LadderTranscript(query - 1, tuple(improved), shown, n + 1) if improved else None
             found.append(Incumbent(tried, Transcript.alone(own)))
             best = tried
@@ -118,7 +113,7 @@ def misses(y: np.ndarray, climb: list[Incumbent], same_rows: bool) -> bool:
 
 @pytest.mark.parametrize("same_rows", [False, True])
 @pytest.mark.parametrize(
-    ("rule", "changed"), [(SimplifiedLadder(1 / 60), 2), (OneBitLadder(0.3), 4)]
+    ("rule", "changed"), [(SimplifiedLadder(1 / 60), 2), (PairedTestLadder(0.3), 4)]
 )
 def test_climbs_are_covered_and_a_bound_that_forgets_them_is_not(
     rule: Mechanism, changed: int, same_rows: bool
@@ -154,7 +149,7 @@ def test_differences_that_do_not_pay_for_the_climb_miss() -> None:
 
 def test_small_changes_gain_and_large_ones_lose_next_to_nothing() -> None:
     for changed, gains in ((4, True), (200, False)):
-        y, climb = climbed(OneBitLadder(0.05), 1000, 300, changed, 3)
+        y, climb = climbed(PairedTestLadder(0.05), 1000, 300, changed, 3)
         assert len(climb) > 1
         found = certify_anchored(ACCURACY, y, climb, same_rows=True)
         risk = float(np.mean(climb[-1].predictions != y))

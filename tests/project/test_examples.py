@@ -161,12 +161,12 @@ def rest(text: str) -> list[str]:
 
 
 @pytest.mark.slow
-def test_the_readme_shows_what_the_demo_prints(tmp_path: Path) -> None:
+def test_a_page_shows_what_the_demo_prints(tmp_path: Path) -> None:
     picture = tmp_path / "demo.svg"
     shown = run(ROOT / "examples" / "demo.py", "--picture", str(picture))
     printed = shown.split("Believed against true")[0]
-    readme = (ROOT / "README.md").read_text(encoding="utf-8")
-    quoted = next(one for one in re.findall(r"```text\n(.*?)```", readme, re.S) if "trees" in one)
+    page = (ROOT / "docs" / "background" / "install.md").read_text(encoding="utf-8")
+    quoted = next(one for one in re.findall(r"```text\n(.*?)```", page, re.S) if "trees" in one)
     # Its draws come from the holdouts' secrets, which are others each time.
     found, stated = (row(text, "error of estimate") for text in (printed, quoted))
     assert found == pytest.approx(stated, abs=0.004)
@@ -254,7 +254,7 @@ def test_the_benchmark_of_feedback_compares_policies() -> None:
     assert {
         "unguarded",
         "incumbent; all, parameter-free",
-        "guide; finalists 3, parameter-free",
+        "inner; finalists 3, parameter-free",
     } <= rows
     assert "smooth, 25 trials" in shown
 
@@ -355,3 +355,14 @@ def test_an_agent_believes_in_coins_unguarded_and_the_page_shows_it(
     low, high = row(shown, "certificate")
     assert low < 0.5 < high
     assert not default_ledger.exists() and not list(tmp_path.iterdir())
+
+
+def test_a_loop_keeps_fewer_changes_by_a_gate_and_the_page_shows_it(tmp_path: Path) -> None:
+    picture = tmp_path / "loop.svg"
+    shown = run(ROOT / "examples" / "keep_or_revert.py", "--picture", str(picture))
+    page = (ROOT / "docs" / "guide" / "keep_or_revert.md").read_text(encoding="utf-8")
+    assert f"```text\n{shown}```" in page
+    # Of the first of two tables: kept, and kept falsely.
+    greedy, gate = (row(shown, f"    {way} ") for way in ("greedy", "gate"))
+    assert gate[0] < greedy[0] and gate[1] == 0 < greedy[1]
+    assert ElementTree.parse(picture).getroot().tag.endswith("svg")

@@ -34,7 +34,7 @@ def plain(text: str) -> str:
     return " ".join(text.split())
 
 
-@pytest.mark.parametrize("name", ["adaptivity", "mechanisms", "certificates"])
+@pytest.mark.parametrize("name", ["adaptivity", "mechanisms", "certificates", "decisions"])
 def test_a_picture_is_drawn_the_same_twice_and_has_no_background(
     name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -50,14 +50,14 @@ def test_a_picture_is_drawn_the_same_twice_and_has_no_background(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["adaptivity", "mechanisms"])
+@pytest.mark.parametrize("name", ["adaptivity", "mechanisms", "decisions"])
 def test_the_page_shows_what_the_command_printed(
     name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert plain(drawn(name, tmp_path, capsys)) == plain(printed_on(name))
 
 
-@pytest.mark.parametrize("name", ["adaptivity", "mechanisms", "certificates"])
+@pytest.mark.parametrize("name", ["adaptivity", "mechanisms", "certificates", "decisions"])
 def test_a_picture_is_small_and_on_its_page(name: str) -> None:
     assert (ASSETS / f"{name}.svg").stat().st_size < 100_000
     assert f"../assets/{name}.svg" in (PAGES / f"{name}.md").read_text("utf-8")

@@ -6,6 +6,7 @@ workers too. Neither Windows nor macOS ran these tests.
 
 from __future__ import annotations
 
+import ast
 import ntpath
 import os
 import re
@@ -22,26 +23,21 @@ from ladderholdout import LadderHoldout
 from ladderholdout.ledger import place, resolve_url
 from ladderholdout.process import read_start
 from ladderholdout.thirdparty import TESTED
+from tests.support import platforms
+from tests.support.platforms import HIDE
 from tests.support.smoke import PARTS
 
 ROOT = Path(__file__).parents[2]
 SMOKE = ROOT / "tests" / "support" / "smoke.py"
 
-# What `os` has on POSIX systems alone; what others ask for where `sys.platform` is Linux stays.
-HIDDEN = """
-import os, sys
-import platformdirs  # which imports one of them by name on Linux
-for name in (
-    "fork", "forkpty", "register_at_fork", "getuid", "geteuid", "getgid", "getegid", "pread",
-    "pwrite", "preadv", "pwritev", "fchmod", "fchown", "chown", "lchown", "fdatasync", "sync",
-    "statvfs", "fstatvfs", "mkfifo", "lockf", "sendfile", "setsid", "killpg", "nice",
-    "posix_fadvise", "posix_fallocate", "O_NONBLOCK", "O_NOFOLLOW", "O_DIRECTORY", "O_CLOEXEC",
-):
-    if hasattr(os, name):
-        delattr(os, name)
-for name in ("fcntl", "grp", "pwd", "resource", "termios"):
-    sys.modules[name] = None
-"""
+# Where the package reads and writes files, and starts processes: with the contract of ledgers, and
+# handles that travel. What asks for a fork or for modes is skipped there, as it is on Windows.
+CORE = (
+    "tests/testing/test_contracts.py::TestSqlite",
+    "tests/ledger/test_ledger.py",
+    "tests/vault/test_vault.py",
+    "tests/guard/test_handle.py::test_everything_is_the_same_in_another_process[accuracy]",
+)
 
 
 def run(python: Path | str, *words: str | Path, **environment: str) -> str:
@@ -64,11 +60,55 @@ def done(text: str) -> list[str]:
 
 # -- what other platforms lack --------------------------------------------------------
 
+PACKAGE = ROOT / "src" / "ladderholdout"
+SYSTEM_MODULES = {*platforms.MODULES, "msvcrt", "platform", "signal", "winreg"}
+SYSTEM_CALLS = {f"os.{name}" for name in (*platforms.CALLS, *platforms.DIFFER)} | {"sys.platform"}
+
+
+def system_calls(text: str) -> list[str]:
+    """What a module asks of the system that only some systems have, or that differs on them."""
+    found = []
+    for node in ast.walk(ast.parse(text)):
+        match node:
+            case ast.Import(names=names):
+                found += [alias.name for alias in names if alias.name in SYSTEM_MODULES]
+            case ast.ImportFrom(module=str(module)) if module in SYSTEM_MODULES:
+                found.append(module)
+            case ast.Attribute() if ast.unparse(node) in SYSTEM_CALLS:
+                found.append(ast.unparse(node))
+            case ast.keyword(arg="mode", value=ast.Constant(value=int())):  # mkdir(mode=0o700)
+                found.append("mode")
+    return found
+
+
+def test_one_module_alone_asks_which_system_it_is_on() -> None:
+    texts = {path: path.read_text("utf-8") for path in sorted(PACKAGE.rglob("*.py"))}
+    asking = {
+        path.relative_to(PACKAGE).as_posix(): calls
+        for path, text in texts.items()
+        if (calls := system_calls(text))
+    }
+    assert set(asking) == {"process.py"}, asking
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "def f():\n    import fcntl",
+        "from signal import SIGKILL",
+        "import os\nif os.name == 'nt':\n    0",
+        "import os\nos.fsync(1)",
+        "folder.mkdir(mode=0o700)",
+    ],
+)
+def test_what_asks_the_system_is_found(text: str) -> None:
+    assert len(system_calls(text)) == 1
+
 
 @pytest.mark.processes
 def test_a_session_runs_where_there_is_no_fork(tmp_path: Path) -> None:
     """Searches start their workers anew, which import the package without the functions as well."""
-    (tmp_path / "sitecustomize.py").write_text(HIDDEN)
+    (tmp_path / "sitecustomize.py").write_text(HIDE)
     path = f"{tmp_path}{os.pathsep}{ROOT / 'src'}"
     check = "import os, ladderholdout; assert not hasattr(os, 'fork')"
     run(sys.executable, "-c", check, PYTHONPATH=path)
@@ -76,6 +116,19 @@ def test_a_session_runs_where_there_is_no_fork(tmp_path: Path) -> None:
     # A server has tests of its own, and uvicorn asks for the functions that were hidden.
     parts = [part.__name__ for part in PARTS if part.__name__ not in ("dask", "server")]
     assert done(run(sys.executable, SMOKE, *parts, PYTHONPATH=path)) == parts
+
+
+@pytest.mark.processes
+def test_ledgers_and_vaults_keep_their_promises_without_posix(tmp_path: Path) -> None:
+    (tmp_path / "sitecustomize.py").write_text(HIDE)
+    path = f"{tmp_path}{os.pathsep}{ROOT / 'src'}"
+    wanted = ("-m", "not slow and not long")
+    # Without basetemp pytest itself asks who its user is.
+    quiet = ("-p", "no:cacheprovider", "-q", "--basetemp", tmp_path / "base")
+    tests = [str(ROOT / test) for test in CORE]
+    text = run(sys.executable, "-m", "pytest", *quiet, *wanted, *tests, PYTHONPATH=path)
+    passed = re.search(r"^(\d+) passed", text, re.MULTILINE)
+    assert passed is not None and int(passed[1]) > 250
 
 
 def test_the_start_of_a_file_is_read_the_same_without_pread(

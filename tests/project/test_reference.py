@@ -116,7 +116,7 @@ def test_the_methods_of_the_holdout_are_each_on_one_page() -> None:
 
     public = {name for name in dir(LadderHoldout) if not name.startswith("_")}
     assert len(shown) == len(set(shown))
-    assert public - set(shown) == OF_SKLEARN | {"open_ladder"}
+    assert public - set(shown) == OF_SKLEARN
 
 
 def test_the_page_of_the_command_line_is_that_of_the_commands() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import inspect
 import re
 import subprocess
 import sys
@@ -22,11 +23,13 @@ FRONT = "__init__"
 # A module imports from its own room and from those before it.
 ROOMS = (
     "errors",
+    "arguments",
     "process",
     "extras",
     "pictures",
     "identity",
     "metrics",
+    "limits",
     "mechanisms",
     "feedback",
     "estimates",
@@ -40,11 +43,26 @@ ROOMS = (
     "remote",
     "audit",
     "integrations",
+    "owner",
     "holdout",
     "lab",
     "server",
     "cli",
+    "__main__",
     "testing",
+    FRONT,
+)
+
+# Within the guard the same holds. Each of these but the modules has a front, as the guard has.
+GUARD_ROOMS = (
+    "containment",
+    "shown",
+    "open_ladder",
+    "opening",
+    "query",
+    "certify",
+    "ladder",
+    "several",
     FRONT,
 )
 
@@ -73,21 +91,67 @@ TORCH_ADAPTERS = {"integrations.lightning", "integrations.skorch", "integrations
 PRIVATE = {("thirdparty", "mlflow"), ("thirdparty", "optuna")}
 PLOT_ROOMS = {"pictures"}
 
-PUBLIC = [
+# What people begin with, and what its methods return: to name a type, nobody looks for its module.
+BEGIN = {
     "InvalidArgument",
     "LadderHoldout",
     "LadderHoldoutError",
     "LadderHoldoutWarning",
     "LadderStopping",
     "Metric",
-    "Release",
     "SearchStopped",
-    "Status",
     "__version__",
     "errors",
     "mechanisms",
     "metrics",
-]
+}
+RETURNED = {
+    "Batch",
+    "Comparison",
+    "Decision",
+    "Estimate",
+    "Finalist",
+    "Health",
+    "Release",
+    "ScoreCertificate",
+    "Status",
+    "Submission",
+    "Submissions",
+    "Withdrawn",
+}
+# These import scikit-learn or MLflow, and are found in the modules that do; and what is Python's.
+LATER = {"Audit", "GuardedSearch", "GuardedSplit", "Tracking", "Self", "Any", "None"}
+# Exactly these: whatever a new one does belongs to one of them, to an accessor, or replaces one.
+FACADE = {
+    "open",
+    "connect",
+    "name",
+    "metric",
+    "metrics",
+    "rules",
+    "ledger",
+    "submit",
+    "gate",
+    "batch",
+    "finalists",
+    "status",
+    "history",
+    "certificate",
+    "compare",
+    "reserve_certificate",
+    "reveal",
+    "estimate",
+    "health",
+    "replenish",
+    "guard",
+    "split",
+    "select",
+    "track",
+    "optuna",
+    "owner",
+    "set_score_request",
+    "get_metadata_routing",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,6 +286,33 @@ def _downward(module: Module) -> list[Import]:
     return [found for found in imports(module) if found.room in below]
 
 
+def past_the_front_of_the_guard(module: Module) -> list[str]:
+    """What is in the guard is imported from its front, and between its rooms from theirs."""
+    inside = module.room == "guard"
+    place = room_in_guard(f"{PACKAGE}.{module.name}") if inside else FRONT
+    complaints = []
+    for found in imports(module):
+        path = found.target.split(".")
+        if path[:2] != [PACKAGE, "guard"] or module.name == "guard":
+            continue
+        leads_to = room_in_guard(found.target)
+        behind = len(path) > 3 if not inside else len(path) > 4 and leads_to != place
+        if behind:
+            complaints.append(module.says(found.line, f"{found.target} is behind the front"))
+        elif GUARD_ROOMS.index(leads_to) > GUARD_ROOMS.index(place):
+            complaints.append(module.says(found.line, f"{found.target} lies below {place}"))
+    return complaints
+
+
+def room_in_guard(dotted: str) -> str:
+    """Give the part after the guard: "ladderholdout.guard.query.seen" is in "query"."""
+    part = [*dotted.split("."), FRONT, FRONT][2]
+    return part if part in GUARD_ROOMS else FRONT
+
+
+SUBROOMS = {path.parent.name for path in (SOURCE / PACKAGE / "guard").glob(f"*/{FRONT}.py")}
+
+
 def lab_outside_the_cli(module: Module) -> list[str]:
     """What a user of the guard does not need is imported by the commands that play it alone."""
     return [
@@ -326,6 +417,11 @@ def test_only_the_facade_opens_rooms_below_and_only_when_called() -> None:
     assert broken(downward_when_called) == ""
 
 
+def test_the_guard_is_entered_by_its_front() -> None:
+    assert {"shown", "opening", "query", "certify"} == SUBROOMS
+    assert broken(past_the_front_of_the_guard) == ""
+
+
 def test_only_the_cli_imports_the_lab() -> None:
     assert broken(lab_outside_the_cli) == ""
 
@@ -363,9 +459,24 @@ def test_importing_the_package_imports_nothing_heavy() -> None:
 
 
 def test_public_names_are_pinned() -> None:
-    assert ladderholdout.__all__ == PUBLIC
-    assert len(PUBLIC) <= 15
-    assert [name for name in PUBLIC if not hasattr(ladderholdout, name)] == []
+    assert set(ladderholdout.__all__) == BEGIN | RETURNED
+    assert len(BEGIN) <= 12
+    assert [name for name in ladderholdout.__all__ if not hasattr(ladderholdout, name)] == []
+
+
+def test_the_facade_is_pinned_and_names_what_it_returns() -> None:
+    facade = ladderholdout.LadderHoldout
+    public = {name for name in dir(facade) if not name.startswith("_")}
+    assert public == FACADE and len(FACADE) <= 28
+    returns = " ".join(
+        str(function.__annotations__["return"])
+        for owner in (facade, ladderholdout.owner.Owner)
+        for name in dir(owner)
+        if not name.startswith("_")
+        and inspect.isfunction(function := inspect.getattr_static(owner, name, None))
+    )
+    for name in re.findall(r"[A-Z]\w+", returns):
+        assert name in RETURNED | BEGIN | LATER
 
 
 # The rules bite
@@ -395,6 +506,21 @@ def test_public_names_are_pinned() -> None:
         (downward_when_called, "guard", "async def f():\n    from .leaderboard import Board"),
         (downward_when_called, "vault", "f = lambda: __import__('ladderholdout.holdout')"),
         (downward_when_called, "vault", "if TYPE_CHECKING:\n    from .holdout import Release"),
+        (
+            past_the_front_of_the_guard,
+            "holdout",
+            "from ladderholdout.guard.ladder import LocalLadder",
+        ),
+        (
+            past_the_front_of_the_guard,
+            "guard.certify.bill",
+            "from ladderholdout.guard.query.seen import settle",
+        ),
+        (
+            past_the_front_of_the_guard,
+            "guard.shown.views",
+            "from ladderholdout.guard.query import settle",
+        ),
         (lab_outside_the_cli, "audit.report", "from ladderholdout.lab import simulate"),
         (lab_outside_the_cli, "audit.report", "def f():\n    from ..lab import bounds"),
         (sql_outside_the_ledger, "holdout", "import sqlalchemy as sa"),

@@ -29,7 +29,7 @@ Ints = NDArray[np.int64]
 
 
 def chosen(holdout: LadderHoldout) -> Chosen:
-    found = holdout.open_ladder.read(lambda tx, ladder: tx.chosen(ladder))
+    found = holdout.__ladder__.read(lambda tx, ladder: tx.chosen(ladder))
     assert found is not None
     return found
 
@@ -124,7 +124,7 @@ def test_rows_of_the_reserve_are_not_named_by_answers() -> None:
     # None of those showed itself but the incumbent's.
     better = holdout.submit(y)
     assert better.improved
-    transcript = holdout.open_ladder.read(lambda tx, ladder: tx.chosen(ladder))
+    transcript = holdout.__ladder__.read(lambda tx, ladder: tx.chosen(ladder))
     assert transcript is not None
     shown = [one for one in transcript.ladders[0].repeats if one.improved]
     assert [one.number for one in shown] == [better.submission - 2]
@@ -346,6 +346,6 @@ def test_a_submission_by_hand_within_a_batch_breaks_it_though_it_is_a_repeat() -
     for at, one in enumerate(models, 1):
         if at == 4:
             holdout.submit(models[0])
-        holdout.open_ladder.submit(one, Origin(batch="one", place=at))
+        holdout.__ladder__.submit(one, Origin(batch="one", place=at))
     found = chosen(holdout)
     assert (found.before, found.place) == (4, 4)

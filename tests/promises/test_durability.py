@@ -43,7 +43,7 @@ from tests.support.processes import at_once, elsewhere
 
 pytestmark = pytest.mark.processes
 
-posix = pytest.mark.skipif(os.name == "nt", reason="Windows has neither fork nor SIGKILL")
+posix = pytest.mark.skipif(not hasattr(os, "fork"), reason="neither fork nor SIGKILL here")
 ANSWER = "<qd?"  # number, score, improved
 
 Answer = tuple[int, float, bool]
@@ -108,7 +108,7 @@ def submit_until_killed(ledger: str, who: int, kills: int, longest: float) -> li
     """Kill submitters one after the other; return what each was told before it died."""
     holdout = LadderHoldout.open("coins", ledger=ledger)
     # The forks find the rows read, so they submit at once, and inherit an open connection.
-    holdout.evaluate(Constant())
+    holdout.submit(Constant())
     moment = random.Random(who)
     heard = []
     for turn in range(kills):
@@ -524,7 +524,7 @@ def test_every_release_follows_from_the_ledger(
     assert_replays(holdout)
     for release, again in zip(releases, replayed(holdout), strict=True):
         told = holdout.metric.to_score(again.recomputed[0])
-        assert release.score == (told if mechanism.shows_values else None)
+        assert release.score == told
     count = holdout.status().releases
     # Something happened: a replay of one single release would be easy. The noise of
     # ShakyLadder is 30 times smaller than what is gained here.

@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 
 import ladderholdout
 from ladderholdout import LadderHoldout, LadderHoldoutError, Metric
-from ladderholdout.guard import submission as guard_room
-from ladderholdout.guard.health import verify_holdout
+from ladderholdout.guard.opening.health import verify_holdout
+from ladderholdout.guard.query import submission as guard_room
 from ladderholdout.ledger import Ledger
 from ladderholdout.mechanisms import (
     BayesBootLadder,
@@ -61,7 +61,7 @@ class Case:
 
     def predictions(self) -> NDArray[Any]:
         """Fresh ones, without the rare class and without a target; their risk is noted."""
-        guard, found = self.holdout.open_ladder.guard(), self._drawn()
+        guard, found = self.holdout.__ladder__.guard(), self._drawn()
         aligned = guard.metric.canonical(found, N, guard.holdout.classes)[guard.order]
         self.risks.append(guard.part.evaluate(guard.metric, aligned).risk)
         return found
@@ -210,7 +210,7 @@ def test_whatever_fails_in_the_guard_leaves_without_its_frames(
     assert caught.value.__context__ is None
     notes = "".join(getattr(caught.value, "__notes__", []))
     # Where it was: without it nobody could report a defect.
-    assert ("submission.Guard._step" in notes) == issubclass(kind, Exception)
+    assert ("submission.Guard.judge" in notes) == issubclass(kind, Exception)
     assert case.holdout.status().submissions == 1
 
 
@@ -238,7 +238,7 @@ def test_an_estimators_own_frames_stay(
 ) -> None:
     case = Case(scoring, tmp_path)
     with pytest.raises(kind) as caught:
-        case.holdout.evaluate(Failing(kind("mine")))
+        case.holdout.submit(Failing(kind("mine")))
     frames = traceback.extract_tb(caught.value.__traceback__)
     assert frames[-1].name == "predict"
     assert not [frame for frame in frames if frame.name in ("respond", "_evaluate", "answer_of")]
@@ -281,7 +281,7 @@ def test_a_handle_that_reads_its_rows_shows_none_of_them(tmp_path: Path) -> None
         from ladderholdout.guard import ladder as ladders
 
         ladders._guards.clear()
-        LadderHoldout.open("h", ledger=case.ledger).open_ladder.guard()
+        LadderHoldout.open("h", ledger=case.ledger).__ladder__.guard()
 
     for place in lines_of(opened, in_package)[::6]:
         error = interrupted(opened, place, in_package)

@@ -15,8 +15,9 @@ import optuna
 import pytest
 
 from ladderholdout import LadderHoldout
-from ladderholdout.errors import InvalidArgument, KnownHoldoutWarning, as_given, as_number
-from ladderholdout.guard.health import verify_holdout
+from ladderholdout.arguments import as_given, as_number
+from ladderholdout.errors import InvalidArgument, KnownHoldoutWarning
+from ladderholdout.guard.opening.health import verify_holdout
 from ladderholdout.ledger import Ledger
 from tests.support.fuzz import (
     ODD,
@@ -112,8 +113,8 @@ def test_what_the_issue_names() -> None:
     for wrong in (None, 3, "odd", [], {"params": 3}, hostile("__getitem__")):
         refused(holdout.select, "cv_results", wrong)
     for wrong in (None, 3, "odd", object(), hostile("__getattr__")):
-        refused(holdout.best_trial, "study", wrong)
-        refused(holdout.finalists, "study", wrong, lambda trial: trial)
+        refused(holdout.optuna.best_trial, "study", wrong)
+        refused(holdout.optuna.finalists, "study", wrong, lambda trial: trial)
     for wrong in ("x", -1, 1.5, None, 2j):
         refused(holdout.history, "after", after=wrong)
     refused(LadderHoldout, "budget", X, y, budget=10**400, **given)
@@ -135,7 +136,7 @@ def test_a_parameter_whose_repr_raises_is_described_by_its_type() -> None:
     recursive: list[Any] = []
     recursive.append(recursive)
     model.criterion = recursive
-    assert holdout.evaluate(model).submission == 1
+    assert holdout.submit(model).submission == 1
     said = holdout.history()[0].context["parameters"]
     assert said["max_features"] == "a Odd" and said["criterion"] == "a list"
     assert said["max_depth"] == 2

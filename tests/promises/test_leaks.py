@@ -143,7 +143,7 @@ def searched(
         warnings.simplefilter("always")
         holdout = data.open(path, mechanism=request.param)
         search = data.search(holdout)
-        release = holdout.evaluate(search.best_estimator_)
+        release = holdout.submit(search.best_estimator_)
         other = data.open(path, mechanism=request.param, ladder="second", name="other")
         other.submit(np.full(len(data.y), YES))
         holdout.submit(np.full(len(data.y), YES))
@@ -212,8 +212,8 @@ def test_an_unguarded_search_and_an_audit_show_what_a_guarded_one_hides(
     assert canaries.found_in(repr(naive.cv_results_["mean_test_score"])) == {"raw score"}
     assert canaries.found_in(pickle.dumps(naive.cv_results_)) == {"raw score"}
     assert canaries.found_in(cloudpickle.dumps(naive)) >= {"raw score", "label"}
-    assert canaries.found_in(holdout.audit()) == {"raw score"}
-    assert canaries.found_in(repr(list(holdout.audit().submissions))) == {"raw score"}
+    assert canaries.found_in(holdout.owner.audit()) == {"raw score"}
+    assert canaries.found_in(repr(list(holdout.owner.audit().submissions))) == {"raw score"}
 
 
 def test_what_is_told_depends_on_released_values_alone(data: Data, tmp_path: Path) -> None:
@@ -241,7 +241,7 @@ def test_a_logging_configuration_for_everything_does_not_open_the_ledgers_log(
         })
         holdout = LadderHoldout.open("canaries")
         holdout.submit(np.full(len(X), yes))
-        holdout.history(), holdout.status(), holdout.audit()
+        holdout.history(), holdout.status(), holdout.owner.audit()
         """,
         data,
         data.open(tmp_path / "ledger.db"),
@@ -432,7 +432,7 @@ with mlflow.start_run():
     tree.fit(X_train, y_train)
     guesses = tree.predict(X)
     for guarded in (holdout, own):
-        guarded.evaluate(tree)
+        guarded.submit(tree)
         guarded.submit(guesses)
 
 in_store("unguarded")
@@ -518,7 +518,7 @@ def test_refused_models_show_nothing_of_the_holdout(data: Data, tmp_path: Path, 
     holdout = data.open(tmp_path / "ledger.db")
     holdout.submit(np.full(len(data.y), YES))
     model = wrong(data)[name]
-    for do in (lambda: holdout.evaluate(model), lambda: holdout(model, data.X[:0], data.y[:0])):
+    for do in (lambda: holdout.submit(model), lambda: holdout(model, data.X[:0], data.y[:0])):
         assert CANARY not in words_of(raised(do))
 
 
@@ -644,7 +644,7 @@ def test_a_fault_of_the_database_is_told_without_the_row(
     search = GridSearchCV(dummy, {"random_state": [1, 2]}, scoring=holdout, cv=holdout.split())
     for do in (
         lambda: holdout.submit(guess),
-        lambda: holdout.evaluate(dummy),
+        lambda: holdout.submit(dummy),
         lambda: search.fit(data.X_train, data.y_train),
         lambda: search.set_params(n_jobs=2).fit(data.X_train, data.y_train),
     ):

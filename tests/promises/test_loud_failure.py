@@ -382,7 +382,7 @@ def test_every_way_to_search_is_stopped(bench: Bench) -> None:
     with pytest.raises(LedgerError, match="ledger"):
         bench.holdout.submit(np.zeros(60))
     with pytest.raises(LedgerError, match="ledger"):
-        bench.holdout.evaluate(model.fit(bench.X, bench.y))
+        bench.holdout.submit(model.fit(bench.X, bench.y))
 
 
 # -- faults that need a process of their own -----------------------------------------------
@@ -690,7 +690,7 @@ def test_bad_predictions_are_refused_and_leave_no_entry(
     with pytest.raises(InvalidArgument, match="predictions must be"):
         holdout.submit(answer)
     with pytest.raises(InvalidArgument, match="predictions must be"):
-        holdout.evaluate(model)
+        holdout.submit(model)
     search = GridSearchCV(
         Answers(response=response), {"answer": [good, answer]}, scoring=holdout, cv=holdout.split()
     )
@@ -722,7 +722,7 @@ def test_a_model_that_answers_something_else_is_refused(
     labels = np.where(y == 1, 7, 8) if isinstance(model, DummyClassifier) else y
     fitted = model.fit(X, labels) if hasattr(model, "fit") else model
     with pytest.raises(InvalidArgument, match="predictions must be"):
-        holdout.evaluate(fitted)
+        holdout.submit(fitted)
     with pytest.raises(SearchStopped, match=r"(predictions|estimator) must be"):
         holdout(fitted, X[:0], y[:0])
     assert holdout.status().submissions == 0 == len(holdout.history())
@@ -730,7 +730,7 @@ def test_a_model_that_answers_something_else_is_refused(
 
 def test_an_unfitted_model_is_refused(bench: Bench) -> None:
     with pytest.raises(NotFittedError):
-        bench.holdout.evaluate(DummyClassifier())
+        bench.holdout.submit(DummyClassifier())
     with pytest.raises(SearchStopped, match="NotFittedError"):
         bench.holdout(DummyClassifier(), bench.X[:0], bench.y[:0])
     assert bench.entries() == 0

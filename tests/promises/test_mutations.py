@@ -21,10 +21,10 @@ from ladderholdout import LadderHoldout
 from ladderholdout.cli import app
 from ladderholdout.errors import LadderHoldoutError, LadderHoldoutWarning
 from ladderholdout.guard import ladder as ladders
-from ladderholdout.guard.health import ledger_findings, verify_holdout
+from ladderholdout.guard.opening.health import ledger_findings, verify_holdout
 from ladderholdout.ledger import connections as engine
 from ladderholdout.ledger import resolve_url
-from ladderholdout.mechanisms import OneBitLadder
+from ladderholdout.mechanisms import PairedTestLadder
 from tests.support.holdouts import coins, guesses
 
 VALUES: tuple[Any, ...] = (
@@ -60,7 +60,13 @@ def make(folder: Path) -> Path:
         warnings.simplefilter("ignore", LadderHoldoutWarning)
         first = LadderHoldout(X, y, scoring="accuracy", name="coins", ledger=path, reserve=0.25)
         second = LadderHoldout(
-            X, y, scoring="accuracy", account="ben", mechanism=OneBitLadder(alpha=0.3), ledger=path
+            X,
+            y,
+            scoring="accuracy",
+            account="ben",
+            mechanism=PairedTestLadder(alpha=0.3),
+            show="improvements",
+            ledger=path,
         )
         third = LadderHoldout(X, y, scoring="roc_auc", ladder="areas", ledger=path)
         for one in guesses(1, 4, 80):
@@ -70,9 +76,9 @@ def make(folder: Path) -> Path:
             first.submit(one)
         first.submit(y)
         second.reveal()
-        third.audit()
+        third.owner.audit()
         third.submit(y + np.arange(80) / 100)
-        first.retire()
+        first.owner.retire()
     return path
 
 
@@ -166,7 +172,10 @@ def readers(path: Path, turn: int) -> Iterator[tuple[str, Callable[[], Any]]]:
     yield "submit", lambda: held().submit(guesses(7, 1, 80)[0])
     yield "verify", lambda: verify_holdout(url, "coins")
     if turn % 4 == 0:
-        yield "audit", lambda: str(LadderHoldout.open("coins", ladder="areas", ledger=path).audit())
+        yield (
+            "audit",
+            lambda: str(LadderHoldout.open("coins", ladder="areas", ledger=path).owner.audit()),
+        )
         yield "rows", lambda: LadderHoldout(*coins(80), ledger=path)
     yield "health", lambda: list(ledger_findings(url))
     words = (

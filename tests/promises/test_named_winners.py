@@ -71,7 +71,7 @@ def test_select_names_the_incumbent_where_it_picks_an_older_models_repeat(
     holdout: LadderHoldout, binary: Any
 ) -> None:
     """The repeat is told that it improved, as it was at first; something better came since."""
-    old = holdout.evaluate(tree(max_depth=2).fit(binary.X_train, binary.y_train)).submission
+    old = holdout.submit(tree(max_depth=2).fit(binary.X_train, binary.y_train)).submission
     best = perfect(holdout, binary)
     search = GridSearchCV(
         tree(), {"max_depth": [2]}, scoring=holdout, cv=holdout.split(), refit=holdout.select
@@ -158,7 +158,7 @@ def study_of(holdout: LadderHoldout, binary: Any, depths: list[int]) -> optuna.S
     study = optuna.create_study(
         direction="maximize", sampler=optuna.samplers.GridSampler({"depth": depths})
     )
-    study.optimize(holdout.objective(build), n_trials=len(depths))
+    study.optimize(holdout.optuna.objective(build), n_trials=len(depths))
     return study
 
 
@@ -166,10 +166,10 @@ def test_best_trial_says_where_it_is_not_the_incumbent(holdout: LadderHoldout, b
     study = study_of(holdout, binary, [1, 2, 3])
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        before = holdout.best_trial(study)
-        assert holdout.best_params(study) == before.params
+        before = holdout.optuna.best_trial(study)
+        assert holdout.optuna.best_params(study) == before.params
     mine, best = incumbent(holdout), perfect(holdout, binary)
-    for ask in (holdout.best_trial, holdout.best_params):
+    for ask in (holdout.optuna.best_trial, holdout.optuna.best_params):
         with pytest.warns(NotIncumbentWarning) as caught:
             ask(study)
         (said,) = caught
@@ -180,19 +180,19 @@ def test_best_trial_says_where_it_is_not_the_incumbent(holdout: LadderHoldout, b
 
 
 def test_best_trial_of_an_older_models_repeat_says_so(holdout: LadderHoldout, binary: Any) -> None:
-    holdout.evaluate(tree(max_depth=2).fit(binary.X_train, binary.y_train))
+    holdout.submit(tree(max_depth=2).fit(binary.X_train, binary.y_train))
     best = perfect(holdout, binary)
     study = study_of(holdout, binary, [2])
     with pytest.warns(NotIncumbentWarning, match=f"the incumbent is submission {best} "):
-        assert holdout.best_trial(study).number == 0
+        assert holdout.optuna.best_trial(study).number == 0
 
 
 def test_best_trial_names_the_incumbent_where_no_trial_ever_was(
     holdout: LadderHoldout, binary: Any
 ) -> None:
     good = LogisticRegression(max_iter=10000).fit(binary.X_train, binary.y_train)
-    assert holdout.evaluate(good).improved
+    assert holdout.submit(good).improved
     best = perfect(holdout, binary)
     study = study_of(holdout, binary, [1])
     with pytest.raises(InvalidArgument, match=f"the incumbent is submission {best} "):
-        holdout.best_trial(study)
+        holdout.optuna.best_trial(study)

@@ -8,6 +8,7 @@ import warnings
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
+from statistics import NormalDist
 from types import SimpleNamespace
 from typing import Any
 
@@ -16,12 +17,12 @@ import pytest
 from numpy.typing import NDArray
 from scipy.stats import binom
 
-from ladderholdout import LadderHoldout
+from ladderholdout import LadderHoldout, ScoreCertificate
 from ladderholdout.audit import open_audit
 from ladderholdout.certificates import LadderTranscript, Transcript, certify
 from ladderholdout.errors import OverlapError, OverlapWarning
-from ladderholdout.guard.health import verify_holdout
 from ladderholdout.guard.open_ladder import Origin
+from ladderholdout.guard.opening.health import verify_holdout
 from ladderholdout.leaderboard import Leaderboard
 from ladderholdout.ledger import Ledger
 from ladderholdout.mechanisms import (
@@ -29,7 +30,7 @@ from ladderholdout.mechanisms import (
     FullDisclosure,
     LadderBoot,
     Mechanism,
-    OneBitLadder,
+    PairedTestLadder,
     ParameterFreeLadder,
     PricedLadder,
     RankLadder,
@@ -120,7 +121,7 @@ def test_a_query_elsewhere_ends_a_batch(ledger: Path) -> None:
     for place, errors in enumerate((90, 80, 70)):
         if place == 2:
             b.submit(wrong("B", 60))
-        a.open_ladder.submit(wrong("A", errors), Origin(batch="grid"))
+        a.__ladder__.submit(wrong("A", errors), Origin(batch="grid"))
     # The last one of the batch may depend on what was told of B, and so of the first two: it
     # begins a run of its own.
     ladders = (
@@ -132,7 +133,7 @@ def test_a_query_elsewhere_ends_a_batch(ledger: Path) -> None:
 
 def test_values_that_were_asked_for_elsewhere_are_counted_from_then_on(ledger: Path) -> None:
     a = opened(ledger, "A")
-    b = opened(ledger, "B", mechanism=OneBitLadder(alpha=0.3))
+    b = opened(ledger, "B", mechanism=PairedTestLadder(alpha=0.3), show="improvements")
     b.submit(wrong("B", 90))
     a.submit(wrong("A", 80))
     hidden = LadderTranscript(queries=1, improved=(1,), values=(), n_values=N + 1)
@@ -150,7 +151,7 @@ def test_an_audit_elsewhere_ends_the_certificates(ledger: Path) -> None:
     a.submit(wrong("A", 80))
     b.submit(wrong("B", 90))
     before = a.certificate()
-    b.audit()
+    b.owner.audit()
     assert a.certificate() == before, "what stood before the audit stands"
     a.submit(wrong("A", 40))
     found = a.certificate()
@@ -162,7 +163,7 @@ def test_an_older_copy_elsewhere_ends_the_certificates(ledger: Path) -> None:
     a, b = opened(ledger, "A"), opened(ledger, "B")
     b.submit(wrong("B", 90))
     with Ledger(b.ledger).write() as tx:
-        tx.chains.note(b.open_ladder.holdout_id, "restored 99")
+        tx.chains.note(b.__ladder__.holdout_id, "restored 99")
     a.submit(wrong("A", 40))
     missing = a.certificate().missing
     assert missing is not None and "older copy" in missing and "'B'" in missing
@@ -183,7 +184,7 @@ def test_what_cannot_be_counted_elsewhere_is_named(
     a, b = opened(ledger, "A", reserve=reserve), opened(ledger, "B", **settings)
     b.submit(wrong("B", 90) * 0.7 if "scoring" in settings else wrong("B", 90))
     a.submit(wrong("A", 40))
-    for found in (a.certificate(), *([] if reserve is None else [a.certify()])):
+    for found in (a.certificate(), *([] if reserve is None else [a.reserve_certificate()])):
         assert found.low is None and found.missing is not None
         for part in (why, "'B'", "ladder default/main"):
             assert part in found.missing
@@ -235,7 +236,7 @@ def test_leaderboards_count_and_are_counted(ledger: Path, per: str) -> None:
     found, without = board.certificate().log_count, alone.certificate().log_count
     assert found is not None and without is not None and found > without + math.log(N)
     assert board.standings()[0].low < alone.standings()[0].low
-    open_audit(SimpleNamespace(open_ladder=board._home))
+    open_audit(SimpleNamespace(__ladder__=board._home))
     a.submit(wrong("A", 20))
     assert "audit" in str(a.certificate().missing)
 
@@ -243,14 +244,29 @@ def test_leaderboards_count_and_are_counted(ledger: Path, per: str) -> None:
 # The reserve
 
 
+def paid_for(released: int, shown: ScoreCertificate) -> float:
+    """Return what a first query of a reserve of 100 rows costs, given the ladder's errors in 100.
+
+    A tenth is for 101 counts or no value alike, the rest for normals around the released count.
+    """
+    assert shown.score is not None
+    count, error = round(100 * (1 - shown.score)), math.sqrt(released * (100 - released) / 100 * 2)
+    near = [
+        NormalDist(released, width * error).cdf(count + 0.5)
+        - NormalDist(released, width * error).cdf(count - 0.5)
+        for width in (1, 2, 4)
+    ]
+    return -math.log(0.1 / 102 + 0.9 * sum(near) / 3)
+
+
 def test_looks_at_another_reserve_are_counted(ledger: Path) -> None:
     a, b = opened(ledger, "A"), opened(ledger, "B", reserve=0.5)
     b.submit(wrong("B", 90))
-    b.certify()
+    seen = b.reserve_certificate()
     a.submit(wrong("A", 80))
     errors = round(100 * (1 - b.status().score))
     told = LadderTranscript(queries=1, improved=(1,), values=(errors,), n_values=101)
-    by_hand = Transcript.alone(None, [told], shown=math.log(102))  # 101 counts, or no value
+    by_hand = Transcript.alone(None, [told], shown=paid_for(errors, seen))
     assert price(a) == pytest.approx(by_hand.log_count())
 
 
@@ -258,23 +274,23 @@ def test_a_reserve_pays_for_what_another_holdout_revealed_of_its_rows(ledger: Pa
     a, b = opened(ledger, "A", reserve=0.5), opened(ledger, "B", reserve=0.5)
     for errors in (90, 60):
         b.submit(wrong("B", errors))
-    b.certify()
+    seen = b.reserve_certificate()
     a.submit(wrong("A", 80))
-    found = a.certify()
+    found = a.reserve_certificate()
     with Ledger(a.ledger).read() as tx:
-        (looks,) = tx.answered([b.open_ladder.holdout_id], tx.chains.latest() - 1)
+        (looks,) = tx.answered([b.__ladder__.holdout_id], tx.chains.latest() - 1)
     values = tuple(round(100 * one.risk) for one in looks.improved)
     told = LadderTranscript(2, (1, 2), values, n_values=101).length()
     assert found.reserve_query == 1
-    assert found.log_count == pytest.approx(math.log(2) + told + math.log(102))
+    assert found.log_count == pytest.approx(math.log(2) + told + paid_for(values[-1], seen))
     # What happens there afterwards is not for this look to pay, whatever came in between.
     b.submit(wrong("B", 20))
-    assert a.certify() == found
-    b.certify()
-    b.audit()
-    assert a.certify() == found, "a look that was had before an audit stands"
+    assert a.reserve_certificate() == found
+    b.reserve_certificate()
+    b.owner.audit()
+    assert a.reserve_certificate() == found, "a look that was had before an audit stands"
     a.submit(wrong("A", 20))
-    later = a.certify()
+    later = a.reserve_certificate()
     assert later.low is None and "audit" in str(later.missing) and "'B'" in str(later.missing)
     assert a.status().reserve_queries == 1, "nothing was shown of the reserve"
 
@@ -284,13 +300,14 @@ def test_what_happened_after_the_same_submission_is_in_its_order(ledger: Path) -
     a, b = opened(ledger, "A", reserve=0.5), opened(ledger, "B", reserve=0.5)
     a.submit(wrong("A", 80))
     b.submit(wrong("B", 90))
-    found = a.certify()
-    b.certify()
-    b.audit()
-    assert a.certify() == found
-    other = LadderHoldout.open("B", ledger=ledger).certify()
-    own = LadderTranscript(1, (1,), (round(100 * (1 - a.status().score)),), n_values=101).length()
-    assert other.log_count == pytest.approx(math.log(2) + own + math.log(102))
+    found = a.reserve_certificate()
+    b.reserve_certificate()
+    b.owner.audit()
+    assert a.reserve_certificate() == found
+    other = LadderHoldout.open("B", ledger=ledger).reserve_certificate()
+    errors = round(100 * (1 - a.status().score))
+    own = LadderTranscript(1, (1,), (errors,), n_values=101).length()
+    assert other.log_count == pytest.approx(math.log(2) + own + paid_for(errors, found))
 
 
 # Which rows are shared
@@ -298,7 +315,7 @@ def test_what_happened_after_the_same_submission_is_in_its_order(ledger: Path) -
 
 def shared(holdout: LadderHoldout) -> dict[str, int]:
     with Ledger(holdout.ledger).read() as tx:
-        return {one.name: one.rows for one in tx.sharing(holdout.open_ladder.holdout_id)}
+        return {one.name: one.rows for one in tx.sharing(holdout.__ladder__.holdout_id)}
 
 
 def test_shared_rows_are_counted_among_each_ones_own(ledger: Path) -> None:
@@ -332,25 +349,25 @@ def test_any_view_and_ids_count(ledger: Path) -> None:
     assert shared(a) == {}
     hashes = np.arange(N, dtype="<u8")
     with Ledger(a.ledger).write() as tx:
-        first, third = a.open_ladder.holdout_id, c.open_ladder.holdout_id
+        first, third = a.__ladder__.holdout_id, c.__ladder__.holdout_id
         values = [(first, hashes), (third, hashes + np.uint64(170))]
         for number, ids in values:
             tx.conn.exec_driver_sql(
                 "UPDATE holdouts SET ids = ? WHERE id = ?", (ids.tobytes(), number)
             )
-        tx.rows.count_shared(c.open_ladder.holdout_id)
+        tx.rows.count_shared(c.__ladder__.holdout_id)
     assert (shared(a), shared(c)) == ({"C": 30}, {"A": 30})
     with Ledger(a.ledger).write() as tx:
         tx.conn.exec_driver_sql("UPDATE holdouts SET ids = NULL")
-        tx.rows.count_shared(c.open_ladder.holdout_id)
-        assert tx.sharing(a.open_ladder.holdout_id) == ()
-        theirs = tx.row_hashes(a.open_ladder.holdout_id)[:40].tobytes() + hashes[40:].tobytes()
+        tx.rows.count_shared(c.__ladder__.holdout_id)
+        assert tx.sharing(a.__ladder__.holdout_id) == ()
+        theirs = tx.row_hashes(a.__ladder__.holdout_id)[:40].tobytes() + hashes[40:].tobytes()
         tx.conn.exec_driver_sql(
             "INSERT INTO views (holdout_id, number, fingerprint, row_hashes, places, created) "
             "VALUES (?, 2, 'f', ?, ?, '2026-11-22')",
-            (c.open_ladder.holdout_id, theirs, hashes.tobytes()),
+            (c.__ladder__.holdout_id, theirs, hashes.tobytes()),
         )
-        tx.rows.count_shared(c.open_ladder.holdout_id)
+        tx.rows.count_shared(c.__ladder__.holdout_id)
     assert (shared(a), shared(c)) == ({"C": 40}, {"A": 40})
 
 
@@ -370,7 +387,7 @@ def test_a_look_keeps_what_it_knew_in_the_chain(ledger: Path) -> None:
     a, b = opened(ledger, "A", reserve=0.5), opened(ledger, "B")
     b.submit(wrong("B", 90))
     a.submit(wrong("A", 80))
-    a.certify()
+    a.reserve_certificate()
     assert verify_holdout(a.ledger, "A").findings == ()
     with closing(sqlite3.connect(ledger)) as connection, connection:
         connection.execute("UPDATE reserve_looks SET others = NULL")
@@ -537,7 +554,7 @@ def test_the_order_of_all_submissions_is_one(ledger: Path) -> None:
             holdout.submit(wrong(name, 90 - 10 * place))
     with Ledger(a.ledger).read() as tx:
         found = [
-            tx.answered([a.open_ladder.holdout_id, b.open_ladder.holdout_id], until)
+            tx.answered([a.__ladder__.holdout_id, b.__ladder__.holdout_id], until)
             for until in range(1, 7)
         ]
     counts = [sum(ladder.count for ladder in one) for one in found]

@@ -22,7 +22,7 @@ import ladderholdout
 from ladderholdout import LadderHoldout, vault
 from ladderholdout.cli import app
 from ladderholdout.errors import LadderHoldoutError, VaultError
-from ladderholdout.guard.health import ledger_findings, verify_holdout
+from ladderholdout.guard.opening.health import ledger_findings, verify_holdout
 from ladderholdout.ledger import resolve_url
 from ladderholdout.vault import PLACE
 from tests.support.holdouts import coins, guesses
@@ -156,7 +156,7 @@ def submitted(ledger: str, place: str | None = None) -> str:
         os.environ[PLACE] = place
     holdout = LadderHoldout.open("gift", ledger=ledger)
     try:
-        holdout.evaluate(DummyClassifier().fit([[0], [1]], [0, 1]))
+        holdout.submit(DummyClassifier().fit([[0], [1]], [0, 1]))
     except VaultError as error:
         return str(error)
     return "nothing"
@@ -185,7 +185,7 @@ def use(path: Path) -> list[str]:
         holdout.certificate,
         holdout.history,
         lambda: holdout.submit(coins()[1]),
-        lambda: holdout.evaluate(DummyClassifier().fit([[0], [1]], [0, 1])),
+        lambda: holdout.submit(DummyClassifier().fit([[0], [1]], [0, 1])),
         lambda: list(ledger_findings(resolve_url(path))),
     ):
         with suppress(LadderHoldoutError):
@@ -261,7 +261,7 @@ def test_going_on_with_the_rows_removes_no_file_that_is_no_vault(tmp_path: Path)
     name_vault(path, str(precious), b"")
     holdout = LadderHoldout(*coins(), ledger=path, vault=tmp_path / "mine")
     assert precious.read_text() == "years of work"
-    assert holdout.evaluate(DummyClassifier().fit(*coins())).submission == 4
+    assert holdout.submit(DummyClassifier().fit(*coins())).submission == 4
 
 
 @pytest.mark.parametrize("column", ["metric", "mechanism"])

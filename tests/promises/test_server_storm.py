@@ -27,8 +27,8 @@ import requests
 
 from ladderholdout import LadderHoldout
 from ladderholdout.errors import LedgerUnreachable
-from ladderholdout.guard.health import verify_holdout
 from ladderholdout.guard.open_ladder import Origin
+from ladderholdout.guard.opening.health import verify_holdout
 from ladderholdout.ledger import Ledger, resolve_url
 from ladderholdout.remote.wire import PROBLEM
 from tests.support.disk import fill, mounted, only_root
@@ -52,7 +52,7 @@ def submit_all(url: str, token: str, client: int, least: int, calm: Path) -> lis
         if turn >= least and calm.exists():
             return seen
         key = f"client {client} turn {turn}"
-        found = holdout.open_ladder.submit(rng.integers(0, 2, N), Origin(key=key))  # type: ignore[attr-defined]
+        found = holdout.__ladder__.submit(rng.integers(0, 2, N), Origin(key=key))  # type: ignore[attr-defined]
         seen.append((key, found.submission, found.score, found.improved))
     raise AssertionError("count() does not end")
 

@@ -27,8 +27,9 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.model_selection import GridSearchCV
 
 from ladderholdout import LadderHoldout, LadderStopping
-from ladderholdout.guard.history_table import Submissions
-from ladderholdout.guard.views import ScoreCertificate, Status, interval
+from ladderholdout.guard.shown.history_table import Submissions
+from ladderholdout.guard.shown.score_certificate import ScoreCertificate, interval
+from ladderholdout.guard.shown.views import Status
 from ladderholdout.ledger.records import decompressed, to_bytes
 from ladderholdout.mechanisms import ShakyLadder
 
@@ -131,7 +132,7 @@ def session(folder: Path) -> list[str]:
     sampler = optuna.samplers.GridSampler({"share": [0.55, 0.65, 0.75]}, seed=1)
     study = optuna.create_study(direction="maximize", sampler=sampler)
     study.optimize(
-        ada.objective(lambda trial: Share(trial.suggest_float("share", 0, 1)).fit(*train)),
+        ada.optuna.objective(lambda trial: Share(trial.suggest_float("share", 0, 1)).fit(*train)),
         n_trials=3,
     )
     said.append([trial.value for trial in study.trials])
@@ -143,11 +144,17 @@ def session(folder: Path) -> list[str]:
     for error in (40.0, 20.0, 8.0, 4.0, 4.5, 5.0, 5.5):
         if stopping.update(np.arange(N) * 0.5 + error):
             break
-    said += [stopping.best_round, steps.certificate(), steps.certify()]
+    said += [stopping.best_round, steps.certificate(), steps.reserve_certificate()]
 
     # An accident, an audit, and what can still be said.
-    said.append(coins.withdraw(coins.status().incumbent, reason="trained on these rows"))
-    said += [ada.audit().status, ada.status(), steps.status(), coins.history(), steps.history()]
+    said.append(coins.owner.withdraw(coins.status().incumbent, reason="trained on these rows"))
+    said += [
+        ada.owner.audit().status,
+        ada.status(),
+        steps.status(),
+        coins.history(),
+        steps.history(),
+    ]
     return [recorded(one).replace(str(folder), "~") for one in said]
 
 

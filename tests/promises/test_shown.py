@@ -102,4 +102,4 @@ def test_a_report_shows_them_escaped(path: Path, tmp_path: Path) -> None:
     assert "\\x1b[2J" in page
     assert "long " * 1000 not in page
     assert harmless(holdout.status()._repr_html_())
-    assert harmless(str(holdout.audit()))
+    assert harmless(str(holdout.owner.audit()))

@@ -23,8 +23,8 @@ from sklearn.tree import DecisionTreeClassifier
 
 from ladderholdout import LadderHoldout
 from ladderholdout.errors import OpenedWarning
-from ladderholdout.guard import submission
-from ladderholdout.guard.health import verify_holdout
+from ladderholdout.guard.opening.health import verify_holdout
+from ladderholdout.guard.query import submission
 from ladderholdout.ledger import Ledger, resolve_url, transaction
 from ladderholdout.mechanisms import FullDisclosure
 from tests.support.holdouts import SHAKY, assert_replays, coins, guesses
@@ -157,7 +157,7 @@ def test_a_clock_that_jumps_backwards_changes_no_order(
     holdout = opened(place, mechanism=SHAKY)
     told = [holdout.submit(one) for one in guesses(0, 5)]
     assert [one.submission for one in told] == [1, 2, 3, 4, 5]
-    opened_at = holdout.audit().status.opened
+    opened_at = holdout.owner.audit().status.opened
     late = guesses(1, 1)[0]
     with pytest.warns(OpenedWarning):
         assert holdout.submit(late).opened
@@ -166,7 +166,7 @@ def test_a_clock_that_jumps_backwards_changes_no_order(
     for again in (guesses(0, 1)[0], late):
         with pytest.warns(OpenedWarning):
             assert holdout.submit(again).opened
-    after = [one.after_opening for one in holdout.audit().submissions]
+    after = [one.after_opening for one in holdout.owner.audit().submissions]
     assert after == [False] * 5 + [True] * 3
     times = [one.time for one in holdout.history()]
     assert times == sorted(times, reverse=True)
@@ -201,7 +201,7 @@ def work(url: str, name: str, X: Any, y: Any, n_trials: int) -> None:
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     holdout = LadderHoldout.open(NAME, ledger=url)
     study = optuna.load_study(study_name=name, storage=url, sampler=RandomSampler())
-    study.optimize(holdout.objective(lambda trial: tree_of(trial, X, y)), n_trials=n_trials)
+    study.optimize(holdout.optuna.objective(lambda trial: tree_of(trial, X, y)), n_trials=n_trials)
 
 
 @pytest.mark.processes

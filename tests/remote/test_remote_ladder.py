@@ -49,7 +49,7 @@ from ladderholdout.guard.open_ladder import Origin
 from ladderholdout.integrations.lightgbm import ladder_stopping
 from ladderholdout.ledger import Ledger
 from ladderholdout.ledger.replay import replay
-from ladderholdout.mechanisms import OneBitLadder
+from ladderholdout.mechanisms import PairedTestLadder
 from tests.support.processes import at_once, elsewhere
 from tests.support.server import N, Running, free_port, registered, rows, serving, start, token_of
 
@@ -89,7 +89,7 @@ class Both:
 def served(folder: Path) -> Iterator[Both]:
     ledger = folder / "served.db"
     registered(ledger)
-    registered(ledger, "bits", seed=1, mechanism=OneBitLadder(alpha=0.05))
+    registered(ledger, "bits", seed=1, mechanism=PairedTestLadder(alpha=0.05), show="improvements")
     registered(ledger, "shares", seed=2, scoring="neg_log_loss")
     flags = ("--share-rows", "churn", "--share-rows", "shares", "--allow-estimates", "*")
     with serving(ledger, folder, *flags, "--allow-reveals", "*") as server:
@@ -170,6 +170,14 @@ def test_guarded_searches_are_the_same_and_one_batch(fresh: Both) -> None:
     assert np.array_equal(again.predict(train()[0]), remote.predict(train()[0]))
 
 
+def test_no_model_is_fitted_on_rows_whose_labels_are_on_a_server(fresh: Both) -> None:
+    remote = fresh.remote()
+    guarded = remote.guard(GridSearchCV(TREE, GRID, cv=3), finalists=1).fit(*train())
+    with pytest.raises(HoldoutConflict, match="labels of this holdout are on the server"):
+        guarded.refit_all(*train())
+    assert remote.status().retired is None
+
+
 def test_studies_are_the_same(both: Both) -> None:
     def values(holdout: LadderHoldout) -> tuple[list[Any], dict[str, Any]]:
         def build(trial: optuna.Trial) -> Any:
@@ -178,11 +186,11 @@ def test_studies_are_the_same(both: Both) -> None:
 
         sampler = optuna.samplers.TPESampler(seed=0, n_startup_trials=3)
         study = optuna.create_study(direction="maximize", sampler=sampler)
-        objective = holdout.objective(build, inner=2, train=train(), feedback="penalised")
+        objective = holdout.optuna.objective(build, inner=2, train=train(), feedback="penalised")
         study.optimize(objective, n_trials=8)
-        final = holdout.finalists(study, objective, k=2)
+        final = holdout.optuna.finalists(study, objective, k=2)
         return [one.value for one in study.trials] + [one.release.score for one in final], (
-            holdout.best_params(study)
+            holdout.optuna.best_params(study)
         )
 
     assert values(both.remote()) == values(both.local())
@@ -197,20 +205,20 @@ def some_trials(url: str, token: str, storage: str, seed: int) -> None:
         return DecisionTreeClassifier(min_samples_leaf=leaf, random_state=seed)
 
     study = optuna.load_study(study_name="shared", storage=storage, sampler=sampler)
-    study.optimize(holdout.objective(build, train=train()), n_trials=8)
+    study.optimize(holdout.optuna.objective(build, train=train()), n_trials=8)
 
 
 def test_workers_share_a_study(both: Both, tmp_path: Path) -> None:
     storage = f"sqlite:///{tmp_path / 'study.db'}"
     study = optuna.create_study(study_name="shared", storage=storage, direction="maximize")
     holdout, url = both.remote(), f"{both.server.url}/holdouts/churn"
-    token = holdout.open_ladder.connection.token.read()  # type: ignore[attr-defined]
+    token = holdout.__ladder__.connection.token.read()  # type: ignore[attr-defined]
     at_once([(some_trials, url, token, storage, seed) for seed in range(3)])
     values = [one.value for one in study.trials]
     assert len(values) == holdout.status().submissions == 24 and np.isfinite(values).all()
     assert sorted(one.number for one in holdout.history()) == list(range(1, 25))
     best = next(one for one in holdout.history() if one.number == holdout.status().incumbent)
-    assert holdout.best_params(study).items() <= best.context["parameters"].items()
+    assert holdout.optuna.best_params(study).items() <= best.context["parameters"].items()
     assert token.encode() not in (tmp_path / "study.db").read_bytes()
 
 
@@ -232,7 +240,11 @@ def test_early_stopping_is_the_same(both: Both) -> None:
 @pytest.mark.parametrize("name", ["churn", "bits", "shares"])
 def test_by_hand_it_is_the_same(fresh: Both, name: str) -> None:
     seed = ["churn", "bits", "shares"].index(name)
-    stated = [{}, {"mechanism": OneBitLadder(alpha=0.05)}, {"scoring": "neg_log_loss"}][seed]
+    stated = [
+        {},
+        {"mechanism": PairedTestLadder(alpha=0.05), "show": "improvements"},
+        {"scoring": "neg_log_loss"},
+    ][seed]
     X, _ = rows(seed)
     remote = fresh.remote(name, X=X)
     local = fresh.local(name, seed, **stated)
@@ -242,9 +254,9 @@ def test_by_hand_it_is_the_same(fresh: Both, name: str) -> None:
     for holdout in (remote, local):
         with holdout.batch() as batch:
             batch.submit(given[0], context={"idea": "first"})
-            batch.evaluate(model)
+            batch.submit(model)
         holdout.submit(given[1])
-        holdout.evaluate(model)
+        holdout.submit(model)
         assert len(batch.releases) == 2
     ours, theirs = remote.history(), local.history()
     for one, other in zip(ours, theirs, strict=True):
@@ -261,7 +273,7 @@ def test_by_hand_it_is_the_same(fresh: Both, name: str) -> None:
         assert remote.reveal() == local.reveal() == remote.status().score
     assert remote.status().releases == local.status().releases
     assert remote.metric == local.metric and remote.rules == local.rules
-    assert remote.fingerprint == local.fingerprint
+    assert remote.status().fingerprint == local.status().fingerprint
 
 
 def test_releases_are_tracked_in_mlflow_and_raw_scores_are_not(
@@ -321,7 +333,7 @@ def test_classes_in_text_and_probabilities_by_their_names(tmp_path: Path) -> Non
         two = X[labels != "maybe"], labels[labels != "maybe"]
         remote = LadderHoldout.connect(server.url, token, X=X)
         model = DecisionTreeClassifier(max_depth=2).fit(*two)  # lacks a class
-        assert remote.evaluate(model) == local.evaluate(model)
+        assert remote.submit(model) == local.submit(model)
 
 
 # -- tokens -----------------------------------------------------------------------------
@@ -335,7 +347,7 @@ def test_a_token_is_in_no_pickle_repr_or_result(both: Both, tmp_path: Path) -> N
     for text in (repr(holdout), repr(found), str(found.cv_results_), str(vars(found))):
         assert secret not in text
     guarded = holdout.guard(GridSearchCV(TREE, GRID, cv=2), finalists=1).fit(*train())
-    for one in (holdout, found, guarded, holdout.open_ladder.connection):  # type: ignore[attr-defined]
+    for one in (holdout, found, guarded, holdout.__ladder__.connection):  # type: ignore[attr-defined]
         assert secret.encode() not in pickle.dumps(one)
     assert len(pickle.dumps(holdout)) < 3000
     log = both.server.log.read_text()
@@ -386,7 +398,7 @@ def test_refusals_are_those_of_a_local_holdout(both: Both) -> None:
     url, connect = both.server.url, LadderHoldout.connect
     refused(AccessDenied, lambda: connect(url, "lh_wrong"))
     refused(AccessDenied, lambda: connect(url, "with\nnewline"))
-    token = remote.open_ladder.connection.token.read()  # type: ignore[attr-defined]
+    token = remote.__ladder__.connection.token.read()  # type: ignore[attr-defined]
     assert "nothing here" in refused(UnknownHoldout, lambda: connect(f"{url}/holdouts/x", token))
     assert "400 rows" in refused(InvalidArgument, lambda: connect(url, token, X=rows(5)[0]))
     for wrong in ("host", "ftp://host/holdouts/a", "https://ada:secret@host/", "https://h/?a=b", 7):
@@ -394,15 +406,15 @@ def test_refusals_are_those_of_a_local_holdout(both: Both) -> None:
         assert "secret" not in text
     refused(InvalidArgument, lambda: connect(url, token, timeout=0))
     for use in (
-        remote.retire,
-        remote.audit,
-        remote.certify,
-        lambda: remote.withdraw(1, reason="an accident"),
+        remote.owner.retire,
+        remote.owner.audit,
+        remote.reserve_certificate,
+        lambda: remote.owner.withdraw(1, reason="an accident"),
     ):
         assert "where the ledger is" in refused(HoldoutConflict, use)
     refused(InvalidArgument, lambda: remote.certificate(0.5))
     hidden = both.remote("bits")
-    assert "does not share" in refused(InvalidArgument, lambda: hidden.evaluate(TREE))
+    assert "does not share" in refused(InvalidArgument, lambda: hidden.submit(TREE))
     with pytest.raises(SearchStopped, match="labels are on the server"):
         remote(TREE, *rows())
 
@@ -433,7 +445,7 @@ def test_a_server_that_is_gone_stops_a_search(tmp_path: Path) -> None:
     token = token_of(ledger, "ada")
     with serving(ledger, tmp_path, "--share-rows", "*") as server:
         holdout = LadderHoldout.connect(server.url, token, timeout=1)
-        assert holdout.evaluate(TREE.fit(*train())).improved
+        assert holdout.submit(TREE.fit(*train())).improved
         server.kill()
         refused(LedgerUnreachable, lambda: holdout.submit([0] * N))
         with pytest.raises(SearchStopped, match="did not answer"):
@@ -454,7 +466,7 @@ def test_retries_are_repeats_whenever_the_server_is_killed(tmp_path: Path) -> No
         holdout = LadderHoldout.connect(server.url, tokens[at], timeout=120)
         guesses = np.random.default_rng(at).integers(0, 2, (each, N))
         for turn, one in enumerate(guesses):
-            release = holdout.open_ladder.submit(one, Origin(key=f"turn {turn}"))
+            release = holdout.__ladder__.submit(one, Origin(key=f"turn {turn}"))
             answers[at].append((release.score, release.improved))
 
     threads = [threading.Thread(target=work, args=(at,)) for at in range(clients)]

@@ -22,9 +22,9 @@ from typer.testing import CliRunner
 
 from ladderholdout import LadderHoldout
 from ladderholdout.cli import app
+from ladderholdout.cli import serving as serving_command
 from ladderholdout.errors import AccessDenied, LedgerUnreachable
 from ladderholdout.ledger import backup, resolve_url
-from ladderholdout.server import running
 from ladderholdout.server.accounts import revoke_token
 from tests.support.processes import elsewhere
 from tests.support.server import (
@@ -41,10 +41,7 @@ from tests.support.server import (
 
 pytestmark = pytest.mark.processes
 
-GUIDE = Path(__file__).parents[2] / "docs" / "guide"
-PAGE = "".join(
-    (GUIDE / name).read_text("utf-8") for name in ("server_deploy.md", "server_backup.md")
-)
+PAGE = (Path(__file__).parents[2] / "docs" / "guide" / "server_deploy.md").read_text("utf-8")
 # Around the page's part: all in one process of the user who runs the tests, in one folder.
 NGINX = """
 daemon off;
@@ -312,7 +309,7 @@ def test_files_are_private_whatever_the_umask_is(tmp_path: Path) -> None:
 def test_a_password_on_the_command_line_is_warned_of(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(running, "run", lambda settings: None)
+    monkeypatch.setattr(serving_command, "run", lambda settings: None)
     secret = "postgresql+psycopg://ada:hidden@db.example/team"
     text = "Other users of this machine can read the password"
     done = CliRunner().invoke(app, ["serve", "--ledger", secret])

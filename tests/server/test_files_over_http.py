@@ -120,10 +120,10 @@ def test_the_first_order_and_ids_over_http_and_from_python(ledger: Path, tmp_pat
         assert batch.releases[0].score == pytest.approx(RIGHT)
         known = frame().assign(e=X[:, 0] * X[:, 1])
         model = DecisionTreeClassifier(max_depth=3, random_state=0).fit(known, Y)
-        assert remote.evaluate(model).score == pytest.approx(model.score(known, Y))
+        assert remote.submit(model).score == pytest.approx(model.score(known, Y))
         again = np.random.default_rng(2).permutation(N)
         own = LadderHoldout.connect(server.url, token, X=known.iloc[again])
-        assert own.evaluate(model).score == pytest.approx(model.score(known, Y))
+        assert own.submit(model).score == pytest.approx(model.score(known, Y))
         assert own.submit(GUESS[again]).score == pytest.approx(RIGHT)
         assert own.submit(GUESS[shuffled], ids=named).score == pytest.approx(RIGHT)
 
@@ -149,7 +149,7 @@ def test_the_tool_of_agents_takes_ids(
             ({"file": str(tmp_path / "ids.csv")}, "ids of the tool"),
             ({"file": str(tmp_path / "ragged.csv")}, "line 2"),
             ({"file": str(tmp_path / "ids.csv"), "ids": ["id"]}, "name of a column"),
-            ({"predictions": GUESS.tolist(), "ids": "id"}, "a list beside"),
+            ({"predictions": GUESS.tolist(), "ids": "id"}, "ids must be a list"),
             ({"predictions": GUESS.tolist(), "ids": named[:-1]}, "ids"),
         ):
             with pytest.raises(InvalidArgument, match=said):

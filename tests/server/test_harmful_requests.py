@@ -202,7 +202,7 @@ def test_arrow_is_refused_before_its_values_are_made(what: str) -> None:
     data, before = ARROWS[what](), pa.total_allocated_bytes()
     begun = time.process_time()
     with pytest.raises(InvalidArgument) as caught:
-        asked = submission_in(data, ARROW, form_of("a", "b"), None, Space(N, 2, 1))
+        asked = submission_in(data, ARROW, lambda: form_of("a", "b"), None, Space(N, 2, 1))
         # A text is no class, which the metric says: it was cut to two characters by then.
         assert asked.predictions.nbytes <= 8 * N
         raise InvalidArgument("predictions", "labels", "others")
@@ -309,7 +309,7 @@ def test_a_body_is_refused_before_its_values_are_made(what: str) -> None:
     data, begun = build(), time.process_time()
     tracemalloc.start()
     with pytest.raises(InvalidArgument, match=r"must be"):
-        asked = submission_in(data, media, VALUES, None, Space(N, 1))
+        asked = submission_in(data, media, lambda: VALUES, None, Space(N, 1))
         # What is left is of the right size, and no finite numbers: the metric says so.
         assert np.asarray(asked.predictions, dtype=object).size == N
         raise InvalidArgument("predictions", "numbers", "others")
@@ -335,7 +335,7 @@ def texts_of(count: int, longest: int) -> list[str]:
 )
 def test_one_long_text_does_not_make_all_of_them_long(media: str, data: bytes) -> None:
     tracemalloc.start()
-    asked = submission_in(data, media, form_of("a", "b"), None, Space(N, 2, 1))
+    asked = submission_in(data, media, lambda: form_of("a", "b"), None, Space(N, 2, 1))
     taken, (_, most) = np.asarray(asked.predictions), tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert most <= 4 * len(data) + MB
@@ -357,7 +357,7 @@ def test_a_name_of_a_class_with_commas_and_brackets_is_counted_as_one(tmp_path: 
         (npy(guesses), NPY),
         (stream(p=pa.array(guesses)), ARROW),
     ):
-        asked = submission_in(data, media, form_of(*names), None, space)
+        asked = submission_in(data, media, lambda: form_of(*names), None, space)
         assert accuracy_score(guesses, np.asarray(asked.predictions)) == 1.0
 
 
@@ -394,12 +394,12 @@ def test_a_batch_is_counted_submission_by_submission() -> None:
 )
 def test_half_a_character_is_refused_wherever_it_is(body: str, text: str) -> None:
     with pytest.raises(InvalidArgument, match="must be"):
-        submission_in((body % text).encode(), JSON, VALUES, None, Space(2, 1, 9))
+        submission_in((body % text).encode(), JSON, lambda: VALUES, None, Space(2, 1, 9))
 
 
 def test_a_whole_character_and_a_backslash_are_texts() -> None:
     body = rb'{"predictions":[0,1],"search":"\ud83d\ude00","context":{"a":"\\u0000 \\ud800"}}'
-    asked = submission_in(body, JSON, VALUES, None, Space(2, 1))
+    asked = submission_in(body, JSON, lambda: VALUES, None, Space(2, 1))
     assert asked.search == "\N{GRINNING FACE}"
     assert asked.context == {"a": r"\u0000 \ud800"}
 

@@ -21,13 +21,13 @@ from ladderholdout import LadderHoldout
 from ladderholdout.leaderboard import Leaderboard
 from ladderholdout.ledger import Ledger
 from ladderholdout.ledger.records import now
-from ladderholdout.mechanisms import OneBitLadder
+from ladderholdout.mechanisms import PairedTestLadder
 from ladderholdout.server import sessions
 from ladderholdout.server.accounts import holder_of, revoke_token, rotate_token
 from ladderholdout.server.app import create_app
-from ladderholdout.server.served import Served
 from ladderholdout.server.sessions import LIFE, AccountGate
 from ladderholdout.server.settings import ServerSettings
+from ladderholdout.server.views import Served
 from tests.support.server import (
     N,
     Running,
@@ -729,7 +729,7 @@ def test_one_person_sees_all_ladders_and_nothing_raw(tmp_path: Path) -> None:
     ledger, odd = tmp_path / "ledger.db", "a/b <i>é?#"
     _, y = rows()
     holdout = registered(ledger)
-    bits = registered(ledger, "odd", seed=1, mechanism=OneBitLadder(0.02))
+    bits = registered(ledger, "odd", seed=1, mechanism=PairedTestLadder(0.02), show="improvements")
     Leaderboard(*rows(2), scoring="accuracy", name="spring", ledger=ledger).submit("Ada", [1] * N)
     guesses = np.random.default_rng(0).integers(0, 2, (6, N))
     for one in guesses:

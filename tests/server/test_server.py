@@ -48,16 +48,20 @@ ALLOWED: dict[tuple[str, str], set[str]] = {
     ("get", "/v1/holdouts"): ALL,
     ("get", "/v1/holdouts/{name}"): ALL,
     ("get", "/v1/holdouts/{name}/rows"): ALL,
+    ("get", "/v1/holdouts/{name}/rows/groups"): ANALYST,
     ("post", "/v1/holdouts/{name}/rows/order"): ANALYST,
     ("post", "/v1/holdouts/{name}/overlaps"): ANALYST,
     ("post", "/v1/holdouts/{name}/groups"): ANALYST,
     ("post", "/v1/holdouts/{name}/submissions"): ANALYST,
+    ("post", "/v1/holdouts/{name}/decisions"): ANALYST,
     ("post", "/v1/holdouts/{name}/batches"): ANALYST,
     ("get", "/v1/holdouts/{name}/submissions"): ALL,
     ("get", "/v1/holdouts/{name}/status"): ALL,
+    ("get", "/v1/holdouts/{name}/health"): ALL,
     ("get", "/v1/holdouts/{name}/certificate"): ALL,
     ("post", "/v1/holdouts/{name}/estimate"): ANALYST,
     ("post", "/v1/holdouts/{name}/reveal"): ANALYST,
+    ("post", "/v1/holdouts/{name}/comparisons"): ANALYST,
     ("get", "/v1/holdouts/{name}/leaderboard"): ALL,
     ("post", "/v1/holdouts/{name}/certificate"): {"analyst", "owner"},
     ("get", "/v1/holdouts/{name}/accounts"): OWNER,
@@ -154,7 +158,7 @@ def test_beyond_a_role_or_a_token_nothing_is_there(team: Team, role: str) -> Non
 
 def test_an_analyst_sees_no_other_accounts(team: Team) -> None:
     hidden = seen(team.ask("GET", "/v1/holdouts/nobody", "analyst"))
-    for what in ("", "/status", "/certificate", "/submissions"):
+    for what in ("", "/status", "/health", "/certificate", "/submissions"):
         for account in ("default", "reader", "nobody"):
             answer = team.ask("GET", f"/v1/holdouts/churn{what}?account={account}", "analyst")
             assert seen(answer) == hidden
@@ -520,7 +524,7 @@ def test_a_holdout_that_is_retired_refuses_submissions(tmp_path: Path) -> None:
     holdout = registered(ledger)
     token = add_account(str(ledger), "churn", "ada", "analyst").token
     with serving(ledger, tmp_path) as server:
-        holdout.retire()
+        holdout.owner.retire()
         body = {"predictions": [0] * N}
         answer = server.ask("POST", "/v1/holdouts/churn/submissions", token, json=body)
         assert (answer.status_code, "retired" in answer.text) == (409, True)

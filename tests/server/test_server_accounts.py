@@ -6,6 +6,7 @@ import json
 import re
 import sqlite3
 import traceback
+import warnings
 from contextlib import closing, suppress
 from dataclasses import replace
 from datetime import timedelta
@@ -22,6 +23,7 @@ from typer.testing import CliRunner
 from ladderholdout import LadderHoldout, errors
 from ladderholdout.cli import app
 from ladderholdout.errors import (
+    BudgetWarning,
     HoldoutConflict,
     InvalidArgument,
     InvalidSubmission,
@@ -44,6 +46,7 @@ from ladderholdout.server.accounts import (
     rotate_token,
 )
 from ladderholdout.server.bodies import (
+    Asked,
     batch_in,
     checked,
     form_in,
@@ -54,6 +57,7 @@ from ladderholdout.server.bodies import (
 from ladderholdout.server.operations import Added, FoundRows, Limited
 from ladderholdout.server.settings import ServerSettings, settings_from
 from ladderholdout.server.space import Space
+from ladderholdout.server.views import Served
 
 X, Y = np.arange(80.0).reshape(40, 2), np.arange(40) % 2
 
@@ -125,6 +129,48 @@ def test_what_makes_no_account_is_said_in_a_line(
     assert printed in found.stderr and found.stderr.count("\n") == 1
     with ledger.read() as tx:
         assert tx.accounts.all() == ()
+
+
+def test_an_account_may_be_shown_improvements_alone_while_others_have_scores(
+    ledger: Ledger,
+) -> None:
+    call("add", "ada", "--holdout", "churn", "--role", "analyst", "--show", "improvements")
+    add_account(None, "churn", "ben", "analyst")
+    ada, ben = (LadderHoldout.open("churn", account=name) for name in ("ada", "ben"))
+    assert (ada.rules.show, ben.rules.show) == ("improvements", "scores")
+    assert ada.submit(Y).score is None and ada.reveal() == 1.0
+    assert ben.submit(Y).score == 1.0
+    for role, show, said in (
+        ("analyst", "bits", "--show must be one of"),
+        ("reader", "scores", "submits nothing"),
+    ):
+        with pytest.raises(InvalidArgument, match=said):
+            add_account(None, "churn", "cyd", role, show=show)
+
+
+def test_a_server_answers_each_account_by_its_own_rules(default_ledger: Path) -> None:
+    """All ladders of a holdout share its rows, and none the budget or what is shown of another."""
+    LadderHoldout(X, Y, scoring="accuracy", name="churn")
+    served = Served(ServerSettings(ledger=str(default_ledger)))
+    stated: dict[str, dict[str, Any]] = {
+        "ada": {},
+        "ben": {"budget": 1},
+        "cy": {"show": "improvements"},
+    }
+    half, most = np.where(np.arange(40) < 20, Y, 1 - Y), np.where(np.arange(40) < 38, Y, 1 - Y)
+    found: dict[str, list[tuple[float | None, bool]]] = {}
+    for name, limits in stated.items():
+        account = add_account(None, "churn", name, "analyst", **limits).account
+        view = served.view(account)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", BudgetWarning)
+            releases = [view.submit(Asked(predictions), None) for predictions in (half, most)]
+        found[name] = [(release.score, release.improved) for release in releases]
+    assert found == {
+        "ada": [(0.5, True), (0.95, True)],
+        "ben": [(0.5, True), (0.5, False)],
+        "cy": [(None, True), (None, True)],
+    }
 
 
 def test_the_ledger_holds_no_token(ledger: Ledger, default_ledger: Path) -> None:
@@ -326,7 +372,7 @@ def test_numbers_that_json_lacks_travel_as_texts() -> None:
 def test_any_bytes_are_read_or_refused(data: bytes, media: str) -> None:
     with suppress(InvalidArgument):
         form = Form(get_metric("accuracy"), 2, np.array(["a", "b"]))
-        submission_in(data, media, form, None, Space(2, 2, 1))
+        submission_in(data, media, lambda: form, None, Space(2, 2, 1))
     with suppress(InvalidArgument):
         batch_in(data, Space(2, 2, 1))
 
@@ -342,7 +388,7 @@ def test_any_form_is_read_or_refused(data: bytes, media: str, begun: bool) -> No
         form_in(head * begun + data, media)
     with suppress(InvalidArgument):
         form = Form(get_metric("accuracy"), 2, np.array([0, 1]))
-        upload_in(data, form, {}, Space(2, 2, 1))
+        upload_in(data, lambda: form, {}, Space(2, 2, 1))
 
 
 def test_a_form_has_fields_and_a_file() -> None:
@@ -364,7 +410,7 @@ def test_a_form_has_fields_and_a_file() -> None:
 )
 def test_labels_in_csv_are_numbers_where_the_classes_are(classes: Any, kind: str) -> None:
     form = Form(get_metric("accuracy"), 2, classes)
-    asked = submission_in(b"label\n0\n1\n", "text/csv", form, None, Space(2, 2, 1))
+    asked = submission_in(b"label\n0\n1\n", "text/csv", lambda: form, None, Space(2, 2, 1))
     assert asked.predictions.dtype.kind == kind
 
 

@@ -99,7 +99,7 @@ class StoppingContract:
 
     def submit(self, holdout: LadderHoldout, by: Any, model: Any, data: Parts) -> Release:
         """Submit what a model predicts for the holdout's rows."""
-        return holdout.evaluate(model)
+        return holdout.submit(model)
 
     def submit_once(self, holdout: LadderHoldout, by: Any, model: Any, data: Parts) -> Release:
         """Submit that where the ledger is not at hand."""
@@ -273,7 +273,7 @@ class TreesContract(StoppingContract):
         holdout = one_class(data)
         by = self.stopping_for(holdout, self.patience)
         model = self.fit_estimator(by, data)
-        assert_kept(holdout, by.stopping, holdout.evaluate(model))
+        assert_kept(holdout, by.stopping, holdout.submit(model))
 
     def test_in_a_study_all_trials_share_the_ladder(self) -> None:
         optuna.logging.set_verbosity(optuna.logging.WARNING)
@@ -285,7 +285,7 @@ class TreesContract(StoppingContract):
             return self.fit_estimator(by, data, **{self.varied: trial.suggest_int("size", 2, 6)})
 
         study = optuna.create_study(direction="maximize")
-        study.optimize(holdout.objective(build), n_trials=self.trials, n_jobs=2)
+        study.optimize(holdout.optuna.objective(build), n_trials=self.trials, n_jobs=2)
         fits = [{one.context["trial"] for one in fit} for fit in rounds_of(holdout).values()]
         assert all(len(trials) == 1 for trials in fits)
         assert sorted(set().union(*fits)) == list(range(self.trials))
@@ -352,7 +352,7 @@ class CallbackContract(TreesContract):
         step = type(model).__name__.lower()
         whole = make_pipeline(StandardScaler(), model).set_output(transform="pandas")
         whole.fit(data.X + 5, data.y, **{f"{step}__{name}": it for name, it in taken.items()})
-        assert_kept(holdout, by.stopping, holdout.evaluate(whole))
+        assert_kept(holdout, by.stopping, holdout.submit(whole))
 
     @pytest.mark.processes
     @pytest.mark.parametrize(("backend", "n_jobs"), [("loky", 1), ("loky", 2), ("threading", 2)])
@@ -375,7 +375,7 @@ class CallbackContract(TreesContract):
         assert all(one.repeat_of for one in models)  # each is a round of its own fit
         assert all(one.batch is None for one in models)
         best = search.best_estimator_
-        release = holdout.evaluate(best)
+        release = holdout.submit(best)
         assert release.improved and release.improvements == holdout.status().releases
         self.assert_cut(best, self.stopping_of(best, by))
         assert_replays(holdout)

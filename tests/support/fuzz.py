@@ -25,7 +25,7 @@ import ladderholdout.mechanisms as mechanisms
 import ladderholdout.planning as planning
 from ladderholdout import LadderHoldout, LadderHoldoutError, LadderStopping, Metric, SearchStopped
 from ladderholdout.cli import app
-from ladderholdout.feedback import feedback_of, guided
+from ladderholdout.feedback import capped, feedback_of
 from ladderholdout.lab import rehearsal
 from ladderholdout.leaderboard import Leaderboard
 from ladderholdout.metrics import Evaluation, get_metric
@@ -158,7 +158,7 @@ class Fuzzed:
 
 def _study(holdout: LadderHoldout) -> optuna.Study:
     study = optuna.create_study(direction="maximize")
-    study.optimize(holdout.objective(_build), n_trials=2)
+    study.optimize(holdout.optuna.objective(_build), n_trials=2)
     return study
 
 
@@ -199,7 +199,13 @@ def holdout_calls(folder: Path) -> tuple[LadderHoldout, list[Call]]:
         **fixed,
     )
     bits = LadderHoldout(
-        X, y, scoring="accuracy", ladder="bits", mechanism=mechanisms.OneBitLadder(0.3), **fixed
+        X,
+        y,
+        scoring="accuracy",
+        ladder="bits",
+        mechanism=mechanisms.PairedTestLadder(0.3),
+        show="improvements",
+        **fixed,
     )
     study, tree = _study(holdout), DecisionTreeClassifier(max_depth=1).fit(*TRAIN)
     board = Leaderboard(X, y, scoring="accuracy", **fixed)
@@ -251,12 +257,12 @@ def holdout_calls(folder: Path) -> tuple[LadderHoldout, list[Call]]:
                 "ledger": place,
             },
         ),
-        Call("evaluate", holdout.evaluate, {"estimator": tree, "context": None}),
+        Call("submit(estimator)", holdout.submit, {"predictions": tree, "context": None}),
         Call("score", holdout, {"estimator": tree, "X": X, "y": y, "sample_weight": None}),
         Call("history", holdout.history, {"after": 0, "limit": 3}),
-        Call("withdraw", holdout.withdraw, {"number": 1, "reason": "a slip"}),
+        Call("withdraw", holdout.owner.withdraw, {"number": 1, "reason": "a slip"}),
         Call("certificate", holdout.certificate, {"confidence": 0.95}),
-        Call("certify", holdout.certify, {"confidence": 0.95}),
+        Call("reserve_certificate", holdout.reserve_certificate, {"confidence": 0.95}),
         Call("select", holdout.select, {"cv_results": {"params": [{"max_depth": 1}]}}),
         Call("select(params)", lambda params: holdout.select({"params": params}), {"params": [{}]}),
         Call(
@@ -267,18 +273,23 @@ def holdout_calls(folder: Path) -> tuple[LadderHoldout, list[Call]]:
         Call("set_score_request", holdout.set_score_request, {"sample_weight": None}),
         Call(
             "objective",
-            lambda **given: _optimised(holdout.objective(**given)),
+            lambda **given: _optimised(holdout.optuna.objective(**given)),
             {"build": _build, "inner": None, "train": TRAIN, "feedback": "auto", "guarded": 0},
         ),
         Call(
             "ask_tell",
-            lambda **given: holdout.ask_tell(**given).ask(),
+            lambda **given: holdout.optuna.ask_tell(**given).ask(),
             {"study": study, "feedback": "auto", "guarded": 0},
         ),
-        Call("gate", holdout.gate, {"build": _build, "patience": 3, "stop": False}),
-        Call("finalists", holdout.finalists, {"study": study, "build": _build, "k": 1}),
-        Call("best_trial", holdout.best_trial, {"study": study}),
-        Call("best_params", holdout.best_params, {"study": study}),
+        Call("gate", holdout.optuna.gate, {"build": _build, "patience": 3, "stop": False}),
+        Call("finalists", holdout.finalists, {"models": [tree]}),
+        Call(
+            "finalists(study)",
+            holdout.optuna.finalists,
+            {"study": study, "build": _build, "k": 1},
+        ),
+        Call("best_trial", holdout.optuna.best_trial, {"study": study}),
+        Call("best_params", holdout.optuna.best_params, {"study": study}),
         Call(
             "LadderStopping",
             LadderStopping,
@@ -324,12 +335,12 @@ def holdout_calls(folder: Path) -> tuple[LadderHoldout, list[Call]]:
         Call("board.certificate", board.certificate, {"account": None, "confidence": 0.95}),
         Call(
             "audit",
-            lambda **given: bits.audit(**given),
+            lambda **given: bits.owner.audit(**given),
             {"fresh": None, "model": None, "confidence": 0.95},
         ),
         Call(
             "audit(fresh)",
-            lambda **given: values.audit(**given),
+            lambda **given: values.owner.audit(**given),
             {"fresh": (X + 3, X[:, 0]), "model": np.zeros(N), "confidence": 0.95},
         ),
     ]
@@ -376,7 +387,7 @@ def pure_calls() -> list[Call]:
         Call("from_losses", Evaluation.from_losses, {"losses": [0, 1]}),
         Call("risk_under", Evaluation.from_losses([0, 1]).risk_under, {"weights": [1, 2]}),
         Call("risks_under", Evaluation.from_losses([0, 1]).risks_under, {"weights": [[1, 2]]}),
-        Call("guided", Evaluation.from_losses([0, 1]).guided, {"risk": 0.5}),
+        Call("with_inner_score", Evaluation.from_losses([0, 1]).with_inner_score, {"risk": 0.5}),
         Call("scaled", Evaluation.from_losses([0, 1]).scaled, {"factor": 0.5}),
         Call(
             "evaluate(own)",
@@ -407,10 +418,10 @@ def pure_calls() -> list[Call]:
                 "released": 0.5,
                 "improved": True,
                 "margin": 0.1,
-                "guide": 0.5,
+                "inner_score": 0.5,
             },
         ),
-        Call("guided(feedback)", guided, {"released": 0.5, "guide": 0.5, "margin": 0.1}),
+        Call("capped", capped, {"released": 0.5, "inner_score": 0.5, "margin": 0.1}),
         Call(
             "fixed_width",
             planning.fixed_width,
@@ -478,10 +489,10 @@ def pure_calls() -> list[Call]:
     settings: dict[str, dict[str, Any]] = {
         "BayesBootLadder": {"odds": 2.0, "n_posterior": 100, "step": 0.1},
         "BayesBootLadderBoot": {"odds": 2.0, "n_posterior": 100, "n_bootstrap": 50, "half_life": 3},
+        "GateLadder": {"alpha": 0.1, "horizon": 9, "margin": 0.1},
         "GaussianLadder": {"step": 0.1, "noise": 0.1},
         "Ladder": {"step": 0.1},
         "LadderBoot": {"alpha": 0.1, "n_bootstrap": 50, "half_life": 3},
-        "OneBitLadder": {"alpha": 0.1},
         "PairedTestLadder": {"alpha": 0.1},
         "PricedLadder": {"weight": 0.5},
         "RankLadder": {"step": 0.1, "places": 3},
@@ -537,7 +548,7 @@ def command_calls(folder: Path) -> list[Call]:
 # Where the library calls a model or a function of the caller's, whose errors are theirs.
 _CALLS_OUT = {
     "responses.py": {"answer_of"},
-    "loops.py": {"candidate", "guide", "_fitted"},
+    "loops.py": {"candidate", "inner_score", "_fitted"},
     "winners.py": {"_built"},
     "widths.py": {"rows_needed"},
     "measuring.py": {"run"},

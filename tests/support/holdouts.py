@@ -22,7 +22,6 @@ from ladderholdout.mechanisms import (
     Ladder,
     LadderBoot,
     Mechanism,
-    OneBitLadder,
     PairedTestLadder,
     ParameterFreeLadder,
     PricedLadder,
@@ -41,7 +40,6 @@ EVERY: tuple[Mechanism, ...] = (
     ParameterFreeLadder(),
     PairedTestLadder(alpha=0.3),
     PricedLadder(),
-    OneBitLadder(alpha=0.3),
     SHAKY,
     GaussianLadder(step=0.02, noise=0.005),
     LadderBoot(alpha=0.3, n_bootstrap=50),
@@ -79,7 +77,7 @@ def record(
 ) -> tuple[HoldoutRecord, LadderRecord, tuple[AuditEntry, ...]]:
     """Read all that the ledger holds of a ladder, as an auditor can."""
     with Ledger(holdout.ledger).read() as tx:
-        ladder = tx.ladder(getattr(holdout, "open_ladder", holdout).id)
+        ladder = tx.ladder(getattr(holdout, "__ladder__", holdout).id)
         return tx.holdout(ladder.holdout_id), ladder, tx.audit_entries(ladder.id)
 
 

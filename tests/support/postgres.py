@@ -104,6 +104,8 @@ def server(*, durable: bool = False) -> Iterator[Server]:
             settings.write(
                 f"listen_addresses = ''\nunix_socket_directories = '{folder}'\n"
                 f"fsync = {'on' if durable else 'off'}\n"
+                # Each test has a database of its own, and the process keeps a connection to each.
+                "max_connections = 500\n"
             )
         ours.start()
         try:

@@ -6,7 +6,6 @@ costs some milliseconds.
 
 from __future__ import annotations
 
-import multiprocessing
 import pickle
 import sys
 from collections.abc import Callable, Iterator
@@ -16,11 +15,12 @@ from typing import Any, TypeVar
 
 import cloudpickle
 
+from ladderholdout.process import clean_context
+
 T = TypeVar("T")
 PATIENCE = 120.0
 
-_context = multiprocessing.get_context("forkserver")
-_context.set_forkserver_preload(["ladderholdout", "sklearn.dummy"])
+_context = clean_context("ladderholdout", "sklearn.dummy")
 
 
 class Call:

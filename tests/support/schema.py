@@ -9,7 +9,8 @@ from sqlalchemy import Connection, select, text, update
 
 from ladderholdout.ledger import Access, resolve_url
 from ladderholdout.ledger import connections as engine
-from ladderholdout.ledger.chain import EMPTY, Chains, extend, read_facts
+from ladderholdout.ledger.chain import Chains, extend, read_facts
+from ladderholdout.ledger.records import EMPTY
 from ladderholdout.ledger.tables import chains, events, holdouts
 
 TABLES = {"submission": "submissions", "look": "reserve_looks"}
@@ -35,7 +36,7 @@ def _note_what_is_there(conn: Connection, holdout_id: int) -> None:
 def _chain(conn: Connection, holdout_id: int) -> None:
     own = select(holdouts.c.secret).where(holdouts.c.id == holdout_id)
     secret, end = conn.execute(own).scalar_one(), EMPTY
-    for link in list(Chains(conn, lambda _: None).links(holdout_id)):
+    for link in list(Chains(conn, str(conn.engine.url)).links(holdout_id)):
         assert link.content is not None
         end = extend(secret, end, link.kind, link.content)
         table = TABLES.get(link.kind, "events")

@@ -97,12 +97,12 @@ def study() -> None:
     trials = optuna.create_study(
         direction="maximize", sampler=optuna.samplers.RandomSampler(0), storage="sqlite://"
     )
-    objective = one.objective(build, inner=2, train=(X[TRAIN], Y[TRAIN]))
+    objective = one.optuna.objective(build, inner=2, train=(X[TRAIN], Y[TRAIN]))
     trials.optimize(objective, n_trials=4)
     assert len(set(batches(one))) == 1 and batches(one)[0]
-    assert len(one.finalists(trials, objective, k=2)) == 2
-    assert one.best_trial(trials).number >= 0
-    loop = one.ask_tell(trials)
+    assert len(one.optuna.finalists(trials, objective, k=2)) == 2
+    assert one.optuna.best_trial(trials).number >= 0
+    loop = one.optuna.ask_tell(trials)
     loop.tell(loop.ask(), build(optuna.trial.FixedTrial({"max_depth": 2})).fit(X[TRAIN], Y[TRAIN]))
 
 
@@ -174,7 +174,7 @@ def tracked() -> None:
     one = holdout(ladder="tracked")
     with one.track():
         for depth in DEPTHS["max_depth"]:
-            one.evaluate(DecisionTreeClassifier(max_depth=depth).fit(X[TRAIN], Y[TRAIN]))
+            one.submit(DecisionTreeClassifier(max_depth=depth).fit(X[TRAIN], Y[TRAIN]))
     runs = {kind.kind: kind for kind in export(one)}
     assert {kind: run.entries for kind, run in runs.items()} == {"analyst": 4, "audit": 4}
     client = mlflow.MlflowClient()
@@ -196,7 +196,7 @@ def frames() -> None:
         rows = kind({f"f{at}": column for at, column in enumerate(X.T)})
         one = LadderHoldout(rows, y, scoring="accuracy", name=name)
         model = DecisionTreeClassifier(max_depth=2).fit(rows, y)
-        assert one.evaluate(model).score == LadderHoldout.open(name).evaluate(model).score
+        assert one.submit(model).score == LadderHoldout.open(name).submit(model).score
 
 
 def report() -> None:
@@ -205,7 +205,7 @@ def report() -> None:
 
     one = holdout(ladder="report")
     one.submit(np.zeros(len(Y[KEPT]), dtype=int))
-    one.audit()
+    one.owner.audit()
     page = Path(tempfile.mkdtemp()) / "report.html"
     write_report(record_of(one), page)
     assert "<svg" in page.read_text("utf-8")
@@ -262,7 +262,7 @@ def dashboard() -> None:
 
     one = holdout(ladder="dashboard")
     trials = optuna.create_study(direction="maximize", storage="sqlite://")
-    trials.optimize(one.objective(build, inner=2, train=(X[TRAIN], Y[TRAIN])), n_trials=3)
+    trials.optimize(one.optuna.objective(build, inner=2, train=(X[TRAIN], Y[TRAIN])), n_trials=3)
     show(one, trials)
     assert len(plot_ladder(one, trials).data) >= 1
     assert note_of(one, trials).startswith("## Holdout smoke")

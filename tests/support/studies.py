@@ -63,7 +63,7 @@ def assert_traceable(
 ) -> None:
     """Every trial is told and leads to its entry of the ledger, which replays.
 
-    A study that is told its guides alone is silent about what was released.
+    A study that is told its inner scores alone is silent about what was released.
     """
     history = [entry for entry in holdout.history() if entry.context]
     done = study.get_trials(states=(TrialState.COMPLETE,))
@@ -78,7 +78,7 @@ def assert_traceable(
         said = {"ladder_released": entry.score, "ladder_improved": improved}
         noted = {name: trial.user_attrs[name] for name in said if name in trial.user_attrs}
         assert noted == ({} if silent else said)
-    winner = holdout.best_trial(study)
+    winner = holdout.optuna.best_trial(study)
     number = winner.user_attrs["ladder_submission"]
     assert (entries_of(holdout)[number - 1].repeat_of or number) == holdout.status().incumbent
     assert_replays(holdout)

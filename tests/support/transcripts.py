@@ -92,10 +92,7 @@ def transcript_before(
     chosen, before = entries[incumbent], incumbent
     while chosen.batch is not None and before > 0 and entries[before - 1].batch == chosen.batch:
         before -= 1
-    released: dict[Hashable, list[Answered]] = {}
-    for entry in entries[:before]:
-        released.setdefault(entry.ladder, []).append(entry)
-    found = {name: _released(own, grids[name]) for name, own in released.items()}
+    found = by_ladder(entries[:before], grids)
     if chosen.batch is None:
         nothing = _released([], grids[chosen.ladder])
         found[chosen.ladder] = found.get(chosen.ladder, nothing).improving()
@@ -104,6 +101,16 @@ def transcript_before(
     size = 1 if chosen.batch is None else None
     place = 1 if chosen.batch is None else chosen.place or incumbent - before + 1
     return Transcript(before, place, tuple(found.values()), size=size, event=event)
+
+
+def by_ladder(
+    entries: Sequence[Answered], grids: Mapping[Hashable, Grid]
+) -> dict[Hashable, LadderTranscript]:
+    """Return what each ladder released in these submissions."""
+    released: dict[Hashable, list[Answered]] = {}
+    for entry in entries:
+        released.setdefault(entry.ladder, []).append(entry)
+    return {name: _released(own, grids[name]) for name, own in released.items()}
 
 
 def _events(entries: Sequence[Answered], grids: Mapping[Hashable, Grid]) -> int:

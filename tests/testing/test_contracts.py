@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from ladderholdout.mechanisms import MECHANISMS, Mechanism, RankLadder
+from ladderholdout.mechanisms import MECHANISMS, GateLadder, Mechanism, RankLadder
 from ladderholdout.testing import LedgerContract, MechanismContract
 from tests.support.holdouts import EVERY
 
-# Not in EVERY: a rule for leaderboards has to be told who submits.
-ALL = (*EVERY, RankLadder(step=0.01, places=3))
+# Not in EVERY: a rule for leaderboards has to be told who submits, and a gate shows no scores.
+ALL = (*EVERY, RankLadder(step=0.01, places=3), GateLadder(alpha=0.5))
 
 
 @pytest.mark.quick
@@ -45,6 +45,6 @@ class TestMechanisms(MechanismContract):
         return found
 
 
-def test_every_mechanism_without_a_guide_keeps_the_contract() -> None:
+def test_every_mechanism_without_an_inner_score_keeps_the_contract() -> None:
     kept = {type(mechanism) for mechanism in ALL}
-    assert {one for one in MECHANISMS.values() if not one.needs_guide} == kept
+    assert {one for one in MECHANISMS.values() if not one.needs_inner_score} == kept

@@ -1,6 +1,6 @@
 """Opening the raw scores, knowingly: what was earned, and what was picked.
 
-`open_audit` is what `LadderHoldout.audit` calls; `Audit` is what it returns. `plots` draws
+`open_audit` is what `holdout.owner.audit` calls; `Audit` is what it returns. `plots` draws
 it, and `write_report` puts all of it into one HTML file.
 """
 

@@ -22,9 +22,7 @@ from ladderholdout.audit.statistics import (
 )
 from ladderholdout.audit.submissions import AuditedSubmission, AuditedSubmissions
 from ladderholdout.errors import InvalidArgument, InvalidSubmission
-from ladderholdout.guard.registration import judge_overlap
-from ladderholdout.guard.settings import rows_of
-from ladderholdout.guard.submission import Guard
+from ladderholdout.guard import Guard, judge_overlap, rows_of
 from ladderholdout.ledger import digests_of
 from ladderholdout.ledger.records import Recorded
 from ladderholdout.metrics import Evaluation
@@ -53,9 +51,9 @@ class Fresh:
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Firsts:
-    """Which submission of a ladder was the first of its predictions, and what they hash to.
+    """The first submission of each submission's predictions, and their hash.
 
-    In columns, for there may be millions.
+    They are in columns, for there may be millions.
     """
 
     numbers: NDArray[np.int64]
@@ -66,17 +64,17 @@ class Firsts:
     def of(cls, recorded: Iterable[Recorded]) -> Firsts:
         """Read all submissions of a ladder, in their order."""
         numbers, firsts, digests = array("q"), array("q"), bytearray()
-        for one in recorded:
-            numbers.append(one.number)
-            firsts.append(one.repeat_of or one.number)
-            digests += one.digest[:_DIGEST].ljust(_DIGEST).encode()
+        for submission in recorded:
+            numbers.append(submission.number)
+            firsts.append(submission.repeat_of or submission.number)
+            digests += submission.digest[:_DIGEST].ljust(_DIGEST).encode()
         places = np.frombuffer(numbers, np.int64), np.frombuffer(firsts, np.int64)
         return cls(*places, np.frombuffer(digests, f"S{_DIGEST}"))
 
     def first(self, number: int) -> int | None:
         """Return the first submission with the predictions of this one; None without it."""
-        found = np.flatnonzero(self.numbers == number)
-        return int(self.firsts[found[0]]) if len(found) else None
+        places = np.flatnonzero(self.numbers == number)
+        return int(self.firsts[places[0]]) if len(places) else None
 
     def has(self, number: int, digest: str) -> bool:
         """Return whether the predictions of a submission hash to this."""
@@ -84,8 +82,8 @@ class Firsts:
 
     def with_digest(self, digest: str) -> int | None:
         """Return the first submission whose predictions hash to this."""
-        found = np.flatnonzero(self._same(digest) & (self.firsts == self.numbers))
-        return int(self.numbers[found[0]]) if len(found) else None
+        places = np.flatnonzero(self._same(digest) & (self.firsts == self.numbers))
+        return int(self.numbers[places[0]]) if len(places) else None
 
     def _same(self, digest: str) -> NDArray[np.bool_]:
         return np.equal(self.digests, digest.encode())
@@ -111,16 +109,20 @@ def evaluated(
     OverlapError
         Half of the fresh rows or more are rows of the holdout.
     """
-    rows = _rows(fresh)
+    if not isinstance(fresh, tuple | list) or len(fresh) not in (2, 3):
+        allowed = "a tuple (X, y), or (X, y, sample_weight)"
+        raise InvalidArgument("fresh", allowed, f"a {type(fresh).__name__}")
+    rows = rows_of(*fresh, *[None] * (3 - len(fresh)))
     _check_overlap(guard, rows, overlap)
     given = _by_submission(model, firsts, incumbent)
     targets = guard.metric.targets(rows.y, guard.holdout.classes)
-    models = {
-        number: guard.metric.evaluate(targets, _predictions(guard, one, rows), rows.sample_weight)
-        for number, one in given.items()
-    }
-    others = tuple(n for n, one in given.items() if not _submitted(guard, one, n, firsts))
-    return Fresh(guard, targets, rows.sample_weight, models, others)
+    models, refitted = {}, []
+    for number, answer in given.items():
+        predictions = _predictions(guard, answer, rows)
+        models[number] = guard.metric.evaluate(targets, predictions, rows.sample_weight)
+        if not _submitted(guard, answer, number, firsts):
+            refitted.append(number)
+    return Fresh(guard, targets, rows.sample_weight, models, tuple(refitted))
 
 
 def tested(
@@ -133,16 +135,16 @@ def tested(
     rng: np.random.Generator,
 ) -> FreshTest:
     """Compare the released score, the raw pick and a constant with what fresh rows show."""
-    metric, ours = fresh.guard.metric, fresh.models[incumbent.number]
-    released = score_interval(metric, ours, confidence, rng)
+    metric, at_incumbent = fresh.guard.metric, fresh.models[incumbent.number]
+    released = score_interval(metric, at_incumbent, confidence, rng)
     before = score_interval(metric, on_holdout, confidence, rng)
     pick = best_raw(submissions)
     # The pick may be the released model itself: then there is nothing to compare.
-    theirs = None if pick is None or pick == incumbent else fresh.models.get(pick.number)
+    raw_pick = None if pick is None or pick == incumbent else fresh.models.get(pick.number)
     flat = None if constant is None else fresh.constant(constant)
 
     def over(other: Evaluation | None) -> Interval | None:
-        return None if other is None else paired(metric, ours, other, confidence, rng)
+        return None if other is None else paired(metric, at_incumbent, other, confidence, rng)
 
     return FreshTest(
         n=len(fresh.targets),
@@ -150,8 +152,8 @@ def tested(
         gap=two_samples(incumbent.incumbent_score, before, released),
         constant=None if flat is None else metric.to_score(flat.risk),
         gain=over(flat),
-        picked=None if theirs is None else score_interval(metric, theirs, confidence, rng),
-        over_picked=over(theirs),
+        picked=None if raw_pick is None else score_interval(metric, raw_pick, confidence, rng),
+        over_picked=over(raw_pick),
         refitted=fresh.refitted,
         **_errors(submissions[~submissions.is_repeat]),
     )
@@ -166,13 +168,6 @@ def _errors(distinct: AuditedSubmissions) -> dict[str, float]:
         "leaderboard_error": leaderboard_error(true, distinct["incumbent_score"]),
         "raw_leaderboard_error": leaderboard_error(true, np.maximum.accumulate(distinct["raw"])),
     }
-
-
-def _rows(fresh: Any) -> Rows:
-    if not isinstance(fresh, tuple | list) or len(fresh) not in (2, 3):
-        allowed = "a tuple (X, y), or (X, y, sample_weight)"
-        raise InvalidArgument("fresh", allowed, f"a {type(fresh).__name__}")
-    return rows_of(*fresh, *[None] * (3 - len(fresh)))
 
 
 def _check_overlap(guard: Guard, rows: Rows, overlap: str) -> None:
@@ -200,17 +195,17 @@ def _by_submission(model: Any, firsts: Firsts, incumbent: int | None) -> dict[in
             "a mapping from numbers of submissions to models.",
         )
     given = dict(model) if isinstance(model, Mapping) else {incumbent: model}
-    found: dict[int, Any] = {}
-    for number, one in given.items():
+    by_first: dict[int, Any] = {}
+    for number, submitted in given.items():
         first = firsts.first(number)
         if first is None:
             allowed = f"a mapping from numbers of submissions, 1 to {len(firsts.numbers)}"
             raise InvalidArgument("model", allowed, f"one with {number!r}")
-        found[first] = one
-    if incumbent not in found:
+        by_first[first] = submitted
+    if incumbent not in by_first:
         allowed = f"a mapping that holds the incumbent, submission {incumbent}"
         raise InvalidArgument("model", allowed, "one without it")
-    return found
+    return by_first
 
 
 def _predictions(guard: Guard, model: Any, rows: Rows) -> NDArray[Any]:

@@ -1,4 +1,4 @@
-"""From the ledger to a frozen `Audit`: the only place that reads raw scores to show them."""
+"""Read a ladder's record into a frozen `Audit`: only this module reads raw scores to show them."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ladderholdout.arguments import inside
 from ladderholdout.audit.fresh import Firsts, Fresh, evaluated, tested
 from ladderholdout.audit.records import Audit, HoldoutTest, LadderUse
 from ladderholdout.audit.statistics import (
@@ -34,21 +35,22 @@ from ladderholdout.audit.submissions import (
     names_of,
 )
 from ladderholdout.errors import HoldoutConflict, InvalidArgument, VaultError
-from ladderholdout.guard.certification import (
+from ladderholdout.guard import (
+    Guard,
+    HasLadder,
+    LocalLadder,
+    Status,
     certificate_of,
+    ladder_of,
     no_certificate,
     registered,
+    status_of,
+    without_autologging,
+    without_frames,
 )
-from ladderholdout.guard.containment import without_autologging, without_frames
-from ladderholdout.guard.ladder import LocalLadder
-from ladderholdout.guard.open_ladder import HasLadder, ladder_of
-from ladderholdout.guard.record_views import status_of
-from ladderholdout.guard.submission import Guard
-from ladderholdout.guard.views import ScoreCertificate, Status
 from ladderholdout.ledger import LadderRecord, Progress, Transaction, shown
 from ladderholdout.ledger.records import AuditRow
 from ladderholdout.ledger.tables import FAULTS, damaged
-from ladderholdout.mechanisms.arithmetic import inside
 from ladderholdout.metrics import METRICS, Metric
 
 NEAR = 0.01
@@ -64,41 +66,14 @@ def open_audit(
 ) -> Audit:
     """Mark a ladder as opened, read its raw scores, and compare them with what was released.
 
-    Parameters
-    ----------
-    holdout : LadderHoldout
-    fresh : tuple of (X, y) or (X, y, sample_weight), optional
-        Rows that steered nothing.
-    model : object or mapping, optional
-        With `fresh`: the released model, fitted, or its predictions for the fresh rows; or
-        a mapping from numbers of submissions to such, with the incumbent among them.
-    confidence : float, default=0.95
-        Of the intervals, and one minus the level of the tests; in (0, 1).
-    progress : callable, optional
-        Called with how many submissions were read, and of how many.
-
-    Returns
-    -------
-    Audit
-
-    Raises
-    ------
-    InvalidArgument
-        An argument is refused; nothing was opened.
-    OverlapError
-        Half of the fresh rows or more are rows of the holdout; nothing was opened.
-    LedgerError, VaultError
-        The record, or for fresh rows the holdout's rows, cannot be read.
+    `holdout.owner.audit`, which calls it, states its parameters, result and errors. Where one of
+    these errors is raised for an argument, nothing was opened.
 
     Examples
     --------
-    >>> import numpy as np
     >>> from ladderholdout import LadderHoldout
-    >>> X, y = np.arange(60)[:, None], np.tile([0, 1], 30)
-    >>> holdout = LadderHoldout(X, y, scoring="accuracy", ledger="memory")
-    >>> for wrong in (29, 28):
-    ...     release = holdout.submit(np.where(np.arange(60) < wrong, 1 - y, y))
-    ...
+    >>> holdout = LadderHoldout([[0], [1], [2]], [0, 1, 0], scoring="accuracy", ledger="memory")
+    >>> releases = [holdout.submit(guess) for guess in ([0, 0, 1], [0, 1, 1])]
     >>> open_audit(holdout).verdict.finding
     'nothing'
     """
@@ -125,8 +100,8 @@ def _open(
     scores = {} if rows is None else {n: metric.to_score(e.risk) for n, e in rows.models.items()}
     place = shown(holdout.ledger)
     read = partial(_read, metric=metric, guard=guard, place=place, progress=progress)
-    ladder, status, found, opened_after, ladders, stored = holdout.write(read)
-    columns, batches, contexts = found
+    ladder, status, collected, opened_after, ladders, stored = holdout.write(read)
+    columns, batches, contexts = collected
     _compare(columns, metric, guard, status.n_ladder)
     columns |= {
         "near_duplicate": _near(columns, metric),
@@ -145,7 +120,7 @@ def _open(
     constant = best_constant(metric, targets, weights, guard.holdout.classes)
     if constant is not None:
         flat = metric.evaluate(targets, everywhere(constant, len(targets)), weights)
-        compared = sum(one.submissions - one.repeats for one in ladders)
+        compared = sum(use.submissions - use.repeats for use in ladders)
         gain = paired(metric, on_holdout, flat, 1 - (1 - confidence) / compared, rng)
         audit = replace(audit, on_holdout=HoldoutTest(metric.to_score(flat.risk), gain, compared))
     if rows is not None:
@@ -172,9 +147,13 @@ def _read(
 ]:
     # Marked before anything is read: whoever saw raw scores is known to have seen them.
     ladder = tx.mark_opened(ladder.id)
+    if guard is None:
+        certificate = no_certificate(registered(tx, ladder).confidence)
+    else:
+        certificate = certificate_of(tx, ladder, guard.metric, guard.part.weights)
     return (
         ladder,
-        status_of(tx, ladder, metric, _certificate(tx, ladder, guard), place),
+        status_of(tx, ladder, metric, certificate, place),
         _columns(tx.audited(ladder.id), metric, progress, ladder.submissions),
         tx.opened_after(ladder.id),
         tuple(_uses(tx, ladder.holdout_id)),
@@ -203,23 +182,16 @@ def _guard(holdout: LocalLadder) -> Guard | None:
         return None
 
 
-def _certificate(tx: Transaction, ladder: LadderRecord, guard: Guard | None) -> ScoreCertificate:
-    """Return what may be believed of the score that the audit shows, whoever asked for it."""
-    if guard is None:
-        return no_certificate(registered(tx, ladder).confidence)
-    return certificate_of(tx, ladder, guard.metric, guard.part.weights)
-
-
 def _uses(tx: Transaction, holdout_id: int) -> Iterator[LadderUse]:
-    for one in tx.ladders(holdout_id):
+    for ladder in tx.ladders(holdout_id):
         yield LadderUse(
-            one.settings.account,
-            one.settings.name,
-            one.settings.metric,
-            one.submissions,
-            tx.repeats(one.id),
-            one.state["releases"],
-            one.opened,
+            ladder.settings.account,
+            ladder.settings.name,
+            ladder.settings.metric,
+            ladder.submissions,
+            tx.repeats(ladder.id),
+            ladder.state["releases"],
+            ladder.opened,
         )
 
 
@@ -231,40 +203,41 @@ def _columns(
     batches: dict[str | None, int] = {}
     contexts = []
     for block in chain(blocks, [()]):  # the last one gives empty columns their type
-        evidence = [one.evidence for one in block]
         try:
             # Few scores are released, and to many submissions the same.
-            shown = {risk: metric.to_score(risk) for risk in {one.released for one in block}}
+            shown = {risk: metric.to_score(risk) for risk in {row.released for row in block}}
             values = {
-                "number": np.array([one.number for one in block], np.int64),
-                "time": moments(one.time for one in block),
-                "batch": coded((one.batch for one in block), batches),
-                "repeat_of": np.array([_or(one.repeat_of, NONE) for one in block], np.int32),
+                "number": np.array([row.number for row in block], np.int64),
+                "time": moments(row.time for row in block),
+                "batch": coded((row.batch for row in block), batches),
+                "repeat_of": np.array([_or(row.repeat_of, NONE) for row in block], np.int32),
                 "improved": np.array(
-                    [one.improved and one.repeat_of is None for one in block], np.bool_
+                    [row.improved and row.repeat_of is None for row in block], np.bool_
                 ),
                 "repeats": np.array(
-                    [one.repeat_of if one.improved and one.repeat_of else NONE for one in block],
+                    [row.repeat_of if row.improved and row.repeat_of else NONE for row in block],
                     np.int32,
                 ),
-                "score": np.array([shown[one.released] for one in block], np.float64),
-                "raw": np.array([metric.to_score(one.risk) for one in block], np.float64),
-                "risk": np.array([one.risk for one in block], np.float64),
-                "disagreement": _reals(one.disagreement for one in block),
-                "spread": _reals(one.get("spread") for one in evidence),
-                "clipped": np.array([_or(one.get("clipped"), NONE) for one in evidence], np.int32),
+                "score": np.array([shown[row.released] for row in block], np.float64),
+                "raw": np.array([metric.to_score(row.risk) for row in block], np.float64),
+                "risk": np.array([row.risk for row in block], np.float64),
+                "disagreement": _reals(row.disagreement for row in block),
+                "spread": _reals(row.evidence.get("spread") for row in block),
+                "clipped": np.array(
+                    [_or(row.evidence.get("clipped"), NONE) for row in block], np.int32
+                ),
             }
         except FAULTS:  # in evidence that was changed; their text shows it
             raise damaged() from None
         growing.add(values)
-        contexts.append((len(block), Contexts.packed(one.context for one in block)))
+        contexts.append((len(block), Contexts.packed(row.context for row in block)))
         if progress is not None:
             progress(len(growing), total)
     return growing.columns(), names_of(batches), Contexts(contexts)
 
 
 def _reals(values: Iterable[float | None]) -> Array:
-    return np.fromiter((_or(one, math.nan) for one in values), np.float64)
+    return np.fromiter((_or(value, math.nan) for value in values), np.float64)
 
 
 def _or(value: Any, otherwise: Any) -> Any:
@@ -281,9 +254,15 @@ def _compare(columns: dict[str, Array], metric: Metric, guard: Guard | None, n: 
     columns["incumbent_score"] = columns["score"][np.maximum(latest, 0)]
     before = np.append(NONE, latest[:-1])[: len(risks)]
     compared = (before != NONE) & distinct
-    columns["gain"] = _differences(columns["raw"], before, compared)
+    # Differences of scores as they are printed, nan where they are not compared.
+    differences = columns["raw"] - columns["raw"][before]
+    differences[~compared] = np.nan
+    columns["gain"] = np.fromiter(map(plain, differences.data), np.float64, len(differences))
     gains = np.where(compared, risks[before] - risks, np.nan)
-    if _of_labels(metric, guard):
+    # Of the accuracy without weights, which the rows alone show, the labels that differ give the
+    # standard error of a gain.
+    accuracy = METRICS["accuracy"].loss
+    if guard is not None and guard.part.weights is None and metric.loss is accuracy:
         by_labels = spread_of_labels(columns["disagreement"], gains, n)
         spreads = np.where(np.isnan(spreads), by_labels, spreads)
     del risks
@@ -295,21 +274,6 @@ def _compare(columns: dict[str, Array], metric: Metric, guard: Guard | None, n: 
     corrected[compared] = holm(np.where(unknown, 1.0, p_values)[compared])
     corrected[unknown] = np.nan
     columns |= {"p_value": p_values, "corrected": corrected}
-
-
-def _differences(raw: Array, before: Array, compared: Array) -> Array:
-    """Return raw scores minus those before, where they are compared; nan elsewhere."""
-    found = raw - raw[before]
-    found[~compared] = np.nan
-    return np.fromiter(map(plain, found.data), np.float64, len(found))
-
-
-def _of_labels(metric: Metric, guard: Guard | None) -> bool:
-    """Return whether the labels that differ give the standard error of a gain."""
-    # Whether the rows have weights is known from the rows alone.
-    return (
-        guard is not None and guard.part.weights is None and metric.loss is METRICS["accuracy"].loss
-    )
 
 
 def _near(columns: Mapping[str, Array], metric: Metric) -> Array:
@@ -325,10 +289,10 @@ def _fresh_scores(columns: Mapping[str, Array], scores: Mapping[int, float]) -> 
     """Return the score on fresh rows of each submission, nan where its model was not given."""
     if not scores:
         return np.broadcast_to(np.nan, len(columns["number"]))
-    found = np.full(len(columns["number"]), np.nan)
+    fresh_scores = np.full(len(columns["number"]), np.nan)
     firsts = np.where(columns["repeat_of"] == NONE, columns["number"], columns["repeat_of"])
     numbers = np.array(sorted(scores))
-    at = np.minimum(np.searchsorted(numbers, firsts), len(numbers) - 1)
-    given = numbers[at] == firsts
-    found[given] = np.array([scores[int(one)] for one in numbers])[at[given]]
-    return found
+    places = np.minimum(np.searchsorted(numbers, firsts), len(numbers) - 1)
+    given = numbers[places] == firsts
+    fresh_scores[given] = np.array([scores[int(number)] for number in numbers])[places[given]]
+    return fresh_scores

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from ladderholdout.audit.records import Audit, Record
-from ladderholdout.audit.submissions import NONE, Array, AuditedSubmissions, History
+from ladderholdout.audit.submissions import NONE, Array, AuditedSubmissions
 from ladderholdout.errors import InvalidArgument
 from ladderholdout.metrics import METRICS
 from ladderholdout.pictures import (
@@ -45,7 +45,7 @@ def scores(
     ----------
     shown : Audit or Record
     ax : matplotlib.axes.Axes, optional
-        By default that of a new figure.
+        The axes to draw on; by default those of a new figure.
     band : sequence of (number, low, high), optional
         A confidence band, each step from the submission of that number on; by default the
         certificate of the incumbent, where there is one.
@@ -61,15 +61,18 @@ def scores(
     >>> holdout = LadderHoldout([[0], [1], [2]], [0, 1, 0], scoring="accuracy", ledger="memory")
     >>> for guess in ([0, 0, 1], [0, 1, 1], [0, 1, 0]):
     ...     release = holdout.submit(guess)
-    >>> scores(holdout.audit(), ax=Figure().subplots()).get_xlabel()
+    >>> scores(holdout.owner.audit(), ax=Figure().subplots()).get_xlabel()
     'submission (number)'
     """
     ax = axes_or_new(ax)
-    last = _last(shown)
-    if band is None:
-        band = _certified(shown)
+    last = int(shown.history["number"][-1]) if len(shown.history) else 0
+    interval = shown.status.certificate
+    if band is None and None not in (interval.submission, interval.low, interval.high):
+        band = [(interval.submission, interval.low, interval.high)]  # type: ignore[list-item]
     if band:
-        _draw_band(ax, band, last)
+        x, low, high = zip(*[*band, (max(last, band[-1][0]), *band[-1][1:])], strict=True)
+        ax.fill_between(x, low, high, step="post", color=RELEASED, alpha=0.15, lw=0,
+                        label="certificate")  # fmt: skip
     if isinstance(shown, Audit):
         distinct = shown.distinct
         _points(ax, distinct["number"], distinct["raw"], "raw")
@@ -86,7 +89,7 @@ def optimism(audit: Audit, *, ax: Axes | None = None) -> Axes:
     Parameters
     ----------
     audit : Audit
-        Where it knows fresh scores, the error of both against them is drawn as well.
+        The audit; where it knows fresh scores, the errors of both against them are drawn as well.
     ax : matplotlib.axes.Axes, optional
 
     Returns
@@ -95,15 +98,11 @@ def optimism(audit: Audit, *, ax: Axes | None = None) -> Axes:
 
     Examples
     --------
-    >>> import numpy as np
     >>> from ladderholdout import LadderHoldout
-    >>> X, y = np.arange(60)[:, None], np.tile([0, 1], 30)
-    >>> holdout = LadderHoldout(X, y, scoring="accuracy", ledger="memory")
-    >>> for wrong in (29, 28):
-    ...     release = holdout.submit(np.where(np.arange(60) < wrong, 1 - y, y))
-    ...
+    >>> holdout = LadderHoldout([[0], [1], [2]], [0, 1, 0], scoring="accuracy", ledger="memory")
+    >>> releases = [holdout.submit(guess) for guess in ([0, 0, 1], [0, 1, 1])]
     >>> from matplotlib.figure import Figure
-    >>> optimism(holdout.audit(), ax=Figure().subplots()).get_xlabel()
+    >>> optimism(holdout.owner.audit(), ax=Figure().subplots()).get_xlabel()
     'submission (number)'
     """
     ax = axes_or_new(ax)
@@ -114,7 +113,7 @@ def optimism(audit: Audit, *, ax: Axes | None = None) -> Axes:
     _steps(ax, numbers, over, color=RAW, label="best raw - released")
     if audit.fresh is not None:
         # Columns of millions are not held longer than they are needed, so two are read again.
-        raw, released, fresh = (distinct[one] for one in ("raw", "incumbent_score", "fresh"))
+        raw, released, fresh = (distinct[column] for column in ("raw", "incumbent_score", "fresh"))
         # The fresh score of the model behind each at that time; nan where it was not given.
         before = np.append(-np.inf, best)[: len(raw)]
         picked = fresh[_last_true(raw > before)]
@@ -134,7 +133,7 @@ def raw_against_fresh(audit: Audit, *, ax: Axes | None = None) -> Axes:
     Parameters
     ----------
     audit : Audit
-        With fresh scores of some models.
+        An audit with fresh scores of some models.
     ax : matplotlib.axes.Axes, optional
 
     Returns
@@ -155,8 +154,8 @@ def raw_against_fresh(audit: Audit, *, ax: Axes | None = None) -> Axes:
     >>> y = (X[:, 0] > 50).astype(int)
     >>> holdout = LadderHoldout(X[::3], y[::3], scoring="accuracy", ledger="memory")
     >>> tree = DecisionTreeClassifier(random_state=0).fit(X[1::3], y[1::3])
-    >>> release = holdout.evaluate(tree)
-    >>> audit = holdout.audit(fresh=(X[2::3], y[2::3]), model=tree)
+    >>> release = holdout.submit(tree)
+    >>> audit = holdout.owner.audit(fresh=(X[2::3], y[2::3]), model=tree)
     >>> from matplotlib.figure import Figure
     >>> raw_against_fresh(audit, ax=Figure().subplots()).get_xlabel()
     'score on 40 fresh rows (accuracy)'
@@ -192,15 +191,11 @@ def disagreement(audit: Audit, *, ax: Axes | None = None) -> Axes:
 
     Examples
     --------
-    >>> import numpy as np
     >>> from ladderholdout import LadderHoldout
-    >>> X, y = np.arange(60)[:, None], np.tile([0, 1], 30)
-    >>> holdout = LadderHoldout(X, y, scoring="accuracy", ledger="memory")
-    >>> for wrong in (29, 28):
-    ...     release = holdout.submit(np.where(np.arange(60) < wrong, 1 - y, y))
-    ...
+    >>> holdout = LadderHoldout([[0], [1], [2]], [0, 1, 0], scoring="accuracy", ledger="memory")
+    >>> releases = [holdout.submit(guess) for guess in ([0, 0, 1], [0, 1, 1])]
     >>> from matplotlib.figure import Figure
-    >>> disagreement(holdout.audit(), ax=Figure().subplots()).get_xlabel()
+    >>> disagreement(holdout.owner.audit(), ax=Figure().subplots()).get_xlabel()
     'submission (number)'
     """
     ax = axes_or_new(ax)
@@ -234,15 +229,11 @@ def gains(audit: Audit, *, ax: Axes | None = None) -> Axes:
 
     Examples
     --------
-    >>> import numpy as np
     >>> from ladderholdout import LadderHoldout
-    >>> X, y = np.arange(60)[:, None], np.tile([0, 1], 30)
-    >>> holdout = LadderHoldout(X, y, scoring="accuracy", ledger="memory")
-    >>> for wrong in (29, 28):
-    ...     release = holdout.submit(np.where(np.arange(60) < wrong, 1 - y, y))
-    ...
+    >>> holdout = LadderHoldout([[0], [1], [2]], [0, 1, 0], scoring="accuracy", ledger="memory")
+    >>> releases = [holdout.submit(guess) for guess in ([0, 0, 1], [0, 1, 1])]
     >>> from matplotlib.figure import Figure
-    >>> gains(holdout.audit(), ax=Figure().subplots()).get_ylabel()
+    >>> gains(holdout.owner.audit(), ax=Figure().subplots()).get_ylabel()
     'raw gain (accuracy)'
     """
     ax = axes_or_new(ax)
@@ -280,7 +271,9 @@ def _steps(ax: Axes, x: Array, y: Array, **look: Any) -> None:
 
 def _draw_ladder(ax: Axes, shown: Audit | Record, last: int) -> None:
     """Draw the released score as a step line with a mark at each release."""
-    releases = _releases(shown)
+    releases = shown.history[shown.history["improved"]]
+    if isinstance(shown, Audit):
+        releases = shown.releases.history
     if not len(releases):
         return
     known = releases[~np.isnan(releases["score"])]
@@ -290,19 +283,6 @@ def _draw_ladder(ax: Axes, shown: Audit | Record, last: int) -> None:
         ends = np.append(numbers, last), np.append(values, values[-1])
         _steps(ax, *ends, color=RELEASED, lw=1.5, label="released")
     _points(ax, numbers, values, "release")
-
-
-def _certified(shown: Audit | Record) -> list[tuple[int, float, float]]:
-    found = shown.status.certificate
-    if found.low is None or found.high is None or found.submission is None:
-        return []
-    return [(found.submission, found.low, found.high)]
-
-
-def _draw_band(ax: Axes, band: Sequence[tuple[int, float, float]], last: int) -> None:
-    numbers, low, high = zip(*[*band, (max(last, band[-1][0]), *band[-1][1:])], strict=True)
-    ax.fill_between(numbers, low, high, step="post", color=RELEASED, alpha=0.15, lw=0,
-                    label="certificate")  # fmt: skip
 
 
 def _mark_opening(ax: Axes, shown: Audit | Record) -> None:
@@ -331,16 +311,6 @@ def _finished(ax: Axes, x: str, y: str) -> Axes:
     return ax
 
 
-def _releases(shown: Audit | Record) -> History:
-    if isinstance(shown, Audit):
-        return shown.releases.history
-    return shown.history[shown.history["improved"]]
-
-
-def _last(shown: Audit | Record) -> int:
-    return int(shown.history["number"][-1]) if len(shown.history) else 0
-
-
 def _last_true(marks: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     """Return for each place the latest place up to it that is marked; 0 before the first."""
     return np.maximum.accumulate(np.where(marks, np.arange(len(marks)), 0))
@@ -349,7 +319,7 @@ def _last_true(marks: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
 def _batches(submissions: AuditedSubmissions) -> list[tuple[int, int]]:
     """Return the first and last numbers of the runs of submissions of one batch.
 
-    Of thousands, those are joined between which no gap would show.
+    Where there are thousands, those are joined between which no gap would show.
     """
     codes, numbers = submissions["batch"], submissions["number"]
     starts = np.flatnonzero(np.diff(codes, prepend=NONE - 1))
@@ -391,14 +361,10 @@ class Picture(NamedTuple):
 
     Examples
     --------
-    >>> import numpy as np
     >>> from ladderholdout import LadderHoldout
-    >>> X, y = np.arange(60)[:, None], np.tile([0, 1], 30)
-    >>> holdout = LadderHoldout(X, y, scoring="accuracy", ledger="memory")
-    >>> for wrong in (29, 28):
-    ...     release = holdout.submit(np.where(np.arange(60) < wrong, 1 - y, y))
-    ...
-    >>> [one.title for one in figures_of(holdout.audit())][:1]
+    >>> holdout = LadderHoldout([[0], [1], [2]], [0, 1, 0], scoring="accuracy", ledger="memory")
+    >>> releases = [holdout.submit(guess) for guess in ([0, 0, 1], [0, 1, 1])]
+    >>> [one.title for one in figures_of(holdout.owner.audit())][:1]
     ['Scores']
     """
 
@@ -413,7 +379,7 @@ def figures_of(shown: Audit | Record) -> list[Picture]:
     Parameters
     ----------
     shown : Audit or Record
-        Of a `Record` nothing raw is drawn.
+        What to draw; a `Record` has nothing raw.
 
     Returns
     -------
@@ -427,14 +393,10 @@ def figures_of(shown: Audit | Record) -> list[Picture]:
 
     Examples
     --------
-    >>> import numpy as np
     >>> from ladderholdout import LadderHoldout
-    >>> X, y = np.arange(60)[:, None], np.tile([0, 1], 30)
-    >>> holdout = LadderHoldout(X, y, scoring="accuracy", ledger="memory")
-    >>> for wrong in (29, 28):
-    ...     release = holdout.submit(np.where(np.arange(60) < wrong, 1 - y, y))
-    ...
-    >>> len(figures_of(holdout.audit())) > 0
+    >>> holdout = LadderHoldout([[0], [1], [2]], [0, 1, 0], scoring="accuracy", ledger="memory")
+    >>> releases = [holdout.submit(guess) for guess in ([0, 0, 1], [0, 1, 1])]
+    >>> len(figures_of(holdout.owner.audit())) > 0
     True
     """
     if not len(shown.history):

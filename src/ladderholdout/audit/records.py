@@ -16,7 +16,7 @@ from ladderholdout.audit.statistics import Interval, plain
 from ladderholdout.audit.submissions import NONE, AuditedSubmission, AuditedSubmissions, History
 from ladderholdout.errors import printable
 from ladderholdout.extras import needed
-from ladderholdout.guard.views import Status
+from ladderholdout.guard import Status
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -33,14 +33,10 @@ class AuditedBatch:
 
     Examples
     --------
-    >>> import numpy as np
     >>> from ladderholdout import LadderHoldout
-    >>> X, y = np.arange(60)[:, None], np.tile([0, 1], 30)
-    >>> holdout = LadderHoldout(X, y, scoring="accuracy", ledger="memory")
-    >>> for wrong in (29, 28):
-    ...     release = holdout.submit(np.where(np.arange(60) < wrong, 1 - y, y))
-    ...
-    >>> holdout.audit().batches
+    >>> holdout = LadderHoldout([[0], [1], [2]], [0, 1, 0], scoring="accuracy", ledger="memory")
+    >>> releases = [holdout.submit(guess) for guess in ([0, 0, 1], [0, 1, 1])]
+    >>> holdout.owner.audit().batches
     ()
     """
 
@@ -64,14 +60,10 @@ class LadderUse:
 
     Examples
     --------
-    >>> import numpy as np
     >>> from ladderholdout import LadderHoldout
-    >>> X, y = np.arange(60)[:, None], np.tile([0, 1], 30)
-    >>> holdout = LadderHoldout(X, y, scoring="accuracy", ledger="memory")
-    >>> for wrong in (29, 28):
-    ...     release = holdout.submit(np.where(np.arange(60) < wrong, 1 - y, y))
-    ...
-    >>> [(one.account, one.ladder, one.submissions) for one in holdout.audit().ladders]
+    >>> holdout = LadderHoldout([[0], [1], [2]], [0, 1, 0], scoring="accuracy", ledger="memory")
+    >>> releases = [holdout.submit(guess) for guess in ([0, 0, 1], [0, 1, 1])]
+    >>> [(one.account, one.ladder, one.submissions) for one in holdout.owner.audit().ladders]
     [('default', 'main', 2)]
     """
 
@@ -102,14 +94,10 @@ class HoldoutTest:
 
     Examples
     --------
-    >>> import numpy as np
     >>> from ladderholdout import LadderHoldout
-    >>> X, y = np.arange(60)[:, None], np.tile([0, 1], 30)
-    >>> holdout = LadderHoldout(X, y, scoring="accuracy", ledger="memory")
-    >>> for wrong in (29, 28):
-    ...     release = holdout.submit(np.where(np.arange(60) < wrong, 1 - y, y))
-    ...
-    >>> holdout.audit().on_holdout.compared
+    >>> holdout = LadderHoldout([[0], [1], [2]], [0, 1, 0], scoring="accuracy", ledger="memory")
+    >>> releases = [holdout.submit(guess) for guess in ([0, 0, 1], [0, 1, 1])]
+    >>> holdout.owner.audit().on_holdout.compared
     2
     """
 
@@ -155,8 +143,8 @@ class FreshTest:
     >>> y = (X[:, 0] > 50).astype(int)
     >>> holdout = LadderHoldout(X[::3], y[::3], scoring="accuracy", ledger="memory")
     >>> tree = DecisionTreeClassifier(random_state=0).fit(X[1::3], y[1::3])
-    >>> release = holdout.evaluate(tree)
-    >>> audit = holdout.audit(fresh=(X[2::3], y[2::3]), model=tree)
+    >>> release = holdout.submit(tree)
+    >>> audit = holdout.owner.audit(fresh=(X[2::3], y[2::3]), model=tree)
     >>> audit.fresh.n
     40
     """
@@ -184,13 +172,9 @@ class Record:
 
     Examples
     --------
-    >>> import numpy as np
     >>> from ladderholdout import LadderHoldout
-    >>> X, y = np.arange(60)[:, None], np.tile([0, 1], 30)
-    >>> holdout = LadderHoldout(X, y, scoring="accuracy", ledger="memory")
-    >>> for wrong in (29, 28):
-    ...     release = holdout.submit(np.where(np.arange(60) < wrong, 1 - y, y))
-    ...
+    >>> holdout = LadderHoldout([[0], [1], [2]], [0, 1, 0], scoring="accuracy", ledger="memory")
+    >>> releases = [holdout.submit(guess) for guess in ([0, 0, 1], [0, 1, 1])]
     >>> from ladderholdout.audit import record_of
     >>> record_of(holdout).status.submissions
     2
@@ -233,7 +217,11 @@ class Verdict:
 
 
 def _verdict_on(audit: Audit) -> Verdict:
-    finding, holds = _finding(audit), _holds(audit.fresh)
+    fresh, test = audit.fresh, audit.fresh or audit.on_holdout
+    finding: Finding = "undecided"
+    if test is not None and test.gain is not None:
+        finding = "signal" if test.gain.low > 0 else "nothing"
+    holds = None if fresh is None else fresh.gap.low <= 0
     reasons = [
         *_about_the_finding(audit),
         *_about_the_gap(audit),
@@ -244,38 +232,39 @@ def _verdict_on(audit: Audit) -> Verdict:
     return Verdict(finding, holds, _headline(audit, finding, holds), tuple(reasons))
 
 
-def _finding(audit: Audit) -> Finding:
-    test = audit.fresh or audit.on_holdout
-    if test is None or test.gain is None:
-        return "undecided"
-    return "signal" if test.gain.low > 0 else "nothing"
-
-
-def _holds(fresh: FreshTest | None) -> bool | None:
-    return None if fresh is None else fresh.gap.low <= 0
-
-
 def _headline(audit: Audit, finding: Finding, holds: bool | None) -> str:
     if audit.released is None:
         return "Nothing was released."
+    score = {
+        None: "",
+        True: " The released score holds.",
+        False: " The released score is too good.",
+    }
     if finding == "undecided":
-        agree = {None: "", True: " The released score holds.", False: _TOO_GOOD}[holds]
-        return f"Whether anything was found is open.{agree}"
+        return f"Whether anything was found is open.{score[holds]}"
     if finding == "nothing":
-        return f"Nothing was found.{_TOO_GOOD if holds is False else ''}"
-    if holds is None:
-        return "Something was found."
-    return f"Something was found.{' The released score holds.' if holds else _TOO_GOOD}"
-
-
-_TOO_GOOD = " The released score is too good."
+        return f"Nothing was found.{'' if holds else score[holds]}"
+    return f"Something was found.{score[holds]}"
 
 
 def _about_the_finding(audit: Audit) -> list[str]:
-    if audit.fresh is not None:
-        return [_on_fresh_rows(audit.fresh)]
-    if audit.on_holdout is not None:
-        return [_on_the_holdout(audit.on_holdout)]
+    fresh, test = audit.fresh, audit.on_holdout
+    if fresh is not None:
+        if fresh.gain is None:
+            none = "The metric has no value for a constant prediction, so nothing is compared "
+            return [none + "with one."]
+        beats = "beats" if fresh.gain.low > 0 else "is not shown to beat"
+        return [
+            f"On {fresh.n} fresh rows the released model {beats} a constant prediction: the "
+            f"difference is {fresh.gain}, paired."
+        ]
+    if test is not None:
+        beats = "beats" if test.gain.low > 0 else "does not beat"
+        return [
+            f"On the holdout the released model {beats} a constant prediction by more than chance "
+            f"gives the best of {test.compared}: the difference is {test.gain}, paired. Fresh rows "
+            "would show whether the released score holds."
+        ]
     if audit.released is None:
         return []
     return [
@@ -284,40 +273,21 @@ def _about_the_finding(audit: Audit) -> list[str]:
     ]
 
 
-def _on_fresh_rows(fresh: FreshTest) -> str:
-    if fresh.gain is None:
-        return "The metric has no value for a constant prediction, so nothing is compared with one."
-    beats = "beats" if fresh.gain.low > 0 else "is not shown to beat"
-    return (
-        f"On {fresh.n} fresh rows the released model {beats} a constant prediction: the "
-        f"difference is {fresh.gain}, paired."
-    )
-
-
-def _on_the_holdout(test: HoldoutTest) -> str:
-    beats = "beats" if test.gain.low > 0 else "does not beat"
-    return (
-        f"On the holdout the released model {beats} a constant prediction by more than chance "
-        f"gives the best of {test.compared}: the difference is {test.gain}, paired. Fresh rows "
-        "would show whether the released score holds."
-    )
-
-
 def _about_the_gap(audit: Audit) -> list[str]:
     fresh = audit.fresh
     if fresh is None or audit.released is None:
         return []
-    found = [
+    sentences = [
         f"The released score is {audit.released:.4g}, the fresh one {fresh.released}: the "
         f"difference is {fresh.gap}, from two samples."
     ]
     if fresh.refitted:
         numbers = ", ".join(map(str, fresh.refitted))
-        found.append(
+        sentences.append(
             f"The model given for {numbers} does not predict on the holdout what was submitted: "
             "it was fitted again, or is another one."
         )
-    return found
+    return sentences
 
 
 def _about_the_pick(audit: Audit) -> list[str]:
@@ -328,13 +298,13 @@ def _about_the_pick(audit: Audit) -> list[str]:
         which = f"the released one as well, submission {pick.number},"
     else:
         which = f"submission {pick.number}"
-    found = f"A search that saw raw scores would have picked {which} and believed {pick.raw:.4g}"
-    found += f", {optimism:.4g} more than was released." if optimism > 0 else "."
+    sentence = f"A search that saw raw scores would have picked {which} and believed {pick.raw:.4g}"
+    sentence += f", {optimism:.4g} more than was released." if optimism > 0 else "."
     fresh = audit.fresh
     if fresh is not None and fresh.picked is not None and fresh.over_picked is not None:
-        found += f" On the fresh rows its pick scores {fresh.picked}, and the released model minus "
-        found += f"that {fresh.over_picked}, paired."
-    return [found]
+        sentence += f" On the fresh rows its pick scores {fresh.picked}, and the released model "
+        sentence += f"minus that {fresh.over_picked}, paired."
+    return [sentence]
 
 
 def _about_the_releases(audit: Audit) -> list[str]:
@@ -354,16 +324,16 @@ def _about_the_releases(audit: Audit) -> list[str]:
 
 
 def _about_the_limits(audit: Audit) -> list[str]:
-    found = []
+    sentences = []
     if audit.after_opening:
-        found.append(
+        sentences.append(
             f"{audit.after_opening} submissions came after raw scores had been shown: they can "
             "not be certified."
         )
-    used = [one.submissions for one in audit.ladders if one.submissions]
+    used = [use.submissions for use in audit.ladders if use.submissions]
     if len(used) > 1:
-        found.append(f"This holdout got {sum(used)} submissions, through {len(used)} ladders.")
-    return found
+        sentences.append(f"This holdout got {sum(used)} submissions, through {len(used)} ladders.")
+    return sentences
 
 
 @dataclass(frozen=True, slots=True)
@@ -378,7 +348,7 @@ class Audit:
     ladders : tuple of LadderUse
         All ladders on the holdout, oldest first.
     confidence : float
-        Of all intervals, and one minus the level of the tests.
+        Confidence of all intervals, and one minus the level of the tests.
     on_holdout : HoldoutTest or None
         None where the holdout's rows are missing, or nothing was released.
     fresh : FreshTest or None
@@ -392,7 +362,7 @@ class Audit:
     >>> holdout = LadderHoldout(X, y, scoring="accuracy", ledger="memory")
     >>> for wrong in (29, 28):
     ...     release = holdout.submit(np.where(np.arange(60) < wrong, 1 - y, y))
-    >>> audit = holdout.audit()
+    >>> audit = holdout.owner.audit()
     >>> audit.believed, audit.released, audit.optimism, audit.picked.number
     (0.533333333333333, 0.516666666666667, 0.0166666666667, 2)
     >>> audit.verdict.finding
@@ -490,11 +460,11 @@ class Audit:
         codes, numbers = self.submissions["batch"], self.submissions["number"]
         inside, releases = codes != NONE, self.submissions.is_release
         codes, numbers, releases = codes[inside], numbers[inside], releases[inside]
-        found, firsts, counts = np.unique(codes, return_index=True, return_counts=True)
+        batches, firsts, counts = np.unique(codes, return_index=True, return_counts=True)
         lasts = len(codes) - 1 - np.unique(codes[::-1], return_index=True)[1]
-        better = np.bincount(codes, releases, minlength=found.max(initial=-1) + 1)[found]
-        columns = (found, numbers[firsts], numbers[lasts], counts, better)
-        rows = zip(*(one.astype(int).tolist() for one in columns), firsts.tolist(), strict=True)
+        better = np.bincount(codes, releases, minlength=batches.max(initial=-1) + 1)[batches]
+        columns = (batches, numbers[firsts], numbers[lasts], counts, better)
+        rows = zip(*(column.astype(int).tolist() for column in (*columns, firsts)), strict=True)
         return tuple(
             AuditedBatch(self.submissions.batches[code], *counted)
             for code, *counted, _ in sorted(rows, key=itemgetter(-1))
@@ -519,8 +489,8 @@ class Audit:
         int or None
             None where not all releases can be tested from the ledger.
         """
-        found = self.compared_releases["corrected" if corrected else "p_value"]
-        return None if np.isnan(found).any() else int((found < 1 - self.confidence).sum())
+        p_values = self.compared_releases["corrected" if corrected else "p_value"]
+        return None if np.isnan(p_values).any() else int((p_values < 1 - self.confidence).sum())
 
     @property
     def verdict(self) -> Verdict:
@@ -550,7 +520,7 @@ class Audit:
     def summary(self) -> dict[str, Any]:
         """Return what `to_dict` does, without the submissions."""
         verdict = self.verdict
-        found = {
+        parts = {
             "holdout": self.holdout,
             "fingerprint": self.status.fingerprint,
             "account": self.status.account,
@@ -572,10 +542,10 @@ class Audit:
             "improvements_corrected": self.improvements(),
             "on_holdout": None if self.on_holdout is None else asdict(self.on_holdout),
             "fresh": None if self.fresh is None else asdict(self.fresh),
-            "ladders": [asdict(one) for one in self.ladders],
-            "batches": [asdict(one) for one in self.batches],
+            "ladders": [asdict(use) for use in self.ladders],
+            "batches": [asdict(batch) for batch in self.batches],
         }
-        return {name: plain_value(value) for name, value in found.items()}
+        return {name: plain_value(value) for name, value in parts.items()}
 
     def lines(self) -> Iterator[str]:
         """Yield the text of all of it, a line at a time."""
@@ -597,18 +567,19 @@ def plain_value(value: Any) -> Any:
         return value if math.isfinite(value) else None
     if isinstance(value, Mapping):
         return {
-            str(name): one if type(one) in _PLAIN else plain_value(one)
-            for name, one in value.items()
+            str(name): entry if type(entry) in _PLAIN else plain_value(entry)
+            for name, entry in value.items()
         }
     if isinstance(value, list | tuple):
-        return [plain_value(one) for one in value]
+        return [plain_value(entry) for entry in value]
     return value.isoformat() if isinstance(value, datetime) else value
 
 
 def facts_of(audit: Audit) -> list[tuple[str, str]]:
     """Return what was counted and measured as (what, value) pairs, for printing."""
-    status = audit.status
-    found = [
+    status, batches = audit.status, audit.batches
+    in_batches = sum(batch.submissions for batch in batches)
+    facts = [
         ("holdout", f"{status.name} ({status.n} rows)"),
         *status.reserve_lines(),
         ("ladder", f"{status.ladder} of account {status.account}"),
@@ -620,26 +591,26 @@ def facts_of(audit: Audit) -> list[tuple[str, str]]:
         ("submissions", str(len(audit.submissions))),
         ("repeats", str(len(audit.repeats))),
         ("near-duplicates", str(len(audit.near_duplicates))),
-        ("batches", _batches(audit)),
+        ("batches", f"{len(batches)} with {in_batches} submissions" if batches else "none"),
         ("releases", _releases(audit)),
     ]
     if (audit.submissions["clipped"] != NONE).any():
-        found.append(("clipped losses", _clipped(audit)))
-    uses = (f"{u.account}/{u.ladder}: {u.submissions}" for u in audit.ladders)
-    return [*found, ("submissions by ladder", ", ".join(uses))]
+        facts.append(("clipped losses", _clipped(audit)))
+    uses = (f"{use.account}/{use.ladder}: {use.submissions}" for use in audit.ladders)
+    return [*facts, ("submissions by ladder", ", ".join(uses))]
 
 
-def mark_of(one: AuditedSubmission) -> str:
+def mark_of(submission: AuditedSubmission) -> str:
     """Return in a few words what became of a submission."""
-    if one.is_repeat:
-        return f"repeat of {one.repeat_of}"
-    return "improved" if one.is_release else ""
+    if submission.is_repeat:
+        return f"repeat of {submission.repeat_of}"
+    return "improved" if submission.is_release else ""
 
 
 def _scores(audit: Audit) -> list[tuple[str, str]]:
     if audit.released is None or audit.picked is None:
         return [("released score", "none yet")]
-    found = [
+    facts = [
         ("released score", f"{audit.released:.6g} (submission {audit.status.incumbent})"),
         ("certificate", audit.status.certificate.line()),
         *([("estimate", audit.status.estimate.line())] if audit.status.estimate else []),
@@ -648,44 +619,38 @@ def _scores(audit: Audit) -> list[tuple[str, str]]:
     ]
     if audit.on_holdout is not None:
         test = audit.on_holdout
-        found += [
+        facts += [
             ("constant prediction", f"{test.constant:.6g}"),
             ("raw minus constant", f"{test.gain}, {test.gain.method}"),
         ]
-    return found
+    return facts
 
 
 def _fresh(audit: Audit) -> list[tuple[str, str]]:
     test = audit.fresh
     if test is None:
         return []
-    found = [
+    facts = [
         ("fresh score", f"{test.released} on {test.n} rows, {test.released.method}"),
         ("released minus fresh", f"{test.gap}, {test.gap.method}"),
     ]
     if test.gain is not None:
-        found.append(("fresh minus constant", f"{test.gain}, {test.gain.method}"))
+        facts.append(("fresh minus constant", f"{test.gain}, {test.gain.method}"))
     if test.over_picked is not None:
-        found.append(("fresh minus raw pick", f"{test.over_picked}, {test.over_picked.method}"))
+        facts.append(("fresh minus raw pick", f"{test.over_picked}, {test.over_picked.method}"))
     if test.leaderboard_error is not None:
         raw = f"{test.raw_leaderboard_error:.4g} of the best raw score"
-        found.append(("leaderboard error", f"{test.leaderboard_error:.4g} as released, {raw}"))
-    return found
-
-
-def _batches(audit: Audit) -> str:
-    batches = audit.batches
-    inside = sum(one.submissions for one in batches)
-    return f"{len(batches)} with {inside} submissions" if batches else "none"
+        facts.append(("leaderboard error", f"{test.leaderboard_error:.4g} as released, {raw}"))
+    return facts
 
 
 def _releases(audit: Audit) -> str:
     corrected, alone = audit.improvements(), audit.improvements(corrected=False)
-    found = str(audit.status.releases)
+    text = str(audit.status.releases)
     if audit.compared_releases and corrected is not None:
-        found += f"; of the {len(audit.compared_releases)} after the first {alone} pass a paired"
-        found += f" test, {corrected} a corrected one"
-    return found
+        text += f"; of the {len(audit.compared_releases)} after the first {alone} pass a paired"
+        text += f" test, {corrected} a corrected one"
+    return text
 
 
 def _clipped(audit: Audit) -> str:
@@ -695,12 +660,12 @@ def _clipped(audit: Audit) -> str:
     some = int((counts > 0).sum())
     if not some:
         return f"none in {len(counts)} submissions"
-    found = f"in {some} of {len(counts)} submissions, up to {counts.max()} of "
-    found += f"{audit.status.n_ladder} rows"
+    text = f"in {some} of {len(counts)} submissions, up to {counts.max()} of "
+    text += f"{audit.status.n_ladder} rows"
     incumbent = audit.submissions["clipped"][audit.submissions["number"] == audit.status.incumbent]
     if len(incumbent) and incumbent[0] != NONE:
-        found += f"; in the incumbent {incumbent[0]}"
-    return found
+        text += f"; in the incumbent {incumbent[0]}"
+    return text
 
 
 def _table(submissions: AuditedSubmissions) -> Iterator[str]:
@@ -708,10 +673,10 @@ def _table(submissions: AuditedSubmissions) -> Iterator[str]:
     head = f"{'number':>6}  {'raw':>10}  {'released':>10}  {'fresh':>10}  {'p':>8}"
     head += f"  {'clipped':>7}" if counted else ""
     yield head
-    for one in submissions:
-        numbers = (one.fresh, 10), (one.p_value, 8)
-        shown = "  ".join(" " * w if x is None else f"{x:>{w}.4g}" for x, w in numbers)
-        line = f"{one.number:>6}  {one.raw:>10.6g}  {one.submission.score:>10.6g}  {shown}"
+    for audited in submissions:
+        numbers = (audited.fresh, 10), (audited.p_value, 8)
+        line = f"{audited.number:>6}  {audited.raw:>10.6g}  {audited.submission.score:>10.6g}"
+        line += "".join(f"  {'':>{w}}" if x is None else f"  {x:>{w}.4g}" for x, w in numbers)
         if counted:
-            line += f"  {'' if one.clipped is None else one.clipped:>7}"
-        yield f"{line}  {mark_of(one)}".rstrip()
+            line += f"  {'' if audited.clipped is None else audited.clipped:>7}"
+        yield f"{line}  {mark_of(audited)}".rstrip()

@@ -14,10 +14,17 @@ from ladderholdout.audit.records import Audit, Record, facts_of, mark_of
 from ladderholdout.audit.submissions import AuditedSubmission, History
 from ladderholdout.errors import InvalidArgument, printable
 from ladderholdout.extras import needed
-from ladderholdout.guard.history_table import number, origin_of
-from ladderholdout.guard.open_ladder import HasLadder, of_one_metric
-from ladderholdout.guard.views import Status, Submission, outcome
+from ladderholdout.guard import (
+    HasLadder,
+    Status,
+    Submission,
+    ladder_of,
+    number,
+    origin_of,
+    outcome,
+)
 from ladderholdout.ledger import Progress
+from ladderholdout.process import sync
 
 LONGEST_TABLE = 1000
 """Rows of a report's table: browsers show no more without a pause."""
@@ -75,18 +82,14 @@ def record_of(holdout: _Readable, progress: Progress | None = None) -> Record:
 
     Examples
     --------
-    >>> import numpy as np
     >>> from ladderholdout import LadderHoldout
-    >>> X, y = np.arange(60)[:, None], np.tile([0, 1], 30)
-    >>> holdout = LadderHoldout(X, y, scoring="accuracy", ledger="memory")
-    >>> for wrong in (29, 28):
-    ...     release = holdout.submit(np.where(np.arange(60) < wrong, 1 - y, y))
-    ...
+    >>> holdout = LadderHoldout([[0], [1], [2]], [0, 1, 0], scoring="accuracy", ledger="memory")
+    >>> releases = [holdout.submit(guess) for guess in ([0, 0, 1], [0, 1, 1])]
     >>> len(record_of(holdout).history)
     2
     """
     if isinstance(holdout, HasLadder):
-        of_one_metric(holdout.open_ladder)
+        ladder_of(holdout)
     status = holdout.status()
     total = status.submissions
     return Record(status, History.of(_pages(holdout, total, progress), total))
@@ -109,14 +112,14 @@ def write_report(shown: Audit | Record, path: str | os.PathLike[str]) -> Path:
     Parameters
     ----------
     shown : Audit or Record
-        Of a `Record` (see `record_of`) the report holds nothing raw.
+        What to report; a `Record` (see `record_of`) has nothing raw.
     path : path
         A file there is replaced, by all of the report or by nothing.
 
     Returns
     -------
     Path
-        Of the file.
+        The file.
 
     Raises
     ------
@@ -158,8 +161,7 @@ def _replace(file: Path, page: bytes) -> None:
     try:
         with open(temporary, "xb") as part:
             part.write(page)
-            part.flush()
-            os.fsync(part.fileno())
+            sync(part)
         temporary.replace(file)
     finally:
         temporary.unlink(missing_ok=True)
@@ -179,8 +181,8 @@ def page_of(shown: Audit | Record) -> str:
     )
     # Matplotlib has escaped the texts inside its pictures.
     figures = [
-        {"title": one.title, "caption": one.caption, "svg": Markup(one.svg)}
-        for one in drawing.figures_of(shown)
+        {"title": figure.title, "caption": figure.caption, "svg": Markup(figure.svg)}
+        for figure in drawing.figures_of(shown)
     ]
     template = environment.get_template("report.html.j2")
     return template.render(_content(shown), figures=figures, colours=drawing.COLOURS)
@@ -191,11 +193,11 @@ def _content(shown: Audit | Record) -> dict[str, Any]:
     if isinstance(shown, Audit):
         verdict, facts = shown.verdict, facts_of(shown)
         words = (verdict.headline, verdict.sentences, facts)
-        rows = [_opened_row(one) for one in shown.submissions[-LONGEST_TABLE:]]
+        rows = [_opened_row(submission) for submission in shown.submissions[-LONGEST_TABLE:]]
     else:
         sentence = "This report holds no raw score. An audit would open them, knowingly."
         words = (_headline(status), (sentence,), status.lines())
-        rows = [_closed_row(one) for one in shown.history[-LONGEST_TABLE:]]
+        rows = [_closed_row(submission) for submission in shown.history[-LONGEST_TABLE:]]
     return {
         "title": f"{status.name}: {'audit' if opened else 'what was released'}",
         "subtitle": f"ladderholdout, {datetime.now(UTC):%Y-%m-%d %H:%M} UTC",
@@ -214,24 +216,24 @@ def _headline(status: Status) -> str:
     return f"Submission {status.incumbent} is the incumbent; its score was not asked for."
 
 
-def _closed_row(one: Submission) -> _Row:
-    place, time, released, *rest = _cells(one)
-    became = outcome(one).removeprefix("not improved")
-    return _Row([place, time, released, became, *rest], one.improved)
+def _closed_row(submission: Submission) -> _Row:
+    place, time, released, *rest = _cells(submission)
+    became = outcome(submission).removeprefix("not improved")
+    return _Row([place, time, released, became, *rest], submission.improved)
 
 
-def _opened_row(one: AuditedSubmission) -> _Row:
-    place, time, released, *rest = _cells(one.submission)
-    cells = [place, time, number(one.raw), released, number(one.fresh)]
-    cells += [number(one.p_value, digits=2), mark_of(one)]
-    return _Row([*cells, number(one.disagreement, digits=3), *rest], one.is_release)
+def _opened_row(audited: AuditedSubmission) -> _Row:
+    place, time, released, *rest = _cells(audited.submission)
+    cells = [place, time, number(audited.raw), released, number(audited.fresh)]
+    cells += [number(audited.p_value, digits=2), mark_of(audited)]
+    return _Row([*cells, number(audited.disagreement, digits=3), *rest], audited.is_release)
 
 
-def _cells(one: Submission) -> list[str]:
+def _cells(submission: Submission) -> list[str]:
     return [
-        str(one.number),
-        f"{one.time:%Y-%m-%d %H:%M}",
-        number(one.score),
-        (one.batch or "")[:8],
-        printable(origin_of(one.context), longest=_LONGEST_CELL),
+        str(submission.number),
+        f"{submission.time:%Y-%m-%d %H:%M}",
+        number(submission.score),
+        (submission.batch or "")[:8],
+        printable(origin_of(submission.context), longest=_LONGEST_CELL),
     ]

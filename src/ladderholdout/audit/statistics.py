@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtri, stdtr, stdtrit
 
-from ladderholdout.certificates import exact_lower, exact_upper
+from ladderholdout.certificates import exact_lower, exact_upper, paired_limits
 from ladderholdout.errors import InvalidSubmission
 from ladderholdout.metrics import Evaluation, Metric
 
@@ -27,7 +27,7 @@ def best_constant(
     ----------
     metric : Metric
     targets : ndarray of shape (n,) or (n, m)
-        In canonical form.
+        The targets in canonical form.
     weights : ndarray of shape (n,) or None
     classes : ndarray of shape (C,) or None
 
@@ -130,13 +130,14 @@ def score_interval(
     evaluation : Evaluation
     confidence : float
     rng : numpy.random.Generator
-        For the Bayesian bootstrap.
+        Source of the Bayesian bootstrap.
 
     Returns
     -------
     Interval
         Exact binomial (Clopper & Pearson 1934) for losses of 0 and 1, by Student's t for
-        other means of losses, by a Bayesian bootstrap (Rubin 1981) for all else.
+        other means of losses, by a Bayesian bootstrap (Rubin 1981) for all else, and for
+        all where whole groups of rows were drawn, which it weighs then.
 
     Examples
     --------
@@ -149,19 +150,26 @@ def score_interval(
     score = metric.to_score(evaluation.risk)
     losses = _linear_losses(metric, evaluation)
     if losses is None:
-        found = _bootstrapped(lambda w: metric.to_score(evaluation.risk_under(w)), evaluation, rng)
-        return _normal(score, found, confidence, "Bayesian bootstrap")
+
+        def resampled(weights: FloatArray) -> float:
+            return metric.to_score(evaluation.risk_under(weights))
+
+        draws = _bootstrapped(resampled, evaluation, rng)
+        return _normal(score, draws, confidence, "Bayesian bootstrap")
     if _zero_one(losses):
-        best, worst = _clopper_pearson(int(losses.sum()), len(losses), confidence)
-        ends = metric.to_score(worst), metric.to_score(best)
-        return Interval(score, *ends, confidence, "exact binomial")
+        errors, log_level = int(losses.sum()), math.log((1 - confidence) / 2)
+        low, high = (
+            metric.to_score(end(errors, len(losses), log_level))
+            for end in (exact_upper, exact_lower)
+        )
+        return Interval(score, low, high, confidence, "exact binomial")
     return _student(score, losses, confidence, "Student's t")
 
 
 def paired(
     metric: Metric,
-    ours: Evaluation,
-    theirs: Evaluation,
+    evaluation: Evaluation,
+    other: Evaluation,
     confidence: float,
     rng: np.random.Generator,
 ) -> Interval:
@@ -170,18 +178,18 @@ def paired(
     Parameters
     ----------
     metric : Metric
-    ours, theirs : Evaluation
-        On the same rows in the same order.
+    evaluation, other : Evaluation
+        Evaluations on the same rows in the same order.
     confidence : float
     rng : numpy.random.Generator
-        For the Bayesian bootstrap.
+        Source of the Bayesian bootstrap.
 
     Returns
     -------
     Interval
-        Of the score of ours minus that of theirs: an adjusted Wald interval (Agresti & Min
-        2005) for losses of 0 and 1, a paired t interval for other means of losses, and a
-        Bayesian bootstrap with the same weights for both for all else.
+        The score of the first minus that of the second: exact limits (`paired_limits`) for losses
+        of 0 and 1, a paired t interval for other means of losses, and a Bayesian bootstrap with
+        the same weights for both for all else.
 
     Examples
     --------
@@ -189,28 +197,28 @@ def paired(
     >>> ours, theirs = (Evaluation.from_losses([1] * wrong + [0] * (100 - wrong))
     ...                 for wrong in (10, 30))
     >>> print(paired(get_metric("accuracy"), ours, theirs, 0.95, np.random.default_rng(0)))
-    0.2 (95 % interval 0.1167 to 0.2755)
+    0.2 (95 % interval 0.1184 to 0.2933)
     """
-    value = plain(metric.to_score(ours.risk) - metric.to_score(theirs.risk))
-    mine, other = _linear_losses(metric, ours), _linear_losses(metric, theirs)
-    if mine is None or other is None:
+    value = plain(metric.to_score(evaluation.risk) - metric.to_score(other.risk))
+    losses, other_losses = _linear_losses(metric, evaluation), _linear_losses(metric, other)
+    if losses is None or other_losses is None:
 
         def difference(weights: FloatArray) -> float:
-            return metric.to_score(ours.risk_under(weights)) - metric.to_score(
-                theirs.risk_under(weights)
+            return metric.to_score(evaluation.risk_under(weights)) - metric.to_score(
+                other.risk_under(weights)
             )
 
-        found = _bootstrapped(difference, ours, rng)
-        return _normal(value, found, confidence, "paired Bayesian bootstrap")
-    gains = other - mine
-    if _zero_one(mine) and _zero_one(other):
-        low, high = _agresti_min(int((gains > 0).sum()), int((gains < 0).sum()), len(gains),
-                                 confidence)  # fmt: skip
-        return Interval(value, low, high, confidence, "paired, adjusted Wald")
+        draws = _bootstrapped(difference, evaluation, rng)
+        return _normal(value, draws, confidence, "paired Bayesian bootstrap")
+    gains = other_losses - losses
+    if _zero_one(losses) and _zero_one(other_losses):
+        better, worse = int((gains > 0).sum()), int((gains < 0).sum())
+        limits = paired_limits(better, worse, len(gains), (1 - confidence) / 2)
+        return Interval(value, limits.low, limits.high, confidence, "paired, exact")
     return _student(value, gains, confidence, "paired t")
 
 
-def two_samples(stated: float, ours: Interval, theirs: Interval) -> Interval:
+def two_samples(stated: float, first: Interval, second: Interval) -> Interval:
     """Return the difference of two scores that were found on different rows.
 
     Nothing can be paired there. The interval combines those of the two scores (Zou & Donner
@@ -219,14 +227,14 @@ def two_samples(stated: float, ours: Interval, theirs: Interval) -> Interval:
     Parameters
     ----------
     stated : float
-        The first score as it was stated; it may be the rounded value of `ours`.
-    ours, theirs : Interval
+        The first score as it was stated; it may be the rounded value of `first`.
+    first, second : Interval
         The two scores, with the same confidence.
 
     Returns
     -------
     Interval
-        Of `stated` minus the value of `theirs`.
+        Of `stated` minus the value of `second`.
 
     Examples
     --------
@@ -234,41 +242,29 @@ def two_samples(stated: float, ours: Interval, theirs: Interval) -> Interval:
     >>> print(two_samples(0.6, ours, theirs))
     0.1 (95 % interval -0.4 to 0.6)
     """
-    value = plain(stated - theirs.value)
-    below = math.hypot(ours.value - ours.low, theirs.high - theirs.value)
-    above = math.hypot(ours.high - ours.value, theirs.value - theirs.low)
+    value = plain(stated - second.value)
+    below = math.hypot(first.value - first.low, second.high - second.value)
+    above = math.hypot(first.high - first.value, second.value - second.low)
     return Interval(
         value,
         value - below,
         value + above,
-        ours.confidence,
+        first.confidence,
         "two samples",
-        ours.approximate or theirs.approximate,
+        first.approximate or second.approximate,
     )
 
 
 def _linear_losses(metric: Metric, evaluation: Evaluation) -> FloatArray | None:
-    """Return losses of which the score is the mean, if there are any; a root is none."""
-    return None if metric.root else evaluation.losses
+    """Return losses of independent rows of which the score is the mean, if there are any.
+
+    A root is none, and rows of one group are not independent.
+    """
+    return None if metric.root or evaluation.groups is not None else evaluation.losses
 
 
 def _zero_one(losses: FloatArray) -> bool:
     return bool(np.isin(losses, (0.0, 1.0)).all())
-
-
-def _clopper_pearson(errors: int, n: int, confidence: float) -> tuple[float, float]:
-    """Return the interval of an error rate."""
-    log_level = math.log((1 - confidence) / 2)
-    return exact_lower(errors, n, log_level), exact_upper(errors, n, log_level)
-
-
-def _agresti_min(better: int, worse: int, n: int, confidence: float) -> tuple[float, float]:
-    """Add half an observation to each cell of the table of the two models' errors."""
-    size = n + 2
-    middle = (better - worse) / size
-    variance = ((better + worse + 1) / size - middle**2) / size
-    width = -float(ndtri((1 - confidence) / 2)) * math.sqrt(variance)
-    return max(middle - width, -1.0), min(middle + width, 1.0)
 
 
 def _student(value: float, each: FloatArray, confidence: float, method: str) -> Interval:
@@ -283,8 +279,9 @@ def _student(value: float, each: FloatArray, confidence: float, method: str) -> 
 def _bootstrapped(
     statistic: Callable[[FloatArray], float], evaluation: Evaluation, rng: np.random.Generator
 ) -> FloatArray:
-    weights = (rng.dirichlet(np.ones(evaluation.n)) * evaluation.n for _ in range(DRAWS))
-    return np.array([statistic(one) for one in weights])
+    units = evaluation.n_draws  # whole groups, where these were drawn
+    weights = (rng.dirichlet(np.ones(units)) * units for _ in range(DRAWS))
+    return np.array([statistic(evaluation.of_examples(draw[None])[0]) for draw in weights])
 
 
 def _normal(value: float, draws: FloatArray, confidence: float, method: str) -> Interval:
@@ -321,13 +318,13 @@ def improvement_p(gain: Any, spread: Any, n: int) -> Any:
     """
     gain, spread = np.asarray(gain, dtype=np.float64), np.asarray(spread, dtype=np.float64)
     with np.errstate(divide="ignore", invalid="ignore"):
-        found = np.atleast_1d(gain / spread)
+        p_values = np.atleast_1d(gain / spread)
     # In place: there may be millions.
-    stdtr(max(n - 1, 1), np.negative(found, out=found), out=found)
-    np.copyto(found, gain <= 0, where=spread == 0)
-    np.copyto(found, 1.0, where=np.isinf(spread) | (n < 2))
-    np.copyto(found, np.nan, where=np.isnan(spread))
-    return found.reshape(np.broadcast_shapes(gain.shape, spread.shape))[()]
+    stdtr(max(n - 1, 1), np.negative(p_values, out=p_values), out=p_values)
+    np.copyto(p_values, gain <= 0, where=spread == 0)
+    np.copyto(p_values, 1.0, where=np.isinf(spread) | (n < 2))
+    np.copyto(p_values, np.nan, where=np.isnan(spread))
+    return p_values.reshape(np.broadcast_shapes(gain.shape, spread.shape))[()]
 
 
 def spread_of_labels(disagreement: Any, gain: Any, n: int) -> Any:
@@ -372,7 +369,7 @@ def holm(p_values: Sequence[float] | FloatArray) -> FloatArray:
     Returns
     -------
     ndarray
-        In the same order, each compared with the level itself.
+        The corrected p-values in the same order; each is compared with the level itself.
 
     Examples
     --------

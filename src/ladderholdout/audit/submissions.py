@@ -20,7 +20,7 @@ from typing import Any, Generic, Self, TypeVar, overload
 import numpy as np
 from numpy.typing import NDArray
 
-from ladderholdout.guard.views import Submission
+from ladderholdout.guard import Submission
 from ladderholdout.ledger import AT_A_TIME
 
 T = TypeVar("T")
@@ -29,7 +29,7 @@ Array = NDArray[Any]
 _JSON = json.JSONEncoder().encode
 
 NONE = -1
-"""In columns of whole numbers: none; in those of real ones it is nan."""
+"""What a column of whole numbers has for none; one of real numbers has nan."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,7 @@ class AuditedSubmission:
     Attributes
     ----------
     submission : Submission
-        As the history shows it.
+        The submission as the history shows it.
     raw : float
         The empirical score on the holdout.
     incumbent_score : float
@@ -50,7 +50,7 @@ class AuditedSubmission:
         Its raw score minus that of the incumbent before it; None for the first, for
         repeats, and before there was an incumbent.
     p_value : float or None
-        Of the one-sided paired test that it is no better than that incumbent; None where
+        The one-sided paired test's, that it is no better than that incumbent; None where
         the ledger does not hold what the test needs.
     corrected : float or None
         The same, corrected for all submissions that were compared (Holm).
@@ -71,14 +71,10 @@ class AuditedSubmission:
 
     Examples
     --------
-    >>> import numpy as np
     >>> from ladderholdout import LadderHoldout
-    >>> X, y = np.arange(60)[:, None], np.tile([0, 1], 30)
-    >>> holdout = LadderHoldout(X, y, scoring="accuracy", ledger="memory")
-    >>> for wrong in (29, 28):
-    ...     release = holdout.submit(np.where(np.arange(60) < wrong, 1 - y, y))
-    ...
-    >>> one = holdout.audit().submissions[0]
+    >>> holdout = LadderHoldout([[0], [1], [2]], [0, 1, 0], scoring="accuracy", ledger="memory")
+    >>> releases = [holdout.submit(guess) for guess in ([0, 0, 1], [0, 1, 1])]
+    >>> one = holdout.owner.audit().submissions[0]
     >>> one.number, one.is_repeat, one.is_release
     (1, False, True)
     """
@@ -124,9 +120,9 @@ class Contexts:
     __slots__ = ("_blocks", "_ends", "_read")
 
     def __init__(self, blocks: Iterable[tuple[int, bytes]]) -> None:
-        found = list(blocks)
-        self._blocks = [packed for _, packed in found]
-        self._ends = list(accumulate(count for count, _ in found))
+        blocks_read = list(blocks)
+        self._blocks = [packed for _, packed in blocks_read]
+        self._ends = list(accumulate(count for count, _ in blocks_read))
         self._read: tuple[int, list[dict[str, Any]]] = (NONE, [])
 
     @staticmethod
@@ -150,8 +146,8 @@ class InColumns(Sequence[T], Generic[T]):
     Parameters
     ----------
     columns : mapping of str to ndarray of shape (n,)
-        Among them number, time (datetime64, UTC), score, improved, and the place of the batch in
-        `batches`.
+        The columns; they include number, time (datetime64, UTC), score, improved, and the place of
+        the batch in `batches`.
     batches : sequence of str
         The names of the batches.
     contexts : Contexts
@@ -203,7 +199,7 @@ class InColumns(Sequence[T], Generic[T]):
         return chain.from_iterable(map(self._block, self._slices()))
 
     def _slices(self) -> Iterator[slice]:
-        return (slice(at, at + AT_A_TIME) for at in range(0, len(self), AT_A_TIME))
+        return (slice(start, start + AT_A_TIME) for start in range(0, len(self), AT_A_TIME))
 
     def _block(self, asked: slice) -> Iterator[T]:
         """Make what is in some rows."""
@@ -256,14 +252,10 @@ class History(InColumns[Submission]):
 
     Examples
     --------
-    >>> import numpy as np
     >>> from ladderholdout import LadderHoldout
-    >>> X, y = np.arange(60)[:, None], np.tile([0, 1], 30)
-    >>> holdout = LadderHoldout(X, y, scoring="accuracy", ledger="memory")
-    >>> for wrong in (29, 28):
-    ...     release = holdout.submit(np.where(np.arange(60) < wrong, 1 - y, y))
-    ...
-    >>> holdout.audit().history["number"].tolist()
+    >>> holdout = LadderHoldout([[0], [1], [2]], [0, 1, 0], scoring="accuracy", ledger="memory")
+    >>> releases = [holdout.submit(guess) for guess in ([0, 0, 1], [0, 1, 1])]
+    >>> holdout.owner.audit().history["number"].tolist()
     [1, 2]
     """
 
@@ -278,13 +270,9 @@ class History(InColumns[Submission]):
 
         Examples
         --------
-        >>> import numpy as np
         >>> from ladderholdout import LadderHoldout
-        >>> X, y = np.arange(60)[:, None], np.tile([0, 1], 30)
-        >>> holdout = LadderHoldout(X, y, scoring="accuracy", ledger="memory")
-        >>> for wrong in (29, 28):
-        ...     release = holdout.submit(np.where(np.arange(60) < wrong, 1 - y, y))
-        ...
+        >>> holdout = LadderHoldout([[0], [1], [2]], [0, 1, 0], scoring="accuracy", ledger="memory")
+        >>> releases = [holdout.submit(guess) for guess in ([0, 0, 1], [0, 1, 1])]
         >>> History.of([holdout.history()], total=2)["number"].tolist()
         [1, 2]
         """
@@ -292,19 +280,19 @@ class History(InColumns[Submission]):
         contexts, account = [], ""
         withdrawn: dict[int, str] = {}
         for page in chain(pages, [()]):  # the last one gives empty columns their type
-            scores = (math.nan if one.score is None else one.score for one in page)
+            scores = (math.nan if row.score is None else row.score for row in page)
             growing.add(
                 {
-                    "number": np.array([one.number for one in page], np.int64),
-                    "time": moments(one.time for one in page),
-                    "batch": coded((one.batch for one in page), batches),
+                    "number": np.array([row.number for row in page], np.int64),
+                    "time": moments(row.time for row in page),
+                    "batch": coded((row.batch for row in page), batches),
                     "score": np.fromiter(scores, np.float64),
-                    "improved": np.array([one.improved for one in page], np.bool_),
-                    "repeats": np.array([one.repeat_of or NONE for one in page], np.int32),
+                    "improved": np.array([row.improved for row in page], np.bool_),
+                    "repeats": np.array([row.repeat_of or NONE for row in page], np.int32),
                 }
             )
-            contexts.append((len(page), Contexts.packed(_JSON(one.context) for one in page)))
-            withdrawn |= {one.number: one.withdrawn for one in page if one.withdrawn is not None}
+            contexts.append((len(page), Contexts.packed(_JSON(row.context) for row in page)))
+            withdrawn |= {row.number: row.withdrawn for row in page if row.withdrawn is not None}
             account = page[0].account if page else account
         shared = names_of(batches), Contexts(contexts), account, withdrawn
         return cls(growing.columns(), *shared)
@@ -315,25 +303,21 @@ class AuditedSubmissions(InColumns[AuditedSubmission]):
 
     Examples
     --------
-    >>> import numpy as np
     >>> from ladderholdout import LadderHoldout
-    >>> X, y = np.arange(60)[:, None], np.tile([0, 1], 30)
-    >>> holdout = LadderHoldout(X, y, scoring="accuracy", ledger="memory")
-    >>> for wrong in (29, 28):
-    ...     release = holdout.submit(np.where(np.arange(60) < wrong, 1 - y, y))
-    ...
-    >>> submissions = holdout.audit().submissions
+    >>> holdout = LadderHoldout([[0], [1], [2]], [0, 1, 0], scoring="accuracy", ledger="memory")
+    >>> releases = [holdout.submit(guess) for guess in ([0, 0, 1], [0, 1, 1])]
+    >>> submissions = holdout.owner.audit().submissions
     >>> submissions["number"].tolist(), submissions.is_release.tolist()
-    ([1, 2], [True, False])
+    ([1, 2], [True, True])
     >>> [(row["number"], round(row["raw"], 3)) for row in submissions.rows()]
-    [(1, 0.517), (2, 0.533)]
+    [(1, 0.333), (2, 0.667)]
     """
 
     __slots__ = ()
 
     @property
     def history(self) -> History:
-        """The same without anything raw."""
+        """The submissions without anything raw."""
         return History(*self._shared, self._places)
 
     @property
@@ -358,15 +342,16 @@ class AuditedSubmissions(InColumns[AuditedSubmission]):
         _, batches, contexts, account, _ = self._shared
         named = {NONE: None} | dict(enumerate(batches))
         for asked in self._slices():
-            found, places = self._lists(asked)
-            found |= {name: list(map(known, found[name])) for name in (*_KNOWN_OR_NONE, "score")}
-            found["time"] = [one.replace(tzinfo=UTC) for one in found["time"]]
-            found["batch"] = [named[one] for one in found["batch"]]
+            columns, places = self._lists(asked)
+            for name in (*_KNOWN_OR_NONE, "score"):
+                columns[name] = list(map(known, columns[name]))
+            columns["time"] = [time.replace(tzinfo=UTC) for time in columns["time"]]
+            columns["batch"] = [named[code] for code in columns["batch"]]
             for name in ("repeat_of", "clipped"):
-                found[name] = [None if one == NONE else one for one in found[name]]
-            found |= {"account": [account] * len(places), "released": found["score"]}
-            found["context"] = [dict(contexts[place]) for place in places]
-            for values in zip(*(found[name] for name in _OF_ROWS), strict=True):
+                columns[name] = [None if value == NONE else value for value in columns[name]]
+            columns |= {"account": [account] * len(places), "released": columns["score"]}
+            columns["context"] = [dict(contexts[place]) for place in places]
+            for values in zip(*(columns[name] for name in _OF_ROWS), strict=True):
                 yield dict(zip(_OF_ROWS, values, strict=True))
 
     def _made(
@@ -400,21 +385,20 @@ def known(value: float) -> float | None:
 
 def moments(times: Iterable[datetime]) -> Array:
     """Return times as a column."""
-    plain = (one if one.tzinfo is UTC else one.astimezone(UTC) for one in times)
-    return np.array([one.replace(tzinfo=None) for one in plain], "datetime64[us]")
+    plain = (time if time.tzinfo is UTC else time.astimezone(UTC) for time in times)
+    return np.array([time.replace(tzinfo=None) for time in plain], "datetime64[us]")
 
 
 def coded(names: Iterable[str | None], known_names: dict[str | None, int]) -> Array:
     """Return names by their places among all of them, to which new ones are added."""
-    found = (
-        NONE if one is None else known_names.setdefault(one, len(known_names)) for one in names
-    )
-    return np.fromiter(found, np.int32)
+    known = known_names.setdefault
+    codes = (NONE if name is None else known(name, len(known_names)) for name in names)
+    return np.fromiter(codes, np.int32)
 
 
 def names_of(codes: Mapping[str | None, int]) -> tuple[str, ...]:
     """Return the names that `coded` has met, by their places."""
-    return tuple(one for one in codes if one is not None)
+    return tuple(name for name in codes if name is not None)
 
 
 class GrowingColumns:

@@ -14,17 +14,17 @@ import numpy as np
 import scipy
 from numpy.typing import ArrayLike
 
-from ladderholdout.certificates.betting import (
+from ladderholdout.arguments import as_given, whole
+from ladderholdout.errors import InvalidArgument
+from ladderholdout.limits.betting import (
     Limits,
     last_rejected,
-    mixed_capital,
+    log_mean,
     stakes,
     target_of,
 )
-from ladderholdout.certificates.intervals import exact_lower, exact_upper
-from ladderholdout.errors import InvalidArgument, as_given
-from ladderholdout.mechanisms.arithmetic import whole
-from ladderholdout.metrics.evaluation import FloatArray
+from ladderholdout.limits.intervals import exact_lower, exact_upper
+from ladderholdout.metrics.arrays import FloatArray
 
 # Shares of a level of two classes that are not below a half, so that each limit is a usual one.
 _FAIR = math.log(2.0)
@@ -36,8 +36,8 @@ EXACT, BETS, JOINT, UNION = "exact binomial", "bets", "joint binomial", "union o
 def share_limits(hits: int, rows: int, log_level: float) -> Limits:
     """Return exact limits of a proportion among certain rows: [0, 1] where there is none.
 
-    Proposition C1 of the guide: precision among the rows predicted positive, recall among the
-    positive rows, the Jaccard index among those that are no true negatives.
+    By Proposition C1 of the guide, the precision is one among the rows predicted positive, the
+    recall among the positive rows, the Jaccard index among those that are no true negatives.
 
     Parameters
     ----------
@@ -52,14 +52,13 @@ def share_limits(hits: int, rows: int, log_level: float) -> Limits:
 
     Examples
     --------
-    >>> found = share_limits(850, 1000, -13.7)
-    >>> round(found.low, 3), round(found.high, 3)
+    >>> limits = share_limits(850, 1000, -13.7)
+    >>> round(limits.low, 3), round(limits.high, 3)
     (0.791, 0.898)
     """
     if rows == 0:
         return Limits(0.0, 1.0, EXACT)
-    low, high = (limit(hits, rows, log_level) for limit in (exact_lower, exact_upper))
-    return Limits(low, high, EXACT)
+    return Limits(exact_lower(hits, rows, log_level), exact_upper(hits, rows, log_level), EXACT)
 
 
 def f1_limits(hits: int, rows: int, log_level: float) -> Limits:
@@ -83,8 +82,8 @@ def f1_limits(hits: int, rows: int, log_level: float) -> Limits:
 
     Examples
     --------
-    >>> found = f1_limits(740, 1000, -13.7)
-    >>> round(found.low, 3), round(found.high, 3)
+    >>> limits = f1_limits(740, 1000, -13.7)
+    >>> round(limits.low, 3), round(limits.high, 3)
     (0.803, 0.89)
     """
     return share_limits(hits, rows, log_level).through(lambda q: 2.0 * q / (1.0 + q))
@@ -93,9 +92,7 @@ def f1_limits(hits: int, rows: int, log_level: float) -> Limits:
 def fbeta_limits(
     hits: int, missed: int, wrong: int, n: int, log_level: float, beta: float
 ) -> Limits:
-    """Return limits of an F score of any weight, by bets.
-
-    Proposition C2 of the guide.
+    """Return limits of an F score of any weight, by bets: Proposition C2 of the guide.
 
     Parameters
     ----------
@@ -119,8 +116,8 @@ def fbeta_limits(
 
     Examples
     --------
-    >>> found = fbeta_limits(420, 80, 70, 1000, -13.7, beta=2.0)
-    >>> round(found.low, 3), round(found.high, 3)
+    >>> limits = fbeta_limits(420, 80, 70, 1000, -13.7, beta=2.0)
+    >>> round(limits.low, 3), round(limits.high, 3)
     (0.751, 0.91)
     """
     target, n = target_of(log_level), whole("n", n)
@@ -135,19 +132,19 @@ def fbeta_limits(
 
     def below(score: float) -> float:
         gains = (1.0 + square) * (1.0 - score) / score, -square, -1.0
-        return mixed_capital(np.log1p(bets[:, None] * (np.array(gains) / largest)) @ counts)
+        return float(log_mean(np.log1p(bets[:, None] * (np.array(gains) / largest)) @ counts))
 
     def above(rest: float) -> float:
         cost = (1.0 - rest) / ((1.0 + square) * rest)
         gains = -1.0, square * cost, cost
-        return mixed_capital(np.log1p(bets[:, None] * np.array(gains)) @ counts)
+        return float(log_mean(np.log1p(bets[:, None] * np.array(gains)) @ counts))
 
     low = last_rejected(below, target, 0.0, estimate)
     high = 1.0 - last_rejected(above, target, 0.0, 1.0 - estimate)
     return Limits(low, high, BETS)
 
 
-def mean_of(parts: Sequence[Limits], weights: ArrayLike | None = None) -> Limits:
+def mean_of(parts: Sequence[Limits]) -> Limits:
     """Return limits of a mean of values that all lie in their limits.
 
     The levels of the parts have to add up to that of the mean.
@@ -155,8 +152,6 @@ def mean_of(parts: Sequence[Limits], weights: ArrayLike | None = None) -> Limits
     Parameters
     ----------
     parts : sequence of Limits
-    weights : array-like of shape (C,), optional
-        By default equal ones.
 
     Returns
     -------
@@ -167,10 +162,8 @@ def mean_of(parts: Sequence[Limits], weights: ArrayLike | None = None) -> Limits
     >>> mean_of([Limits(0.25, 0.5, "bets"), Limits(0.75, 1.0, "bets")])
     Limits(low=0.5, high=0.75, bound='union over classes')
     """
-    shares = np.full(len(parts), 1.0) if weights is None else np.asarray(weights, dtype=np.float64)
-    shares = shares / shares.sum()
-    low = float(shares @ np.array([part.low for part in parts]))
-    return Limits(low, float(shares @ np.array([part.high for part in parts])), UNION)
+    low, high = np.mean([(part.low, part.high) for part in parts], axis=0).tolist()
+    return Limits(low, high, UNION)
 
 
 def weighted_by_shares(parts: Sequence[Limits], counts: ArrayLike, log_level: float) -> Limits:
@@ -194,21 +187,44 @@ def weighted_by_shares(parts: Sequence[Limits], counts: ArrayLike, log_level: fl
     Examples
     --------
     >>> parts = [Limits(0.25, 0.5, "bets"), Limits(0.75, 1.0, "bets")]
-    >>> found = weighted_by_shares(parts, [500, 500], -13.7)
-    >>> round(found.low, 3), round(found.high, 3)
+    >>> limits = weighted_by_shares(parts, [500, 500], -13.7)
+    >>> round(limits.low, 3), round(limits.high, 3)
     (0.46, 0.79)
     """
     rows = [int(count) for count in np.asarray(counts)]
-    part = log_level - math.log(2.0 * len(rows))
-    boxes = [share_limits(count, sum(rows), part) for count in rows]
+    level_of_each = log_level - math.log(2.0 * len(rows))
+    boxes = [share_limits(count, sum(rows), level_of_each) for count in rows]
+    return weighted_in_boxes(parts, boxes)
+
+
+def weighted_in_boxes(parts: Sequence[Limits], boxes: Sequence[Limits]) -> Limits:
+    """Return limits of a mean by shares of the classes of which limits are known.
+
+    Parameters
+    ----------
+    parts, boxes : sequence of Limits
+        Of the score of each class, in [0, 1], and of its share.
+
+    Returns
+    -------
+    Limits
+
+    Examples
+    --------
+    >>> parts = [Limits(0.25, 0.5, "bets"), Limits(0.75, 1.0, "bets")]
+    >>> limits = weighted_in_boxes(parts, [Limits(0.4, 0.6, "bets"), Limits(0.4, 0.6, "bets")])
+    >>> round(limits.low, 2), round(limits.high, 2)
+    (0.45, 0.8)
+    """
     lows = np.array([box.low for box in boxes])
-    highs = np.array([box.high for box in boxes])
+    widths = np.array([box.high for box in boxes]) - lows
 
     def least(values: FloatArray) -> float:
+        """Give what the least shares leave to the classes with the smallest values."""
         shares, left = lows.copy(), 1.0 - float(lows.sum())
-        for place in np.argsort(values):
-            added = min(highs[place] - lows[place], max(left, 0.0))
-            shares[place] += added
+        for smallest in np.argsort(values):
+            added = min(widths[smallest], max(left, 0.0))
+            shares[smallest] += added
             left -= added
         return float(shares @ values)
 
@@ -241,21 +257,23 @@ def class_mean_limits(hits: ArrayLike, rows: ArrayLike, log_level: float) -> Lim
 
     Examples
     --------
-    >>> found = class_mean_limits([450, 420], [500, 500], -13.7)
-    >>> round(found.low, 3), round(found.high, 3)
+    >>> limits = class_mean_limits([450, 420], [500, 500], -13.7)
+    >>> round(limits.low, 3), round(limits.high, 3)
     (0.811, 0.917)
     """
-    found, size = np.asarray(hits, dtype=np.float64), np.asarray(rows, dtype=np.float64)
-    if found.ndim != 1 or found.shape != size.shape or not ((found >= 0) & (found <= size)).all():
+    hits, rows = np.asarray(hits, dtype=np.float64), np.asarray(rows, dtype=np.float64)
+    if hits.ndim != 1 or hits.shape != rows.shape or not ((hits >= 0) & (hits <= rows)).all():
         raise InvalidArgument("hits", "from 0 to the rows of each class", "not")
     target_of(log_level)
-    lower = _two_lower if len(found) <= 2 else _many_lower
-    low, high = lower(found, size, log_level), 1.0 - lower(size - found, size, log_level)
-    return Limits(low, high, EXACT if len(found) == 1 else JOINT)
+    lower = _two_lower if len(hits) <= 2 else _many_lower
+    low, high = lower(hits, rows, log_level), 1.0 - lower(rows - hits, rows, log_level)
+    return Limits(low, high, EXACT if len(hits) == 1 else JOINT)
 
 
 def gamma_quantile(classes: int, log_level: float) -> float:
     """Return what a sum of standard exponential variables exceeds with the chance of a level.
+
+    SciPy's gammainccinv agrees down to exp(-690), and knows no level below exp(-745).
 
     Examples
     --------
@@ -285,7 +303,8 @@ def _two_lower(hits: FloatArray, rows: FloatArray, log_level: float) -> float:
     if len(counts) == 1:
         return exact_lower(*counts[0], -budget) / len(hits)
     if budget < 2.0 * _FAIR:
-        return sum(exact_lower(*one, log_level - math.log(2.0)) for one in counts) / len(hits)
+        half = log_level - math.log(2.0)
+        return sum(exact_lower(k, n, half) for k, n in counts) / len(hits)
 
     def total(first: float) -> float:
         return exact_lower(*counts[0], -first) + exact_lower(*counts[1], first - budget)
@@ -329,21 +348,20 @@ def least_convex(function: Callable[[float], float], low: float, high: float) ->
 
 def _many_lower(hits: FloatArray, rows: FloatArray, log_level: float) -> float:
     """Minimise the mean over a box, cut by Chernoff's bounds of the tail of its estimate."""
-    seen = rows > 0
+    classes, seen = len(hits), rows > 0
     if not seen.any():
         return 0.0
-    found, size, classes = hits[seen], rows[seen], len(hits)
-    part = log_level + math.log(_BOX / (2.0 * len(found)))
-    counts = [(int(k), int(n)) for k, n in zip(found, size, strict=True)]
-    lows, highs = (
-        np.array([limit(k, n, part) for k, n in counts]) for limit in (exact_lower, exact_upper)
-    )
-    rates, level = found / size, log_level + math.log1p(-_BOX)
+    hits, rows = hits[seen], rows[seen]
+    level_of_each = log_level + math.log(_BOX / (2.0 * len(hits)))
+    counts = [(int(k), int(n)) for k, n in zip(hits, rows, strict=True)]
+    lows = np.array([exact_lower(k, n, level_of_each) for k, n in counts])
+    highs = np.array([exact_upper(k, n, level_of_each) for k, n in counts])
+    rates, level = hits / rows, log_level + math.log1p(-_BOX)
     middle = np.clip(rates, lows, highs)
-    spread = float((np.maximum(middle * (1.0 - middle), 0.25 / size) / size).sum()) / classes**2
+    spread = float((np.maximum(middle * (1.0 - middle), 0.25 / rows) / rows).sum()) / classes**2
     guess, best = math.sqrt(-2.0 * level / spread), 0.0
     for factors in (np.geomspace(0.05, 20.0, 49), np.linspace(0.85, 1.15, 31)):
-        values = _tilted(guess * factors, rates, size, lows, highs, level, classes)
+        values = _tilted(guess * factors, rates, rows, lows, highs, level, classes)
         guess, best = guess * float(factors[np.argmax(values)]), max(best, float(values.max()))
     return float(min(max(best, lows.sum() / classes), rates.sum() / classes))
 
@@ -351,7 +369,7 @@ def _many_lower(hits: FloatArray, rows: FloatArray, log_level: float) -> float:
 def _tilted(
     tilts: FloatArray,
     rates: FloatArray,
-    size: FloatArray,
+    rows: FloatArray,
     lows: FloatArray,
     highs: FloatArray,
     level: float,
@@ -361,7 +379,7 @@ def _tilted(
 
     By weak duality any multiplier gives one; the best is found by bisection.
     """
-    steps = tilts[:, None] / (classes * size)
+    steps = tilts[:, None] / (classes * rows)
     usable = steps.max(axis=1) < 600.0
     grown = np.expm1(np.minimum(steps, 600.0))
     need = tilts * rates.sum() / classes + level
@@ -372,8 +390,8 @@ def _tilted(
     for _ in range(60):
         log_multiplier = (low + high) / 2.0
         multiplier = np.exp(log_multiplier)
-        shares = np.clip(multiplier[:, None] * size * classes - back, lows, highs)
-        reached = np.log1p(shares * grown) @ size
+        shares = np.clip(multiplier[:, None] * rows * classes - back, lows, highs)
+        reached = np.log1p(shares * grown) @ rows
         value = shares.sum(axis=1) / classes + multiplier * (need - reached)
         best = np.maximum(best, value)
         short = reached < need

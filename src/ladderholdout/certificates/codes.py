@@ -10,26 +10,26 @@ logarithm of their number. docs/background/certificates.md has the proofs.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+import operator
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise
 
 import numpy as np
 import scipy
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
+from ladderholdout.arguments import whole
 from ladderholdout.errors import InvalidArgument
-from ladderholdout.mechanisms.arithmetic import whole
 
-# Improvements thin out like rate / t: the mean number of them in e-fold time.
+# Improvements thin out like rate / t: the rate is their mean number while t grows e-fold.
 THINNING_RATES = (1.0, 2.0, 4.0, 8.0)
-# Falls of the value are sums of so many geometric ones.
-FALL_SHAPES = (1, 2, 4, 8)
+# A fall of the value is a sum of so many geometric ones.
+FALL_SHAPES = np.array([1, 2, 4, 8])
+# The same below the bar of the rule; and the weight that the falls before the last one keep.
+SHAPES_BELOW, MEMORIES = np.array([1, 2, 4, 8, 16]), (1.0, 0.8)
 # The chance that is set aside for transcripts with distinguishable repeats: the others pay
 # .004 nats for it, and they 5.5.
 REPEATS_SHARE = 1 / 256
-# The limits are proved for levels of at most 1/4 for one side, whatever the confidence is.
-LEAST_LOG_COUNT = math.log(2.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +46,8 @@ class LadderTranscript:
         releases each submission's own risk, where the values show it.
     values : tuple of int
         The released values, in order, as numbers of the grid in 0 to n_values - 1. A ladder
-        releases one for each improvement; a one-bit ladder those that were asked for.
+        releases one for each improvement; one that shows improvements alone those that were
+        requested.
     n_values : int
         Number of values that could have been released.
     falling : bool, default=True
@@ -55,7 +56,8 @@ class LadderTranscript:
         Whether the first submission improves whatever it is: then that reveals nothing.
     choices : tuple of int or None, default=None
         How many values each could have been, the smallest of all, as was known when it was
-        released; None where that is n_values, or where values fall.
+        released. None where that is n_values, or where values fall and nothing is known but
+        that.
     repeats : tuple of int, default=()
         The distinguishable repeats: submissions that were answered as earlier ones of the
         same predictions, and not like one that does not improve. Numbers among all
@@ -76,7 +78,7 @@ class LadderTranscript:
     --------
     >>> ladder = LadderTranscript(queries=100, improved=(1, 7), values=(30, 22), n_values=101)
     >>> round(ladder.length(), 2)
-    16.41
+    16.47
     """
 
     queries: int
@@ -100,16 +102,23 @@ class LadderTranscript:
             _check_increasing("improved", (0, *self.improved, self.queries + 1))
             if self.first_improves and self.queries and self.improved[:1] != (1,):
                 raise InvalidArgument("improved", "with 1 where the first query improves", "not")
-        if any(not 0 <= value < self.n_values for value in self.values):
+        if self.values and not 0 <= min(self.values) <= max(self.values) < self.n_values:
             raise InvalidArgument("values", f"numbers in 0 to {self.n_values - 1}", "not")
-        if self.choices is not None and not (
-            len(self.choices) == len(self.values)
-            and all(value < most for value, most in zip(self.values, self.choices, strict=True))
+        if self.choices is not None and (
+            len(self.choices) != len(self.values)
+            or any(map(operator.ge, self.values, self.choices))
         ):
             raise InvalidArgument("choices", "one above each value", "not")
         if self.falling:
-            _check_increasing("values", (-1, *reversed(self.values)), "falling")
-        self._check_repeats()
+            _check_increasing("values", self.values[::-1], "falling")
+        if self.submissions is not None and self.submissions < self.queries:
+            raise InvalidArgument("submissions", "at least queries", "fewer")
+        if self.repeats:
+            submissions = self.submissions or self.queries
+            _check_increasing("repeats", (1, *self.repeats, submissions + 1))
+            if self.improved is None or set(self.repeats) & set(self.improved):
+                allowed = "none that improved, of a ladder with flags"
+                raise InvalidArgument("repeats", allowed, "not")
 
     def length(self) -> float:
         """Return the code length of all that this ladder released, in nats.
@@ -133,13 +142,23 @@ class LadderTranscript:
         --------
         >>> ladder = LadderTranscript(queries=100, improved=(1, 7), values=(30, 22), n_values=101)
         >>> [round(part, 2) for part in ladder.lengths()]
-        [7.93, 8.48]
+        [7.93, 8.54]
         """
-        flags = 0.0 if self.improved is None else self._flags() + self._repeats()
-        if self.falling:
-            return flags, _falling(self)
-        choices = self.choices or (self.n_values,) * len(self.values)
-        return flags, sum(map(math.log, choices))
+        flags = 0.0
+        if self.improved is not None:
+            # The first query reveals nothing where it improves whatever it is.
+            certain = 1 if self.first_improves and self.queries else 0
+            uncertain = np.array(self.improved[certain:]) - certain
+            submissions = self.submissions or self.queries
+            flags = flags_length(uncertain, self.queries - certain)
+            flags += repeats_length(self.repeats, self.improved, submissions, self.releases)
+        if not self.falling:
+            choices = self.choices or (self.n_values,) * len(self.values)
+            return flags, sum(map(math.log, choices))
+        if not self.values:
+            return flags, 0.0
+        most = None if self.choices is None else self.choices[1:]
+        return flags, math.log(self.n_values) + falls_length(self.values, most)
 
     def improving(self) -> LadderTranscript:
         """Return this transcript and one query more, which improved, its value not counted.
@@ -158,43 +177,12 @@ class LadderTranscript:
         if self.improved is None:
             # What the others released shows that they improved, and so does this one's value.
             return self
-        total = self.queries if self.submissions is None else self.submissions
-        now = total + 1
-        return replace(self, queries=now, improved=(*self.improved, now), submissions=now)
-
-    def events(self) -> int:
-        """Return how many queries without a batch were events, if none of them had a batch.
-
-        Examples
-        --------
-        >>> LadderTranscript(queries=5, n_values=101, improved=(1, 3), values=(60, 50)).events()
-        2
-        """
-        return self.queries if self.improved is None else len(self.improved)
-
-    def _flags(self) -> float:
-        assert self.improved is not None
-        certain = 1 if self.first_improves and self.queries else 0
-        return flags_length([i - certain for i in self.improved[certain:]], self.queries - certain)
-
-    def _repeats(self) -> float:
-        assert self.improved is not None
-        total = self.queries if self.submissions is None else self.submissions
-        return repeats_length(self.repeats, self.improved, total, self.releases)
-
-    def _check_repeats(self) -> None:
-        total = self.queries if self.submissions is None else self.submissions
-        if total < self.queries:
-            raise InvalidArgument("submissions", "at least queries", "fewer")
-        if not self.repeats:
-            return
-        _check_increasing("repeats", (1, *self.repeats, total + 1))
-        if self.improved is None or set(self.repeats) & set(self.improved):
-            raise InvalidArgument("repeats", "none that improved, of a ladder with flags", "not")
+        latest = (self.submissions or self.queries) + 1
+        return replace(self, queries=latest, improved=(*self.improved, latest), submissions=latest)
 
 
-def _check_increasing(argument: str, numbers: Iterable[int], order: str = "increasing") -> None:
-    if any(not before < after for before, after in pairwise(numbers)):
+def _check_increasing(argument: str, numbers: Sequence[int], order: str = "increasing") -> None:
+    if list(numbers) != sorted(set(numbers)):
         raise InvalidArgument(argument, f"strictly {order} and within the range", "not")
 
 
@@ -224,14 +212,14 @@ def place_length(place: int) -> float:
     [0.89, 2.17, 8.06, 13.86]
     """
     place = whole("place", place)
-    here, there = math.log1p(math.log(place)), math.log1p(math.log(place + 1))
-    return here + there - math.log(math.log1p(1.0 / place))
+    scale, next_scale = math.log1p(math.log(place)), math.log1p(math.log(place + 1))
+    return scale + next_scale - math.log(math.log1p(1.0 / place))
 
 
 def event_length(number: int) -> float:
     """Return the code length of the number of a certified event of a holdout.
 
-    The first one has a chance of 2/3, and the m-th of 1/(3 m (m - 1)); the sum is 1. Most holdouts
+    The first one has a chance of 4/5, and the m-th of 1/(5 m (m - 1)); the sum is 1. Most holdouts
     certify one batch, and events that come late cost more for other reasons.
 
     Parameters
@@ -252,13 +240,13 @@ def event_length(number: int) -> float:
     Examples
     --------
     >>> [round(event_length(number), 2) for number in (1, 2, 3, 10)]
-    [0.41, 1.79, 2.89, 5.6]
+    [0.22, 2.3, 3.4, 6.11]
     """
     number = whole("number", number)
-    return math.log(1.5) if number == 1 else math.log(3 * number * (number - 1))
+    return math.log(1.25) if number == 1 else math.log(5 * number * (number - 1))
 
 
-def flags_length(improved: Sequence[int], queries: int) -> float:
+def flags_length(improved: ArrayLike, queries: int) -> float:
     """Return the code length of which queries improved.
 
     A mixture of two views, half the chance to each: a steady rate that is not known
@@ -266,7 +254,7 @@ def flags_length(improved: Sequence[int], queries: int) -> float:
 
     Parameters
     ----------
-    improved : sequence of int
+    improved : array-like of int
         Numbers in 1 to queries, increasing.
     queries : int
         How many queries there were.
@@ -281,10 +269,18 @@ def flags_length(improved: Sequence[int], queries: int) -> float:
     >>> round(flags_length([1, 3, 9, 30, 90, 270], 1000), 2)
     25.66
     """
-    steady = steady_length(len(improved), queries)
-    logs = float(np.log(np.asarray(improved, dtype=np.float64)).sum())
-    thinning = mixed([_thinning(rate, logs, len(improved), queries) for rate in THINNING_RATES])
-    return mixed([steady, thinning])
+    places = np.asarray(improved, dtype=np.float64)
+    count, log_places = len(places), float(np.log(places).sum())
+    # Improvements are independent, at query t with the chance rate/(t + rate): the product of
+    # t/(t + rate) over all queries, and rate/t more for each that improved.
+    all_queries = math.lgamma(queries + 1.0)
+    thinning = [
+        log_places
+        - count * math.log(rate)
+        - (all_queries + math.lgamma(1.0 + rate) - math.lgamma(queries + 1.0 + rate))
+        for rate in THINNING_RATES
+    ]
+    return mixed([steady_length(count, queries), mixed(thinning)])
 
 
 def repeats_length(
@@ -293,7 +289,7 @@ def repeats_length(
     submissions: int,
     releases: int = 0,
 ) -> float:
-    """Return the code length of which submissions were distinguishable repeats, and of what.
+    """Return the code length of the distinguishable repeats: which they are, and of which answers.
 
     A share of 1/256 of the chance goes to transcripts that have some: at a steady rate that is
     not known, each with one of at most 2J answers after J improvements.
@@ -383,31 +379,19 @@ def mixed(lengths: Sequence[float]) -> float:
     return shortest - math.log(total / len(lengths))
 
 
-def _thinning(rate: float, logs: float, count: int, queries: int) -> float:
-    """Code length under independent improvements, at query t with chance rate/(t + rate)."""
-    # The product of t/(t + rate) over all queries, and rate/t more for each that improved.
-    none = math.lgamma(queries + 1.0) + math.lgamma(1.0 + rate) - math.lgamma(queries + 1.0 + rate)
-    return logs - count * math.log(rate) - none
-
-
-def _falling(ladder: LadderTranscript) -> float:
-    """Code length of falling values: the first one uniform, then the falls."""
-    if not ladder.values:
-        return 0.0
-    return math.log(ladder.n_values) + falls_length(ladder.values)
-
-
-def falls_length(values: Sequence[int]) -> float:
+def falls_length(values: Sequence[int], choices: Sequence[int] | None = None) -> float:
     """Return the code length of how falling values go on after the first.
 
-    A mixture of five views of a fall d >= 1: of any order of magnitude alike (a chance in
-    proportion to 1/d), or negative binomial with a scale that is not known (averaged by
-    Beta(1/2, 1/2)) and one of four shapes.
+    An equal mixture of two codes: of the falls (`_falls_length`), and of how far each value is
+    below the bar of the rule (`_below_length`).
 
     Parameters
     ----------
     values : sequence of int
         Numbers of the grid, falling.
+    choices : sequence of int or None, default=None
+        For each value but the first, how many it could have been, as the rule and the value before
+        it show; None where they show no more than that it falls.
 
     Returns
     -------
@@ -417,26 +401,64 @@ def falls_length(values: Sequence[int]) -> float:
     Examples
     --------
     >>> round(falls_length([1000, 950, 930, 925]), 2)
-    15.23
+    15.44
+    >>> round(falls_length([1000, 950, 930, 925], [960, 935, 926]), 2)
+    10.69
     """
     before = np.asarray(values[:-1], dtype=np.float64)
-    falls = before - np.asarray(values[1:], dtype=np.float64)
+    after = np.asarray(values[1:], dtype=np.float64)
+    bars = before if choices is None else np.minimum(before, choices)
+    return mixed([_falls_length(before, before - after), _below_length(bars - after)])
+
+
+def _falls_length(before: NDArray[np.float64], falls: NDArray[np.float64]) -> float:
+    """Return the code length of falls d >= 1 from the values before.
+
+    A mixture of five views of a fall: of any order of magnitude alike (a chance in proportion to
+    1/d), or negative binomial with a scale that is not known (averaged by Beta(1/2, 1/2)) and one
+    of four shapes.
+    """
     # The harmonic number of v is the sum of 1/d over all the falls that are possible.
     orders = np.log(falls * (scipy.special.digamma(before + 1.0) + np.euler_gamma)).sum()
-    return mixed([float(orders), *(_scaled_falls(falls, shape) for shape in FALL_SHAPES)])
-
-
-def _scaled_falls(falls: NDArray[np.float64], shape: int) -> float:
+    shapes = FALL_SHAPES[:, None]
     # C(d + shape - 2, shape - 1) = 1 / ((d + shape - 1) B(d, shape)).
-    ways = -(np.log(falls + shape - 1.0) + scipy.special.betaln(falls, float(shape))).sum()
-    total = scipy.special.betaln(shape * falls.size + 0.5, falls.sum() - falls.size + 0.5)
-    return float(scipy.special.betaln(0.5, 0.5) - total - ways)
+    ways = -(np.log(falls + shapes - 1.0) + scipy.special.betaln(falls, shapes)).sum(axis=1)
+    stopped, went_on = FALL_SHAPES * falls.size + 0.5, falls.sum() - falls.size + 0.5
+    scaled = scipy.special.betaln(0.5, 0.5) - scipy.special.betaln(stopped, went_on) - ways
+    return mixed([float(orders), *scaled.tolist()])
+
+
+def _below_length(steps: NDArray[np.float64]) -> float:
+    """Return the code length of how many steps d >= 1 values are below their bars.
+
+    A mixture of ten views, "What Q is made of" in docs/background/certificates.md: negative
+    binomial of five shapes, with a scale by Beta(1/2, 1/2) and what came before, all of it alike
+    or the latest most.
+    """
+    shapes = SHAPES_BELOW[:, None]
+    ways = -(np.log(steps + shapes - 1.0) + scipy.special.betaln(steps, shapes))
+    lengths: list[float] = []
+    for memory in MEMORIES:
+        stopped = shapes * _remembered(np.ones_like(steps), memory) + 0.5
+        went_on = _remembered(steps - 1.0, memory) + 0.5
+        chances = scipy.special.betaln(stopped + shapes, went_on + steps - 1.0)
+        chances = chances - scipy.special.betaln(stopped, went_on) + ways
+        lengths += (-chances.sum(axis=1)).tolist()
+    return mixed(lengths)
+
+
+def _remembered(numbers: NDArray[np.float64], memory: float) -> NDArray[np.float64]:
+    """Return the sum of the numbers before each one, an earlier one weighted by the memory."""
+    kept = [0.0]
+    for number in numbers[:-1].tolist():
+        kept.append(memory * kept[-1] + number)
+    return np.array(kept)
 
 
 def worst_log_count(queries: int, releases: int, n_values: int | None) -> float:
     """Return the largest L of one ladder with so many releases before the incumbent, and no batch.
 
-    Wherever the improvements are and whatever values were released.
+    It holds wherever the improvements are and whatever values were released.
 
     Parameters
     ----------
@@ -462,28 +484,23 @@ def worst_log_count(queries: int, releases: int, n_values: int | None) -> float:
     Examples
     --------
     >>> round(worst_log_count(999, 8, 101), 1), round(worst_log_count(999, 8, None), 1)
-    (90.5, 56.3)
+    (91.7, 56.9)
     """
     if queries == 0 == releases:
-        return LEAST_LOG_COUNT
+        return event_length(1)
     queries, releases = whole("queries", queries), whole("releases", releases)
     if releases > queries:
         raise InvalidArgument("releases", f"at most {queries}, the number of queries", releases)
     # The later an improvement, the more it costs; the incumbent is the last one.
-    last = range(queries - releases + 1, queries + 1)
-    flags = flags_length(last, queries) + repeats_length((), (), queries + 1)
-    return (
-        event_length(releases + 1)
-        + flags
-        + (0.0 if n_values is None else _most_for_values(releases, n_values))
-    )
-
-
-def _most_for_values(releases: int, n_values: int) -> float:
-    most = math.log(whole("n_values", n_values))
-    if releases == 1 or n_values == 1:
-        return most
-    # Geometric falls are one of the mixed codes, and cost most when they go all the way down.
-    falls = min(releases - 1, n_values - 1)
-    codes = 1 + len(FALL_SHAPES)
-    return most + math.log(codes) + steady_length(falls, n_values - 1)
+    latest = range(queries - releases + 1, queries + 1)
+    flags = flags_length(latest, queries) + repeats_length((), (), queries + 1)
+    values = 0.0
+    if n_values is not None:
+        values = math.log(whole("n_values", n_values))
+        if releases > 1 and n_values > 1:
+            # Geometric falls are one of the mixed codes, in the first half of all, and cost most if
+            # they go all the way down.
+            falls = min(releases - 1, n_values - 1)
+            codes = 2 * (1 + len(FALL_SHAPES))
+            values = values + math.log(codes) + steady_length(falls, n_values - 1)
+    return event_length(releases + 1) + flags + values

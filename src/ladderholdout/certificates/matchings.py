@@ -16,17 +16,16 @@ from functools import partial
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ladderholdout.certificates.betting import (
+from ladderholdout.errors import InvalidArgument
+from ladderholdout.limits.betting import (
     Limits,
     last_rejected,
     log_mean,
-    mixed_capital,
     stakes,
     target_of,
 )
-from ladderholdout.certificates.intervals import kl_lower, kl_upper
-from ladderholdout.errors import InvalidArgument
-from ladderholdout.metrics.evaluation import FloatArray, IntArray
+from ladderholdout.limits.intervals import kl_lower, kl_upper
+from ladderholdout.metrics.arrays import FloatArray, IntArray
 
 # More groups of scores than this are joined.
 GROUPS = 512
@@ -34,8 +33,9 @@ GROUPS = 512
 LACKING, ROUNDS, NEGLIGIBLE = 1e-3, 200, 8.0
 # What rounding errors of sums over n rows may add to a logarithm, for each row.
 ROUNDING = 1e-12
-# Cells of the ratio of two spreads in the upper limit of Matthews' coefficient.
-CELLS = 12
+# Neighbouring edges of cells of the ratio of two spreads, in the upper limit of Matthews'
+# coefficient, differ by this times the fourth root of target/n in their logarithms.
+CELL = 0.25
 # Pairs of a block of which all matchings are taken, where a function of two rows is general.
 PAIRS = 400
 # For as many kinds of rows a sum is faster than a product of matrices.
@@ -57,9 +57,9 @@ class Scaling:
     --------
     For a matrix of one value that is (N ln of it), exactly:
 
-    >>> found = Scaling(np.array([5.0]), np.array([2.0, 3.0]))
+    >>> scaling = Scaling(np.array([5.0]), np.array([2.0, 3.0]))
     >>> table = np.full((1, 2), 2.0)
-    >>> bound = found.log_mean(lambda z: z @ table.T, lambda x: x @ table, np.zeros(1), 0.0)
+    >>> bound = scaling.log_mean(lambda z: z @ table.T, lambda x: x @ table, np.zeros(1), 0.0)
     >>> round(float(bound[0] / np.log(2)), 6)
     5.0
     """
@@ -91,9 +91,7 @@ class Scaling:
         ndarray of shape (k,)
         """
         size = float(self.rows.sum())
-        z = self._last
-        if z is None:
-            z = np.ones((len(log_ratio), len(self.columns)))
+        z = np.ones((len(log_ratio), len(self.columns))) if self._last is None else self._last
         best = np.full(len(log_ratio), -np.inf)
         for _ in range(ROUNDS):
             means = over_columns(z * self.columns) / size
@@ -167,32 +165,26 @@ class _Ranks:
             low = 1.0 - bets[:, None]
             high, middle = low + bets[:, None] / area, low + bets[:, None] / (2.0 * area)
             within = np.exp(won * np.log(high) + tied * np.log(middle) + lost * np.log(low))
+            capitals = scaling.log_mean(
+                lambda z: _ordered(z, low, high, within),
+                lambda x: _ordered(x, high, low, within),
+                np.log(np.maximum(high, 1.0) / low)[:, 0],
+                LACKING * target,
+            )
+            return float(log_mean(capitals))
 
-            def over_columns(z: FloatArray) -> FloatArray:
-                return _ordered(z, low, high, within)
-
-            def over_rows(x: FloatArray) -> FloatArray:
-                return _ordered(x, high, low, within)
-
-            ratio = np.log(np.maximum(high, 1.0) / low)[:, 0]
-            found = scaling.log_mean(over_columns, over_rows, ratio, LACKING * target)
-            return mixed_capital(found)
-
-        estimate = self.area()
-        return max(last_rejected(log_capital, target, 0.0, estimate), 0.0) if estimate else 0.0
+        return last_rejected(log_capital, target, 0.0, self.area())
 
 
 def _ordered(
     mass: FloatArray, above: FloatArray, below: FloatArray, within: FloatArray
 ) -> FloatArray:
     """Multiply by a matrix of one value on each side of its diagonal, and padding of ones."""
-    own, padding = mass[:, :-1], mass[:, -1:]
-    found = np.empty_like(mass)
-    sums = np.cumsum(own, axis=1)
+    inner, padding = mass[:, :-1], mass[:, -1:]
+    sums = np.cumsum(inner, axis=1)
     total = sums[:, -1:]
-    found[:, :-1] = below * (sums - own) + above * (total - sums) + within * own + padding
-    found[:, -1:] = total + padding
-    return found
+    product = below * (sums - inner) + above * (total - sums) + within * inner + padding
+    return np.concatenate([product, total + padding], axis=1)
 
 
 def auc_limits(positive: ArrayLike, negative: ArrayLike, log_level: float) -> Limits:
@@ -220,17 +212,17 @@ def auc_limits(positive: ArrayLike, negative: ArrayLike, log_level: float) -> Li
     Examples
     --------
     >>> rng = np.random.default_rng(0)
-    >>> found = auc_limits(rng.normal(1.8, 1, 500), rng.normal(0, 1, 500), -13.7)
-    >>> round(found.low, 3), round(found.high, 3)
+    >>> limits = auc_limits(rng.normal(1.8, 1, 500), rng.normal(0, 1, 500), -13.7)
+    >>> round(limits.low, 3), round(limits.high, 3)
     (0.85, 0.953)
     """
     target = target_of(log_level)
-    ups, downs = (_scores(one) for one in (positive, negative))
-    ranks = _Ranks.of(ups, downs)
+    ranks = _Ranks.of(class_scores(positive), class_scores(negative))
     return Limits(ranks.lower(target), 1.0 - ranks.turned().lower(target), "matchings")
 
 
-def _scores(values: ArrayLike) -> FloatArray:
+def class_scores(values: ArrayLike) -> FloatArray:
+    """Return the scores of the rows of one class; refuse what is none."""
     array = np.asarray(values, dtype=np.float64)
     if array.ndim != 1 or array.size == 0 or not np.isfinite(array).all():
         raise InvalidArgument("scores", "finite, at least one of each class", "not")
@@ -257,8 +249,8 @@ class _Pairs:
         half = len(true) // 2
         both = rng.multivariate_hypergeometric(counts, 2 * half)
         first = rng.multivariate_hypergeometric(both, half)
-        halves = first.astype(np.float64), (both - first).astype(np.float64)
-        return cls(kinds // width, kinds % width, *halves)
+        second = (both - first).astype(np.float64)
+        return cls(kinds // width, kinds % width, first.astype(np.float64), second)
 
     @property
     def size(self) -> int:
@@ -280,19 +272,19 @@ class _Pairs:
         return np.asarray((crossed + crossed.T) / 2.0)
 
     def log_capital(self, gains: FloatArray, bets: FloatArray, target: float) -> FloatArray:
-        """Return the capital of bets on gains of at least -1, of shape (..., kinds, kinds).
+        """Return the mean capital, over bets, of gains of at least -1 for each pair of kinds.
 
-        The mean over the bets, of shape (...).
+        The gains have the shape (..., kinds, kinds), and the capital has the shape (...).
         """
         outer, square = gains.shape[:-2], gains.shape[-2:]
         tables = 1.0 + bets[:, None, None] * gains.reshape(-1, 1, *square)
         tables = tables.reshape(-1, *square)
         turned = np.ascontiguousarray(np.swapaxes(tables, 1, 2))
         ratio = np.log(tables.max(axis=(1, 2)) / tables.min(axis=(1, 2)))
-        found = Scaling(self.first, self.second).log_mean(
+        capitals = Scaling(self.first, self.second).log_mean(
             lambda z: _times(tables, z), lambda x: _times(turned, x), ratio, LACKING * target
         )
-        return log_mean(found.reshape(*outer, len(bets)))
+        return log_mean(capitals.reshape(*outer, len(bets)))
 
 
 def _times(tables: FloatArray, values: FloatArray) -> FloatArray:
@@ -338,14 +330,16 @@ def kappa_limits(
     --------
     >>> rng = np.random.default_rng(0)
     >>> y = rng.integers(0, 2, 1000)
-    >>> found = kappa_limits(y, np.where(rng.random(1000) < 0.9, y, 1 - y), -13.7, rng)
-    >>> round(found.low, 2), round(found.high, 2)
+    >>> limits = kappa_limits(y, np.where(rng.random(1000) < 0.9, y, 1 - y), -13.7, rng)
+    >>> round(limits.low, 2), round(limits.high, 2)
     (0.7, 0.9)
     """
     target = target_of(log_level)
     pairs = _Pairs.of(targets, predictions, rng)
     hits, chance, bets = pairs.agreement(), pairs.chance(), stakes(target, pairs.size)
-    estimate = _kappa(pairs)
+    shares = pairs.shares()
+    expected, agreed = float(shares @ chance @ shares), float(shares @ np.diag(hits))
+    estimate = 1.0 if expected >= 1.0 else max((agreed - expected) / (1.0 - expected), -1.0)
 
     def below(kappa: float) -> float:
         return float(pairs.log_capital(hits - kappa - (1.0 - kappa) * chance, bets, target))
@@ -353,16 +347,8 @@ def kappa_limits(
     def above(kappa: float) -> float:
         return float(pairs.log_capital((kappa - hits) / (1.0 - kappa) + chance, bets, target))
 
-    low = last_rejected(below, target, -1.0, estimate) if estimate > -1.0 else -1.0
-    high = last_rejected(above, target, 1.0, estimate) if estimate < 1.0 else 1.0
-    return Limits(low, high, "matchings")
-
-
-def _kappa(pairs: _Pairs) -> float:
-    shares = pairs.shares()
-    chance = float(shares @ pairs.chance() @ shares)
-    hit = float(shares @ np.diag(pairs.agreement()))
-    return 1.0 if chance >= 1.0 else (hit - chance) / (1.0 - chance)
+    low = last_rejected(below, target, -1.0, estimate)
+    return Limits(low, last_rejected(above, target, 1.0, estimate), "matchings")
 
 
 def matthews_limits(
@@ -391,8 +377,8 @@ def matthews_limits(
     --------
     >>> rng = np.random.default_rng(0)
     >>> y = rng.integers(0, 2, 1000)
-    >>> found = matthews_limits(y, np.where(rng.random(1000) < 0.9, y, 1 - y), -13.7, rng)
-    >>> round(found.low, 2), round(found.high, 2)
+    >>> limits = matthews_limits(y, np.where(rng.random(1000) < 0.9, y, 1 - y), -13.7, rng)
+    >>> round(limits.low, 2), round(limits.high, 2)
     (0.67, 0.9)
     """
     target = target_of(log_level)
@@ -426,8 +412,7 @@ def _matthews_lower(pairs: _Pairs, target: float) -> float:
 
     def below(score: float) -> float:
         gains = (joint - score * spread / 2.0) / (1.0 + score * most)
-        logs = pairs.log_capital(gains, bets, target)
-        return mixed_capital(logs)
+        return float(log_mean(pairs.log_capital(gains, bets, target)))
 
     if below(0.0) < target:
         return -1.0
@@ -440,19 +425,22 @@ def _matthews_upper(pairs: _Pairs, target: float) -> float:
     counts = pairs.first + pairs.second
     total = float(counts.sum())
     # U-statistics over the rows of both halves, each limit at a fortieth of the level.
-    part = -target - math.log(40.0)
+    fortieth = -target - math.log(40.0)
     means = [
         min(float(counts @ spread @ counts) / (total * (total - 1.0)), 1.0) for spread in spreads
     ]
-    least = [kl_lower(mean, pairs.size, part) for mean in means]
-    most = [kl_upper(mean, pairs.size, part) for mean in means]
+    least = [kl_lower(mean, pairs.size, fortieth) for mean in means]
+    most = [kl_upper(mean, pairs.size, fortieth) for mean in means]
     if least[0] <= 0.0 or least[1] <= 0.0:
         return 1.0
-    ends = math.sqrt(least[1] / most[0]), math.sqrt(most[1] / least[0])
-    edges = np.geomspace(*ends, CELLS + 1)
-    first, last = edges[:-1], edges[1:]
-    own = ((first * last) / (first + last))[:, None, None] * spreads[0]
-    spread = own + spreads[1] / (first + last)[:, None, None]
+    ends = math.log(least[1] / most[0]) / 2.0, math.log(most[1] / least[0]) / 2.0
+    # The edges are powers of a number that depends on n and the target alone, whatever the rows
+    # are; a cell on the verge of the ends is left in.
+    step = CELL * (target / pairs.size) ** 0.25
+    places = np.arange(math.floor(ends[0] / step - 1e-6), math.floor(ends[1] / step + 1e-6) + 1)
+    first, last = np.exp(places * step), np.exp((places + 1) * step)
+    spread = ((first * last) / (first + last))[:, None, None] * spreads[0]
+    spread = spread + spreads[1] / (first + last)[:, None, None]
     largest = ((1.0 + first * last) / (first + last))[:, None, None]
     target = target - math.log(0.9)
 
@@ -504,19 +492,19 @@ def pair_limits(
     >>> x, y = rng.normal(0.5, 1, 500), rng.normal(0.0, 1, 500)
     >>> def larger(block):
     ...     return (x[block, None] > y[None, block]).astype(float)
-    >>> found = pair_limits(larger, 500, -13.7, (0.0, 1.0))
-    >>> round(found.low, 2), round(found.high, 2)
+    >>> limits = pair_limits(larger, 500, -13.7, (0.0, 1.0))
+    >>> round(limits.low, 2), round(limits.high, 2)
     (0.56, 0.75)
     """
     target, (low, high) = target_of(log_level), kernel_range
     if half < 1 or not -math.inf < low < high < math.inf:
         raise InvalidArgument("kernel_range", "finite, of at least two rows", "not")
     count = math.ceil(half / PAIRS)
-    edges = np.linspace(0, half, count + 1).round().astype(np.intp)
-    blocks = [slice(int(a), int(b)) for a, b in itertools.pairwise(edges)]
-    shares = [(np.asarray(table(one)) - low) / (high - low) for one in blocks]
+    edges = np.linspace(0, half, count + 1).round().astype(int).tolist()
+    blocks = [slice(*ends) for ends in itertools.pairwise(edges)]
+    shares = [(np.asarray(table(block)) - low) / (high - low) for block in blocks]
     below = _pairs_lower(shares, target, half)
-    above = _pairs_lower([1.0 - one for one in shares], target, half)
+    above = _pairs_lower([1.0 - block for block in shares], target, half)
     return Limits(low + (high - low) * below, high - (high - low) * above, "matchings")
 
 
@@ -529,11 +517,8 @@ def _line(low: FloatArray, slope: FloatArray, table: FloatArray, values: FloatAr
 def _pairs_lower(shares: list[FloatArray], target: float, half: int) -> float:
     """Return a lower limit of the mean of a function in [0, 1], given by its blocks."""
     bets = stakes(target, half)
-    scalings = [Scaling(np.ones(len(one)), np.ones(len(one))) for one in shares]
-    estimate = float(np.mean([one.mean() for one in shares]))
-    if estimate <= 0.0:
-        return 0.0
-
+    scalings = [Scaling(np.ones(len(block)), np.ones(len(block))) for block in shares]
+    estimate = float(np.mean([block.mean() for block in shares]))
     low = 1.0 - bets
     lacking = LACKING * target / len(shares)
 
@@ -541,9 +526,9 @@ def _pairs_lower(shares: list[FloatArray], target: float, half: int) -> float:
         # Each factor is 1 + c (h/mean - 1), without a table for each bet.
         slope = bets / mean
         ratio, logs = np.log((low + slope) / low), np.zeros(len(bets))
-        for one, scaling in zip(shares, scalings, strict=True):
-            columns, rows = partial(_line, low, slope, one.T), partial(_line, low, slope, one)
+        for block, scaling in zip(shares, scalings, strict=True):
+            columns, rows = partial(_line, low, slope, block.T), partial(_line, low, slope, block)
             logs = logs + scaling.log_mean(columns, rows, ratio, lacking)
-        return mixed_capital(logs)
+        return float(log_mean(logs))
 
-    return max(last_rejected(log_capital, target, 0.0, min(estimate, 1.0)), 0.0)
+    return last_rejected(log_capital, target, 0.0, min(max(estimate, 0.0), 1.0))

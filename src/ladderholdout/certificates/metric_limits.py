@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import permutations
 from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 
-from ladderholdout.certificates.betting import Limits, mean_limits
+from ladderholdout.arguments import inside
+from ladderholdout.certificates.bands import average_precision_limits
 from ladderholdout.certificates.class_averages import (
     class_mean_limits,
     f1_limits,
@@ -18,7 +21,10 @@ from ladderholdout.certificates.class_averages import (
     mean_of,
     share_limits,
     weighted_by_shares,
+    weighted_in_boxes,
 )
+from ladderholdout.certificates.group_limits import Groups, ratio_of_groups, share_of_groups
+from ladderholdout.certificates.group_variances import r2_of_groups
 from ladderholdout.certificates.matchings import (
     auc_limits,
     kappa_limits,
@@ -31,20 +37,25 @@ from ladderholdout.certificates.regression_limits import (
     r2_limits,
     ratio_limits,
 )
+from ladderholdout.certificates.targeted_bets import ordered_mean_limits
 from ladderholdout.certificates.transcript import (
+    ALIKE,
     BATCH,
     FEATURES,
     LABELS,
     RANGE,
     ROWS,
+    SIZES,
+    WHOLE_GROUPS,
     Transcript,
     check_nats,
 )
 from ladderholdout.errors import InvalidArgument
-from ladderholdout.mechanisms.arithmetic import inside
+from ladderholdout.limits.betting import Limits, mean_limits
+from ladderholdout.limits.intervals import LARGEST_SIDE
 from ladderholdout.metrics import Metric
 from ladderholdout.metrics import scores as of
-from ladderholdout.metrics.evaluation import Array, FloatArray
+from ladderholdout.metrics.arrays import Array, FloatArray
 from ladderholdout.metrics.measuring import within_stated
 
 # The share of a level for the classes' shares of the population.
@@ -71,6 +82,8 @@ class Rows:
         For bounds that split or order the rows; it must not depend on them.
     n_classes : int, default=2
         Classes that the holdout was registered with.
+    groups : Groups or None, default=None
+        Which rows were drawn together; None where each row is a draw of its own.
 
     Examples
     --------
@@ -82,6 +95,18 @@ class Rows:
     predictions: Array
     rng: np.random.Generator
     n_classes: int = 2
+    groups: Groups | None = None
+
+    def take(self, places: Array) -> Rows:
+        """Return some of the rows, each of which is a draw of its own.
+
+        Examples
+        --------
+        >>> rows = Rows(np.array([0, 1, 1]), np.array([0, 1, 0]), np.random.default_rng(0))
+        >>> rows.take(np.array([0, 2])).targets.tolist()
+        [0, 1]
+        """
+        return Rows(self.targets[places], self.predictions[places], self.rng, self.n_classes)
 
     def counts(self) -> tuple[Array, Array, Array]:
         """Return for each class the hits, the rows of it, and the rows predicted as it.
@@ -93,12 +118,11 @@ class Rows:
         [[1, 1], [1, 2], [2, 1]]
         """
         hit = self.targets == self.predictions
-        parts = self.targets[hit], self.targets, self.predictions
-        hits, true, guessed = (np.bincount(part, minlength=self.n_classes) for part in parts)
-        return hits, true, guessed
-
-
-Way = Callable[[Any, Rows, float], Limits]
+        return (
+            np.bincount(self.targets[hit], minlength=self.n_classes),
+            np.bincount(self.targets, minlength=self.n_classes),
+            np.bincount(self.predictions, minlength=self.n_classes),
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +136,9 @@ class Bound:
     readings : tuple of int
         The readings of the certificate for which it holds: 1 for new rows, 2 for new labels on
         these rows, 3 for new features with these labels.
+    limits : callable
+        Returns the limits of the score, of the metric, the `Rows` and the logarithm of the level
+        of each side.
     needs_ranges : bool
         Whether it needs the ranges of the target and of the error.
 
@@ -124,16 +151,18 @@ class Bound:
 
     name: str
     readings: tuple[int, ...]
-    way: Way
+    limits: Callable[[Metric, Rows, float], Limits]
     needs_ranges: bool = False
 
 
-def bound_of(metric: Metric) -> Bound | str:
+def bound_of(metric: Metric, *, grouped: bool = False) -> Bound | str:
     """Return how the score of a metric is certified, or why it is not.
 
     Parameters
     ----------
     metric : Metric
+    grouped : bool, default=False
+        Whether whole groups of rows were drawn.
 
     Returns
     -------
@@ -145,17 +174,22 @@ def bound_of(metric: Metric) -> Bound | str:
     >>> bound_of(get_metric("neg_max_error"))
     'the largest error of rows that were not drawn has no bound'
     """
+    if grouped:
+        return _bound_of_groups(metric)
     if metric.is_mean:
         if metric.loss is of.zero_one:
-            return Bound("exact binomial", (1, 2, 3), _accuracy)
+            return Bound("exact binomial", (1, 2, 3), _share_of_hits)
         if not metric.bounded:
             return (
                 f"the losses of {metric.name} have no bound; loss_range=(0, high) states one, or "
                 "target_range=(low, high) for errors in the unit of the target, and the "
                 "certificate is then by bets, the narrower the smaller the range"
             )
-        return Bound("bets", (1, 2, 3), _mean)
-    prepare = _score_of(metric)
+        # The rows of each class may have been drawn apart: proposition B2 is not for these.
+        if metric.is_classification and not metric.alike_rows:
+            return Bound("bets", (1, 2, 3), _mean)
+        return Bound("bets", (1,), _ordered_mean)
+    prepare = _prepare_of(metric)
     if isinstance(prepare, of.Averaged):
         return _averaged(prepare)
     if isinstance(prepare, of.MulticlassAuc):
@@ -200,16 +234,18 @@ def score_limits(metric: Metric, rows: Rows, log_level: float) -> Limits:
     >>> rng = np.random.default_rng(0)
     >>> y = rng.integers(0, 2, 1000)
     >>> guesses = np.where(rng.random(1000) < 0.85, y, 1 - y)
-    >>> found = score_limits(get_metric("f1"), Rows(y, guesses, rng), -13.7)
-    >>> round(found.low, 2), round(found.high, 2), found.bound
+    >>> limits = score_limits(get_metric("f1"), Rows(y, guesses, rng), -13.7)
+    >>> round(limits.low, 2), round(limits.high, 2), limits.bound
     (0.8, 0.91, 'exact binomial')
     """
-    bound = bound_of(metric)
+    if rows.groups is not None and rows.groups.sizes.max() == 1:
+        rows = rows.take(np.arange(len(rows.targets)))
+    bound = bound_of(metric, grouped=rows.groups is not None)
     if isinstance(bound, str):
         raise InvalidArgument("metric", "one with a bound", metric.name, bound)
     if bound.needs_ranges and metric.target_range is None:
         raise InvalidArgument("metric", "one with target_range", "one without", NO_RANGES)
-    return bound.way(metric, rows, log_level)
+    return bound.limits(metric, rows, log_level)
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,8 +275,8 @@ class ScoreInterval:
     >>> rng = np.random.default_rng(0)
     >>> y = rng.integers(0, 2, 1000)
     >>> rows = Rows(y, y + rng.normal(size=1000), rng)
-    >>> found = certify_score(get_metric("roc_auc"), rows, Transcript(0, 10, ()), released=0.78)
-    >>> found.low < 0.78 < found.high, found.bound
+    >>> interval = certify_score(get_metric("roc_auc"), rows, Transcript(0, 10, ()), released=0.78)
+    >>> interval.low < 0.78 < interval.high, interval.bound
     (True, 'matchings')
     """
 
@@ -254,7 +290,9 @@ class ScoreInterval:
     assumptions: tuple[str, ...] = ()
 
 
-def assumptions_of(metric: Metric, *, batch: bool, clipped: float) -> tuple[str, ...]:
+def assumptions_of(
+    metric: Metric, *, batch: bool, clipped: float, estimand: str | None = None
+) -> tuple[str, ...]:
     """Return what has to be true for a certificate of a score; where it is not, it is void.
 
     Parameters
@@ -265,6 +303,8 @@ def assumptions_of(metric: Metric, *, batch: bool, clipped: float) -> tuple[str,
         Whether the incumbent came later than first in a batch.
     clipped : float
         As in `ScoreInterval`.
+    estimand : {"rows", "groups"} or None, default=None
+        Which mean it is of, where whole groups of rows were drawn.
 
     Returns
     -------
@@ -278,14 +318,20 @@ def assumptions_of(metric: Metric, *, batch: bool, clipped: float) -> tuple[str,
     """
     bound = bound_of(metric)
     assert isinstance(bound, Bound)
-    named = [ROWS, LABELS, FEATURES if 2 in bound.readings else NO_FEATURES]
-    named += [BATCH] * batch + [RANGE] * (bound.name == "bets")
+    bets = bound.name == "bets"
+    assumptions = [ALIKE if bets and bound.readings == (1,) else ROWS, LABELS]
+    if estimand is not None:
+        bound = bound_of(metric, grouped=True)
+        assert isinstance(bound, Bound)
+        assumptions = [WHOLE_GROUPS, *[SIZES] * (estimand == "rows"), LABELS]
+    assumptions += [FEATURES if 2 in bound.readings else NO_FEATURES]
+    assumptions += [BATCH] * batch + [RANGE] * bets
     if clipped:
-        named.append(
+        assumptions.append(
             f"Errors beyond the stated range, in up to {100 * clipped:g} % of these rows, count "
             "as its end: the interval is for the score with errors clipped so."
         )
-    return tuple(named)
+    return tuple(assumptions)
 
 
 def certify_score(
@@ -301,7 +347,7 @@ def certify_score(
 
     The interval is a function of the rows and not of the released score. So it is right for any
     mechanism, with noise or without, and needs no rounding of the release; and whoever sees it
-    learns more than was released. Before it is shown it has to be on record, and `log_values` has
+    learns more than was released. It has to be on record before it is shown, and `log_values` has
     to be added to `Transcript.shown` of all that is chosen later.
 
     What is shown is the released score less and plus powers of 1.05, by a code that was fixed
@@ -336,28 +382,40 @@ def certify_score(
     >>> rng = np.random.default_rng(0)
     >>> y = rng.integers(0, 2, 1000)
     >>> rows = Rows(y, y + rng.normal(size=1000), rng)
-    >>> found = certify_score(get_metric("roc_auc"), rows, Transcript(0, 10, ()), released=0.78)
-    >>> round(found.low, 3), round(found.high, 3), round(found.log_values, 1)
+    >>> interval = certify_score(get_metric("roc_auc"), rows, Transcript(0, 10, ()), released=0.78)
+    >>> round(interval.low, 3), round(interval.high, 3), round(interval.log_values, 1)
     (0.715, 0.852, 7.8)
     """
     confidence = inside("confidence", confidence)
     check_nats("price", price)
     log_count = transcript.log_count() + price
-    level = math.log1p(-confidence) - log_count - math.log(2.0)
-    found, n = score_limits(metric, rows, level), len(rows.targets)
+    level = min(math.log1p(-confidence) - log_count - math.log(2.0), LARGEST_SIDE)
+    limits = score_limits(metric, rows, level)
+    n = len(rows.targets) if rows.groups is None else len(rows.groups)
     least, most = _shown_range(metric)
-    if _is_open(metric) and found.low < least:
-        found = Limits(-math.inf, found.high, found.bound)
+    has_no_least = _has_no_least(metric)
     width = most - least if math.isfinite(most - least) else max(abs(released), 1e-300)
     code = _Code(released, width * math.sqrt(-level / (2.0 * n)))
-    low, low_price = code.below(found.low, least)
-    high, high_price = code.above(found.high, most)
+    low, low_price = code.below(
+        -math.inf if has_no_least and limits.low < least else limits.low, least
+    )
+    high, high_price = code.above(limits.high, most)
     share, share_price = _clipped(metric, rows)
-    if _is_open(metric) and low == least:
-        low = -math.inf
-    values = low_price + high_price + share_price
-    named = assumptions_of(metric, batch=transcript.place > 1, clipped=share)
-    return ScoreInterval(low, high, confidence, found.bound, log_count, values, share, named)
+    return ScoreInterval(
+        low=-math.inf if has_no_least and low == least else low,
+        high=high,
+        confidence=confidence,
+        bound=limits.bound,
+        log_count=log_count,
+        log_values=low_price + high_price + share_price,
+        clipped=share,
+        assumptions=assumptions_of(
+            metric,
+            batch=transcript.place > 1,
+            clipped=share,
+            estimand=None if rows.groups is None else rows.groups.estimand,
+        ),
+    )
 
 
 # Neighbouring ends that can be shown, as multiples of each other; the chance that a code gives to
@@ -376,32 +434,28 @@ class _Code:
 
     def below(self, limit: float, least: float) -> tuple[float, float]:
         """Return the next end that is not above a limit, and its price."""
-        found, price = self._beyond(self.released - limit)
-        shown = self.released - found
-        if not least < shown <= limit:
-            return least, -math.log(_AT_END)
-        return shown, price
+        distance, price = self._beyond(self.released - limit)
+        end = self.released - distance
+        return (end, price) if least < end <= limit else (least, -math.log(_AT_END))
 
     def above(self, limit: float, most: float) -> tuple[float, float]:
         """Return the next end that is not below a limit, and its price."""
-        found, price = self._beyond(limit - self.released)
-        shown = self.released + found
-        if not limit <= shown < most:
-            return most, -math.log(_AT_END)
-        return shown, price
+        distance, price = self._beyond(limit - self.released)
+        end = self.released + distance
+        return (end, price) if limit <= end < most else (most, -math.log(_AT_END))
 
     def _beyond(self, distance: float) -> tuple[float, float]:
         """Return the next distance that is not smaller, and its price."""
         if not 0.0 < self.unit < math.inf or distance == math.inf:
             return math.inf, math.inf
-        place = -_FARTHEST
+        power = -_FARTHEST
         if distance > 0.0:
-            place = math.ceil(math.log(distance / self.unit) / math.log(_NEIGHBOURS))
-        place = min(max(place, -_FARTHEST), _FARTHEST)
-        if self.unit * _NEIGHBOURS**place < distance:
-            place += 1  # the last bit of the logarithm
-        chance = (1.0 - _AT_END) * (1.0 - _FALL) / (1.0 + _FALL) * _FALL ** abs(place - _MIDDLE)
-        return self.unit * _NEIGHBOURS**place, -math.log(chance)
+            power = math.ceil(math.log(distance / self.unit) / math.log(_NEIGHBOURS))
+        power = min(max(power, -_FARTHEST), _FARTHEST)
+        if self.unit * _NEIGHBOURS**power < distance:
+            power += 1  # the last bit of the logarithm
+        chance = (1.0 - _AT_END) * (1.0 - _FALL) / (1.0 + _FALL) * _FALL ** abs(power - _MIDDLE)
+        return self.unit * _NEIGHBOURS**power, -math.log(chance)
 
 
 def _clipped(metric: Metric, rows: Rows) -> tuple[float, float]:
@@ -409,18 +463,17 @@ def _clipped(metric: Metric, rows: Rows) -> tuple[float, float]:
     if not metric.clip:
         return 0.0, 0.0
     count = metric.evaluate(rows.targets, rows.predictions).clipped or 0
-    share = next(one for one in _SHOWN_SHARES if count <= one * len(rows.targets))
+    share = next(share for share in _SHOWN_SHARES if count <= share * len(rows.targets))
     return share, math.log(len(_SHOWN_SHARES))
 
 
-def _is_open(metric: Metric) -> bool:
-    """Return whether a score has a largest value and no least one."""
-    return _score_of(metric) in (of.r2, of.explained_variance)
+def _has_no_least(metric: Metric) -> bool:
+    return _prepare_of(metric) in (of.r2, of.explained_variance)
 
 
 def _shown_range(metric: Metric) -> tuple[float, float]:
     """Return the range of the ends that are shown; of R2, below -1 there is one more."""
-    if _is_open(metric):
+    if _has_no_least(metric):
         return -1.0, 1.0
     if metric.risk_range is None:
         return -math.inf, metric.offset
@@ -428,54 +481,64 @@ def _shown_range(metric: Metric) -> tuple[float, float]:
     return min(first, last), max(first, last)
 
 
-def _score_of(metric: Metric) -> Any:
+def _prepare_of(metric: Metric) -> Any:
+    """Return the function that prepares a score with weights; None of a score of another kind."""
     return metric.score.prepare if isinstance(metric.score, of.WeightedScore) else None
 
 
-def _accuracy(metric: Metric, rows: Rows, log_level: float) -> Limits:
+def _share_of_hits(metric: Metric, rows: Rows, log_level: float) -> Limits:
+    """Return the limits of the accuracy, or of what is a function of it."""
     hits = int(np.count_nonzero(rows.targets == rows.predictions))
-    found = share_limits(hits, len(rows.targets), log_level)
-    return found.through(lambda share: metric.to_score(1.0 - share))
+    limits = share_limits(hits, len(rows.targets), log_level)
+    if metric.is_mean:
+        return limits.through(lambda share: metric.to_score(1.0 - share))
+    is_jaccard = _prepare_of(metric).ratio is of.jaccard
+    return limits.through(lambda share: share / (2.0 - share)) if is_jaccard else limits
 
 
 def _mean(metric: Metric, rows: Rows, log_level: float) -> Limits:
-    losses, limits = metric.evaluate(rows.targets, rows.predictions).losses, metric.risk_range
-    assert losses is not None and limits is not None
-    return mean_limits(losses, log_level, limits).through(metric.to_score)
+    losses = metric.evaluate(rows.targets, rows.predictions).losses
+    assert losses is not None and metric.risk_range is not None
+    return mean_limits(losses, log_level, metric.risk_range).through(metric.to_score)
+
+
+def _ordered_mean(metric: Metric, rows: Rows, log_level: float) -> Limits:
+    losses = metric.evaluate(rows.targets, rows.predictions).losses
+    assert losses is not None and metric.risk_range is not None
+    found = ordered_mean_limits(losses, log_level, metric.risk_range, rng=rows.rng)
+    return found.through(metric.to_score)
 
 
 def _averaged(prepare: of.Averaged) -> Bound:
     """Return the bound of a ratio of counts, of one class or on average."""
     ratio, average = prepare.ratio, prepare.average
-    own: tuple[int, ...] = (1, 3) if ratio is of.recall else (1,)
+    readings: tuple[int, ...] = (1, 3) if ratio is of.recall else (1,)
     if isinstance(ratio, of.FBeta):
         return Bound("bets", (1, 2, 3), _f_beta)
     if average == "binary":
-        return Bound("exact binomial", (1, 2) if ratio is of.precision else own, _one_class)
+        return Bound("exact binomial", (1, 2) if ratio is of.precision else readings, _one_class)
     if average == "micro" or (average == "weighted" and ratio is of.recall):
-        return Bound("exact binomial", (1, 2, 3), _all_classes)
+        return Bound("exact binomial", (1, 2, 3), _share_of_hits)
     if average == "macro" and ratio in (of.recall, of.precision):
-        return Bound("joint binomial", own, _independent)
+        return Bound("joint binomial", readings, _independent)
     return Bound("union over classes", (1,), _united)
 
 
 def _proportion(ratio: of.Ratio, hits: int, true: int, guessed: int, log_level: float) -> Limits:
-    rows = true + guessed - hits
-    if ratio in (of.precision, of.recall):
-        rows = guessed if ratio is of.precision else true
-    limits = f1_limits if ratio is of.f1 else share_limits
-    return limits(hits, rows, log_level)
+    if ratio is of.f1:
+        return f1_limits(hits, true + guessed - hits, log_level)
+    among: dict[of.Ratio, int] = {of.precision: guessed, of.recall: true}
+    return share_limits(hits, among.get(ratio, true + guessed - hits), log_level)
 
 
 def _one_class(metric: Metric, rows: Rows, log_level: float) -> Limits:
-    ratio = _prepared(metric).ratio
-    hits, true, guessed = (int(part[1]) for part in rows.counts())
-    return _proportion(ratio, hits, true, guessed, log_level)
+    hits, true, guessed = (int(count[1]) for count in rows.counts())
+    return _proportion(_prepare_of(metric).ratio, hits, true, guessed, log_level)
 
 
 def _f_beta(metric: Metric, rows: Rows, log_level: float) -> Limits:
-    hits, true, guessed = (int(part[1]) for part in rows.counts())
-    beta = _prepared(metric).ratio.beta
+    hits, true, guessed = (int(count[1]) for count in rows.counts())
+    beta = _prepare_of(metric).ratio.beta
     return fbeta_limits(hits, true - hits, guessed - hits, len(rows.targets), log_level, beta)
 
 
@@ -500,32 +563,25 @@ def _pairs(metric: Metric, rows: Rows, log_level: float) -> Limits:
     return pair_limits(table, half, log_level, score.kernel_range)
 
 
-def _all_classes(metric: Metric, rows: Rows, log_level: float) -> Limits:
-    hits = int(np.count_nonzero(rows.targets == rows.predictions))
-    found = share_limits(hits, len(rows.targets), log_level)
-    jaccard = _prepared(metric).ratio is of.jaccard
-    return found.through(lambda share: share / (2.0 - share)) if jaccard else found
-
-
 def _independent(metric: Metric, rows: Rows, log_level: float) -> Limits:
     hits, true, guessed = rows.counts()
-    prepare = _prepared(metric)
-    by_class = isinstance(prepare, of.Averaged) and prepare.ratio is of.precision
-    return class_mean_limits(hits, guessed if by_class else true, log_level)
+    prepare = _prepare_of(metric)
+    is_precision = isinstance(prepare, of.Averaged) and prepare.ratio is of.precision
+    return class_mean_limits(hits, guessed if is_precision else true, log_level)
 
 
 def _united(metric: Metric, rows: Rows, log_level: float) -> Limits:
-    prepare, counts = _prepared(metric), rows.counts()
-    weighted = prepare.average == "weighted"
-    own = log_level + math.log1p(-_SHARES) if weighted else log_level
-    part = own - math.log(rows.n_classes)
-    found = [
-        _proportion(prepare.ratio, int(hits), int(true), int(guessed), part)
+    prepare, counts = _prepare_of(metric), rows.counts()
+    is_weighted = prepare.average == "weighted"
+    level_of_each = (log_level + math.log1p(-_SHARES)) if is_weighted else log_level
+    level_of_each -= math.log(rows.n_classes)
+    limits = [
+        _proportion(prepare.ratio, int(hits), int(true), int(guessed), level_of_each)
         for hits, true, guessed in zip(*counts, strict=True)
     ]
-    if not weighted:
-        return mean_of(found)
-    return weighted_by_shares(found, counts[1], log_level + math.log(_SHARES))
+    if not is_weighted:
+        return mean_of(limits)
+    return weighted_by_shares(limits, counts[1], log_level + math.log(_SHARES))
 
 
 def _auc(metric: Metric, rows: Rows, log_level: float) -> Limits:
@@ -538,40 +594,46 @@ def _area(scores: FloatArray, positive: Array, negative: Array, log_level: float
     return auc_limits(scores[positive], scores[negative], log_level)
 
 
+def _average_precision(metric: Metric, rows: Rows, log_level: float) -> Limits:
+    positive = rows.targets == 1
+    if positive.all() or not positive.any():
+        return Limits(0.0, 1.0, "bands")
+    scores = rows.predictions
+    return average_precision_limits(scores[positive], scores[~positive], log_level)
+
+
 def _multiclass(metric: Metric, rows: Rows, log_level: float) -> Limits:
-    prepare, classes, table = _prepared(metric), rows.predictions.shape[1], rows.predictions
+    prepare, classes, table = _prepare_of(metric), rows.predictions.shape[1], rows.predictions
     members = [rows.targets == code for code in range(classes)]
     if classes == 2:
         return _area(table[:, 1], members[1], members[0], log_level)
-    weighted = prepare.by_prevalence
-    part = log_level + math.log1p(-_SHARES) if weighted else log_level
+    is_weighted = prepare.by_prevalence
+    level_of_each = (log_level + math.log1p(-_SHARES)) if is_weighted else log_level
     if prepare.pairs:
-        part -= math.log(classes * (classes - 1))
+        level_of_each -= math.log(classes * (classes - 1))
         areas = {
-            (a, b): _area(table[:, a], members[a], members[b], part)
-            for a in range(classes)
-            for b in range(classes)
-            if a != b
+            (a, b): _area(table[:, a], members[a], members[b], level_of_each)
+            for a, b in permutations(range(classes), 2)
         }
-        parts = [
-            mean_of([areas[pair] for b in range(classes) if b != a for pair in ((a, b), (b, a))])
-            for a in range(classes)
+        # Of each class the pairs with every other one, in both directions.
+        limits = [
+            mean_of([area for pair, area in areas.items() if a in pair]) for a in range(classes)
         ]
     else:
-        part -= math.log(classes)
-        parts = [_area(table[:, a], members[a], ~members[a], part) for a in range(classes)]
-    if not weighted:
-        return mean_of(parts)
-    counts = [int(np.count_nonzero(one)) for one in members]
-    return weighted_by_shares(parts, counts, log_level + math.log(_SHARES))
+        level_of_each -= math.log(classes)
+        limits = [
+            _area(table[:, a], members[a], ~members[a], level_of_each) for a in range(classes)
+        ]
+    if not is_weighted:
+        return mean_of(limits)
+    counts = [int(np.count_nonzero(member)) for member in members]
+    return weighted_by_shares(limits, counts, log_level + math.log(_SHARES))
 
 
-def _matthews(metric: Metric, rows: Rows, log_level: float) -> Limits:
-    return matthews_limits(rows.targets, rows.predictions, log_level, rows.rng)
-
-
-def _kappa(metric: Metric, rows: Rows, log_level: float) -> Limits:
-    return kappa_limits(rows.targets, rows.predictions, log_level, rows.rng)
+def _of_classes(
+    metric: Metric, rows: Rows, log_level: float, limits: Callable[..., Limits]
+) -> Limits:
+    return limits(rows.targets, rows.predictions, log_level, rows.rng)
 
 
 def _of_outputs(
@@ -583,67 +645,152 @@ def _of_outputs(
     y, guesses = of.columns(rows.targets), of.columns(predictions)
     # What clipping left may be above the largest error by a rounding.
     largest = metric.largest_error * (1.0 + 1e-9) + 1e-9 * float(np.abs(y).max())
-    part = log_level - math.log(y.shape[1])
-    found = [
+    level_of_each = log_level - math.log(y.shape[1])
+    parts = [
         limits(
             y[:, column],
             guesses[:, column],
-            part,
+            level_of_each,
             target_range=metric.target_range,
             largest_error=largest,
             rng=rows.rng,
         )
         for column in range(y.shape[1])
     ]
-    return found[0] if len(found) == 1 else mean_of(found)
-
-
-def _r2(metric: Metric, rows: Rows, log_level: float) -> Limits:
-    return _of_outputs(metric, rows, log_level, r2_limits)
-
-
-def _explained(metric: Metric, rows: Rows, log_level: float) -> Limits:
-    return _of_outputs(metric, rows, log_level, lambda *a, **k: r2_limits(*a, explained=True, **k))
-
-
-def _concordance(metric: Metric, rows: Rows, log_level: float) -> Limits:
-    return _of_outputs(metric, rows, log_level, concordance_limits)
+    return parts[0] if len(parts) == 1 else mean_of(parts)
 
 
 def _median(metric: Metric, rows: Rows, log_level: float) -> Limits:
     errors = of.columns(np.abs(rows.targets - rows.predictions))
-    part = log_level - math.log(errors.shape[1])
-    found = [median_limits(column, part) for column in errors.T]
-    return (
-        mean_of(found).through(metric.to_score)
-        if len(found) > 1
-        else found[0].through(metric.to_score)
+    level_of_each = log_level - math.log(errors.shape[1])
+    parts = [median_limits(column, level_of_each) for column in errors.T]
+    return (parts[0] if len(parts) == 1 else mean_of(parts)).through(metric.to_score)
+
+
+ONE_OF_EACH = "one row of each group, drawn by the holdout's secret"
+"""What the bound of a score is made of that is not made of sums over groups."""
+
+
+def _bound_of_groups(metric: Metric) -> Bound | str:
+    """Return how a score is certified where whole groups were drawn."""
+    bound, prepare = bound_of(metric), _prepare_of(metric)
+    if isinstance(bound, str):
+        return bound
+    if metric.is_mean:
+        return Bound(bound.name, (1,), _mean_of_groups)
+    if isinstance(prepare, of.Averaged) or prepare is of.balanced_accuracy:
+        return Bound(bound.name, (1,), _classes_of_groups)
+    if isinstance(metric.score, of.RatioOfMeans):
+        return Bound(bound.name, (1,), _ratio_of_groups)
+    if _has_no_least(metric):
+        return Bound(bound.name, (1,), _r2_of_groups, needs_ranges=True)
+    return Bound(bound.name, (1,), partial(_one_of_each, limits=bound.limits), bound.needs_ranges)
+
+
+def _one_of_each(
+    metric: Metric, rows: Rows, log_level: float, limits: Callable[[Metric, Rows, float], Limits]
+) -> Limits:
+    assert rows.groups is not None
+    found = limits(metric, rows.take(rows.groups.one_of_each(rows.rng)), log_level)
+    return replace(found, bound=f"{found.bound} on {ONE_OF_EACH}")
+
+
+def _share(rows: Rows, tops: Array, bottoms: Array, log_level: float) -> Limits:
+    assert rows.groups is not None
+    parts = np.asarray(tops, dtype=np.float64), np.asarray(bottoms, dtype=np.float64)
+    return share_of_groups(*parts, rows.groups, log_level, rng=rows.rng)
+
+
+def _mean_of_groups(metric: Metric, rows: Rows, log_level: float) -> Limits:
+    losses, limits = metric.evaluate(rows.targets, rows.predictions).losses, metric.risk_range
+    assert losses is not None and limits is not None
+    low, width = limits[0], limits[1] - limits[0]
+    shares = np.clip((losses - low) / width, 0.0, 1.0)
+    found = _share(rows, shares, np.ones_like(shares), log_level)
+    return found.through(lambda share: metric.to_score(low + width * share))
+
+
+def _ratio_of_groups(metric: Metric, rows: Rows, log_level: float) -> Limits:
+    score = metric.score
+    assert isinstance(score, of.RatioOfMeans) and rows.groups is not None
+    tops, bottoms = (
+        np.asarray(part, dtype=np.float64) for part in score.parts(rows.targets, rows.predictions)
+    )
+    return ratio_of_groups(
+        *(tops, bottoms, rows.groups, log_level), largest=score.largest, rng=rows.rng
     )
 
 
-def _prepared(metric: Metric) -> Any:
-    assert isinstance(metric.score, of.WeightedScore)
-    return metric.score.prepare
+def _r2_of_groups(metric: Metric, rows: Rows, log_level: float) -> Limits:
+    assert rows.groups is not None
+    explained = _prepare_of(metric) is of.explained_variance
+    limits = partial(r2_of_groups, groups=rows.groups, explained=explained)
+    return _of_outputs(metric, rows, log_level, limits)
+
+
+def _classes_of_groups(metric: Metric, rows: Rows, log_level: float) -> Limits:
+    """Return the limits of a ratio of counts, of one class or on average, by sums over groups."""
+    prepare = _prepare_of(metric)
+    averaged = isinstance(prepare, of.Averaged)
+    ratio, average = (prepare.ratio, prepare.average) if averaged else (of.recall, "macro")
+    hits, ones = rows.targets == rows.predictions, np.ones(len(rows.targets))
+    if average == "micro" or (average == "weighted" and ratio is of.recall):
+        found = _share(rows, hits, ones, log_level)
+        return found.through(lambda share: share / (2.0 - share)) if ratio is of.jaccard else found
+
+    def of_class(code: int, level: float) -> Limits:
+        true, guessed = rows.targets == code, rows.predictions == code
+        return _share(rows, true & guessed, _among(ratio, true, guessed), level)
+
+    if average == "binary":
+        return of_class(1, log_level)
+    classes = range(rows.n_classes)
+    is_weighted = average == "weighted"
+    level_of_each = (log_level + math.log1p(-_SHARES)) if is_weighted else log_level
+    level_of_each -= math.log(rows.n_classes)
+    limits = [of_class(code, level_of_each) for code in classes]
+    if not is_weighted:
+        return replace(mean_of(limits), bound=limits[0].bound)
+    level_of_share = log_level + math.log(_SHARES / (2.0 * rows.n_classes))
+    boxes = [_share(rows, rows.targets == code, ones, level_of_share) for code in classes]
+    return replace(weighted_in_boxes(limits, boxes), bound=limits[0].bound)
+
+
+def _among(ratio: of.Ratio, true: Array, guessed: Array) -> FloatArray:
+    """Return of each row what it adds to the divisor of a ratio of counts, at most 1."""
+    if ratio is of.precision:
+        return guessed.astype(np.float64)
+    if ratio is of.recall:
+        return true.astype(np.float64)
+    if ratio is of.f1:
+        return (true.astype(np.float64) + guessed) / 2.0
+    if isinstance(ratio, of.FBeta):
+        square = ratio.beta**2
+        missed, wrong = true & ~guessed, guessed & ~true
+        # A missed row may count for more than a hit only where it is beta squared over 1 + that.
+        return np.asarray((true & guessed) + (square * missed + wrong) / (1.0 + square))
+    return (true | guessed).astype(np.float64)
+
+
+def _in_ranges(limits: Callable[..., Limits]) -> Bound:
+    return Bound("bets", (1,), partial(_of_outputs, limits=limits), needs_ranges=True)
 
 
 _BOUNDS: Mapping[Any, Bound] = MappingProxyType(
     {
         of.roc_auc: Bound("matchings", (1, 3), _auc),
+        of.average_precision: Bound("bands", (1, 3), _average_precision),
         of.balanced_accuracy: Bound("joint binomial", (1, 3), _independent),
-        of.matthews: Bound("matchings", (1,), _matthews),
-        of.cohen_kappa: Bound("matchings", (1,), _kappa),
-        of.r2: Bound("bets", (1,), _r2, needs_ranges=True),
-        of.explained_variance: Bound("bets", (1,), _explained, needs_ranges=True),
-        of.concordance: Bound("bets", (1,), _concordance, needs_ranges=True),
+        of.matthews: Bound("matchings", (1,), partial(_of_classes, limits=matthews_limits)),
+        of.cohen_kappa: Bound("matchings", (1,), partial(_of_classes, limits=kappa_limits)),
+        of.r2: _in_ranges(r2_limits),
+        of.explained_variance: _in_ranges(partial(r2_limits, explained=True)),
+        of.concordance: _in_ranges(concordance_limits),
         of.median_error: Bound("exact binomial", (1,), _median),
     }
 )
 _REASONS: Mapping[Any, str] = MappingProxyType(
     {
-        of.average_precision: (
-            "the known bounds of an average precision are two to six times as wide as chance, and "
-            "are almost empty below thousands of positive rows; roc_auc has one"
-        ),
         of.max_error: "the largest error of rows that were not drawn has no bound",
         of.pearson: "it has no bound without a range of the predictions; concordance has one",
         of.spearman: "no bound of a correlation of ranks is known that is narrow enough",

@@ -2,31 +2,36 @@
 
 from __future__ import annotations
 
+import itertools
 import math
+from bisect import bisect_left
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from ladderholdout.certificates.betting import (
+from ladderholdout.arguments import whole
+from ladderholdout.certificates.targeted_bets import is_targeted, sequence_of_ratio
+from ladderholdout.errors import InvalidArgument
+from ladderholdout.limits.betting import (
     Limits,
     Split,
     last_rejected,
+    log_mean,
     mean_limits,
     mean_lower,
-    mixed_capital,
     split,
     stakes,
     target_of,
 )
-from ladderholdout.certificates.intervals import exact_lower
-from ladderholdout.errors import InvalidArgument
-from ladderholdout.mechanisms.arithmetic import whole
-from ladderholdout.metrics.evaluation import FloatArray
+from ladderholdout.limits.intervals import exact_lower
+from ladderholdout.metrics.arrays import FloatArray
 
 # The shares of a level that go to the interval of an unknown mean and to a crude lower limit of
 # the variance about it.
 CENTRE, CRUDE = 0.04, 0.01
+# As many cells for the unknown mean there are in a range, times the fourth root of n/target.
+CELLS = 25
 # More rows than this are summed up on a grid with as many points on each side.
 ROWS, SIDE, SAMPLE = 1500, 32, 2048
 # A running mean starts as if so many rows had lain in the middle of the range.
@@ -74,15 +79,22 @@ class Series:
         far = np.maximum(means - self.low, self.high - means)
         return (self.values - means) ** 2, far**2
 
-    def cells(self, target: float) -> list[tuple[float, float]]:
-        """Return the centres and half-widths of cells in one of which the mean lies."""
-        part, limits = math.log(CENTRE / 2.0) - target, (self.low, self.high)
-        found, n = mean_limits(self.values, part, limits), len(self.values)
-        # The more rows, the narrower the interval, and the fewer cells are needed.
-        cells = 5 if n < 2500 else 3 if n < 10000 else 2 if n < 30000 else 1
-        half = (found.high - found.low) / (2.0 * cells)
-        centres = [found.low + (2 * cell + 1) * half for cell in range(cells)]
-        return [(centre, half) for centre in centres]
+    def cells(self, target: float) -> tuple[FloatArray, float]:
+        """Return the centres of the cells in one of which the mean lies, and their half-width.
+
+        The range was cut into cells before the values were seen: their number depends on n and
+        on the target alone. Those that an interval of the mean meets are left.
+        """
+        n, log_level = len(self.values), math.log(CENTRE / 2.0) - target
+        mean = mean_limits(self.values, log_level, (self.low, self.high))
+        # What the half-width costs, its square over the variance, shrinks as the limits do.
+        count = math.ceil(CELLS * (n / target) ** 0.25)
+        half = (self.high - self.low) / (2.0 * count)
+        # A cell on the verge of the interval is left in, whatever the last bits are.
+        first = math.floor((mean.low - self.low) / (2.0 * half) - 1e-6)
+        last = math.floor((mean.high - self.low) / (2.0 * half) + 1e-6)
+        places = np.arange(min(max(first, 0), count - 1), min(last, count - 1) + 1)
+        return self.low + (2 * places + 1) * half, half
 
     def least_variance(self, target: float) -> float:
         """Return a crude lower limit of the variance, from pairs of rows."""
@@ -96,9 +108,9 @@ class Series:
 def ratio_lower(top: Series, bottom: Series, target: float) -> float:
     """Return a lower limit of the mean square of one series over that of another.
 
-    Proposition R1 of the guide. A lower limit u of E(x - k)^2/E(z - m)^2, where k is the centre
-    of the cell that holds the mean of x, v its half-width, and m is known before, gives one of
-    u/(1 + v^2/Var x).
+    Propositions R1 and R6 of the guide. A lower limit u of E(x - k)^2/E(z - m)^2, where k is the
+    centre of the fixed cell that holds the mean of x, v its half-width, and m is known before,
+    gives one of u/(1 + v^2/Var x).
 
     Parameters
     ----------
@@ -115,18 +127,56 @@ def ratio_lower(top: Series, bottom: Series, target: float) -> float:
     >>> rng = np.random.default_rng(0)
     >>> first, second = (Series(rng.uniform(-1, 1, 1000), -1, 1, centred=True) for _ in "xy")
     >>> round(ratio_lower(first, second, 13.7), 2)
-    0.73
+    0.75
     """
     squares, largest = bottom.predicted()
-    shares = _Placed.of(squares / largest)
+    shares = squares / largest
     if not top.centred:
-        return _square_ratio(top.values**2 / largest, shares, target)
+        return ratio_lower_in_order(top.values**2 / largest, shares, target)
     variance = top.least_variance(target)
-    best, found = math.inf, target - math.log1p(-CENTRE - CRUDE)
-    for centre, half in top.cells(target):
-        ratio = _square_ratio((top.values - centre) ** 2 / largest, shares, found)
-        best = min(best, ratio / (1.0 + half * half / variance) if variance > 0.0 else 0.0)
-    return best
+    if variance <= 0.0:
+        return 0.0
+    target_of_cell = target - math.log1p(-CENTRE - CRUDE)
+    centres, half = top.cells(target)
+    least = math.inf
+    for centre in centres:
+        least = ratio_lower_in_order(
+            (top.values - centre) ** 2 / largest, shares, target_of_cell, least
+        )
+    return least / (1.0 + half * half / variance)
+
+
+def ratio_lower_in_order(
+    gains: FloatArray, costs: FloatArray, target: float, below: float = math.inf
+) -> float:
+    """Return a lower limit of a ratio of means of rows in order, or a limit that is below it.
+
+    Propositions R1 and R6 of the guide.
+
+    Parameters
+    ----------
+    gains, costs : ndarray of shape (n,)
+        Of independent rows that are alike, in an order that does not depend on them; no gain is
+        below 0, and each cost is in [0, 1].
+    target : float
+        Minus the logarithm of the level.
+    below : float, default=inf
+        A limit that is not to be exceeded.
+
+    Returns
+    -------
+    float
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> costs = rng.uniform(0, 1, 1000)
+    >>> round(ratio_lower_in_order(costs * (rng.random(1000) < 0.7), costs, 4.4), 2)
+    0.66
+    """
+    if is_targeted(target, len(gains)):
+        return sequence_of_ratio(gains, costs).lower(target, below)
+    return min(_square_ratio(gains, _Placed.of(costs), target), below)
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,43 +189,40 @@ class _Placed:
 
     @classmethod
     def of(cls, values: FloatArray) -> _Placed:
-        """Place many numbers; few are taken as they are."""
+        """Place many numbers between points; few are taken as they are."""
         if len(values) <= ROWS:
             return cls(values, values, None)
-        some = values[:: max(len(values) // SAMPLE, 1)]
-        ordered = np.sort(np.concatenate([some, [values.min(), values.max()]]))
+        sample = values[:: max(len(values) // SAMPLE, 1)]
+        ordered = np.sort(np.concatenate([sample, [values.min(), values.max()]]))
         nodes = np.unique(ordered[np.linspace(0, len(ordered) - 1, SIDE).round().astype(np.intp)])
         return cls(values, nodes, split(values, nodes))
 
 
 def _square_ratio(top: FloatArray, bottom: _Placed, target: float) -> float:
     """Return a lower limit of a ratio of means, the lower one of numbers up to 1."""
-    sums = float(top.sum()), float(bottom.values.sum())
-    if sums[0] == 0.0:
+    total, divisor = float(top.sum()), float(bottom.values.sum())
+    if total == 0.0:
         return 0.0
     gains, costs, counts = summed_up_pairs(_Placed.of(top), bottom)
     bets = stakes(target, len(top))[:, None]
 
     def log_capital(ratio: float) -> float:
-        return mixed_capital(np.log1p(bets * (gains / ratio - costs)) @ counts)
+        return float(log_mean(np.log1p(bets * (gains / ratio - costs)) @ counts))
 
-    estimate = min(sums[0] / max(sums[1], 1e-12 * sums[0]), 1e12)
-    return max(last_rejected(log_capital, target + 1e-12 * len(top), 0.0, estimate), 0.0)
+    estimate = min(total / max(divisor, 1e-12 * total), 1e12)
+    return last_rejected(log_capital, target + 1e-12 * len(top), 0.0, estimate)
 
 
 def summed_up_pairs(first: _Placed, second: _Placed) -> tuple[FloatArray, FloatArray, FloatArray]:
     """Replace many pairs by few with weights, so that no mean of a concave function rises."""
-    one, other = first.parts, second.parts
-    if one is None or other is None:
+    if first.parts is None or second.parts is None:
         return first.values, second.values, np.ones(len(first.values))
     width = len(second.nodes) + 1
     counts = np.zeros((len(first.nodes) + 1) * width)
-    for up in (0, 1):
-        for right in (0, 1):
-            share = np.abs(1 - up - one.upper) * np.abs(1 - right - other.upper)
-            counts += np.bincount(
-                (one.below + up) * width + other.below + right, share, len(counts)
-            )
+    for up, right in itertools.product((0, 1), repeat=2):
+        share = np.abs(1 - up - first.parts.upper) * np.abs(1 - right - second.parts.upper)
+        cells = (first.parts.below + up) * width + second.parts.below + right
+        counts += np.bincount(cells, share, len(counts))
     table = counts.reshape(-1, width)[:-1, :-1]
     rows, columns = np.nonzero(table)
     return first.nodes[rows], second.nodes[columns], table[rows, columns]
@@ -224,11 +271,11 @@ def r2_limits(
     >>> rng = np.random.default_rng(0)
     >>> y = np.clip(rng.normal(size=1000), -3.35, 3.35)
     >>> errors = np.clip(rng.normal(size=1000), -4.5, 4.5) * 0.447
-    >>> found = r2_limits(
+    >>> limits = r2_limits(
     ...     y, y + errors, -13.7, target_range=(-3.35, 3.35), largest_error=2.0, rng=rng
     ... )
-    >>> round(found.low, 2), round(found.high, 2)
-    (0.68, 0.85)
+    >>> round(limits.low, 2), round(limits.high, 2)
+    (0.69, 0.85)
     """
     target = target_of(log_level)
     y = np.asarray(targets, dtype=np.float64)
@@ -242,13 +289,10 @@ def r2_limits(
         raise InvalidArgument("largest_error", "a number that no error exceeds", "less")
     order = rng.permutation(len(y))
     spread = Series(y[order], low, high, centred=True)
-    left = Series(errors[order], -largest_error, largest_error, centred=explained)
-    share = ratio_lower(spread, left, target)
-    return Limits(
-        1.0 - 1.0 / share if share > 0.0 else -math.inf,
-        1.0 - ratio_lower(left, spread, target),
-        "bets",
-    )
+    unexplained = Series(errors[order], -largest_error, largest_error, centred=explained)
+    ratio = ratio_lower(spread, unexplained, target)
+    low = 1.0 - 1.0 / ratio if ratio > 0.0 else -math.inf
+    return Limits(low, 1.0 - ratio_lower(unexplained, spread, target), "bets")
 
 
 def ratio_limits(
@@ -284,21 +328,21 @@ def ratio_limits(
     --------
     >>> rng = np.random.default_rng(0)
     >>> b = rng.uniform(0, 1, 1000)
-    >>> found = ratio_limits(b * (rng.random(1000) < 0.7), b, -13.7, (1.0, 1.0))
-    >>> round(found.low, 2), round(found.high, 2)
+    >>> limits = ratio_limits(b * (rng.random(1000) < 0.7), b, -13.7, (1.0, 1.0))
+    >>> round(limits.low, 2), round(limits.high, 2)
     (0.61, 0.79)
     """
     target = target_of(log_level)
-    parts = [np.asarray(one, dtype=np.float64) for one in (numerators, denominators)]
-    if parts[0].ndim != 1 or parts[0].size == 0 or parts[0].shape != parts[1].shape:
+    a, b = np.asarray(numerators, dtype=np.float64), np.asarray(denominators, dtype=np.float64)
+    if a.ndim != 1 or a.size == 0 or a.shape != b.shape:
         raise InvalidArgument("numerators and denominators", "one of each for each row", "not")
-    for part, most in zip(parts, largest, strict=True):
-        if not 0.0 < most < math.inf or not ((part >= 0.0) & (part <= most)).all():
+    for values, most in zip((a, b), largest, strict=True):
+        if not 0.0 < most < math.inf or not ((values >= 0.0) & (values <= most)).all():
             raise InvalidArgument("largest", "numbers that no part exceeds", "less")
-    (a, b), (most_a, most_b) = parts, largest
+    most_a, most_b = largest
     low = _square_ratio(a / most_a, _Placed.of(b / most_b), target) * most_a / most_b
-    share = _square_ratio(b / most_b, _Placed.of(a / most_a), target) * most_b / most_a
-    return Limits(low, 1.0 / share if share > 0.0 else math.inf, "bets")
+    inverse = _square_ratio(b / most_b, _Placed.of(a / most_a), target) * most_b / most_a
+    return Limits(low, 1.0 / inverse if inverse > 0.0 else math.inf, "bets")
 
 
 def concordance_limits(
@@ -334,11 +378,11 @@ def concordance_limits(
     --------
     >>> rng = np.random.default_rng(0)
     >>> y, noise = rng.uniform(-1, 1, 2000), rng.uniform(-0.2, 0.2, 2000)
-    >>> found = concordance_limits(
+    >>> limits = concordance_limits(
     ...     y * 0.8, y * 0.8 + noise, -13.7, target_range=(-1, 1), largest_error=0.2, rng=rng
     ... )
-    >>> round(found.low, 2), round(found.high, 2)
-    (0.96, 0.98)
+    >>> round(limits.low, 2), round(limits.high, 2)
+    (0.97, 0.98)
     """
     target, half = target_of(log_level), np.size(targets) // 2
     order = rng.permutation(np.size(targets))
@@ -351,19 +395,19 @@ def concordance_limits(
         raise InvalidArgument("target_range", "a pair that holds targets and predictions", "not")
     if not 0.0 < largest_error < math.inf or np.abs(x - y).max() > largest_error:
         raise InvalidArgument("largest_error", "a number that no error exceeds", "less")
-    one, other = slice(0, half), slice(half, 2 * half)
-    own = ((x[one] - y[one]) ** 2 + (x[other] - y[other]) ** 2) / 2.0
-    crossed = ((x[one] - y[other]) ** 2 + (x[other] - y[one]) ** 2) / 2.0
-    most = largest_error**2, (high - low) ** 2
-    share = _square_ratio(crossed / most[0], _Placed.of(own / most[0]), target)
-    least = _square_ratio(own / most[1], _Placed.of(crossed / most[1]), target)
-    return Limits(max(1.0 - 1.0 / share, -1.0) if share > 0.0 else -1.0, 1.0 - least, "bets")
+    first, second = slice(0, half), slice(half, 2 * half)
+    errors = ((x[first] - y[first]) ** 2 + (x[second] - y[second]) ** 2) / 2.0
+    crossed = ((x[first] - y[second]) ** 2 + (x[second] - y[first]) ** 2) / 2.0
+    most, most_crossed = largest_error**2, (high - low) ** 2
+    ratio = ratio_lower_in_order(crossed / most, errors / most, target)
+    inverse = ratio_lower_in_order(errors / most_crossed, crossed / most_crossed, target)
+    return Limits(max(1.0 - 1.0 / ratio, -1.0) if ratio > 0.0 else -1.0, 1.0 - inverse, "bets")
 
 
 def median_limits(losses: ArrayLike, log_level: float) -> Limits:
     """Return exact limits of the median loss, in no stated range.
 
-    Proposition R4 of the guide: order statistics.
+    By Proposition R4 of the guide they are order statistics.
 
     Parameters
     ----------
@@ -389,13 +433,8 @@ def median_limits(losses: ArrayLike, log_level: float) -> Limits:
     """
     ordered = np.sort(np.asarray(losses, dtype=np.float64))
     n = whole("n", ordered.size)
-    least, most = 1, n + 1
-    while least < most:
-        middle = (least + most) // 2
-        if exact_lower(middle, n, log_level) >= 0.5:
-            most = middle
-        else:
-            least = middle + 1
-    if least > n:
+    counts = range(1, n + 1)
+    first = bisect_left(counts, True, key=lambda count: exact_lower(count, n, log_level) >= 0.5)
+    if first == n:
         return Limits(0.0, math.inf, "exact binomial")
-    return Limits(float(ordered[n - least]), float(ordered[least - 1]), "exact binomial")
+    return Limits(float(ordered[n - 1 - first]), float(ordered[first]), "exact binomial")

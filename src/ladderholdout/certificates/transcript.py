@@ -8,13 +8,15 @@ from dataclasses import dataclass
 
 from numpy.typing import ArrayLike
 
+from ladderholdout.arguments import inside, whole
 from ladderholdout.certificates.codes import (
-    LEAST_LOG_COUNT,
     LadderTranscript,
     event_length,
     place_length,
 )
-from ladderholdout.certificates.intervals import (
+from ladderholdout.errors import InvalidArgument
+from ladderholdout.limits.intervals import (
+    LARGEST_SIDE,
     bounded_lower,
     bounded_upper,
     exact_lower,
@@ -22,10 +24,9 @@ from ladderholdout.certificates.intervals import (
     weighted_lower,
     weighted_upper,
 )
-from ladderholdout.errors import InvalidArgument
 from ladderholdout.mechanisms import Mechanism
-from ladderholdout.mechanisms.arithmetic import HALFWAY, inside, whole
-from ladderholdout.mechanisms.base import counting_of
+from ladderholdout.mechanisms.arithmetic import HALFWAY
+from ladderholdout.mechanisms.base import State, bar_of, counting_of
 from ladderholdout.metrics.evaluation import checked_weights
 
 # A count of errors within this of a whole number is that number.
@@ -35,6 +36,19 @@ ROWS = (
     "The holdout's rows are independent draws from the population that is meant, and none is a copy"
     " of another. After a split stratified by the label, the population is one whose classes have"
     " the shares that they have among these rows."
+)
+ALIKE = (
+    "The holdout's rows are independent draws from the population that is meant, and none is a copy"
+    " of another. A split stratified by the target, or by features, does not draw them so."
+)
+WHOLE_GROUPS = (
+    "The holdout's groups are independent draws from the population of groups that is meant, each"
+    " with all of its rows, or with rows that were drawn from it at random; no group lies on both"
+    " sides of the split. Rows of one group may depend on each other in any way."
+)
+SIZES = (
+    "Where the mean is over rows and groups differ in size: no group of that population has more"
+    " rows than the largest one here, or scores of rows do not depend on the size of their group."
 )
 LABELS = "The search knew nothing of the labels but what the ledger released."
 FEATURES = (
@@ -58,6 +72,50 @@ def check_nats(argument: str, nats: float) -> None:
     """Refuse a price that is infinite or below 0."""
     if not 0.0 <= nats < math.inf:
         raise InvalidArgument(argument, "finite and not below 0", repr(nats))
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """All that had been shown of one holdout when a score was requested.
+
+    Parameters
+    ----------
+    number : int
+        Which of the holdout's requests it is, from 1.
+    ladders : tuple of LadderTranscript
+        What each of the ladders had shown by then, as in `Transcript`: all of their queries.
+    shown, orders : float, default=0.0
+        As in `Transcript`, by then.
+
+    Raises
+    ------
+    InvalidArgument
+        If a number is refused.
+
+    Examples
+    --------
+    The first request, after 100 queries of which two improved, and the third one:
+
+    >>> ladder = LadderTranscript(queries=100, improved=(1, 7), values=(), n_values=101)
+    >>> [round(Request(number, (ladder,)).log_count(), 2) for number in (1, 3)]
+    [8.16, 11.33]
+    """
+
+    number: int
+    ladders: tuple[LadderTranscript, ...]
+    shown: float = 0.0
+    orders: float = 0.0
+
+    def __post_init__(self) -> None:
+        """Validate the counts."""
+        whole("number", self.number)
+        check_nats("shown", self.shown)
+        check_nats("orders", self.orders)
+
+    def log_count(self) -> float:
+        """Return the code length of the request and of all that was shown before it, in nats."""
+        released = sum(ladder.length() for ladder in self.ladders)
+        return event_length(self.number) + released + self.shown + self.orders
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +149,16 @@ class Transcript:
         submissions of one batch. None where they were not counted: then the length of the
         transcript is paid for instead. All certificates of one holdout count them, or none does.
 
+    orders : float, default=0.0
+        Sum of the logarithms of the sizes of the announced batches before that had a member judged
+        first: which one it was, was shown.
+    on_request : bool, default=False
+        Whether half of the chance is kept for requests: on a holdout whose first ladder shows
+        improvements alone.
+    request : Request or None, default=None
+        The request for the incumbent's score, where there was one and all before it can be
+        counted. The smaller price of both is paid.
+
     Raises
     ------
     InvalidArgument
@@ -101,13 +169,13 @@ class Transcript:
     A grid of 144 candidates on a fresh holdout, whose last one won:
 
     >>> round(Transcript(before=0, place=144, ladders=(), event=1).log_count(), 3)
-    8.953
+    8.771
 
     The winner of three finalists, of twenty, and a single query:
 
     >>> fresh = [Transcript(before=0, place=1, ladders=(), size=size, event=1) for size in (3, 20)]
-    >>> [round(one.log_count(), 2) for one in (*fresh, Transcript.alone())]
-    [1.5, 3.4, 0.69]
+    >>> [round(transcript.log_count(), 2) for transcript in (*fresh, Transcript.alone())]
+    [1.32, 3.22, 0.22]
     """
 
     before: int
@@ -116,9 +184,14 @@ class Transcript:
     shown: float = 0.0
     size: int | None = None
     event: int | None = None
+    orders: float = 0.0
+    on_request: bool = False
+    request: Request | None = None
 
     def __post_init__(self) -> None:
         """Validate the counts."""
+        if self.request is not None and not self.on_request:
+            raise InvalidArgument("request", "with on_request=True", "without")
         if self.before != 0:
             whole("before", self.before)
         whole("place", self.place)
@@ -135,6 +208,7 @@ class Transcript:
             )
             raise InvalidArgument("ladders", allowed, f"of {queries}")
         check_nats("shown", self.shown)
+        check_nats("orders", self.orders)
 
     @classmethod
     def alone(
@@ -144,7 +218,7 @@ class Transcript:
         *,
         shown: float = 0.0,
     ) -> Transcript:
-        """Return that of an incumbent without a batch, on a holdout that had no batches.
+        """Return the transcript of an incumbent without a batch, on a holdout without batches.
 
         Parameters
         ----------
@@ -154,7 +228,7 @@ class Transcript:
         others : sequence of LadderTranscript, default=()
             What other ladders had released.
         shown : float, default=0.0
-            As of the transcript.
+            As for `Transcript`.
 
         Returns
         -------
@@ -167,9 +241,10 @@ class Transcript:
         >>> transcript.before, transcript.event, transcript.ladders[0].improved
         (9, 3, (1, 7, 10))
         """
-        every = (*others,) if own is None else (own, *others)
-        before = sum(one.submissions or one.queries for one in every)
-        event = 1 + sum(one.events() for one in every)
+        before, event = 0, 1
+        for ladder in others if own is None else (own, *others):
+            before += ladder.submissions or ladder.queries
+            event += ladder.queries if ladder.improved is None else len(ladder.improved)
         ladders = (*others,) if own is None else (own.improving(), *others)
         return cls(before, 1, ladders, shown, 1, event)
 
@@ -180,15 +255,29 @@ class Transcript:
         -------
         float
             In nats: for the number of the event, the place in the batch and what each ladder
-            released; at least ln 2.
+            released.
         """
-        released = sum(ladder.length() for ladder in self.ladders) + self.shown
-        if self.event is None:
-            return sum(self.lengths()) + released
-        return max(sum(self.lengths()) + released, LEAST_LOG_COUNT)
+        price = self._of_event()
+        if self.on_request:
+            # Each of the two codes has half of the chance (docs/background/certificates.md,
+            # requests beside events): the shorter one is taken, not the sum of both chances, for
+            # the intervals of one incumbent need not lie in each other.
+            price = min(price, self.request.log_count() if self.request else math.inf)
+            price += math.log(2.0)
+        return price
+
+    def _of_event(self) -> float:
+        released = sum(ladder.length() for ladder in self.ladders)
+        return sum(self.lengths()) + released + self.shown + self.orders
+
+    @property
+    def by_request(self) -> Request | None:
+        """The request, where its price is the smaller one."""
+        request = self.request
+        return None if request is None or request.log_count() >= self._of_event() else request
 
     def lengths(self) -> tuple[float, float]:
-        """Return what of `log_count` is for the number of the event, and for the place.
+        """Return the parts of `log_count` for the number of the event and for the place.
 
         Returns
         -------
@@ -197,13 +286,13 @@ class Transcript:
 
         Examples
         --------
-        >>> one = Transcript(before=0, place=2, ladders=(), size=20, event=1)
-        >>> [round(part, 2) for part in one.lengths()]
-        [0.41, 3.0]
+        >>> transcript = Transcript(before=0, place=2, ladders=(), size=20, event=1)
+        >>> [round(part, 2) for part in transcript.lengths()]
+        [0.22, 3.0]
         """
-        first = place_length(self.before + 1) if self.event is None else event_length(self.event)
+        event = place_length(self.before + 1) if self.event is None else event_length(self.event)
         # Of an announced size each place is as likely as another.
-        return first, place_length(self.place) if self.size is None else math.log(self.size)
+        return event, place_length(self.place) if self.size is None else math.log(self.size)
 
 
 @dataclass(frozen=True, slots=True)
@@ -307,11 +396,13 @@ def certify(
     if noise is not None:
         log_wrong -= math.log(2.0)
         half += noise(log_wrong - place_length(transcript.before + transcript.place))
-    low, high = (min(max(end, 0.0), 1.0) for end in (risk - half, risk + half))
+    low, high = min(max(risk - half, 0.0), 1.0), min(max(risk + half, 0.0), 1.0)
     log_level = log_wrong - log_count - math.log(2.0)
     bound, low, high = widened(low, high, n, log_level, binary, weights)
-    named = _assumptions(transcript.place > 1, binary, weights is not None)
-    return Certificate(float(risk), low, high, confidence, bound, log_count + price, named)
+    assumptions = [ROWS, LABELS, FEATURES if weights is None else WEIGHTS]
+    assumptions += [BATCH] * (transcript.place > 1) + [RANGE] * (not binary)
+    price += log_count
+    return Certificate(float(risk), low, high, confidence, bound, price, tuple(assumptions))
 
 
 def later_price(number: int, confidence: float) -> float:
@@ -358,13 +449,9 @@ def widened(
         return "Chernoff and Bentkus", *ends
     fewest = math.ceil(low * n - COUNT_NOISE)
     most = math.floor(high * n + COUNT_NOISE)
-    ends = exact_lower(fewest, n, log_level), exact_upper(most, n, log_level)
+    level = min(log_level, LARGEST_SIDE)
+    ends = exact_lower(fewest, n, level), exact_upper(most, n, level)
     return "exact binomial", *ends
-
-
-def _assumptions(batch: bool, binary: bool, weighted: bool) -> tuple[str, ...]:
-    named = [ROWS, LABELS, WEIGHTS if weighted else FEATURES]
-    return tuple(named + [BATCH] * batch + [RANGE] * (not binary))
 
 
 @dataclass(frozen=True, slots=True)
@@ -441,6 +528,44 @@ def grid_of(
     )
 
 
+def highest_release(
+    mechanism: Mechanism, n: int, released: float, releases: int, *, counts: bool
+) -> float:
+    """Return the largest risk that a submission can have to be released next.
+
+    It follows from the rule and from what it released last.
+
+    Parameters
+    ----------
+    mechanism : Mechanism
+        A rule whose releases fall.
+    n : int
+        Number of examples.
+    released : float
+        The risk that was released last, in the unit of the rule.
+    releases : int
+        How many releases there were.
+    counts : bool
+        Whether each loss is 0 or 1, without weights.
+
+    Returns
+    -------
+    float
+        What is released of such a risk is the largest number that may follow.
+
+    Examples
+    --------
+    >>> from ladderholdout.mechanisms import ParameterFreeLadder, PricedLadder
+    >>> for rule in (PricedLadder(), ParameterFreeLadder()):
+    ...     highest_release(rule, 1000, 0.2, 1, counts=True)
+    0.185
+    0.2
+    """
+    bar = bar_of(mechanism, State(n, released, releases=releases))
+    # Shares of n rows are at most the last one below the bar.
+    return math.floor(bar * n + COUNT_NOISE) / n if counts else bar
+
+
 def ladder_transcript(
     submissions: int,
     improved: tuple[int, ...],
@@ -463,8 +588,8 @@ def ladder_transcript(
     grid : Grid
         What it can release.
     choices : tuple of int, optional
-        How many values each of them could have been, as was known before; used where
-        values do not fall.
+        How many values each of them could have been, as was known before. Where values fall, each
+        is below the one before as well.
     repeats : tuple of int, optional
         The distinguishable repeats, increasing. A ladder that releases each submission's own
         value does so for a repeat, too, so there it is counted among the values.
@@ -486,13 +611,13 @@ def ladder_transcript(
     # Once the budget is used up it is known that nothing improves any more.
     used_up = grid.budget is not None and len(improved) >= grid.budget
     return LadderTranscript(
-        (improved[-1] if improved else 0) if used_up else submissions,
-        None if grid.discloses else improved,
-        values,
-        grid.n_values,
-        grid.falling,
-        grid.first_improves,
-        None if grid.falling else choices,
-        () if grid.discloses else repeats,
-        submissions,
+        queries=max(improved, default=0) if used_up else submissions,
+        improved=None if grid.discloses else improved,
+        values=values,
+        n_values=grid.n_values,
+        falling=grid.falling,
+        first_improves=grid.first_improves,
+        choices=choices,
+        repeats=() if grid.discloses else repeats,
+        submissions=submissions,
     )

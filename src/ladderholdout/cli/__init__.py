@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from importlib.metadata import version
+from typing import Annotated
 
 import typer
 
@@ -32,14 +34,16 @@ COMMANDS: dict[str, dict[str, Callable[..., None]]] = {
     "Query a holdout": {
         "register": holdouts.register,
         "submit": holdouts.submit,
+        "gate": holdouts.gate,
         "list": holdouts.list_holdouts,
         "status": holdouts.status,
         "history": holdouts.history,
         "certificate": holdouts.certificate,
+        "compare": holdouts.compare,
         "estimate": holdouts.estimate,
-        "certify": holdouts.certify,
         "reveal": holdouts.reveal,
         "withdraw": holdouts.withdraw,
+        "replenish": holdouts.replenish,
         "retire": holdouts.retire,
         "leaderboard": audits.leaderboard,
     },
@@ -60,6 +64,26 @@ COMMANDS: dict[str, dict[str, Callable[..., None]]] = {
         "doctor": upkeep.doctor,
     },
 }
+
+
+def _print_version(wished: bool) -> None:
+    if wished:
+        typer.echo(f"ladderholdout {version('ladderholdout')}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    _: Annotated[
+        bool,
+        typer.Option(
+            "--version", callback=_print_version, is_eager=True, help="Print it, and end."
+        ),
+    ] = False,
+) -> None:
+    """Take the options that come before a command; the help above is that of the app."""
+
+
 for _panel, _commands in COMMANDS.items():
     for _name, _command in _commands.items():
         app.command(_name, rich_help_panel=_panel)(reported(_command))

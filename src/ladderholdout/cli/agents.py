@@ -1,4 +1,4 @@
-"""Tools for agents over the Model Context Protocol: submit, status and history of one holdout.
+"""Tools for agents over the Model Context Protocol: submit, decide, status, history of a holdout.
 
 The process has a token and no labels: it asks a server, and passes on what is released.
 """
@@ -7,21 +7,22 @@ from __future__ import annotations
 
 import asyncio
 import json
+import math
 import threading
 import warnings
 from collections.abc import Callable, Mapping
+from dataclasses import asdict
 from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+from ladderholdout.arguments import text, whole
 from ladderholdout.cli.common import json_of
 from ladderholdout.cli.files import predictions_from
 from ladderholdout.errors import InvalidArgument, LadderHoldoutError, LadderHoldoutWarning
 from ladderholdout.extras import needed
-from ladderholdout.guard.named_rows import NamedPredictions
-from ladderholdout.guard.settings import text
-from ladderholdout.holdout import LadderHoldout, Release, Status, Submission
-from ladderholdout.mechanisms.arithmetic import whole
+from ladderholdout.guard import NamedPredictions, ladder_of
+from ladderholdout.holdout import LadderHoldout, Submission
 from ladderholdout.remote.connection import Token, place_of
 from ladderholdout.remote.predictions import Form
 
@@ -42,14 +43,16 @@ _FORMS = {
 }
 
 INSTRUCTIONS = (
-    "Scores of a holdout whose labels are on another machine. Call `status` first: it states the "
-    "metric, the number of rows and what a prediction is. Then `submit` predictions for all rows, "
-    "in the order in which the rows were first registered, or with the ids of the rows in any "
-    "order. What you are shown is the released score: "
-    "that of the best submission so far that improved on the one before by more than the "
-    "holdout's step. A submission that does not improve by that much shows nothing of its own "
-    "score. So choose among models on your own training rows, and submit the few that you would "
-    "put to use: many small changes do not climb here, and each submission stays on record."
+    "Scores of a holdout whose labels are on another machine. Call `status` first: it states "
+    "the metric, the number of rows and what a prediction is. Then `submit` predictions for "
+    "all rows, in the order in which the rows were first registered, or with the ids of the "
+    "rows in any order. What you are shown is the released score: that of the best submission"
+    " so far that improved on the one before by more than the holdout's step, or whether a "
+    "submission improved alone, where the holdout shows no more. One that does not improve by"
+    " that much shows nothing of its own score. So choose among models on your own training "
+    "rows, and submit the few that you would put to use: many small changes do not climb "
+    "here, and each submission stays on record. Where `status` names GateLadder as the mechanism, "
+    "use `decide`, which states whether a change may be kept."
 )
 
 
@@ -77,7 +80,7 @@ def _number(description: str) -> dict[str, Any]:
     return {"type": ["number", "string", "null"], "description": description}
 
 
-_NONE_YET = "null before the first release, and where the holdout releases no values"
+_NONE_YET = "null before the first release, and where improvements alone are shown"
 _LEFT = _kind("integer", "How many releases the budget leaves; null without one.", missing=True)
 _RELEASED = _number(f"The score of the incumbent; {_NONE_YET}.")
 _CERTIFICATE = _object(
@@ -87,6 +90,27 @@ _CERTIFICATE = _object(
     confidence=_kind("number", "Probability that all certificates of the holdout hold."),
     missing=_kind("string", "Why there is none.", missing=True),
 )
+
+_SUBMITTED: dict[str, Any] = {
+    "predictions": {
+        "type": ["array", "string"],
+        "items": {"type": ["number", "string", "boolean", "array"]},
+        "description": "One prediction for each row; `status` states which. A list, or the same as "
+        "JSON text. Give this or `file`.",
+    },
+    "file": _kind(
+        "string",
+        "Path of a .npy, .csv (with a header), .arrow or .parquet file with the predictions, on "
+        "the machine where this tool runs.",
+    ),
+    "ids": {
+        "type": ["array", "string"],
+        "items": {"type": ["number", "string"]},
+        "description": "The ids of the rows, which may then come in any order: a list beside "
+        "`predictions`, or the name of the column of `file` that has them.",
+    },
+    "note": _kind("string", "What was submitted, in a few words; `history` shows it."),
+}
 
 _TOOLS = (
     types.Tool(
@@ -100,31 +124,37 @@ _TOOLS = (
             "`released_score` is that of the incumbent, an earlier submission. The same "
             "predictions again get the same answer."
         ),
-        input_schema=_object(
-            predictions={
-                "type": "array",
-                "items": {"type": ["number", "string", "boolean", "array"]},
-                "description": "One prediction for each row; `status` states which. Give this or "
-                "`file`.",
-            },
-            file=_kind(
-                "string",
-                "Path of a .npy, .csv (with a header), .arrow or .parquet file with the "
-                "predictions, on the machine where this tool runs.",
-            ),
-            ids={
-                "type": ["array", "string"],
-                "items": {"type": ["number", "string"]},
-                "description": "The ids of the rows, which may then come in any order: a list "
-                "beside `predictions`, or the name of the column of `file` that has them.",
-            },
-            note=_kind("string", "What was submitted, in a few words; `history` shows it."),
-        ),
+        input_schema=_object(**_SUBMITTED),
         output_schema=_answer(
             submission=_kind("integer", "The submission's number."),
             improved=_kind("boolean", "Whether it became the incumbent."),
             released_score=_RELEASED,
             releases_left=_LEFT,
+        ),
+    ),
+    types.Tool(
+        name="decide",
+        description=(
+            "Ask whether a candidate may be kept in place of the incumbent, on a holdout whose "
+            "rule is GateLadder (`status` states it). The first candidate is the baseline. One "
+            "error bounds all decisions together: `accepted` is true where the candidate was "
+            "shown to be better. Where it is false, keep what `incumbent` names. The same "
+            "predictions again get the same decision. No score is shown."
+        ),
+        input_schema=_object(
+            **_SUBMITTED,
+            margin=_kind(
+                "number",
+                "The gain that the candidate has to exceed, in the metric's own units; by default "
+                "that of the rule.",
+            ),
+        ),
+        output_schema=_answer(
+            accepted=_kind("boolean", "Whether it may replace the incumbent."),
+            submission=_kind("integer", "The submission's number."),
+            spent=_kind("boolean", "Whether nothing can be accepted any more."),
+            reason=_kind("string", "Why."),
+            incumbent=_kind("integer", "The submission that is to be kept now."),
         ),
     ),
     types.Tool(
@@ -139,6 +169,11 @@ _TOOLS = (
             holdout=_kind("string", "Its name."),
             metric=_kind("string", "What is measured, under scikit-learn's name."),
             rows=_kind("integer", "How many predictions a submission has."),
+            block=_kind(
+                "integer",
+                "Which rows these are: one more each time that fresh rows took the place of those "
+                "before. Then predictions are refused until `status` was called.",
+            ),
             prediction=_kind("string", "What one prediction is."),
             classes={"type": ["array", "null"], "description": "The class labels, sorted."},
             mechanism=_kind("string", "The rule that decides what is released."),
@@ -152,16 +187,37 @@ _TOOLS = (
         ),
     ),
     types.Tool(
+        name="health",
+        description=(
+            "Return how used up the holdout is: the width of the interval for the true score now, "
+            "and after as many more improvements. It is no submission and costs nothing."
+        ),
+        input_schema=_object(
+            more={"type": "integer", "minimum": 1, "maximum": _MOST, "default": 5},
+            spent_at=_kind("number", "A width from which on the rows count as used up."),
+        ),
+        output_schema=_answer(
+            width=_number("Of the interval; null where there is none."),
+            width_after=_number("The width after so many more improvements."),
+            spent=_kind("boolean", "Whether it is wider than `spent_at`.", missing=True),
+            queries_left=_kind("integer", "Queries until it will be.", missing=True),
+            reason=_kind("string", "Why there is no width or no forecast; else empty."),
+        ),
+    ),
+    types.Tool(
         name="history",
         description=(
             "Return your latest submissions, and what was released after each. A submission's own "
-            "score is known where it improved alone."
+            "score is known where it improved alone. With `after` it is a page of all of them: "
+            "those that follow this number; `next` is what to state for the next page."
         ),
         input_schema=_object(
-            limit={"type": "integer", "minimum": 1, "maximum": _MOST, "default": 20}
+            limit={"type": "integer", "minimum": 1, "maximum": _MOST, "default": 20},
+            after={"type": "integer", "minimum": 0, "description": "A submission's number."},
         ),
         output_schema=_answer(
             submissions=_kind("integer", "How many there were in all."),
+            next=_kind("integer", "The last number here; null where none follow.", missing=True),
             latest={
                 "type": "array",
                 "items": _object(
@@ -184,12 +240,13 @@ _TOOLS = (
 
 
 class Tools:
-    """What the three tools do, on a holdout behind a server.
+    """What the tools do, on a holdout behind a server.
 
     Parameters
     ----------
     url : str
-        As for `LadderHoldout.connect`. Nothing is asked of the server before the first call.
+        The holdout's URL, for `LadderHoldout.connect`. Nothing is asked of the server before the
+        first call.
     """
 
     def __init__(self, url: str) -> None:
@@ -201,7 +258,9 @@ class Tools:
         self._lock = threading.Lock()
         self._named: Mapping[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
             "submit": self._submit,
+            "decide": self._decide,
             "status": self._status,
+            "health": self._health,
             "history": self._history,
         }
 
@@ -212,12 +271,12 @@ class Tools:
         ----------
         name : str
         arguments : mapping
-            By the names of the tool's input schema.
+            The arguments, by the names of the tool's input schema.
 
         Returns
         -------
         dict
-            As the tool's output schema describes it.
+            The answer that the tool's output schema describes.
 
         Raises
         ------
@@ -226,18 +285,16 @@ class Tools:
         """
         if name not in self._named:
             raise InvalidArgument("the tool", "one of " + ", ".join(self._named), "another")
-        (schema,) = (one.input_schema["properties"] for one in _TOOLS if one.name == name)
+        (schema,) = (tool.input_schema["properties"] for tool in _TOOLS if tool.name == name)
         if not set(arguments) <= set(schema):
             allowed = f"some of {', '.join(schema)}" if schema else "none"
             raise InvalidArgument(f"arguments of {name}", allowed, "others")
         given = {key: value for key, value in arguments.items() if value is not None}
         with self._lock, warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always", LadderHoldoutWarning)
-            found = self._named[name](given)
-        texts = [
-            str(one.message) for one in caught if issubclass(one.category, LadderHoldoutWarning)
-        ]
-        return found | {"warnings": texts}
+            answer = self._named[name](given)
+        ours = (each for each in caught if issubclass(each.category, LadderHoldoutWarning))
+        return answer | {"warnings": [str(warning.message) for warning in ours]}
 
     def _open(self) -> LadderHoldout:
         if self._holdout is None:
@@ -245,79 +302,106 @@ class Tools:
         return self._holdout
 
     def _submit(self, given: dict[str, Any]) -> dict[str, Any]:
-        if ("predictions" in given) == ("file" in given):
-            came = "both" if "file" in given else "neither"
-            raise InvalidArgument("arguments of submit", "one of predictions and file", came)
-        note = {"note": text("note", given["note"])} if "note" in given else {}
-        holdout = self._open()
+        note, holdout = _note_of("submit", given), self._open()
         release = holdout.submit(self._predictions(holdout, given), context=note)
-        return _released(release)
+        return {
+            "submission": release.submission,
+            "improved": release.improved,
+            "released_score": release.score,
+            "releases_left": release.releases_left,
+        }
+
+    def _decide(self, given: dict[str, Any]) -> dict[str, Any]:
+        note, holdout = _note_of("decide", given), self._open()
+        predictions = self._predictions(holdout, given)
+        decision = holdout.gate(predictions, margin=given.get("margin"), context=note)
+        return asdict(decision)
 
     def _predictions(self, holdout: LadderHoldout, given: Mapping[str, Any]) -> Any:
         if "predictions" in given:
-            if not isinstance(given["predictions"], list):
-                raise InvalidArgument("predictions", "a list", "no list")
+            predictions = _list_in("predictions", given["predictions"])
             if "ids" not in given:
-                return given["predictions"]
-            if not isinstance(given["ids"], list):
-                raise InvalidArgument("ids", "a list beside predictions", "no list")
-            return NamedPredictions(given["predictions"], given["ids"])
+                return predictions
+            return NamedPredictions(predictions, _list_in("ids", given["ids"]))
         if not isinstance(given.get("ids", ""), str):
             raise InvalidArgument("ids", "the name of a column of the file", "another type")
         if not isinstance(given["file"], str) or not given["file"].isprintable():
             raise InvalidArgument("file", "the path of a file", "none")
-        ladder = holdout.open_ladder
+        ladder = ladder_of(holdout, several=True)
         form = Form(ladder.metric, ladder.facts.n, ladder.facts.classes, ladder.state().has_ids)
         return predictions_from(Path(given["file"]), form, ids=given.get("ids"))
 
     def _status(self, given: dict[str, Any]) -> dict[str, Any]:
+        # Where fresh rows came, all else is refused until this shows that there are others.
+        self._holdout = None
         holdout = self._open()
-        known = holdout.open_ladder.facts.classes
+        known = ladder_of(holdout, several=True).facts.classes
         classes = None if known is None else known.tolist()
-        found = {"prediction": _FORMS[holdout.metric.response], "classes": classes}
-        return _described(holdout.status()) | found
+        expected = {"prediction": _FORMS[holdout.metric.response], "classes": classes}
+        status, names = holdout.status(), ("low", "high", "confidence", "missing")
+        return expected | {
+            "holdout": status.name,
+            "metric": status.metric,
+            "rows": status.n,
+            "block": status.block,
+            "mechanism": status.mechanism,
+            "released_score": status.score,
+            "incumbent": status.incumbent,
+            "submissions": status.submissions,
+            "releases": status.releases,
+            "releases_left": status.releases_left,
+            "certificate": {name: getattr(status.certificate, name) for name in names},
+            "retired": status.retired is not None,
+        }
 
     def _history(self, given: dict[str, Any]) -> dict[str, Any]:
-        limit, holdout = whole("limit", given.get("limit", 20), _MOST), self._open()
-        total = holdout.open_ladder.state().submissions
-        latest = holdout.history(after=max(0, total - limit), limit=limit)
-        return {"submissions": total, "latest": [_line(one) for one in latest]}
+        limit, holdout = whole("limit", given.get("limit", 20), most=_MOST), self._open()
+        total = ladder_of(holdout, several=True).state().submissions
+        start = max(0, total - limit)
+        if "after" in given:
+            start = whole("after", given["after"], least=0, most=math.inf)
+        latest = holdout.history(after=start, limit=limit)
+        last = latest[-1].number if latest else total
+        return {
+            "submissions": total,
+            "next": last if last < total else None,
+            "latest": [_line(submission) for submission in latest],
+        }
+
+    def _health(self, given: dict[str, Any]) -> dict[str, Any]:
+        health = self._open().health(more=given.get("more", 5), spent_at=given.get("spent_at"))
+        names = ("width", "width_after", "spent", "queries_left", "reason")
+        return {name: getattr(health, name) for name in names}
 
 
-def _released(release: Release) -> dict[str, Any]:
+def _list_in(name: str, value: Any) -> list[Any]:
+    """Return a list; clients of some models send one as JSON text."""
+    if isinstance(value, str):
+        try:
+            value = json.loads(value)
+        except ValueError:
+            value = None
+    if not isinstance(value, list):
+        raise InvalidArgument(name, "a list, or one as JSON text", "neither")
+    return value
+
+
+def _note_of(tool: str, given: Mapping[str, Any]) -> dict[str, str]:
+    """Return the note of what is submitted, of which there has to be one."""
+    if ("predictions" in given) == ("file" in given):
+        actual = "both" if "file" in given else "neither"
+        raise InvalidArgument(f"arguments of {tool}", "one of predictions and file", actual)
+    return {"note": text("note", given["note"])} if "note" in given else {}
+
+
+def _line(submission: Submission) -> dict[str, Any]:
+    note = submission.context.get("note")
     return {
-        "submission": release.submission,
-        "improved": release.improved,
-        "released_score": release.score,
-        "releases_left": release.releases_left,
-    }
-
-
-def _described(status: Status) -> dict[str, Any]:
-    names = ("low", "high", "confidence", "missing")
-    return {
-        "holdout": status.name,
-        "metric": status.metric,
-        "rows": status.n,
-        "mechanism": status.mechanism,
-        "released_score": status.score,
-        "incumbent": status.incumbent,
-        "submissions": status.submissions,
-        "releases": status.releases,
-        "releases_left": status.releases_left,
-        "certificate": {name: getattr(status.certificate, name) for name in names},
-        "retired": status.retired is not None,
-    }
-
-
-def _line(one: Submission) -> dict[str, Any]:
-    note = one.context.get("note")
-    return {
-        "submission": one.number,
-        "time": one.time,
-        "improved": one.improved,
-        "repeat_of": one.repeat_of,
-        "released_score": one.score,
+        "submission": submission.number,
+        "time": submission.time,
+        "improved": submission.improved,
+        "repeat_of": submission.repeat_of,
+        "released_score": submission.score,
         "note": None if note is None else str(note),
     }
 
@@ -328,7 +412,7 @@ def run(url: str) -> None:
     Parameters
     ----------
     url : str
-        As for `LadderHoldout.connect`.
+        The holdout's URL, for `LadderHoldout.connect`.
 
     Raises
     ------
@@ -346,12 +430,12 @@ async def _serve(tools: Tools) -> None:
 
     async def called(_: Any, asked: types.CallToolRequestParams) -> types.CallToolResult:
         try:
-            found = await asyncio.to_thread(tools.call, asked.name, asked.arguments or {})
+            answer = await asyncio.to_thread(tools.call, asked.name, asked.arguments or {})
         except LadderHoldoutError as error:
             return _result(str(error), is_error=True)
         except Exception as fault:  # its text may show anything
             return _result(f"The tool failed with {type(fault).__name__}.", is_error=True)
-        shown = json_of(found)
+        shown = json_of(answer)
         return _result(shown, structured_content=json.loads(shown))
 
     server = Server(

@@ -11,15 +11,13 @@ import typer
 from ladderholdout.audit import Audit, Record, record_of, write_report
 from ladderholdout.audit.records import plain_value
 from ladderholdout.cli.common import (
-    AccountOption,
     AuditTrackingOption,
     ConfidenceOption,
     JsonOption,
-    LadderOption,
     LedgerOption,
     NameArgument,
     YesOption,
-    opened_one,
+    on_ladder,
     print_json,
     print_json_of,
     print_lines,
@@ -28,15 +26,14 @@ from ladderholdout.cli.common import (
     progress,
 )
 from ladderholdout.errors import InvalidArgument
+from ladderholdout.guard import ladder_of
 from ladderholdout.holdout import LadderHoldout
 from ladderholdout.leaderboard import Leaderboard
 
 
+@on_ladder(scoring=False, server=False, single=True)
 def audit(
-    name: NameArgument,
-    account: AccountOption = "default",
-    ladder: LadderOption = "main",
-    ledger: LedgerOption = None,
+    holdout: LadderHoldout,
     yes: YesOption = False,
     as_json: JsonOption = False,
 ) -> None:
@@ -45,19 +42,16 @@ def audit(
     Answers whether the incumbent beats a constant prediction, and how much too good the best
     raw score was. Submissions after it cannot be certified without a reserve.
     """
-    holdout = opened_one(name, account, ladder, ledger)
-    found = _opened(holdout, yes)
+    result = _opened(holdout, yes)
     if as_json:
-        print_json_of(found.summary(), "submissions", found.rows(), plain_value)
+        print_json_of(result.summary(), "submissions", result.rows(), plain_value)
     else:
-        print_pages(found.lines())
+        print_pages(result.lines())
 
 
+@on_ladder(scoring=False, server=False, single=True)
 def report(
-    name: NameArgument,
-    account: AccountOption = "default",
-    ladder: LadderOption = "main",
-    ledger: LedgerOption = None,
+    holdout: LadderHoldout,
     opened: Annotated[
         bool, typer.Option("--opened", help="With the raw scores; this opens them, permanently.")
     ] = False,
@@ -73,9 +67,11 @@ def report(
     as_json: JsonOption = False,
 ) -> None:
     """Write a report as one HTML file; without --opened it holds no raw score."""
-    holdout = opened_one(name, account, ladder, ledger)
     kind = "audit" if opened else "report"
-    place = _checked(output or Path(f"{_file_name(name)}-{kind}.html"))
+    name = re.sub(r"[^\w.-]+", "-", holdout.name).strip(".-") or "holdout"
+    place = output or Path(f"{name}-{kind}.html")
+    if place.is_dir() or not place.parent.is_dir():  # before a ladder is opened for it
+        raise InvalidArgument("--output", "a file in a folder that is there", place)
     if opened:
         shown: Audit | Record = _opened(holdout, yes)
     else:
@@ -97,7 +93,7 @@ def report(
 
 def _opened(holdout: LadderHoldout, yes: bool) -> Audit:
     """Audit a ladder, after asking where that is what opens it."""
-    ladder = holdout.open_ladder
+    ladder = ladder_of(holdout, several=True)
     if ladder.state().opened is None and not yes:
         reserve = ladder.facts.n_reserve
         typer.echo(
@@ -108,18 +104,7 @@ def _opened(holdout: LadderHoldout, yes: bool) -> Audit:
         )
         typer.confirm("Open it?", abort=True, err=True)
     with progress("Reading the submissions") as step:
-        return holdout.audit(progress=step)
-
-
-def _checked(file: Path) -> Path:
-    """Refuse a place that cannot be, before a ladder is opened for it."""
-    if file.is_dir() or not file.parent.is_dir():
-        raise InvalidArgument("--output", "a file in a folder that is there", file)
-    return file
-
-
-def _file_name(name: str) -> str:
-    return re.sub(r"[^\w.-]+", "-", name).strip(".-") or "holdout"
+        return holdout.owner.audit(progress=step)
 
 
 def leaderboard(
@@ -133,5 +118,4 @@ def leaderboard(
 ) -> None:
     """Show a leaderboard: each account's rank and released score, with certificates."""
     board = Leaderboard.open(name, ladder=ladder, ledger=ledger)
-    found = board.standings(confidence)
-    print_result(found, as_json)
+    print_result(board.standings(confidence), as_json)

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import gc
+import inspect
 import json
-import math
 import os
 import re
 import warnings
@@ -28,9 +27,10 @@ from ladderholdout.errors import (
     LadderHoldoutWarning,
     printable,
 )
-from ladderholdout.guard.ladder import by_first_order
+from ladderholdout.guard import by_first_order, ladder_of
 from ladderholdout.holdout import LadderHoldout
 from ladderholdout.ledger import AT_A_TIME, holdout_names, resolve_url
+from ladderholdout.remote.wire import plain
 
 T = TypeVar("T")
 
@@ -89,6 +89,13 @@ MissingOption = Annotated[
     ),
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON, for other programs.")]
+LossRangeOption = Annotated[
+    tuple[float, float] | None,
+    typer.Option(
+        metavar="LOW HIGH",
+        help="For unbounded losses: they are clipped to it, in the metric's own unit.",
+    ),
+]
 ConfidenceOption = Annotated[
     float | None,
     typer.Option(
@@ -120,20 +127,20 @@ class _Console(Console):
     def print(self, *objects: Any, **options: Any) -> None:
         """Print, with whatever acts on a terminal escaped."""
         super().print(
-            *(printable(one) if isinstance(one, str) else one for one in objects), **options
+            *(printable(part) if isinstance(part, str) else part for part in objects), **options
         )
 
 
 def cell(text: str | Text) -> Text:
     """Return a text as a table shows it: in one line, and not without end."""
-    found = text if isinstance(text, Text) else Text(text)
-    found.plain = printable(found.plain, longest=_LONGEST_CELL).replace("\n", "\\n")
-    return found
+    shown = text if isinstance(text, Text) else Text(text)
+    shown.plain = printable(shown.plain, longest=_LONGEST_CELL).replace("\n", "\\n")
+    return shown
 
 
 def json_of(value: Any) -> str:
     """Return JSON in which what acts on a terminal, or is no Unicode, is escaped."""
-    return _escaped(_ENCODE(_plain(value)))
+    return _escaped(_ENCODE(plain(value)))
 
 
 # Made once: for what is not the default, json.dumps makes an encoder each time.
@@ -143,7 +150,7 @@ _ENCODE = json.JSONEncoder(allow_nan=False, ensure_ascii=False, default=datetime
 def _escaped(text: str) -> str:
     if text.isprintable():
         return text
-    return "".join(one if one.isprintable() else json.dumps(one)[1:-1] for one in text)
+    return "".join(char if char.isprintable() else json.dumps(char)[1:-1] for char in text)
 
 
 def console(*, stderr: bool = False) -> Console:
@@ -177,11 +184,11 @@ def print_pages(lines: Iterable[str]) -> None:
 
 
 def print_json_of(
-    value: Mapping[str, Any], name: str, rows: Iterable[T], plain: Callable[[T], Any]
+    value: Mapping[str, Any], name: str, rows: Iterable[T], finite: Callable[[T], Any]
 ) -> None:
     """Print a JSON object whose last member is a list of rows, some at a time.
 
-    They may have times in them. Where they have numbers that JSON does not know, `plain` is
+    They may have times in them. Where they have numbers that JSON does not know, `finite` is
     asked for other ones.
     """
     typer.echo(f'{json_of(value)[:-1]}, "{name}": [', nl=False)
@@ -190,7 +197,7 @@ def print_json_of(
         try:
             text = _ENCODE(some)
         except ValueError:  # to check each value before takes as long as to write it
-            text = _ENCODE(list(map(plain, some)))
+            text = _ENCODE(list(map(finite, some)))
         typer.echo(before + _escaped(text)[1:-1], nl=False)
         before = ", "
     typer.echo("]}")
@@ -205,19 +212,19 @@ def progress(what: str) -> Iterator[Callable[[int, int], None]]:
         yield lambda done, total: bar.update(task, completed=done, total=total)
 
 
-def print_result(found: Any, as_json: bool) -> None:
+def print_result(result: Any, as_json: bool) -> None:
     """Print a result as the text that it has for people, or as JSON."""
     if as_json:
-        print_json(found)
+        print_json(result)
     else:
-        print_lines(str(found))
+        print_lines(str(result))
 
 
 def reported(command: Callable[..., None]) -> Callable[..., None]:
     """Make a command print the library's own errors and warnings, without a traceback.
 
     Both go to standard error, as sentences, or as JSON objects with --json; an error ends with
-    status 1.
+    status 1, or with that which `ends_with` states for the command.
     """
 
     @functools.wraps(command)
@@ -238,9 +245,28 @@ def reported(command: Callable[..., None]) -> Callable[..., None]:
                 command(**options)
         except LadderHoldoutError as error:
             report("error", str(error), type(error).__name__)
-            raise typer.Exit(1) from None
+            raise typer.Exit(getattr(command, _STATUS, _one)(error)) from None
 
     return run
+
+
+_STATUS = "_status_of_error"
+
+
+def _one(error: LadderHoldoutError) -> int:
+    return 1
+
+
+def ends_with(
+    status: Callable[[LadderHoldoutError], int],
+) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """State with which status each error ends a command."""
+
+    def decorated(command: Callable[..., None]) -> Callable[..., None]:
+        setattr(command, _STATUS, status)
+        return command
+
+    return decorated
 
 
 @contextmanager
@@ -257,34 +283,82 @@ def _collecting_seldom() -> Iterator[None]:
         gc.set_threshold(first, *rest)
 
 
-def _plain(value: Any) -> Any:
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        value = {one.name: getattr(value, one.name) for one in dataclasses.fields(value)}
-    if isinstance(value, Mapping):
-        return {str(name): _plain(one) for name, one in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(one) for one in value]
-    if isinstance(value, datetime):
-        return value.isoformat()
-    # What a diverged model scores is no number that JSON knows.
-    return str(value) if isinstance(value, float) and not math.isfinite(value) else value
+def on_ladder(
+    *, scoring: bool = True, server: bool = True, single: bool = False
+) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Give a command the parameters that name a ladder, and the opened holdout instead of them.
+
+    Parameters
+    ----------
+    scoring, server : bool, default=True
+        Whether one metric of several, or a server instead of a ledger, can be named.
+    single : bool, default=False
+        Whether a ladder of several metrics is refused.
+
+    Returns
+    -------
+    callable
+        Decorates a command whose first parameter is the holdout, and the last one `as_json`.
+    """
+    shared: dict[str, tuple[Any, Any]] = {
+        "account": (AccountOption, "default"),
+        "ladder": (LadderOption, "main"),
+        **({"scoring": (ScoringOption, None)} if scoring else {}),
+        "ledger": (LedgerOption, None),
+        **({"server": (ServerOption, None)} if server else {}),
+    }
+
+    def decorated(command: Callable[..., None]) -> Callable[..., None]:
+        @functools.wraps(command)
+        def run(name: str, **options: Any) -> None:
+            of_ladder = {option: options.pop(option) for option in shared}
+            command(_opened(name, single=single, **of_ladder), **options)
+
+        signature, kind = inspect.signature(command, eval_str=True), inspect.Parameter.KEYWORD_ONLY
+        _, *own, as_json = signature.parameters.values()
+        parameters = [
+            inspect.Parameter("name", kind, annotation=NameArgument),
+            *own,
+            *(
+                inspect.Parameter(option, kind, default=default, annotation=annotation)
+                for option, (annotation, default) in shared.items()
+            ),
+            as_json,
+        ]
+        # What Typer makes options and arguments of.
+        vars(run)["__signature__"] = signature.replace(
+            parameters=[parameter.replace(kind=kind) for parameter in parameters]
+        )
+        return run
+
+    return decorated
 
 
-def opened(
+def _opened(
     name: str,
     account: str,
     ladder: str,
     ledger: str | None,
     server: str | None = None,
     scoring: str | None = None,
+    *,
+    single: bool,
 ) -> LadderHoldout:
     """Return a holdout of the ledger, by all of its metrics or one, or one behind a server."""
     if server is None:
-        found = LadderHoldout.open(
+        holdout = LadderHoldout.open(
             name, scoring=scoring, account=account, ladder=ladder, ledger=ledger
         )
-        by_first_order(found.open_ladder)
-        return found
+        by_first_order(ladder_of(holdout, several=True))
+        metrics = list(ladder_of(holdout, several=True).by_metric)
+        if single and metrics:
+            raise InvalidArgument(
+                "--ladder",
+                "the ladder of one metric here",
+                f"that of {len(metrics)}",
+                f"Name the one that is meant: --ladder {ladder}:{metrics[0]}.",
+            )
+        return holdout
     if (ledger, scoring) != (None, None) or (account, ladder) != ("default", "main"):
         raise InvalidArgument(
             "--server",
@@ -292,29 +366,8 @@ def opened(
             "stated with one of them",
             "The token names the account and its ladder.",
         )
-    holdout = f"/holdouts/{quote(name, safe='')}"
-    return LadderHoldout.connect(server.rstrip("/").removesuffix(holdout) + holdout)
-
-
-def opened_one(
-    name: str,
-    account: str,
-    ladder: str,
-    ledger: str | None,
-    server: str | None = None,
-    scoring: str | None = None,
-) -> LadderHoldout:
-    """Return a holdout by one metric, for what is of one ladder alone."""
-    holdout = opened(name, account, ladder, ledger, server, scoring)
-    if len(holdout.open_ladder.by_metric) > 0:
-        first = next(iter(holdout.open_ladder.by_metric))
-        raise InvalidArgument(
-            "--ladder",
-            "the ladder of one metric here",
-            f"that of {len(holdout.open_ladder.by_metric)}",
-            f"Name the one that is meant: --ladder {ladder}:{first}.",
-        )
-    return holdout
+    path = f"/holdouts/{quote(name, safe='')}"
+    return LadderHoldout.connect(server.rstrip("/").removesuffix(path) + path)
 
 
 def context_of(pairs: Sequence[str]) -> dict[str, str]:

@@ -33,14 +33,7 @@ _COMMAS = re.compile(r"[+-]?[0-9]+(,[0-9]+)?")
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class RowsFile:
-    """A file of rows: its features as pandas reads them, and columns apart that nobody guesses.
-
-    Attributes
-    ----------
-    features : DataFrame
-    apart : Table
-        The other columns, in CSV as texts.
-    """
+    """A file of rows: its features as pandas reads them, and columns apart that nobody guesses."""
 
     features: pd.DataFrame
     apart: Table
@@ -83,10 +76,10 @@ def read_rows(path: Path, apart: dict[str, Sequence[str]]) -> RowsFile:
         frame = frame.reset_index()
         names = [*map(str, frame.columns)]
     _check_named(names, apart)
-    places = [at for at, name in enumerate(names) if name.strip() in wanted]
-    columns = [frame.iloc[:, at] for at in places]
-    table = Table(tuple(names[at] for at in places), tuple(columns))
-    left = [at for at in range(len(names)) if at not in places]
+    places = [place for place, name in enumerate(names) if name.strip() in wanted]
+    columns = [frame.iloc[:, place] for place in places]
+    table = Table(tuple(names[place] for place in places), tuple(columns))
+    left = [place for place in range(len(names)) if place not in places]
     features = frame.iloc[:, left]
     if left and names[left[0]] in UNNAMED:
         features = _indexed(features.iloc[:, 1:], features.iloc[:, 0].tolist())
@@ -102,8 +95,8 @@ def _check_named(names: Sequence[str], apart: dict[str, Sequence[str]]) -> None:
             if count == 1:
                 continue
             if count > 1:
-                came = f"a name that {count} columns have"
-                raise InvalidArgument(argument, "the name of one column", came)
+                actual = f"a name that {count} columns have"
+                raise InvalidArgument(argument, "the name of one column", actual)
             # Not all names: where the header is missing, the first row and its label would be
             # shown.
             close = did_you_mean(name, names)
@@ -117,7 +110,7 @@ def _features(file: Csv, wanted: set[str]) -> pd.DataFrame:
         import pandas
 
     named = zip(file.names, file.places, strict=True)
-    places = [at for name, at in named if name.strip() not in wanted]
+    places = [place for name, place in named if name.strip() not in wanted]
     rows = len(file.table)
     if places:
         with warnings.catch_warnings():
@@ -136,8 +129,8 @@ def _features(file: Csv, wanted: set[str]) -> pd.DataFrame:
     else:
         frame = pandas.DataFrame(index=range(rows))
     if len(frame) != rows:
-        came = f"in another form: {rows} rows by one count, {len(frame)} by another"
-        raise InvalidArgument("the file", "CSV with a row in each line", came)
+        actual = f"in another form: {rows} rows by one count, {len(frame)} by another"
+        raise InvalidArgument("the file", "CSV with a row in each line", actual)
     if file.delimiter != ",":
         _check_commas(frame, file.table)
     return frame if file.table.index is None else _indexed(frame, list(file.table.index))
@@ -146,27 +139,27 @@ def _features(file: Csv, wanted: set[str]) -> pd.DataFrame:
 def _distinct(names: Sequence[str]) -> list[str]:
     """Return names as pandas makes them distinct: a second "a" is "a.1"."""
     seen: dict[str, int] = {}
-    found = []
+    distinct = []
     for place, name in enumerate(names):
         name = name or f"Unnamed: {place}"
         count = seen.get(name, 0)
         seen[name] = count + 1
-        found.append(f"{name}.{count}" if count else name)
-    return found
+        distinct.append(f"{name}.{count}" if count else name)
+    return distinct
 
 
 def _check_commas(frame: pd.DataFrame, table: Table) -> None:
     """Refuse features that were read as texts because of their decimal commas."""
-    for at in range(frame.shape[1]):
-        cells = frame.iloc[:, at].dropna().tolist()
-        if not cells or not all(isinstance(one, str) for one in cells):
+    for column in range(frame.shape[1]):
+        cells = frame.iloc[:, column].dropna().tolist()
+        if not cells or not all(isinstance(cell, str) for cell in cells):
             continue
-        if not all(_COMMAS.fullmatch(one) for one in cells):
+        if not all(_COMMAS.fullmatch(cell) for cell in cells):
             continue
-        place = next(place for place, one in enumerate(cells) if "," in one)
+        place = next(place for place, cell in enumerate(cells) if "," in cell)
         cause, remedy = why_no_number(cells[place])
-        came = f"with {cause} in {table.where(place)}"
-        raise InvalidArgument("the file", "CSV whose numbers have decimal points", came, remedy)
+        actual = f"with {cause} in {table.where(place)}"
+        raise InvalidArgument("the file", "CSV whose numbers have decimal points", actual, remedy)
 
 
 def _indexed(frame: pd.DataFrame, labels: list[Any]) -> pd.DataFrame:
@@ -175,8 +168,8 @@ def _indexed(frame: pd.DataFrame, labels: list[Any]) -> pd.DataFrame:
         import pandas
 
     if len(set(labels)) < len(labels):
-        came = "with a first column that has no name and is no index, for it repeats itself"
-        raise InvalidArgument("the file", "CSV with a name for each column", came)
+        actual = "with a first column that has no name and is no index, for it repeats itself"
+        raise InvalidArgument("the file", "CSV with a name for each column", actual)
     if all(isinstance(label, str) for label in labels):
         labels = plain_numbers(labels) or labels
     if labels in (list(range(len(labels))), list(range(1, len(labels) + 1))):
@@ -215,7 +208,7 @@ def target_of(
         gone = np.asarray(column.isna()) | np.asarray(column.isin([*missing_texts]))
         _check_there(argument, table, np.flatnonzero(gone).tolist())
         return np.asarray(column)
-    wrong = [at for at, text in enumerate(column) if not text.strip() or text in missing_texts]
+    wrong = [row for row, text in enumerate(column) if not text.strip() or text in missing_texts]
     _check_there(argument, table, wrong)
     if numbers:
         return numbers_of(column, table, argument, "a column of numbers")
@@ -231,17 +224,17 @@ def target_of(
 
 def _check_there(argument: str, table: Table, wrong: Sequence[int]) -> None:
     if len(wrong):
-        came = f"missing in {len(wrong)} rows, the first in {table.where(wrong[0])}"
+        actual = f"missing in {len(wrong)} rows, the first in {table.where(wrong[0])}"
         remedy = "Give each row its value, or leave rows without one out."
-        raise InvalidArgument(argument, "there for each row", came, remedy)
+        raise InvalidArgument(argument, "there for each row", actual, remedy)
 
 
-def ids_of(file: RowsFile, name: str) -> list[Any]:
-    """Return the column of ids, in the type that its texts have."""
-    column = file.column("--ids", name)
+def ids_of(file: RowsFile, name: str, argument: str = "--ids") -> list[Any]:
+    """Return the column of ids, or of groups, in the type that its texts have."""
+    column = file.column(argument, name)
     names = list(column)
     # Those that repeat name groups of rows, of which a registration warns.
-    check_ids(names, file.apart, "--ids", distinct=False)
+    check_ids(names, file.apart, argument, distinct=False)
     if file.apart.starts is None:
         return names
     return plain_numbers(names) or names
@@ -250,19 +243,8 @@ def ids_of(file: RowsFile, name: str) -> list[Any]:
 def predictions_from(path: Path, form: Form, *, ids: str | None = None) -> Any:
     """Read predictions from a file, in the types that the holdout was registered with.
 
-    Parameters
-    ----------
-    path : Path
-        One column, or one for each class, named after it; CSV cells are read as text. Or a .npy
-        file, with the array.
-    form : Form
-    ids : str or None
-        The column that has the ids of the rows.
-
-    Returns
-    -------
-    ndarray or NamedPredictions
-        As `LadderHoldout.submit` takes it.
+    The file has one column, or one for each class that is named after it; CSV cells are read as
+    text. Or it is a .npy file, with the array.
 
     Raises
     ------
@@ -292,8 +274,8 @@ def _bytes(path: Path) -> bytes:
     try:
         return path.read_bytes()
     except OSError as fault:
-        came = f"{path}: {fault.strerror or 'it is none'}"
-        raise InvalidArgument("the file", "one that can be read", came) from None
+        actual = f"{path}: {fault.strerror or 'it is none'}"
+        raise InvalidArgument("the file", "one that can be read", actual) from None
 
 
 def _arrow(path: Path) -> pyarrow.Table:
@@ -312,5 +294,5 @@ def _read(path: Path, read: Callable[[], T]) -> T:
     except ImportError:
         raise missing(f"A {kind} file", "pyarrow") from None
     except Exception as fault:  # its text may show cells
-        came = f"{path}, which cannot ({type(fault).__name__})"
-        raise InvalidArgument("the file", f"one that reads as {kind[1:]}", came) from None
+        actual = f"{path}, which cannot ({type(fault).__name__})"
+        raise InvalidArgument("the file", f"one that reads as {kind[1:]}", actual) from None

@@ -23,29 +23,33 @@ from ladderholdout.cli.common import (
     JsonOption,
     LadderOption,
     LedgerOption,
+    LossRangeOption,
     MissingOption,
     NameArgument,
-    ScoringOption,
-    ServerOption,
     YesOption,
     cell,
     console,
     context_of,
-    opened,
-    opened_one,
+    ends_with,
+    on_ladder,
     print_json,
     print_lines,
     print_result,
 )
 from ladderholdout.cli.files import ids_of, predictions_from, read_rows, target_of
-from ladderholdout.errors import InvalidArgument, LadderHoldoutError
-from ladderholdout.guard.history_table import number, origin, varied
-from ladderholdout.guard.registration import named
-from ladderholdout.guard.settings import stated_in
-from ladderholdout.guard.views import outcome
-from ladderholdout.guard.withdrawal import Withdrawn
+from ladderholdout.errors import DailyLimit, InvalidArgument, LadderHoldoutError, UnknownHoldout
+from ladderholdout.guard import (
+    Withdrawn,
+    ladder_of,
+    named,
+    number,
+    origin,
+    outcome,
+    stated_in,
+    varied,
+)
 from ladderholdout.holdout import LadderHoldout, Release, Status, Submission
-from ladderholdout.ledger import Ledger, resolve_url, shown
+from ladderholdout.ledger import Ledger, block_name, parted_name, resolve_url, shown
 from ladderholdout.ledger.replay import rule_shown
 from ladderholdout.mechanisms.parsing import mechanism_of
 from ladderholdout.metrics import get_metric
@@ -81,12 +85,37 @@ PredictionsArgument = Annotated[
     Path, typer.Argument(metavar="FILE", help="A .csv, .parquet, .arrow or .npy file.")
 ]
 
+ContextOption = Annotated[
+    list[str] | None,
+    typer.Option(metavar="KEY=VALUE", help="A note for the history; repeat it for several."),
+]
+HeaderOption = Annotated[
+    bool, typer.Option("--header/--no-header", help="Whether line 1 names the columns.")
+]
+IdsOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="COLUMN",
+        help="The column with the ids of the rows, which may then come in any order.",
+    ),
+]
+
+
+TargetOption = Annotated[
+    list[str], typer.Option(help="The column with the labels; repeat it for several outputs.")
+]
+WeightOption = Annotated[
+    str | None, typer.Option(metavar="COLUMN", help="The column with the rows' weights.")
+]
+OverlapOption = Annotated[
+    str,
+    typer.Option(help="Where another holdout has some of the rows: auto, warn, error or ignore."),
+]
+
 
 def register(
     file: FileArgument,
-    target: Annotated[
-        list[str], typer.Option(help="The column with the labels; repeat it for several outputs.")
-    ],
+    target: TargetOption,
     scoring: Annotated[
         list[str] | None,
         typer.Option(
@@ -104,14 +133,19 @@ def register(
             "By default it is chosen by the metric."
         ),
     ] = None,
+    show: Annotated[
+        str | None,
+        typer.Option(
+            help="What answers have: scores, or improvements alone, so that the score is shown "
+            "on request (reveal) and certificates are narrower. By default scores."
+        ),
+    ] = None,
     budget: Annotated[
         int | None, typer.Option(help="How many times the released score may improve.")
     ] = None,
     account: AccountOption = "default",
     ladder: LadderOption = "main",
-    sample_weight: Annotated[
-        str | None, typer.Option(metavar="COLUMN", help="The column with the rows' weights.")
-    ] = None,
+    sample_weight: WeightOption = None,
     ids: Annotated[
         str | None,
         typer.Option(
@@ -120,17 +154,26 @@ def register(
             "order and with other features.",
         ),
     ] = None,
+    groups: Annotated[
+        str | None,
+        typer.Option(
+            metavar="COLUMN",
+            help="The column that names the group of each row, such as a patient, where whole "
+            "groups were drawn; certificates are by groups then.",
+        ),
+    ] = None,
+    estimand: Annotated[
+        str | None,
+        typer.Option(
+            help="What certificates are of, where there are groups: the mean over rows, by "
+            "default, or over groups."
+        ),
+    ] = None,
     classes: Annotated[
         list[str] | None,
         typer.Option("--class", help="Each class, where the file lacks some; repeat it."),
     ] = None,
-    loss_range: Annotated[
-        tuple[float, float] | None,
-        typer.Option(
-            metavar="LOW HIGH",
-            help="For unbounded losses: they are clipped to it, in the metric's own unit.",
-        ),
-    ] = None,
+    loss_range: LossRangeOption = None,
     target_range: Annotated[
         tuple[float, float] | None,
         typer.Option(
@@ -141,7 +184,8 @@ def register(
     reserve: Annotated[
         float | None,
         typer.Option(
-            metavar="SHARE", help="Share of the rows that no ladder measures, kept for `certify`."
+            metavar="SHARE",
+            help="Share of the rows that no ladder measures, kept for `certificate --reserve`.",
         ),
     ] = None,
     confidence: Annotated[
@@ -150,12 +194,7 @@ def register(
             help="Probability that all certificates hold together, fixed; by default .95."
         ),
     ] = None,
-    overlap: Annotated[
-        str,
-        typer.Option(
-            help="Where another holdout has some of the rows: auto, warn, error or ignore."
-        ),
-    ] = "auto",
+    overlap: OverlapOption = "auto",
     vault: Annotated[
         Path | None,
         typer.Option(help="Folder for the private copy of the rows; by default beside the ledger."),
@@ -167,55 +206,125 @@ def register(
     """Register a file's rows as a holdout, or start one more ladder on it.
 
     A ladder is the rule that answers submissions, with its state on one holdout and metric.
-    Labels and ids are texts unless each of them is the plain spelling of a number: 7, not 007.
+    Labels, ids and groups are texts unless each is the plain spelling of a number: 7, not 007.
     """
     stated = stated_in(locals())
     stated["mechanism"] = None if mechanism is None else mechanism_of(mechanism)
-    others = {"--sample-weight": sample_weight, "--ids": ids}
-    named = {option: [column] for option, column in others.items() if column is not None}
-    rows = read_rows(file, {"--target": target, **named})
     numbers = _of_numbers(scoring or [], name, ledger)
+    features, y, given = _rows_in(
+        file, target, sample_weight, ids, groups, numbers=numbers, missing_texts=missing or ()
+    )
+    stated |= given | {
+        "scoring": scoring[0] if scoring and len(scoring) == 1 else scoring or None,
+        "classes": labels_like(y, classes, "--class") if classes else None,
+    }
+    holdout = LadderHoldout(features, y, **stated)
+    print_shown(holdout.status(), as_json)
+
+
+def replenish(
+    name: NameArgument,
+    file: FileArgument,
+    target: TargetOption,
+    sample_weight: WeightOption = None,
+    ids: Annotated[
+        str | None,
+        typer.Option(
+            metavar="COLUMN",
+            help="The column that names each row; needed where the rows so far have ids.",
+        ),
+    ] = None,
+    groups: Annotated[
+        str | None,
+        typer.Option(
+            metavar="COLUMN",
+            help="The column that names the group of each row; needed where they have groups.",
+        ),
+    ] = None,
+    overlap: OverlapOption = "auto",
+    missing: MissingOption = None,
+    ledger: LedgerOption = None,
+    yes: YesOption = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Let the fresh rows of a file take the place of those of a holdout.
+
+    All of its ladders, accounts and settings go on, and start anew on these rows. Those before
+    them take no more submissions, and are called NAME@1, NAME@2 and so on.
+    """
+    with Ledger(resolve_url(ledger)).read() as tx:
+        record = named(tx, name)
+        ladders = tx.ladders(record.id)
+    if not ladders:
+        raise UnknownHoldout(f"The holdout {name!r} has no ladder.")
+    features, y, given = _rows_in(
+        file,
+        target,
+        sample_weight,
+        ids,
+        groups,
+        numbers=record.classes is None,
+        missing_texts=missing or (),
+    )
+    if not yes:
+        typer.echo(
+            f"The {record.n} rows of {name!r} will take no more submissions, permanently; {len(y)} "
+            "fresh ones take their place. Their history, status and audit stay.",
+            err=True,
+        )
+        typer.confirm("Replenish it?", abort=True, err=True)
+    first = ladders[0].settings
+    holdout = LadderHoldout.open(
+        name, account=first.account, ladder=first.name, overlap=overlap, ledger=ledger
+    )
+    print_shown(holdout.replenish(features, y, **given).status(), as_json)
+
+
+def _rows_in(
+    file: Path,
+    target: Sequence[str],
+    sample_weight: str | None,
+    ids: str | None,
+    groups: str | None,
+    *,
+    numbers: bool,
+    missing_texts: Sequence[str],
+) -> tuple[Any, Any, dict[str, Any]]:
+    """Read features and labels of a file, and by argument what else of them is in its columns."""
+    others = {"--sample-weight": sample_weight, "--ids": ids, "--groups": groups}
+    columns = {option: [column] for option, column in others.items() if column is not None}
+    rows = read_rows(file, {"--target": target, **columns})
     labels = [
-        target_of(rows, "--target", column, numbers=numbers, missing_texts=missing or ())
+        target_of(rows, "--target", column, numbers=numbers, missing_texts=missing_texts)
         for column in target
     ]
     weights = None
     if sample_weight is not None:
         weights = target_of(rows, "--sample-weight", sample_weight, numbers=True)
-    y = labels[0] if len(labels) == 1 else np.column_stack(labels)
-    stated |= {
-        "scoring": scoring[0] if scoring and len(scoring) == 1 else scoring or None,
+    given = {
         "sample_weight": weights,
         "ids": None if ids is None else ids_of(rows, ids),
-        "classes": labels_like(y, classes, "--class") if classes else None,
+        "groups": None if groups is None else ids_of(rows, groups, "--groups"),
     }
-    holdout = LadderHoldout(rows.features, y, **stated)
-    show(holdout.status(), as_json)
+    return rows.features, labels[0] if len(labels) == 1 else np.column_stack(labels), given
 
 
 def _of_numbers(scoring: Sequence[str], name: str | None, ledger: str | None) -> bool:
     """Return whether targets are numbers: by the metric, or by the ladders that go on."""
     if scoring:
-        return not any(get_metric(one).is_classification for one in scoring)
+        return not any(get_metric(metric).is_classification for metric in scoring)
     with suppress(LadderHoldoutError), Ledger(resolve_url(ledger)).read() as tx:
         known = tx.holdouts(name=name) if name is not None else tx.holdouts()
-        return bool(known) and all(one.classes is None for one in known)
+        return bool(known) and all(holdout.classes is None for holdout in known)
     return False
 
 
+@on_ladder()
 def submit(
-    name: NameArgument,
+    holdout: LadderHoldout,
     file: PredictionsArgument,
-    account: AccountOption = "default",
-    ladder: LadderOption = "main",
-    scoring: ScoringOption = None,
-    context: Annotated[
-        list[str] | None,
-        typer.Option(metavar="KEY=VALUE", help="A note for the history; repeat it for several."),
-    ] = None,
-    header: Annotated[
-        bool, typer.Option("--header/--no-header", help="Whether line 1 names the columns.")
-    ] = True,
+    context: ContextOption = None,
+    header: HeaderOption = True,
     labels: Annotated[
         Path | None,
         typer.Option(
@@ -223,15 +332,7 @@ def submit(
             help="The predicted labels, where some metrics take labels and others do not.",
         ),
     ] = None,
-    ids: Annotated[
-        str | None,
-        typer.Option(
-            metavar="COLUMN",
-            help="The column with the ids of the rows, which may then come in any order.",
-        ),
-    ] = None,
-    ledger: LedgerOption = None,
-    server: ServerOption = None,
+    ids: IdsOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Submit predictions for a holdout's rows, and print the release.
@@ -240,20 +341,63 @@ def submit(
     with --ids in any order.
     """
     stated = context_of(context or [])
+    _check_header(header, ids)
+    release = holdout.submit(_predictions(holdout, file, labels, header, ids), context=stated)
+    print_shown(release, as_json)
+
+
+def _status_of_refusal(error: LadderHoldoutError) -> int:
+    """Return the exit status of a gate that gives no decision."""
+    return 3 if isinstance(error, DailyLimit) else 2
+
+
+@ends_with(_status_of_refusal)
+@on_ladder(single=True)
+def gate(
+    holdout: LadderHoldout,
+    file: PredictionsArgument,
+    margin: Annotated[
+        float | None,
+        typer.Option(
+            help="The gain that the candidate has to exceed, in the metric's own units; by "
+            "default that of the ladder's rule."
+        ),
+    ] = None,
+    context: ContextOption = None,
+    header: HeaderOption = True,
+    ids: IdsOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Decide whether predictions may replace the incumbent, by one error for all decisions.
+
+    The exit status is 0 where they are accepted, 1 where they are not shown to be better, 2 where
+    they are refused or the command is used wrongly, and 3 where nothing can be accepted any more
+    or a limit is reached. The ladder has the rule GateLadder (register --mechanism "GateLadder()"),
+    and the first file is the baseline.
+    """
+    stated = context_of(context or [])
+    _check_header(header, ids)
+    predictions = _predictions(holdout, file, None, header, ids)
+    decision = holdout.gate(predictions, margin=margin, context=stated)
+    print_result(decision, as_json)
+    if not decision:
+        raise typer.Exit(3 if decision.spent else 1)
+
+
+def _check_header(header: bool, ids: str | None) -> None:
+    """Refuse to look for a column of ids where no line names the columns."""
     if ids is not None and not header:
         raise InvalidArgument("--ids", "left out where line 1 names no columns", "stated")
-    holdout = opened(name, account, ladder, ledger, server, scoring)
-    release = holdout.submit(_predictions(holdout, file, labels, header, ids), context=stated)
-    show(release, as_json)
 
 
 def _predictions(
     holdout: LadderHoldout, file: Path, labels: Path | None, header: bool, ids: str | None
 ) -> Any:
     """Read what all metrics of a holdout take: one file, and one with labels beside others."""
-    facts, has_ids = holdout.open_ladder.facts, holdout.open_ladder.state().has_ids
-    by_response = {one.response: one for one in holdout.metrics.values()}
-    others = {kind: one for kind, one in by_response.items() if kind != "labels"}
+    ladder = ladder_of(holdout, several=True)
+    facts, has_ids = ladder.facts, ladder.state().has_ids
+    by_response = {metric.response: metric for metric in holdout.metrics.values()}
+    others = {kind: metric for kind, metric in by_response.items() if kind != "labels"}
     if (labels is not None) != (bool(others) and "labels" in by_response):
         some = "some metrics take labels and others do not"
         raise InvalidArgument(
@@ -264,68 +408,117 @@ def _predictions(
     # A file of probabilities serves metrics of scores as well.
     metric = others.get("probabilities") or next(iter((others or by_response).values()))
     form = Form(metric, facts.n, facts.classes, has_ids, header)
-    found = predictions_from(file, form, ids=ids)
+    predictions = predictions_from(file, form, ids=ids)
     if labels is None:
-        return found
+        return predictions
     form = Form(by_response["labels"], facts.n, facts.classes, has_ids, header)
-    return {metric.response: found, "labels": predictions_from(labels, form, ids=ids)}
+    return {metric.response: predictions, "labels": predictions_from(labels, form, ids=ids)}
 
 
 def list_holdouts(ledger: LedgerOption = None, as_json: JsonOption = False) -> None:
     """List the holdouts in the ledger, with their ladders."""
     url = resolve_url(ledger)
-    out, found = console(), list(_ladders(url))
+    out, ladders = console(), list(_ladders(url))
     if as_json:
-        print_json({"ledger": shown(url), "ladders": found})
+        print_json({"ledger": shown(url), "ladders": ladders})
         return
-    if found:
-        out.print(_chosen(_HOLDOUTS, map(_listed, found), out.width))
+    if ladders:
+        out.print(_chosen(_HOLDOUTS, map(_listed, ladders), out.width))
     else:
         out.print("No holdout is registered yet.")
     print_lines(f"ledger: {shown(url)}")
 
 
+@on_ladder()
 def status(
-    name: NameArgument,
-    account: AccountOption = "default",
-    ladder: LadderOption = "main",
-    scoring: ScoringOption = None,
-    ledger: LedgerOption = None,
-    server: ServerOption = None,
+    holdout: LadderHoldout,
+    health: Annotated[
+        bool,
+        typer.Option("--health", help="Add how wide the certificate is, and what it becomes."),
+    ] = False,
+    spent_at: Annotated[
+        float | None,
+        typer.Option(
+            metavar="WIDTH",
+            help="With --health: from which width on the rows are used up; forecasts when, and "
+            "how many fresh rows would restore it.",
+        ),
+    ] = None,
+    more: Annotated[
+        int, typer.Option(help="With --health: after how many more improvements to forecast.")
+    ] = 5,
     as_json: JsonOption = False,
 ) -> None:
     """Show a ladder's released score and certificate, and how much was asked of the holdout."""
-    found = opened(name, account, ladder, ledger, server, scoring).status()
-    show(found, as_json)
+    shown = holdout.status()
+    if not health:
+        if spent_at is not None:
+            raise InvalidArgument("--spent-at", "stated with --health", "without")
+        print_shown(shown, as_json)
+        return
+    found = holdout.health(more=more, spent_at=spent_at)
+    if as_json:
+        print_json(asdict(shown) | {"releases_left": shown.releases_left, "health": asdict(found)})
+    else:
+        lines = [*shown.lines(), *found.lines()]
+        console().print(_table(["what", "value"], lines, header=False))
 
 
+@on_ladder()
 def certificate(
-    name: NameArgument,
-    account: AccountOption = "default",
-    ladder: LadderOption = "main",
-    scoring: ScoringOption = None,
+    holdout: LadderHoldout,
     confidence: ConfidenceOption = None,
-    ledger: LedgerOption = None,
-    server: ServerOption = None,
+    reserve: Annotated[
+        bool,
+        typer.Option(
+            "--reserve",
+            help="By the rows that no ladder has measured. This spends one of the reserve's "
+            "queries; asked again about the same incumbent, none.",
+        ),
+    ] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Print a confidence interval for the incumbent's true score, and what it assumes."""
-    holdout = opened(name, account, ladder, ledger, server, scoring)
-    found = holdout.certificate(confidence)
-    print_result(found, as_json)
+    ask = holdout.reserve_certificate if reserve else holdout.certificate
+    print_result(ask(confidence), as_json)
 
 
+@on_ladder(single=True)
+def compare(
+    holdout: LadderHoldout,
+    first: Annotated[
+        str, typer.Argument(metavar="FIRST", help="The number of a submission, or a file.")
+    ],
+    second: Annotated[
+        str, typer.Argument(metavar="SECOND", help="The number of a submission, or a file.")
+    ],
+    confidence: ConfidenceOption = None,
+    header: HeaderOption = True,
+    ids: IdsOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Print an interval for the true score of one model less that of another.
+
+    It is put on record, and later certificates and decisions pay for it. Predictions of submissions
+    that improved are kept; of others give the file.
+    """
+    _check_header(header, ids)
+
+    def model(stated: str) -> Any:
+        if stated.isdecimal():
+            return int(stated)
+        return _predictions(holdout, Path(stated), None, header, ids)
+
+    print_result(holdout.compare(model(first), model(second), confidence=confidence), as_json)
+
+
+@on_ladder()
 def history(
-    name: NameArgument,
-    account: AccountOption = "default",
-    ladder: LadderOption = "main",
-    scoring: ScoringOption = None,
+    holdout: LadderHoldout,
     last: Annotated[int, typer.Option(min=1, help="How many to show at most, the latest.")] = 50,
     after: Annotated[
         int | None, typer.Option(min=0, help="Show those that follow this number instead.")
     ] = None,
-    ledger: LedgerOption = None,
-    server: ServerOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Show the submissions, what was released after each, and when.
@@ -333,15 +526,14 @@ def history(
     A submission's own score is known where it became the incumbent, and a dash elsewhere;
     "released" is the score of the incumbent after it. No raw score is shown.
     """
-    holdout = opened(name, account, ladder, ledger, server, scoring)
     several = len(holdout.metrics) > 1
     shown = {metric: holdout[metric] if several else holdout for metric in holdout.metrics}
-    by_metric = {metric: _history(one, last, after) for metric, one in shown.items()}
+    by_metric = {metric: _history(ladder, last, after) for metric, ladder in shown.items()}
     if as_json:
         lists = {
             metric: {
                 "submissions": total,
-                "latest": [asdict(one) | {"own_score": one.own_score} for one in latest],
+                "latest": [asdict(entry) | {"own_score": entry.own_score} for entry in latest],
             }
             for metric, (total, latest) in by_metric.items()
         }
@@ -354,86 +546,53 @@ def history(
         if latest:
             out.print(_chosen(_HISTORY, _entries(latest), out.width))
         out.print(f"{total} submissions in all")
+    block = ladder_of(holdout, several=True).facts.block
+    if block > 1:
+        earlier = block_name(parted_name(holdout.name)[0], block - 1)
+        out.print(f"of block {block}; those of the block before it: history {earlier}")
 
 
 def _history(
     holdout: LadderHoldout, last: int, after: int | None
 ) -> tuple[int, tuple[Submission, ...]]:
     """Return how many submissions a ladder has, and those that are shown."""
-    total = holdout.open_ladder.state().submissions
+    total = ladder_of(holdout, several=True).state().submissions
     start = max(0, total - last) if after is None else after
     return total, holdout.history(after=start, limit=last)
 
 
-def reveal(
-    name: NameArgument,
-    account: AccountOption = "default",
-    ladder: LadderOption = "main",
-    scoring: ScoringOption = None,
-    ledger: LedgerOption = None,
-    server: ServerOption = None,
-    as_json: JsonOption = False,
-) -> None:
-    """Show the released score of a one-bit ladder; later certificates pay for it.
+@on_ladder(single=True)
+def reveal(holdout: LadderHoldout, as_json: JsonOption = False) -> None:
+    """Show the released score of a ladder that shows improvements alone, and record the request.
 
-    Such a ladder releases only whether each submission improved. Others show their score anyway.
+    Certificates pay for it. Other ladders show their score anyway (register --show).
     """
-    holdout = opened_one(name, account, ladder, ledger, server, scoring)
     holdout.reveal()
-    show(holdout.status(), as_json)
+    print_shown(holdout.status(), as_json)
 
 
-def estimate(
-    name: NameArgument,
-    account: AccountOption = "default",
-    ladder: LadderOption = "main",
-    scoring: ScoringOption = None,
-    ledger: LedgerOption = None,
-    server: ServerOption = None,
-    as_json: JsonOption = False,
-) -> None:
+@on_ladder()
+def estimate(holdout: LadderHoldout, as_json: JsonOption = False) -> None:
     """Print the incumbent's score corrected for the choice among the submissions of one batch.
 
     It is put on record first, and certificates of later incumbents pay for it. Where submissions
     learned from answers there is none, and the message names what gives a score instead.
     """
-    holdout = opened(name, account, ladder, ledger, server, scoring)
     print_result(holdout.estimate(), as_json)
 
 
-def certify(
-    name: NameArgument,
-    account: AccountOption = "default",
-    ladder: LadderOption = "main",
-    scoring: ScoringOption = None,
-    confidence: ConfidenceOption = None,
-    ledger: LedgerOption = None,
-    as_json: JsonOption = False,
-) -> None:
-    """Certify the incumbent on the reserve, the rows that no ladder has measured.
-
-    This spends one of the reserve's queries; asked again about the same incumbent, none.
-    """
-    holdout = opened(name, account, ladder, ledger, scoring=scoring)
-    found = holdout.certify(confidence)
-    print_result(found, as_json)
-
-
+@on_ladder(scoring=False, server=False, single=True)
 def withdraw(
-    name: NameArgument,
+    holdout: LadderHoldout,
     number: Annotated[int, typer.Argument(help="The submission's number, as in the history.")],
     reason: Annotated[str, typer.Option(help="What happened, for those who read the record.")],
-    account: AccountOption = "default",
-    ladder: LadderOption = "main",
-    ledger: LedgerOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Withdraw a submission that was an accident, on record.
 
     What its release revealed stays counted in all certificates.
     """
-    holdout = opened_one(name, account, ladder, ledger)
-    show(holdout.withdraw(number, reason=reason), as_json)
+    print_shown(holdout.owner.withdraw(number, reason=reason), as_json)
 
 
 def retire(
@@ -461,7 +620,7 @@ def retire(
         console().print(f"{name} is retired since {record.retired:%Y-%m-%d %H:%M} UTC")
 
 
-def show(what: Status | Release | Withdrawn, as_json: bool) -> None:
+def print_shown(what: Status | Release | Withdrawn, as_json: bool) -> None:
     """Print a status, a release or a withdrawal, one fact a line."""
     if as_json:
         derived = {} if isinstance(what, Withdrawn) else {"releases_left": what.releases_left}
@@ -489,24 +648,24 @@ def _ladders(url: str) -> Iterator[dict[str, Any]]:
                 }
 
 
-def _listed(found: Mapping[str, Any]) -> dict[str, str | Text]:
-    marks = [mark for mark in ("opened", "retired") if found[mark]]
-    ladder = f"{found['account']}/{found['ladder']}"
-    texts = {name: str(value) for name, value in found.items()}
-    return {**texts, "ladder": ladder, "": ", ".join(marks)}
+def _listed(ladder: Mapping[str, Any]) -> dict[str, str | Text]:
+    marks = [mark for mark in ("opened", "retired") if ladder[mark]]
+    whose = f"{ladder['account']}/{ladder['ladder']}"
+    texts = {name: str(value) for name, value in ladder.items()}
+    return {**texts, "ladder": whose, "": ", ".join(marks)}
 
 
 def _entries(latest: Sequence[Submission]) -> Iterator[dict[str, str | Text]]:
     differing = varied(latest)
-    for one in latest:
+    for submission in latest:
         yield {
-            "number": str(one.number),
-            "time (UTC)": f"{one.time:%Y-%m-%d %H:%M}",
-            "own score": number(one.own_score, "-"),
-            "released": number(one.score),
-            "": outcome(one).removeprefix("not improved"),
-            "batch": (one.batch or "")[:8],
-            "from": Text(origin(one, differing), no_wrap=True, overflow="ellipsis"),
+            "number": str(submission.number),
+            "time (UTC)": f"{submission.time:%Y-%m-%d %H:%M}",
+            "own score": number(submission.own_score, "-"),
+            "released": number(submission.score),
+            "": outcome(submission).removeprefix("not improved"),
+            "batch": (submission.batch or "")[:8],
+            "from": Text(origin(submission, differing), no_wrap=True, overflow="ellipsis"),
         }
 
 

@@ -2,38 +2,51 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, fields
+from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
-from ladderholdout.cli.common import JsonOption, MissingOption, print_json, print_lines
+from ladderholdout.arguments import whole
+from ladderholdout.cli.common import (
+    JsonOption,
+    LossRangeOption,
+    MissingOption,
+    print_json,
+    print_lines,
+    print_result,
+)
 from ladderholdout.cli.files import read_rows, target_of
-from ladderholdout.guard.settings import metric_for
+from ladderholdout.errors import InvalidArgument
+from ladderholdout.guard import metric_for
 from ladderholdout.lab import ANALYSTS
-from ladderholdout.lab.rehearsal import SafeSubmissions, safe_submissions
+from ladderholdout.lab.rehearsal import safe_submissions
 from ladderholdout.lab.report import analyst_of, matches, plain, plot, table
-from ladderholdout.mechanisms import Mechanism
-from ladderholdout.mechanisms.arithmetic import whole
 from ladderholdout.mechanisms.defaults import default_mechanism
 from ladderholdout.mechanisms.parsing import mechanism_of
 from ladderholdout.metrics import get_metric
 from ladderholdout.pictures import picture_file, save
-from ladderholdout.planning import Plan, Way
 from ladderholdout.planning import plan as planned
+from ladderholdout.planning import plan_decisions
 from ladderholdout.planning import plot as drawn
+from ladderholdout.planning.decisions import DISCORDANCE
 
 
 def plan(
-    n: Annotated[int, typer.Option("--rows", help="How many rows the holdout has.")],
-    submissions: Annotated[int, typer.Option(help="How many models will be submitted.")],
+    n: Annotated[int | None, typer.Option("--rows", help="How many rows the holdout has.")] = None,
+    submissions: Annotated[
+        int | None, typer.Option(help="How many models will be submitted.")
+    ] = None,
     width: Annotated[
         float | None,
         typer.Option(help="How far the true score may be below the released one, such as 0.03."),
     ] = None,
     risk: Annotated[float, typer.Option(help="The error rate expected of the winner.")] = 0.1,
     confidence: Annotated[float, typer.Option(help="Confidence of the certificate.")] = 0.95,
+    scoring: Annotated[
+        str, typer.Option(help="The metric for which a reserve is advised.")
+    ] = "accuracy",
     searches: Annotated[
         int, typer.Option(help="How many searches to simulate for each rule.")
     ] = 20,
@@ -41,39 +54,55 @@ def plan(
     picture: Annotated[
         Path | None, typer.Option("--plot", help="Draw width against rows into this file.")
     ] = None,
+    gain: Annotated[
+        float | None,
+        typer.Option(help="Plan decisions instead: the true gain that a gate is to accept."),
+    ] = None,
+    horizon: Annotated[
+        int | None, typer.Option(help="With --gain: how many candidates there will be.")
+    ] = None,
+    discordance: Annotated[
+        float,
+        typer.Option(help="With --gain: the share of rows on which models differ."),
+    ] = DISCORDANCE,
     as_json: JsonOption = False,
 ) -> None:
     """Compare rules for a holdout of this size by how wide their certificates will be.
 
-    Also what a reserve would give, and how many rows a certificate of --width needs.
+    Also what a reserve would give, and how many rows a certificate of --width needs. With --gain
+    and --horizon instead: how many rows a gate needs to accept that gain in accuracy.
     """
+    if gain is not None or horizon is not None:
+        if gain is None or horizon is None or submissions is not None or picture is not None:
+            raise InvalidArgument(
+                "--gain",
+                "stated with --horizon, and without --submissions and --plot",
+                "stated otherwise",
+            )
+        error = 1.0 - confidence
+        decided = plan_decisions(
+            gain=gain, horizon=horizon, n=n, discordance=discordance, alpha=round(error, 12)
+        )
+        print_result(decided, as_json)
+        return
+    if n is None or submissions is None:
+        missing = "--rows" if n is None else "--submissions"
+        remedy = "State --rows and --submissions, or --gain and --horizon."
+        raise InvalidArgument(missing, "stated", "missing", remedy)
     file = None if picture is None else picture_file(picture)
-    found = planned(
+    comparison = planned(
         n=whole("--rows", n),
         submissions=submissions,
         width=width,
         risk=risk,
         confidence=confidence,
+        scoring=scoring,
         searches=searches,
         seed=seed,
     )
     if file is not None:
-        save(drawn(found), file)
-    if as_json:
-        print_json(_plain(found))
-    else:
-        print_lines(str(found))
-
-
-def _plain(found: Plan | Way) -> dict[str, Any]:
-    """Return a plan as objects and lists, its rules as they are typed."""
-    kept = {one.name: getattr(found, one.name) for one in fields(found)}
-    for name, value in kept.items():
-        if isinstance(value, Way):
-            kept[name] = _plain(value)
-        elif isinstance(value, Mechanism):
-            kept[name] = repr(value)
-    return kept
+        save(drawn(comparison), file)
+    print_result(comparison, as_json)
 
 
 def safe(
@@ -95,13 +124,7 @@ def safe(
             help='The rule that answers submissions, written as in Python: "Ladder(step=0.01)".'
         ),
     ] = None,
-    loss_range: Annotated[
-        tuple[float, float] | None,
-        typer.Option(
-            metavar="LOW HIGH",
-            help="For unbounded losses: they are clipped to it, in the metric's own unit.",
-        ),
-    ] = None,
+    loss_range: LossRangeOption = None,
     n_train: Annotated[
         int | None,
         typer.Option("--train-rows", help="Rows to train on; by default as many as the file has."),
@@ -129,7 +152,7 @@ def safe(
         if mechanism is None
         else mechanism_of(mechanism)
     )
-    found = safe_submissions(
+    result = safe_submissions(
         rows.features,
         labels,
         metric,
@@ -142,16 +165,11 @@ def safe(
         seed=seed,
     )
     if as_json:
-        print_json(_counts_of(found))
+        attacks = [attack._asdict() for attack in result.attacks]
+        derived = {"attacks": attacks, "safe": result.safe, "unsafe": result.unsafe}
+        print_json(asdict(result) | {"mechanism": repr(result.mechanism)} | derived)
     else:
-        print_lines(str(found))
-
-
-def _counts_of(found: SafeSubmissions) -> dict[str, object]:
-    """Return what was found as objects and lists, the rule as it is typed."""
-    attacks = [one._asdict() for one in found.attacks]
-    settings = {"mechanism": repr(found.mechanism), "attacks": attacks}
-    return asdict(found) | settings | {"safe": found.safe, "unsafe": found.unsafe}
+        print_lines(str(result))
 
 
 _ANALYST_HELP = f"Who searches, such as 'Boosting(guesses=400)': one of {', '.join(ANALYSTS)}."

@@ -23,6 +23,7 @@ from ladderholdout.server.accounts import (
     revoke_token,
     rotate_token,
 )
+from ladderholdout.server.running import check_packages, run, run_ui
 from ladderholdout.server.settings import settings_from
 
 
@@ -45,14 +46,21 @@ def account(
     role: Annotated[
         str | None,
         typer.Option(
-            help="For add: analyst (submits, and sees the own ladder), reader (sees all ladders) "
-            "or owner (manages accounts, withdraws submissions, retires the holdout)."
+            help="For add: analyst (submits, and sees the own ladder), program (an analyst that "
+            "is shown improvements alone), reader (sees all ladders) or owner (manages accounts, "
+            "withdraws submissions, retires the holdout)."
         ),
     ] = None,
     per_day: Annotated[
         int | None,
         typer.Option(
             help="For add and limit: how many submissions a day, by UTC; left out for any number."
+        ),
+    ] = None,
+    show: Annotated[
+        str | None,
+        typer.Option(
+            help="For add: what answers have, scores or improvements; by default as the holdout's."
         ),
     ] = None,
     budget: Annotated[
@@ -84,26 +92,28 @@ def account(
     if action is Action.LIMIT:
         _print_list((limit_account(ledger, holdout, name, per_day),), as_json)
         return
-    until = None if expires is None else end_of(expires)
+    until = end_of(expires)
     if action is Action.ROTATE:
         _print_token(rotate_token(ledger, holdout, name, expires=until), as_json)
         return
     if role is None:
-        raise InvalidArgument("--role", "analyst, reader or owner", "missing")
-    issued = add_account(ledger, holdout, name, role, per_day=per_day, budget=budget, expires=until)
+        raise InvalidArgument("--role", "analyst, program, reader or owner", "missing")
+    issued = add_account(
+        *(ledger, holdout, name, role), per_day=per_day, budget=budget, show=show, expires=until
+    )
     _print_token(issued, as_json)
 
 
-def _shown(one: AccountRecord) -> dict[str, object]:
+def _shown(record: AccountRecord) -> dict[str, object]:
     return {
-        "holdout": one.holdout,
-        "account": one.name,
-        "role": one.role,
-        "per_day": one.per_day,
-        "created": one.created,
-        "expires": one.expires,
-        "revoked": one.revoked,
-        "valid": one.is_valid(),
+        "holdout": record.holdout,
+        "account": record.name,
+        "role": record.role,
+        "per_day": record.per_day,
+        "created": record.created,
+        "expires": record.expires,
+        "revoked": record.revoked,
+        "valid": record.is_valid(),
     }
 
 
@@ -115,16 +125,17 @@ def _print_token(issued: Issued, as_json: bool) -> None:
     print_lines(f"token, shown this once: {issued.token}")
 
 
-def _print_list(found: tuple[AccountRecord, ...], as_json: bool) -> None:
+def _print_list(records: tuple[AccountRecord, ...], as_json: bool) -> None:
     if as_json:
-        print_json({"accounts": [_shown(one) for one in found]})
+        print_json({"accounts": [_shown(record) for record in records]})
         return
-    for one in found:
-        limit = "" if one.per_day is None else f", {one.per_day} submissions a day"
-        ends = "" if one.expires is None else f", until {one.expires:%Y-%m-%d %H:%M} UTC"
-        state = "" if one.revoked is None else f", revoked on {one.revoked:%Y-%m-%d %H:%M} UTC"
-        print_lines(f"{one.holdout}: {one.name}, {one.role}{limit}{ends}{state}")
-    if not found:
+    for record in records:
+        limit = "" if record.per_day is None else f", {record.per_day} submissions a day"
+        ends = "" if record.expires is None else f", until {record.expires:%Y-%m-%d %H:%M} UTC"
+        gone = record.revoked
+        state = "" if gone is None else f", revoked on {gone:%Y-%m-%d %H:%M} UTC"
+        print_lines(f"{record.holdout}: {record.name}, {record.role}{limit}{ends}{state}")
+    if not records:
         print_lines("No accounts yet.")
 
 
@@ -152,8 +163,13 @@ def serve(
     allow_reveals: Annotated[
         list[str] | None,
         typer.Option(
-            metavar="NAME", help="Let analysts see scores of ladders that release none; * for all."
+            metavar="NAME",
+            help="Let analysts request scores of ladders that show improvements; * for all.",
         ),
+    ] = None,
+    allow_comparisons: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME", help="Let analysts compare two models; * for all."),
     ] = None,
     max_body: Annotated[
         int | None, typer.Option(help="Megabytes that a request may have; by default 64.")
@@ -180,18 +196,9 @@ def serve(
     Settings come from flags, else from LADDERHOLDOUT_SERVE_HOST and its like, else from --config.
     """
     flags = {
-        "ledger": ledger,
-        "host": host,
-        "port": port,
-        "workers": workers,
-        "tls_cert": None if tls_cert is None else str(tls_cert),
-        "tls_key": None if tls_key is None else str(tls_key),
-        "share_rows": share_rows,
-        "allow_estimates": allow_estimates,
-        "allow_reveals": allow_reveals,
-        "max_body": max_body,
-        "time_grid": time_grid,
-        "max_refusals": max_refusals,
+        name: str(value) if isinstance(value, Path) else value
+        for name, value in locals().items()
+        if name not in ("config", "as_json")
     }
     settings = settings_from(flags, os.environ, config)
     if ledger is not None and ":***@" in shown(settings.url):
@@ -200,8 +207,6 @@ def serve(
             "command line: put it into PGPASSFILE, or the URL into the environment or --config.",
             LadderHoldoutWarning,
         )
-    from ladderholdout.server.running import check_packages, run
-
     check_packages()
     where = f"{'http' if settings.tls_cert is None else 'https'}://{settings.host}:{settings.port}"
     if as_json:
@@ -216,6 +221,7 @@ def mcp(
         str | None,
         typer.Option(
             metavar="URL",
+            envvar="LADDERHOLDOUT_SERVER",
             help="The server, or its holdout's URL; the token is in LADDERHOLDOUT_TOKEN, or in "
             "the private file that LADDERHOLDOUT_TOKEN_FILE names.",
         ),
@@ -224,8 +230,9 @@ def mcp(
 ) -> None:
     """Offer a server's holdout to an agent over the Model Context Protocol, on standard streams.
 
-    The tools are submit, status and history, and nothing else. A local ledger is not offered: the
-    labels would be on the agent's own machine.
+    The tools are submit, decide, status, history and health, and nothing else. A local ledger is
+    not offered: the labels would be on the agent's own machine. Programs that take --server for
+    themselves state LADDERHOLDOUT_SERVER.
     """
     if server is None:
         raise InvalidArgument(
@@ -234,9 +241,9 @@ def mcp(
             "missing",
             "A ledger of this machine is not offered: the agent could read its labels.",
         )
-    from ladderholdout.cli.agents import run
+    from ladderholdout.cli.agents import run as offer
 
-    run(server)
+    offer(server)
 
 
 def ui(
@@ -254,7 +261,6 @@ def ui(
     The address that is printed works once. No raw score is shown. Ctrl-C stops it.
     """
     url = resolve_url(ledger)
-    from ladderholdout.server.running import run_ui
 
     def started(address: str) -> None:
         if as_json:

@@ -9,23 +9,20 @@ from typing import Annotated
 import typer
 
 from ladderholdout.cli.common import (
-    AccountOption,
     AuditTrackingOption,
     JsonOption,
-    LadderOption,
     LedgerOption,
     NameArgument,
     TrackingOption,
-    opened_one,
+    on_ladder,
     print_json,
     print_lines,
     progress,
 )
 from ladderholdout.errors import LadderHoldoutError, TrackingError
-from ladderholdout.guard.health import Check, ledger_findings, verify_holdout
-from ladderholdout.guard.registration import named
+from ladderholdout.guard import Check, ledger_findings, named, verify_holdout
 from ladderholdout.holdout import LadderHoldout
-from ladderholdout.ledger import Finding, Head, Ledger, Verification, backup, resolve_url, shown
+from ladderholdout.ledger import Finding, Head, Ledger, backup, resolve_url, shown
 
 _MANY = 20
 
@@ -59,94 +56,94 @@ def verify(
 ) -> None:
     """Check that a holdout's record is as it was written; exit status 1 where it is not.
 
-    Replays every ladder, recomputes the chain of hashes, and checks the vault's rows.
+    Replays every ladder, recomputes the chain of hashes, and checks the vault's rows, of all blocks
+    that the holdout has had.
     """
     url = resolve_url(ledger)
     with progress("Verifying") as step:
-        found = verify_holdout(url, name, step)
-    findings, compared = list(found.findings), 0
+        verification = verify_holdout(url, name, step)
+    findings, compared = list(verification.findings), None
     if mlflow:
         compared, changed = _compared(url, name, tracking_uri, audit_tracking_uri)
         findings += changed
-    _show_verification(found, findings, compared if mlflow else None, as_json)
-    raise typer.Exit(1 if findings else 0)
-
-
-def _show_verification(
-    found: Verification, findings: list[Finding], compared: int | None, as_json: bool
-) -> None:
     if as_json:
         print_json(
             {
-                "holdout": found.holdout,
+                "holdout": verification.holdout,
                 "intact": not findings,
                 "findings": findings,
-                "submissions": found.submissions,
-                "head": found.head,
+                "submissions": verification.submissions,
+                "blocks": verification.blocks,
+                "head": verification.head,
                 "anchors": compared,
             }
         )
-        return
-    print_lines(*(f"FOUND: {one}" for one in findings[:_MANY]))
+        raise typer.Exit(1 if findings else 0)
+    print_lines(*(f"FOUND: {finding}" for finding in findings[:_MANY]))
     if len(findings) > _MANY:
         print_lines(f"... and {len(findings) - _MANY} more")
     anchored = "" if compared is None else f", {compared} heads anchored in MLflow"
+    blocks = f" to {verification.blocks} blocks" if verification.blocks > 1 else ""
+    links = "links in the chain of the newest" if blocks else "links in the chain"
     print_lines(
-        f"{found.holdout}: {found.submissions} submissions, {found.head.length} links in the "
-        f"chain{anchored}: {'NOT as written' if findings else 'all as written'}",
-        f"head: {found.head}",
+        f"{verification.holdout}: {verification.submissions} submissions{blocks}, "
+        f"{verification.head.length} {links}{anchored}: "
+        f"{'NOT as written' if findings else 'all as written'}",
+        f"head: {verification.head}",
     )
+    raise typer.Exit(1 if findings else 0)
 
 
 def _compared(
     url: str, name: str, tracking_uri: str | None, audit_tracking_uri: str | None
 ) -> tuple[int, list[Finding]]:
-    """Compare a holdout's chain with every head that an export left in MLflow, and count them.
+    """Compare a holdout's chains with every head that an export left in MLflow, and count them.
 
     The owner of the ledger's file can rebuild its chain whole; MLflow, in other hands, still
     holds the ends that the chain had.
     """
-    found = list(_anchored(url, name, tracking_uri, audit_tracking_uri))
-    if not found:
+    anchors = list(_anchored(url, name, tracking_uri, audit_tracking_uri))
+    if not anchors:
         raise TrackingError(
             f"MLflow holds nothing of {name!r} to compare with. Is --tracking-uri right? "
             "ladder-holdout export leaves the end of the chain there, for the next time."
         )
     with Ledger(url).read() as tx:
-        record = named(tx, name)
         findings = [
             Finding(
-                f"the first {head.length} links of the chain are not those that were sent to "
-                f"MLflow's {run} of ladder {place}: the ledger was rebuilt or replaced since",
+                f"the first {head.length} links of the chain of {block} are not those that were "
+                f"sent to MLflow's {run} of ladder {place}: the ledger was rebuilt or replaced "
+                "since",
                 place,
             )
-            for run, head, place in found
-            if tx.head_at(record.id, head.length) != head
+            for block, run, head, place in anchors
+            if tx.head_at(named(tx, block).id, head.length) != head
         ]
-    return len(found), findings
+    return len(anchors), findings
 
 
 def _anchored(
     url: str, name: str, tracking_uri: str | None, audit_tracking_uri: str | None
-) -> Iterator[tuple[str, Head, str]]:
+) -> Iterator[tuple[str, str, Head, str]]:
+    """Yield the name of a block, the run that has a head, that head, and whose ladder it is of."""
     from ladderholdout.integrations.mlflow import anchors
 
     with Ledger(url).read() as tx:
-        ladders = [one.settings for one in tx.ladders(named(tx, name).id)]
-    for one in ladders:
-        holdout = LadderHoldout.open(name, account=one.account, ladder=one.name, ledger=url)
+        blocks = tx.blocks.up_to(named(tx, name).name)
+        ladders = [(block.name, one.settings) for block in blocks for one in tx.ladders(block.id)]
+    for block, settings in ladders:
+        account, ladder = settings.account, settings.name
+        holdout = LadderHoldout.open(block, account=account, ladder=ladder, ledger=url)
         for anchor in anchors(
             holdout, tracking_uri=tracking_uri, audit_tracking_uri=audit_tracking_uri
         ):
-            place = f"{one.account}/{one.name}"
-            yield f"{anchor.kind} run {anchor.run_id}", anchor.head, place
+            place = f"{account}/{ladder}"
+            yield block, f"{anchor.kind} run {anchor.run_id}", anchor.head, place
 
 
+@on_ladder(scoring=False, server=False, single=True)
 def export(
-    name: NameArgument,
-    account: AccountOption = "default",
-    ladder: LadderOption = "main",
-    ledger: LedgerOption = None,
+    holdout: LadderHoldout,
     tracking_uri: TrackingOption = None,
     audit_tracking_uri: AuditTrackingOption = None,
     run_id: Annotated[
@@ -171,7 +168,6 @@ def export(
     """Send a ladder's submissions to MLflow; those that are there already are not sent again."""
     from ladderholdout.integrations.mlflow import export as bring
 
-    holdout = opened_one(name, account, ladder, ledger)
     with progress("Sending the submissions") as step:
         done = bring(
             holdout,
@@ -185,9 +181,9 @@ def export(
     if as_json:
         print_json(done)
         return
-    for one in done:
-        sent = f"{one.sent} submissions sent, {one.entries} in all"
-        print_lines(f"{one.kind} run {one.run_id}: {sent}, in {one.store}")
+    for copied in done:
+        sent = f"{copied.sent} submissions sent, {copied.entries} in all"
+        print_lines(f"{copied.kind} run {copied.run_id}: {sent}, in {copied.store}")
     if len(done) == 1:
         print_lines("audit run: sealed until an audit opens the raw scores")
 
@@ -199,14 +195,14 @@ def doctor(
     as_json: JsonOption = False,
 ) -> None:
     """Check that the ledger, the vaults and MLflow work; exit status 1 where one does not."""
-    found = _findings(ledger, tracking_uri, audit_tracking_uri)
+    checks = _findings(ledger, tracking_uri, audit_tracking_uri)
     if as_json:
-        print_json(found)
+        print_json(checks)
     else:
-        for one in found:
-            mark = "ok   " if one.ok else "FAULT"
-            print_lines(f"{mark}  {one.what}: {one.found} {one.remedy}".rstrip())
-    raise typer.Exit(0 if all(one.ok for one in found) else 1)
+        for check in checks:
+            mark = "ok   " if check.ok else "FAULT"
+            print_lines(f"{mark}  {check.what}: {check.found} {check.remedy}".rstrip())
+    raise typer.Exit(0 if all(check.ok for check in checks) else 1)
 
 
 def _findings(
@@ -215,7 +211,7 @@ def _findings(
     from ladderholdout.integrations.mlflow.service import mlflow_findings
 
     try:
-        found = list(ledger_findings(resolve_url(ledger)))
+        checks = list(ledger_findings(resolve_url(ledger)))
     except LadderHoldoutError as error:
-        found = [Check("ledger", False, str(error))]
-    return [*found, *mlflow_findings(tracking_uri, audit_tracking_uri)]
+        checks = [Check("ledger", False, str(error))]
+    return [*checks, *mlflow_findings(tracking_uri, audit_tracking_uri)]

@@ -15,47 +15,63 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ladderholdout import identity as fp
+from ladderholdout.arguments import text, whole
 from ladderholdout.errors import InvalidArgument, LadderHoldoutError, LedgerError
 from ladderholdout.feedback import check_policy
-from ladderholdout.guard import registration
-from ladderholdout.guard.certification import certificate_or_why
+from ladderholdout.guard.certify import (
+    Compared,
+    certificate,
+    certificate_or_why,
+    certify,
+    compared,
+    estimate,
+    number_of,
+    shown_beside,
+)
 from ladderholdout.guard.containment import without_autologging, without_frames
-from ladderholdout.guard.estimation import estimate
-from ladderholdout.guard.named_rows import NamedPredictions, are_named, order_by_ids
 from ladderholdout.guard.open_ladder import (
     Facts,
+    FreshRows,
     HeldRows,
     OpenLadder,
     Origin,
-    Place,
     Predictions,
     SeenGroups,
     SeenRows,
     State,
+    check_decides,
     transformed,
 )
-from ladderholdout.guard.points import Unsent, unsent
-from ladderholdout.guard.record_views import status_of, submission_of
-from ladderholdout.guard.reserve import certify
-from ladderholdout.guard.score_intervals import certificate
-from ladderholdout.guard.settings import (
+from ladderholdout.guard.opening import (
     HoldoutSettings,
+    NamedPredictions,
+    add_block,
+    are_named,
     asked_for,
     going_on,
-    text,
+    groups_on_record,
+    in_first_order,
+    order_by_ids,
+    read_kept,
+    registration,
 )
-from ladderholdout.guard.shown import note_answer, note_shown, settle
-from ladderholdout.guard.stored_rows import in_first_order, read_kept
-from ladderholdout.guard.submission import Guard, make_guard
-from ladderholdout.guard.views import (
+from ladderholdout.guard.query import Guard, make_guard, note_answer, note_shown, settle
+from ladderholdout.guard.shown import (
+    Comparison,
+    Decision,
     Estimate,
     Release,
     ScoreCertificate,
     Status,
     Submission,
+    Unsent,
+    Withdrawn,
     score_of,
+    status_of,
+    submission_of,
+    unsent,
+    withdraw,
 )
-from ladderholdout.guard.withdrawal import Withdrawn, reason_of, withdraw
 from ladderholdout.ledger import (
     Access,
     HoldoutRecord,
@@ -69,13 +85,10 @@ from ladderholdout.ledger import (
 )
 from ladderholdout.ledger import shown as url_shown
 from ladderholdout.ledger.replay import rules_of
-from ladderholdout.mechanisms.arithmetic import whole
 from ladderholdout.metrics import Metric
-from ladderholdout.metrics.indexes import by_index
+from ladderholdout.metrics.arrays import by_index
 from ladderholdout.process import PerProcess
 from ladderholdout.vault import Rows
-
-# The feedback on a candidate that did not improve: there is no inner score here.
 
 T = TypeVar("T")
 Body: TypeAlias = Callable[[Transaction, LadderRecord], T]
@@ -84,8 +97,9 @@ Key: TypeAlias = tuple[str, int, datetime]
 # One guard per ladder, view and process: scikit-learn unpickles the ladder for every task. One
 # whose rows are in another order than the registered one is kept apart: ladders without
 # rows take the registered order for granted. So are those in the order of the first registration.
-_guards: dict[tuple[Key, int, bool, bool], Guard] = {}
+_guards: dict[tuple[str, int, datetime, int, bool, bool], Guard] = {}
 _facts: dict[Key, Facts] = {}
+_earlier: dict[Key, tuple[NDArray[np.uint64], ...]] = {}
 _lock = PerProcess(threading.Lock)
 # The ladders that were opened in this process, for the tags of runs that are made beside them.
 # Held by their identity: equal ones are several, and each of them keeps its ladder open.
@@ -120,39 +134,33 @@ class LocalLadder:
 
     @property
     def by_metric(self) -> Mapping[str, OpenLadder]:
-        """Nothing: it is of one metric."""
+        """The ladders of several metrics: none, for this one is of one metric."""
         return {}
 
     @property
     def facts(self) -> Facts:
         """What never changes, read once for each process."""
-        facts = _facts.get(self._key)
-        if facts is None:
-            facts = self.read(lambda tx, one: facts_of(tx.holdout(one.holdout_id), one))
-            _facts[self._key] = facts
-        return facts
+        return _facts.get(self._key) or self.verified()
 
     def verified(self) -> Facts:
-        """Return that, once the ledger was found to be there, and the one that it is of."""
-        self.read(lambda tx, one: None)
-        return self.facts
-
-    @property
-    def place(self) -> Place:
-        """The ledger and the holdout."""
-        return self.ledger, self.holdout_id
+        """Read the facts again, which fails unless the ledger is still the one they are of."""
+        facts = self.read(
+            lambda tx, record: facts_of(self.ledger, tx.holdout(record.holdout_id), record)
+        )
+        _facts[self._key] = facts
+        return facts
 
     @property
     def _key(self) -> Key:
         return self.ledger, self.id, self.since
 
     @property
-    def _place_of_guard(self) -> tuple[Key, int, bool, bool]:
-        return self._key, self.view, self.foreign, self.first_order
+    def _place_of_guard(self) -> tuple[str, int, datetime, int, bool, bool]:
+        return self.ledger, self.id, self.since, self.view, self.foreign, self.first_order
 
     def settings(self) -> LadderSettings:
         """Return the settings of the ladder as the ledger keeps them, for a server's clients."""
-        return self.read(lambda tx, one: one.settings)
+        return self.read(lambda tx, record: record.settings)
 
     # -- queries ----------------------------------------------------------------------
 
@@ -160,8 +168,17 @@ class LocalLadder:
         """Submit `Predictions`, or what a caller gives."""
         settle()
         with without_frames:
-            values, order = self._in_order(predictions)
-            return self.guard().submit(values, origin, order=order)
+            (release,) = self.guard().submit([self.placed(predictions)], [origin])
+            return release
+
+    def decide(self, predictions: Any, origin: Origin) -> Decision:
+        """Submit predictions to a gate, and return whether they may replace the incumbent."""
+        settle()
+        with without_frames:
+            guard = self.guard()
+            check_decides(guard.rules, guard.holdout.name)
+            guard.rules.with_margin(origin.margin)
+            return guard.decide(self.placed(predictions), origin)
 
     def submit_rounds(
         self, outputs: Sequence[Any], origins: Sequence[Origin]
@@ -170,65 +187,39 @@ class LocalLadder:
         # The candidate that is being fitted depends on the answer from here on.
         note_answer()
         with without_frames:
-            return self.guard().submit_rounds(outputs, origins)
+            return self.guard().submit([(output, None) for output in outputs], origins)
 
     def submit_batch(
         self, batch: str, predictions: Sequence[Predictions], origins: Sequence[Origin]
-    ) -> Iterator[Release]:
+    ) -> tuple[Release, ...]:
         """Submit a batch, all of which is here before any of it is answered."""
-        if not self._has_begun(batch, origins):
-            self.announce(batch, len(predictions))
-        return one_by_one(self, batch, predictions, origins)
-
-    def _has_begun(self, batch: str, origins: Sequence[Origin]) -> bool:
-        """Return whether a batch is submitted again, by the key of its first submission."""
-        key = origins[0].key if origins else None
-        if key is None:
-            return False
-
-        def read(tx: Transaction, one: LadderRecord) -> bool:
-            first = tx.first_by_key(one, key)
-            if first is None:
-                return False
-            (entry,) = tx.entries(one.id, after=first.number - 1, limit=1)
-            return entry.batch == batch
-
-        return self.read(read)
-
-    def announce(self, batch: str, size: int) -> None:
-        """Put on record how many submissions a batch will have, so that each costs ln(size)."""
-        self.write(lambda tx, one: tx.batches.announce(one, batch, size))
-
-    def _in_order(self, predictions: Any) -> tuple[Any, NDArray[np.intp] | None]:
-        """Return predictions and the order that they are in, as the guard takes them."""
-        if not isinstance(predictions, Predictions):
-            return self.placed(predictions)
-        if predictions.placed:
-            return predictions.values, None
-        return self.placed(predictions.values)
+        settle()
+        with without_frames:
+            placed = [self.placed(values) for values in predictions]
+            return self.guard().submit(placed, in_batch(batch, origins))
 
     def placed(self, predictions: Any) -> tuple[Any, NDArray[np.intp] | None]:
         """Return predictions in the order of the rows, and that order, as the guard takes them."""
+        if isinstance(predictions, Predictions):
+            if predictions.placed:
+                return predictions.values, None
+            predictions = predictions.values
         if isinstance(predictions, NamedPredictions):
             guard = self.guard()
             if not predictions.by_ids:
                 return predictions.in_order_of(guard.rows.X), guard.order
-            known = self.read(lambda tx, one: tx.rows.known(one.holdout_id))
+            known = self.read(lambda tx, ladder: tx.rows.known(ladder.holdout_id))
             places = order_by_ids(known, predictions)[fp.inverse(guard.order)]
             return fp.take(predictions.values, places), guard.order
-        if not self._knows_order:
+        if self.foreign and self.order is None:
             raise InvalidArgument(
                 "predictions",
                 "submitted where the rows were given",
                 "in another process",
                 "The rows came in another order than the registered one, which this process "
-                "does not know; use evaluate(estimator), or give the rows in their first order.",
+                "does not know; submit an estimator, or give the rows in their first order.",
             )
         return by_index(predictions, self.guard().rows.X), self.order
-
-    @property
-    def _knows_order(self) -> bool:
-        return self.order is not None or not self.foreign
 
     def predict(self, estimator: Any, steps: tuple[Any, ...] = ()) -> Predictions:
         """Return what an estimator predicts on the rows, as these fitted pipelines leave them."""
@@ -263,14 +254,16 @@ class LocalLadder:
         if shown:
             note_shown()
         certify, place = certificate_or_why(self), url_shown(self.ledger)
-        return self.read(lambda tx, one: status_of(tx, one, self.metric, certify(tx, one), place))
+        return self.read(
+            lambda tx, record: status_of(tx, record, self.metric, certify(tx, record), place)
+        )
 
     def history(
         self, after: int, limit: int | None, *, search: str | None = None, shown: bool = True
     ) -> tuple[Submission, ...]:
         """Return the submissions after a number, as the analyst may see them."""
         entries = self.read(
-            lambda tx, one: tx.entries(one.id, after=after, limit=limit, search=search),
+            lambda tx, record: tx.entries(record.id, after=after, limit=limit, search=search),
             shown=shown,
         )
         return tuple(submission_of(entry, self.metric) for entry in entries)
@@ -279,6 +272,17 @@ class LocalLadder:
         """Certify the incumbent by what was released, or by a query of the reserve."""
         note_shown()
         return certify(self, confidence) if reserve else certificate(self, confidence)
+
+    def compare(self, first: Any, second: Any, confidence: float | None) -> Comparison:
+        """Compare two models, each the number of a submission or what `submit` takes."""
+        note_shown()
+        with without_frames:
+            return compared(self, self._side(first), self._side(second), confidence)
+
+    def _side(self, model: Any) -> Compared:
+        """Return one side of a comparison."""
+        number = number_of(model)
+        return Compared(number, None) if number is not None else Compared(None, *self.placed(model))
 
     def estimate(self) -> Estimate:
         """Correct the incumbent's score for its selection."""
@@ -289,17 +293,17 @@ class LocalLadder:
         """Show the released score of a ladder that shows none, and put that on record."""
         note_shown()
 
-        def ask(tx: Transaction, one: LadderRecord) -> LadderRecord:
-            tx.ask(one)
-            return one
+        def ask(tx: Transaction, record: LadderRecord) -> LadderRecord:
+            tx.ask(record)
+            return record
 
-        one = self.write(ask)
-        return self.metric.to_score(one.state["standing"]) if one.incumbent else None
+        record = self.write(ask)
+        return self.metric.to_score(record.state["standing"]) if record.incumbent else None
 
     def unsent(self, *, after: int, raw: bool, limit: int) -> Unsent:
         """Return the next submissions after a number, in one transaction."""
         return self.read(
-            lambda tx, one: unsent(tx, one, self.metric, after=after, raw=raw, limit=limit)
+            lambda tx, record: unsent(tx, record, self.metric, after=after, raw=raw, limit=limit)
         )
 
     # -- what is put on record ----------------------------------------------------------
@@ -307,8 +311,8 @@ class LocalLadder:
     def note(self, seen: SeenRows | SeenGroups) -> None:
         """Put on record what was seen of the rows."""
         if isinstance(seen, SeenGroups):
-            if seen.by not in self.read(lambda tx, one: tx.grouped(one.holdout_id)):
-                self.write(lambda tx, one: tx.note_grouped(one.holdout_id, seen.by))
+            if seen.by not in self.read(lambda tx, record: tx.grouped(record.holdout_id)):
+                self.write(lambda tx, record: tx.note_grouped(record.holdout_id, seen.by))
             return
 
         def note(tx: Transaction) -> None:
@@ -320,15 +324,21 @@ class LocalLadder:
 
     def withdraw(self, number: int, reason: str) -> Withdrawn:
         """Withdraw a submission."""
-        number, reason = whole("number", number), reason_of(reason)
+        number = whole("number", number)
+        reason = text("reason", reason, 1000, "Auditors will read it: write what happened.")
         note_shown()
-        return self.write(lambda tx, one: withdraw(tx, one, self.metric, number, reason))
+        return self.write(lambda tx, record: withdraw(tx, record, self.metric, number, reason))
 
     def retire(self) -> datetime:
         """Take no more submissions on this holdout; return since when."""
-        retired = self.write(lambda tx, one: tx.retire(one.holdout_id)).retired
+        retired = self.write(lambda tx, record: tx.retire(record.holdout_id)).retired
         assert retired is not None
         return retired
+
+    def replenish(self, fresh: FreshRows) -> LocalLadder:
+        """Let fresh rows take the place of these; return the ladder that follows this one."""
+        (following,) = replenished([self], fresh)
+        return following
 
     # -- the ledger -------------------------------------------------------------------
 
@@ -376,7 +386,25 @@ class LocalLadder:
                     "Open it again with its rows, LadderHoldout(X, y, ...).",
                 )
         rows = guard.rows
-        return HeldRows(rows.X, guard.hashes, self.view, self._knows_order, rows.y)
+        order_known = self.order is not None or not self.foreign
+        groups = guard.labelled.groups
+        names = None if groups is None else groups.names
+        earlier = self._earlier()
+        return HeldRows(rows.X, guard.hashes, self.view, order_known, rows.y, names, earlier)
+
+    def _earlier(self) -> tuple[NDArray[np.uint64], ...]:
+        """Return sorted hashes of the rows of earlier blocks, read once for each process."""
+        if self.facts.block == 1:
+            return ()
+
+        def read(tx: Transaction, record: LadderRecord) -> tuple[NDArray[np.uint64], ...]:
+            blocks = tx.blocks.up_to(tx.holdout(record.holdout_id).name)
+            views = (view for block in blocks[:-1] for view in tx.rows.views(block.id))
+            return tuple(np.sort(view.row_hashes) for view in views)
+
+        if self._key not in _earlier:
+            _earlier[self._key] = self.read(read)
+        return _earlier[self._key]
 
     def guard(self) -> Guard:
         """Return the rows, labels and rules as this process holds them."""
@@ -401,22 +429,27 @@ class LocalLadder:
         if self.first_order:
             rows, order = in_first_order(kept.known, rows, order)
         hashes = np.sort(kept.view.row_hashes)
-        return make_guard(store, kept.record, ladder, self.metric, rows, self.view, hashes, order)
+        groups = groups_on_record(kept.known, kept.record.estimand)
+        return make_guard(
+            *(store, kept.record, ladder, self.metric, rows, self.view, hashes, order, groups),
+            shown_beside,
+        )
 
     def share(self, guard: Guard) -> None:
         """Take the rows of another ladder of the holdout, unless they are here already."""
         with _lock():
             if self._place_of_guard in _guards:
                 return
-        self.keep(guard.of_ladder(self.read(lambda tx, one: one), self.metric))
+        self.keep(guard.of_ladder(self.read(lambda tx, record: record), self.metric))
 
     def beside(self, ladder: LadderRecord) -> LocalLadder:
-        """Return another ladder on this holdout with the same settings."""
-        found = replace(self, id=ladder.id, since=ladder.created)
-        guard = replace(self.guard(), ladder_id=ladder.id, since=ladder.created)
+        """Return another ladder on this holdout by the same metric, under its own rules."""
+        beside = replace(self, id=ladder.id, since=ladder.created)
+        rules = rules_of(ladder.settings)
+        guard = replace(self.guard(), ladder_id=ladder.id, since=ladder.created, rules=rules)
         with _lock():
-            _guards.setdefault(found._place_of_guard, guard)  # the rows are in memory once
-        return found
+            _guards.setdefault(beside._place_of_guard, guard)  # the rows are in memory once
+        return beside
 
     # -- passing it around ------------------------------------------------------------
 
@@ -426,7 +459,7 @@ class LocalLadder:
                 'A holdout on a ledger in memory ("memory") cannot be pickled, nor go to other '
                 "processes. Give ledger= a path."
             )
-        state = {one.name: getattr(self, one.name) for one in fields(self)}
+        state = {setting.name: getattr(self, setting.name) for setting in fields(self)}
         return type(self), tuple((state | {"order": None}).values())
 
     def __deepcopy__(self, memo: Any) -> Self:
@@ -450,43 +483,57 @@ class LocalLadder:
 
 
 def with_rows(
-    store: Ledger, rows: Rows, found: registration.Opened, stated: HoldoutSettings
+    store: Ledger, rows: Rows, known: registration.Opened, stated: HoldoutSettings
 ) -> Iterator[LocalLadder]:
     """Yield the ladders that were opened with these rows, which are in memory once."""
     guard: Guard | None = None
-    found.hashes.sort()
-    view, hashes, order = found.view, found.hashes, found.order
-    for record, metric in found.ladders:
-        ladder = opened_as(store.url, found.holdout, record, metric, stated, view)
+    known.hashes.sort()
+    view, hashes, order = known.view, known.hashes, known.order
+    for record, metric in known.ladders:
+        ladder = opened_as(store.url, known.holdout, record, metric, stated, view)
         if guard is None:
-            guard = make_guard(store, found.holdout, record, metric, rows, view, hashes, order)
+            guard = make_guard(
+                *(store, known.holdout, record, metric, rows, view, hashes, order, known.groups),
+                shown_beside,
+            )
         else:
             guard = guard.of_ladder(record, metric)
-        ladder.order, ladder.foreign = guard.order, found.foreign
-        ladder.carried = rows if found.vault_path is None else None
+        ladder.order, ladder.foreign = guard.order, known.foreign
+        ladder.carried = rows if known.vault_path is None else None
         ladder.keep(guard)
         yield ladder
 
 
-def reopen(stated: HoldoutSettings, view: int | None = None) -> LocalLadder:
+def replenished(ladders: Sequence[LocalLadder], fresh: FreshRows) -> list[LocalLadder]:
+    """Let fresh rows take the place of those of a holdout; return what follows these ladders."""
+    first = ladders[0]
+    stated = HoldoutSettings(feedback=first.feedback, overlap=first.overlap)
+    with without_frames:
+        store = Ledger.opened(first.ledger)
+        before = {ladder.id: (ladder.since, ladder.metric) for ladder in ladders}
+        rows, opened = add_block(store, before, fresh, first.overlap)
+        return list(with_rows(store, rows, opened, stated))
+
+
+def reopen_ladder(stated: HoldoutSettings, view: int | None = None) -> LocalLadder:
     """Go on with a ladder of a registered holdout, by what `LadderHoldout.open` takes."""
     name, store = text("name", stated.name), Ledger(resolve_url(stated.ledger))
     (wish,), number = stated.ladders(), None if view is None else whole("view", view)
     with without_frames:
-        found, record, seen = store.transact(
+        holdout, record, seen = store.transact(
             lambda tx: registration.find(tx, name, stated.account, wish.name, number), Access.READ
         )
     metric = going_on(wish.metric, record.settings)
-    registration.agree(found, record, asked_for(metric, None, None))
-    metric = metric.for_classes(found.classes)
-    return opened_as(store.url, found, record, metric, stated, seen.number)
+    registration.agree(holdout, record, asked_for(metric))
+    metric = metric.for_classes(holdout.classes)
+    return opened_as(store.url, holdout, record, metric, stated, seen.number)
 
 
 def by_first_order(ladder: OpenLadder) -> None:
     """Take predictions in the order of the first registration, as all files have them."""
-    for one in ladder.by_metric.values() or [ladder]:
-        if isinstance(one, LocalLadder):
-            one.first_order = True
+    for local in ladder.by_metric.values() or [ladder]:
+        if isinstance(local, LocalLadder):
+            local.first_order = True
 
 
 def opened_as(
@@ -498,8 +545,8 @@ def opened_as(
     view: int,
 ) -> LocalLadder:
     """Return a ladder of the ledger, and remember it among those of this process."""
-    facts = facts_of(holdout, record)
-    check_policy(stated.feedback, shows_values=facts.rules.mechanism.shows_values)
+    facts = facts_of(url, holdout, record)
+    check_policy(stated.feedback, shows_scores=facts.rules.shows_scores)
     ladder = LocalLadder(
         ledger=url,
         id=record.id,
@@ -523,13 +570,14 @@ def open_ladders() -> Iterator[Facts]:
         with suppress(LadderHoldoutError):
             if ladder._key not in seen:
                 seen.add(ladder._key)
-                yield ladder.read(lambda tx, one: facts_of(tx.holdout(one.holdout_id), one))
+                yield ladder.verified()
 
 
-def facts_of(holdout: HoldoutRecord, ladder: LadderRecord) -> Facts:
+def facts_of(url: str, holdout: HoldoutRecord, ladder: LadderRecord) -> Facts:
     """Return what never changes of a ladder and its holdout."""
     settings = ladder.settings
     return Facts(
+        place=(url, holdout.id),
         name=holdout.name,
         fingerprint=holdout.fingerprint,
         n=holdout.n,
@@ -540,6 +588,8 @@ def facts_of(holdout: HoldoutRecord, ladder: LadderRecord) -> Facts:
         ladder=settings.name,
         created=ladder.created,
         rules=rules_of(settings),
+        estimand=holdout.estimand,
+        block=holdout.block,
     )
 
 
@@ -556,12 +606,9 @@ def state_of(tx: Transaction, ladder: LadderRecord, metric: Metric) -> State:
     )
 
 
-def one_by_one(
-    ladder: OpenLadder,
-    batch: str,
-    predictions: Sequence[Predictions],
-    origins: Sequence[Origin],
-) -> Iterator[Release]:
-    """Submit an announced batch to a ladder beside its ledger."""
-    for place, (values, origin) in enumerate(zip(predictions, origins, strict=True), 1):
-        yield ladder.submit(values, replace(origin, batch=batch, place=place))
+def in_batch(batch: str, origins: Sequence[Origin]) -> list[Origin]:
+    """Return the origins of the members of an announced batch, each with its place."""
+    return [
+        replace(origin, batch=batch, place=place, announced=True)
+        for place, origin in enumerate(origins, 1)
+    ]

@@ -2,20 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Protocol, TypeAlias, TypeVar, runtime_checkable
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from ladderholdout import identity as fp
-from ladderholdout.errors import InvalidArgument
-from ladderholdout.guard.next_release import step_at
-from ladderholdout.guard.points import Unsent
-from ladderholdout.guard.views import Estimate, Release, ScoreCertificate, Status, Submission
-from ladderholdout.guard.withdrawal import Withdrawn
+from ladderholdout.errors import HoldoutConflict, InvalidArgument
+from ladderholdout.guard.shown import (
+    Comparison,
+    Decision,
+    Estimate,
+    Release,
+    ScoreCertificate,
+    Status,
+    Submission,
+    Unsent,
+    Withdrawn,
+    step_at,
+)
 from ladderholdout.ledger import refuse_retired
 from ladderholdout.mechanisms import LadderRules
 from ladderholdout.metrics import Metric
@@ -31,6 +39,8 @@ class Facts:
 
     Attributes
     ----------
+    place : Place
+        The ledger and the holdout: equal for all ladders on one holdout.
     name, fingerprint : str
         Of the holdout.
     n, n_reserve : int
@@ -45,8 +55,13 @@ class Facts:
         When the ladder was started.
     rules : LadderRules
         The mechanism, its budget and its unit.
+    estimand : {"rows", "groups"} or None
+        Which mean certificates are of, where the rows were drawn in groups.
+    block : int
+        Which block of rows of the holdout it is, from 1.
     """
 
+    place: Place
     name: str
     fingerprint: str
     n: int
@@ -57,6 +72,8 @@ class Facts:
     ladder: str
     created: datetime
     rules: LadderRules
+    estimand: str | None = None
+    block: int = 1
 
     @property
     def n_ladder(self) -> int:
@@ -105,6 +122,12 @@ class HeldRows:
         Which features of the rows these are.
     order_known : bool
         Whether X has the order in which the caller gave the rows, if the caller gave them.
+    groups : ndarray of uint64 or None
+        Sorted hashes of the groups of the rows; None where the rows have none, or where they are
+        behind a server.
+    earlier : tuple of ndarray of uint64
+        Sorted hashes of the rows of each earlier block of the holdout, and each view of it; none
+        where they are behind a server.
     """
 
     X: Any
@@ -112,6 +135,8 @@ class HeldRows:
     view: int
     order_known: bool
     _labels: Any = None
+    groups: NDArray[np.uint64] | None = None
+    earlier: tuple[NDArray[np.uint64], ...] = ()
 
     @property
     def n_outputs(self) -> int:
@@ -168,11 +193,15 @@ class Origin:
     key: str | None = None
     # Its own place in the batch, from 1; None where that is the order in which they come.
     place: int | None = None
+    # Whether all of the batch is here before any of it is answered: the best of it is judged first.
+    announced: bool = False
     context: Mapping[str, Any] = field(default_factory=dict)
     # Whose it is on a ladder that serves many accounts, where that does matter.
     account: str | None = None
     # How many submissions the ladder may have in a day, by UTC.
     per_day: int | None = None
+    # The gain that a gate tests for, in the metric's own units; None for that of the ladder.
+    margin: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,6 +217,26 @@ class SeenGroups:
     """A note that the rows of the holdout come in groups, and what shows it."""
 
     by: str
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class FreshRows:
+    """Rows as the owner of a holdout gives them to take the place of those that it has.
+
+    Attributes
+    ----------
+    X, y, sample_weight, ids, groups : object
+        As for `LadderHoldout`.
+    training : array-like or None
+        The features of rows on which models were trained: none of them may be fresh.
+    """
+
+    X: Any
+    y: ArrayLike
+    sample_weight: ArrayLike | None = None
+    ids: Any = None
+    groups: Any = None
+    training: Any = None
 
 
 class OpenLadder(Protocol):
@@ -218,15 +267,11 @@ class OpenLadder(Protocol):
         """The ladder of each metric, where there are several."""
 
     @property
-    def place(self) -> Place:
-        """The ledger and the holdout: equal for all ladders on one holdout."""
-
-    @property
     def facts(self) -> Facts:
         """What never changes, as this process knows it."""
 
     def verified(self) -> Facts:
-        """Return that, once the ledger was found to be there, and the one that it is of."""
+        """Return the facts, or fail where the ledger is not there or not the one they are of."""
 
     def state(self, *, shown: bool = False) -> State:
         """Return what changes, as the ledger has it now; `shown` where somebody is to read it."""
@@ -247,6 +292,9 @@ class OpenLadder(Protocol):
         `NamedPredictions` in any.
         """
 
+    def decide(self, predictions: Any, origin: Origin) -> Decision:
+        """Submit predictions to a gate, and return whether they may replace the incumbent."""
+
     def submit_rounds(
         self, outputs: Sequence[Any], origins: Sequence[Origin]
     ) -> tuple[Release, ...]:
@@ -254,8 +302,11 @@ class OpenLadder(Protocol):
 
     def submit_batch(
         self, batch: str, predictions: Sequence[Predictions], origins: Sequence[Origin]
-    ) -> Iterator[Release]:
-        """Submit a batch, all of which is here before any of it is answered.
+    ) -> tuple[Release, ...]:
+        """Submit a batch, all of which is here before any of it is answered; all of it, or none.
+
+        Where its best member improves the ladder, that is judged first: members are compared
+        without a margin. Releases are in the order of the batch.
 
         `batch` is its name (`new_batch`); the origins need to name neither it nor their places.
         """
@@ -274,6 +325,9 @@ class OpenLadder(Protocol):
     def certificate(self, confidence: float | None, *, reserve: bool = False) -> ScoreCertificate:
         """Certify the incumbent by what was released, or by a query of the reserve."""
 
+    def compare(self, first: Any, second: Any, confidence: float | None) -> Comparison:
+        """Compare two models, each the number of a submission or what `submit` takes."""
+
     def estimate(self) -> Estimate:
         """Correct the incumbent's score for its selection."""
 
@@ -289,6 +343,9 @@ class OpenLadder(Protocol):
     def retire(self) -> datetime:
         """Take no more submissions on this holdout; return since when."""
 
+    def replenish(self, fresh: FreshRows) -> OpenLadder:
+        """Let fresh rows take the place of these; return the ladder that follows this one."""
+
     def unsent(self, *, after: int, raw: bool, limit: int) -> Unsent:
         """Return the next submissions after a number, for a copy in a tracker."""
 
@@ -302,9 +359,21 @@ def margin_of(ladder: OpenLadder, score: float) -> float:
     return step_at(ladder.metric, facts.rules, facts.n_ladder, score)
 
 
+def check_decides(rules: LadderRules, name: str) -> None:
+    """Refuse to decide by a ladder that has no error for a whole run; HoldoutConflict."""
+    if not rules.mechanism.flags_alone:
+        raise HoldoutConflict(
+            f"The ladder of {name!r} has the rule {rules.mechanism.name}, which bounds no error of "
+            "decisions. Start one beside it that does, LadderHoldout(X, y, ..., ladder='gate', "
+            "mechanism=GateLadder()), and give it the baseline first."
+        )
+
+
 def check_open(ladder: OpenLadder) -> None:
     """Refuse a holdout that takes no more submissions; HoldoutConflict."""
-    refuse_retired(ladder.facts.name, ladder.state().retired)
+    retired = ladder.state().retired
+    if retired is not None:  # by the name of now, which shows whether fresh rows came
+        refuse_retired(ladder.verified().name, retired)
 
 
 def transformed(X: Any, steps: Any) -> Any:
@@ -324,7 +393,7 @@ class HasLadder(Protocol):
     """What a user holds, such as a `LadderHoldout`."""
 
     @property
-    def open_ladder(self) -> OpenLadder:
+    def __ladder__(self) -> OpenLadder:
         """The ladder behind it."""
 
 
@@ -344,7 +413,7 @@ def ladder_of(holdout: object, *, several: bool = False) -> OpenLadder:
     """
     if not isinstance(holdout, HasLadder):
         raise InvalidArgument("holdout", "a LadderHoldout", type(holdout).__name__)
-    ladder = holdout.open_ladder
+    ladder = holdout.__ladder__
     return ladder if several else of_one_metric(ladder)
 
 

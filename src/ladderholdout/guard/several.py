@@ -11,50 +11,45 @@ from typing import Any, Self, TypeVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from ladderholdout.arguments import text
 from ladderholdout.errors import InvalidArgument, InvalidSubmission, UnknownHoldout
 from ladderholdout.guard import ladder as local
-from ladderholdout.guard import registration
-from ladderholdout.guard.certification import certificate_or_why
+from ladderholdout.guard.certify import certificate_or_why
 from ladderholdout.guard.containment import without_autologging, without_frames
 from ladderholdout.guard.ladder import LocalLadder
-from ladderholdout.guard.metric_views import (
-    Estimates,
-    JointSubmission,
-    Releases,
-    ScoreCertificates,
-    Statuses,
-    of_metric,
-)
-from ladderholdout.guard.named_rows import are_named, values_of
 from ladderholdout.guard.open_ladder import (
+    FreshRows,
     OpenLadder,
     Origin,
     Predictions,
     of_one_metric,
     transformed,
 )
-from ladderholdout.guard.points import Unsent
-from ladderholdout.guard.record_views import status_of, submission_of
-from ladderholdout.guard.settings import (
+from ladderholdout.guard.opening import (
     BETWEEN,
     HoldoutSettings,
+    are_named,
+    groups_of,
     ids_of,
     metrics_of,
+    registration,
     rows_of,
-    text,
+    values_of,
     warn_of_hard_labels,
 )
-from ladderholdout.guard.shown import note_shown, settle
-from ladderholdout.guard.submission import Answer, Guard, Measured
-from ladderholdout.guard.views import (
+from ladderholdout.guard.query import Answer, Guard, Measured, announce, note_shown, settle
+from ladderholdout.guard.shown import (
     TOGETHER,
     Estimate,
     Release,
     ScoreCertificate,
     Status,
     Submission,
+    of_metric,
+    status_of,
+    submission_of,
+    together,
 )
-from ladderholdout.guard.withdrawal import Withdrawn
 from ladderholdout.ledger import (
     Access,
     Entry,
@@ -82,6 +77,17 @@ class _OfFirst:
         return getattr(several.first, self._name)
 
 
+class _OfOneMetric:
+    """What is asked of one ladder alone, and refused here with the way to name that ladder.
+
+    Early stopping goes by one metric, a score that is shown is paid for, a submission is
+    withdrawn from one ladder, and a tracker copies one.
+    """
+
+    def __get__(self, several: SeveralLadders, owner: object = None) -> Any:
+        return of_one_metric(several)
+
+
 @dataclass(eq=False, repr=False)
 class SeveralLadders:
     """The ladders of several metrics on one holdout: what is submitted goes to all, or to none.
@@ -106,7 +112,6 @@ class SeveralLadders:
     metric = _OfFirst()
     feedback = _OfFirst()
     overlap = _OfFirst()
-    place = _OfFirst()
     facts = _OfFirst()
     verified = _OfFirst()
     state = _OfFirst()
@@ -114,40 +119,118 @@ class SeveralLadders:
     note = _OfFirst()
     retire = _OfFirst()
     alone = _OfFirst()
+    compare = _OfOneMetric()
+    decide = _OfOneMetric()
+    submit_rounds = _OfOneMetric()
+    reveal = _OfOneMetric()
+    withdraw = _OfOneMetric()
+    unsent = _OfOneMetric()
 
     # -- queries ----------------------------------------------------------------------
 
-    def submit(self, predictions: Any, origin: Origin) -> Releases:
-        """Submit `Predictions`, or what a caller gives.
+    def submit(self, predictions: Any, origin: Origin) -> Release:
+        """Submit `Predictions`, or what a caller gives, to all ladders in one transaction.
 
         One array where all metrics take it, else a mapping by metric or by response.
         """
+        settle()
         with without_frames:
-            guards = self._guards()
-            if isinstance(predictions, Predictions) and predictions.placed:
-                given, order = predictions.values, None
-            else:
-                given, order = self._placed(_values_of(predictions), guards)
-            return self._query(given, guards, origin, order)
-
-    def submit_rounds(
-        self, outputs: Sequence[Any], origins: Sequence[Origin]
-    ) -> tuple[Release, ...]:
-        """Refuse: early stopping goes by one metric."""
-        return of_one_metric(self).submit_rounds(outputs, origins)
+            return self._submit([predictions], [origin])[0]
 
     def submit_batch(
         self, batch: str, predictions: Sequence[Predictions], origins: Sequence[Origin]
-    ) -> Iterator[Release]:
+    ) -> tuple[Release, ...]:
         """Submit a batch, all of which is here before any of it is answered."""
-        self.first.announce(batch, len(predictions) * len(self.ladders))
-        return local.one_by_one(self, batch, predictions, origins)
+        settle()
+        with without_frames:
+            return self._submit(predictions, local.in_batch(batch, origins))
+
+    def _submit(self, predictions: Sequence[Any], origins: Sequence[Origin]) -> tuple[Release, ...]:
+        """Submit to all ladders in one transaction."""
+        guards = self._guards()
+        placed = [self._given(values, guards) for values in predictions]
+        lead = next(iter(guards.values()))
+        # A rule may measure once more, with other weights, so it steps under this as well.
+        with without_autologging():
+            while True:
+                # All of it before anything is written: what one metric refuses goes to none.
+                measured: dict[str, list[Measured]] = {name: [] for name in guards}
+                for (given, order), origin in zip(placed, origins, strict=True):
+                    for number, (name, guard) in enumerate(guards.items(), 1):
+                        with _named(name):
+                            own = self._origin_on(origin, number)
+                            measured[name].append(guard.measure(given[name], own, order))
+                answers = lead.ledger.write_to(
+                    lead.ladder_id,
+                    lead.since,
+                    partial(_judged, guards=guards, measured=measured),
+                    asked=[measured[next(iter(guards))][0].asked],
+                )
+                if answers is not None:
+                    break
+                for guard in guards.values():
+                    guard.reload()
+        releases = {name: map(guard.take_note, answers[name]) for name, guard in guards.items()}
+        return tuple(
+            together(dict(zip(releases, each, strict=True)))
+            for each in zip(*releases.values(), strict=True)
+        )
+
+    def _given(
+        self, predictions: Any, guards: Mapping[str, Guard]
+    ) -> tuple[dict[str, Any], NDArray[Any] | None]:
+        """Return predictions for each metric, and the order of the rows that they are in."""
+        if isinstance(predictions, Predictions):
+            if predictions.placed:
+                return predictions.values, None
+            predictions = predictions.values
+        return self._placed(predictions, guards)
+
+    def _origin_on(self, origin: Origin, number: int) -> Origin:
+        """Return the origin on one of the ladders, whose places in a batch are its own.
+
+        A place in a batch represents one model and one metric: so the price of a place pays for
+        the choice of both.
+        """
+        if origin.place is None:
+            return origin
+        return replace(origin, place=(origin.place - 1) * len(self.ladders) + number)
+
+    def fix(self, predictions: Any) -> Predictions:
+        """Read predictions once, and return them as nobody can change them; or refuse them."""
+        with without_frames:
+            guards, placed = self._guards(), are_named(predictions)
+            if isinstance(predictions, Predictions):
+                given, placed = predictions.values, predictions.placed
+            else:
+                given, _ = self._placed(predictions, guards)
+            fixed = {}
+            for name, guard in guards.items():
+                n, classes = guard.holdout.n, guard.holdout.classes
+                with _named(name), without_autologging():
+                    aligned = guard.metric.canonical(given[name], n, classes)
+                    fixed[name] = guard.metric.as_submitted(aligned, classes)
+            return Predictions(fixed, placed)
+
+    def predict(self, estimator: Any, steps: tuple[Any, ...] = ()) -> Predictions:
+        """Return what an estimator predicts on the rows, by metric; it is asked once for each."""
+        with without_frames:
+            lead, guards = self.first.guard(), self._guards()
+            lead.check_rows()
+            with without_autologging():
+                X = transformed(lead.rows.X, steps)
+                answers: dict[Any, Any] = {}
+                by_name = {
+                    name: guard.metric.respond(estimator, X, lead.holdout.classes, answers)
+                    for name, guard in guards.items()
+                }
+                return Predictions(by_name, True)
 
     def _placed(
         self, predictions: Any, guards: Mapping[str, Guard]
     ) -> tuple[dict[str, Any], NDArray[Any] | None]:
         """Return the predictions for each metric in the order of the rows, and that order."""
-        sources, order = self._sources(predictions), self.first.order
+        sources, order = self.sources(predictions), self.first.order
         placed: dict[int, Any] = {}
         for source, _ in sources.values():
             if id(source) not in placed:
@@ -160,207 +243,106 @@ class SeveralLadders:
                 given[name] = _second_column(given[name], guards[name])
         return given, order
 
-    def fix(self, predictions: Any) -> Predictions:
-        """Read predictions once, and return them as nobody can change them; or refuse them."""
-        with without_frames:
-            guards, placed = self._guards(), are_named(predictions)
-            if isinstance(predictions, Predictions):
-                given, placed = predictions.values, predictions.placed
-            else:
-                given, _ = self._placed(predictions, guards)
-            fixed = {name: self._fixed(name, guard, given[name]) for name, guard in guards.items()}
-            return Predictions(fixed, placed)
-
-    @staticmethod
-    def _fixed(name: str, guard: Guard, predictions: Any) -> Any:
-        """Return predictions for one metric in its own form."""
-        holdout, metric = guard.holdout, guard.metric
-        with _named(name), without_autologging():
-            return metric.as_submitted(
-                metric.canonical(predictions, holdout.n, holdout.classes), holdout.classes
-            )
-
-    def predict(self, estimator: Any, steps: tuple[Any, ...] = ()) -> Predictions:
-        """Return what an estimator predicts on the rows, by metric; it is asked once for each."""
-        with without_frames:
-            lead, guards = self.first.guard(), self._guards()
-            lead.check_rows()
-            rows, classes = lead.rows, lead.holdout.classes
-            with without_autologging():
-                X = transformed(rows.X, steps)
-                answers: dict[Any, Any] = {}
-                by_name = {
-                    name: guard.metric.respond(estimator, X, classes, answers)
-                    for name, guard in guards.items()
-                }
-                return Predictions(by_name, True)
-
-    def _query(
-        self,
-        given: Mapping[str, Any],
-        guards: Mapping[str, Guard],
-        origin: Origin,
-        order: NDArray[Any] | None,
-    ) -> Releases:
-        """Judge one submission by all metrics, in one transaction."""
-        settle()
-        lead = guards[next(iter(guards))]
-        # A rule may measure once more, with other weights, so it steps under this as well.
-        with without_autologging():
-            while True:
-                # All of it before anything is written: what one metric refuses goes to none.
-                measured = {
-                    name: _measured(name, guard, given[name], self._own(origin, place), order)
-                    for place, (name, guard) in enumerate(guards.items(), 1)
-                }
-                answers = lead.ledger.write_to(
-                    lead.ladder_id,
-                    lead.since,
-                    partial(_judged, guards=guards, measured=measured),
-                    asked=[measured[next(iter(guards))].asked],
-                )
-                if answers is not None:
-                    break
-                for guard in guards.values():
-                    guard.reload()
-            return Releases.of({name: one.settle(answers[name]) for name, one in guards.items()})
-
-    def _own(self, origin: Origin, place: int) -> Origin:
-        """Return the origin on one of the ladders, whose places in a batch are its own.
-
-        A place in a batch represents one model and one metric: so the price of a place pays for
-        the choice of both.
-        """
-        if origin.place is None:
-            return origin
-        return replace(origin, place=(origin.place - 1) * len(self.ladders) + place)
-
-    def _sources(self, predictions: Any) -> dict[str, tuple[Any, bool]]:
+    def sources(self, predictions: Any) -> dict[str, tuple[Any, bool]]:
         """Return what was given for each metric, and whether its second column is meant."""
-        asked = {name: one.metric.response for name, one in self.ladders.items()}
+        responses = {name: ladder.metric.response for name, ladder in self.ladders.items()}
         if not isinstance(predictions, Mapping):
-            kinds = set(asked.values())
+            kinds = set(responses.values())
             if len(kinds) > 1 and kinds != {"probabilities", "scores"}:
-                raise self._refusal("one array")
+                raise _refusal(responses, "one array")
             kind = "probabilities" if len(kinds) > 1 else kinds.pop()
             predictions = {kind: predictions}
-        if set(predictions) == set(asked):
-            return {name: (predictions[name], False) for name in asked}
+        if set(predictions) == set(responses):
+            return {name: (predictions[name], False) for name in responses}
         if not set(predictions) <= set(_RESPONSES):
-            raise self._refusal(f"a mapping with {', '.join(map(repr, predictions))}")
-        found, used = {}, set()
-        for name, response in asked.items():
+            raise _refusal(responses, f"a mapping with {', '.join(map(repr, predictions))}")
+        sources, used = {}, set()
+        for name, response in responses.items():
             # The score of an estimator without a decision function is the same.
             as_scores = response == "scores" and response not in predictions
             source = "probabilities" if as_scores else response
             if source not in predictions:
-                lacking = source if source in asked.values() else response
-                raise self._refusal(f"a mapping without {lacking!r}")
-            found[name] = predictions[source], as_scores
+                lacking = source if source in responses.values() else response
+                raise _refusal(responses, f"a mapping without {lacking!r}")
+            sources[name] = predictions[source], as_scores
             used.add(source)
         unused = set(predictions) - used
         if unused:
-            raise self._refusal(f"a mapping with {', '.join(map(repr, sorted(unused)))} as well")
-        return found
-
-    def _refusal(self, came: str) -> InvalidSubmission:
-        asked = {name: one.metric.response for name, one in self.ladders.items()}
-        metrics = ", ".join(f"{name!r} takes {kind}" for name, kind in asked.items())
-        kinds = dict.fromkeys(asked.values())
-        if "probabilities" in kinds:  # which serve where scores are asked for
-            kinds.pop("scores", None)
-        wanted = ", ".join(f"{kind!r}: ..." for kind in kinds)
-        return InvalidSubmission(
-            "predictions",
-            f"given for each of the metrics ({metrics})",
-            came,
-            f"Submit {{{wanted}}}, or an estimator: holdout.evaluate(model).",
-        )
+            more = ", ".join(map(repr, sorted(unused)))
+            raise _refusal(responses, f"a mapping with {more} as well")
+        return sources
 
     # -- what is shown ----------------------------------------------------------------
 
-    def status(self, *, shown: bool = True) -> Statuses:
+    def status(self, *, shown: bool = True) -> Status:
         """Return the released scores and what queried the holdout, all of one moment."""
         if shown:
             note_shown()
-        place = url_shown(self.first.ledger)
-        certify = {name: certificate_or_why(one) for name, one in self.ladders.items()}
+        url = url_shown(self.first.ledger)
+        certify = {name: certificate_or_why(ladder) for name, ladder in self.ladders.items()}
 
         def read(tx: Transaction, _: LadderRecord) -> dict[str, Status]:
-            found = {name: self._record(tx, name) for name in self.ladders}
-            return {
-                name: status_of(tx, one, self.ladders[name].metric, certify[name](tx, one), place)
-                for name, one in found.items()
-            }
+            statuses = {}
+            for name, ladder in self.ladders.items():
+                record = same_ladder(tx.ladder(ladder.id), ladder.since)
+                certified = certify[name](tx, record)
+                statuses[name] = status_of(tx, record, ladder.metric, certified, url)
+            return statuses
 
-        return Statuses.of(self.first.read(read))
+        return together(self.first.read(read))
 
     def history(
         self, after: int, limit: int | None, *, search: str | None = None, shown: bool = True
     ) -> tuple[Submission, ...]:
         """Return the submissions after a number of the first metric, each with all metrics."""
 
-        def read(tx: Transaction, one: LadderRecord) -> tuple[Submission, ...]:
-            entries = tx.entries(one.id, after=after, limit=limit, search=search)
-            return tuple(map(JointSubmission.of, self._beside(tx, entries)))
+        def read(tx: Transaction, record: LadderRecord) -> tuple[Submission, ...]:
+            entries = tx.entries(record.id, after=after, limit=limit, search=search)
+            return tuple(map(together, self._beside(tx, entries)))
 
         return self.first.read(read, shown=shown)
 
     def _beside(self, tx: Transaction, entries: Sequence[Entry]) -> Iterator[dict[str, Submission]]:
         """Add to entries of the first ladder those of the same submissions on the others."""
         lead, *others = self.ladders
-        numbers = {
-            name: [n for one in entries if (n := numbers_of(one).get(name)) is not None]
-            for name in others
-        }
-        there: dict[str, dict[int, Entry]] = {}
-        for name, own in numbers.items():
-            if own:
-                start, most = min(own) - 1, max(own) - min(own) + 1
+        known: dict[str, dict[int, Entry]] = {}
+        for name in others:
+            numbers = [n for entry in entries if (n := _numbers(entry).get(name)) is not None]
+            if numbers:
+                start, most = min(numbers) - 1, max(numbers) - min(numbers) + 1
                 read = tx.entries(self.ladders[name].id, after=start, limit=most)
-                there[name] = {one.number: one for one in read}
+                known[name] = {entry.number: entry for entry in read}
         for entry in entries:
-            found = {lead: submission_of(entry, self.first.metric)}
-            for name, known in there.items():
-                number = numbers_of(entry).get(name)
-                if number in known:
-                    found[name] = submission_of(known[number], self.ladders[name].metric)
-            yield found
+            submissions = {lead: submission_of(entry, self.first.metric)}
+            for name, by_number in known.items():
+                number = _numbers(entry).get(name)
+                if number in by_number:
+                    metric = self.ladders[name].metric
+                    submissions[name] = submission_of(by_number[number], metric)
+            yield submissions
 
     def certificate(self, confidence: float | None, *, reserve: bool = False) -> ScoreCertificate:
         """Certify the incumbent of each metric."""
-        found = {
-            name: ladder.certificate(confidence, reserve=reserve)
-            for name, ladder in self.ladders.items()
-        }
-        return ScoreCertificates.of(found)
+        ladders = self.ladders.items()
+        return together(
+            {name: ladder.certificate(confidence, reserve=reserve) for name, ladder in ladders}
+        )
 
     def estimate(self) -> Estimate:
         """Correct the score of the incumbent of each metric for its selection."""
-        return Estimates.of({name: one.estimate() for name, one in self.ladders.items()})
+        return together({name: ladder.estimate() for name, ladder in self.ladders.items()})
 
-    def reveal(self) -> float | None:
-        """Refuse: each score that is shown is paid for."""
-        return of_one_metric(self).reveal()
-
-    def withdraw(self, number: int, reason: str) -> Withdrawn:
-        """Refuse: a submission is withdrawn from one ladder."""
-        return of_one_metric(self).withdraw(number, reason)
-
-    def unsent(self, *, after: int, raw: bool, limit: int) -> Unsent:
-        """Refuse: a tracker copies one ladder."""
-        return of_one_metric(self).unsent(after=after, raw=raw, limit=limit)
+    def replenish(self, fresh: FreshRows) -> SeveralLadders:
+        """Let fresh rows take the place of these; return the ladders that follow these."""
+        following = local.replenished(list(self.ladders.values()), fresh)
+        return SeveralLadders(dict(zip(self.ladders, following, strict=True)))
 
     def _guards(self) -> dict[str, Guard]:
         """Return the guard of each ladder; the rows are in memory once."""
         lead = self.first.guard()
-        for one in self.ladders.values():
-            one.share(lead)
-        return {name: one.guard() for name, one in self.ladders.items()}
-
-    def _record(self, tx: Transaction, name: str) -> LadderRecord:
-        one = self.ladders[name]
-        return same_ladder(tx.ladder(one.id), one.since)
+        for ladder in self.ladders.values():
+            ladder.share(lead)
+        return {name: ladder.guard() for name, ladder in self.ladders.items()}
 
     # -- passing it around ------------------------------------------------------------
 
@@ -382,22 +364,30 @@ class SeveralLadders:
 
     def __repr__(self) -> str:
         return (
-            f"SeveralLadders(ladders={[one.id for one in self.ladders.values()]}, "
+            f"SeveralLadders(ladders={[ladder.id for ladder in self.ladders.values()]}, "
             f"metrics={list(self.ladders)}, ledger={url_shown(self.first.ledger)!r})"
         )
 
 
-def numbers_of(entry: Entry) -> Mapping[str, int]:
+def _refusal(responses: Mapping[str, str], came: str) -> InvalidSubmission:
+    """Return the refusal of predictions that are not what the metrics take."""
+    metrics = ", ".join(f"{name!r} takes {kind}" for name, kind in responses.items())
+    kinds = dict.fromkeys(responses.values())
+    if "probabilities" in kinds:  # which serve where scores are asked for
+        kinds.pop("scores", None)
+    wanted = ", ".join(f"{kind!r}: ..." for kind in kinds)
+    return InvalidSubmission(
+        "predictions",
+        f"given for each of the metrics ({metrics})",
+        came,
+        f"Submit {{{wanted}}}, or an estimator: holdout.submit(model).",
+    )
+
+
+def _numbers(entry: Entry) -> Mapping[str, int]:
     """Return the number of a submission on each ladder that it went to, where there are several."""
-    found = entry.context.get(TOGETHER)
-    return found if isinstance(found, Mapping) else {}
-
-
-def _measured(
-    name: str, guard: Guard, predictions: Any, origin: Origin, order: NDArray[Any] | None
-) -> Measured:
-    with _named(name):
-        return guard.measure(predictions, origin, order)
+    numbers = entry.context.get(TOGETHER)
+    return numbers if isinstance(numbers, Mapping) else {}
 
 
 @contextmanager
@@ -417,27 +407,50 @@ def _judged(
     lead: LadderRecord,
     *,
     guards: Mapping[str, Guard],
-    measured: Mapping[str, Measured],
-) -> dict[str, Answer] | None:
-    """Answer a submission by all metrics; None where labels were amended meanwhile.
+    measured: Mapping[str, Sequence[Measured]],
+) -> dict[str, list[Answer]] | None:
+    """Answer submissions by all metrics; None where labels were amended meanwhile.
 
     All ladders are read before the first of them is written to.
     """
-    if any(guards[name].is_amended(tx, one) for name, one in measured.items()):
+    version = tx.chains.end(lead.holdout_id).labels_version
+    if any(sets[0].labelled.version != version for sets in measured.values()):
         return None
     names = {guard.ladder_id: name for name, guard in guards.items()}
-    others = {one: [measured[name].asked] for one, name in names.items() if one != lead.id}
-    records = {
-        names[one.id]: same_ladder(one, guards[names[one.id]].since)
-        for one in (lead, *tx.locked_ladders(others))
+    others = {
+        number: [measured[name][0].asked] for number, name in names.items() if number != lead.id
     }
-    numbers = {name: one.submissions + 1 for name, one in records.items()}
-    found = {}
-    for name, one in measured.items():
-        context = {**one.origin.context, TOGETHER: numbers}
-        linked = replace(one, origin=replace(one.origin, context=context))
-        found[name] = guards[name].judge(tx, records[name], linked)
-    return found
+    records = {
+        names[record.id]: same_ladder(record, guards[names[record.id]].since)
+        for record in (lead, *tx.locked_ladders(others))
+    }
+    first = measured[names[lead.id]]
+    announce(tx, records[names[lead.id]], first[0].origin, len(first) * len(guards))
+    # Each ladder numbers the members of an announced batch in an order of its own.
+    orders = {
+        name: guard.best_first(tx, records[name], measured[name]) for name, guard in guards.items()
+    }
+    numbers = [
+        {name: records[name].submissions + 1 + orders[name].index(place) for name in records}
+        for place in range(len(first))
+    ]
+    return {
+        name: guards[name].judge_all(
+            tx,
+            records[name],
+            [
+                replace(member, origin=linked(member.origin, numbers[place]))
+                for place, member in enumerate(members)
+            ],
+            orders[name],
+        )
+        for name, members in measured.items()
+    }
+
+
+def linked(origin: Origin, numbers: Mapping[str, int]) -> Origin:
+    """Return the origin of a submission with its numbers on the ladders of all metrics."""
+    return replace(origin, context={**origin.context, TOGETHER: numbers})
 
 
 def _second_column(predictions: Any, guard: Guard) -> Any:
@@ -449,16 +462,12 @@ def _second_column(predictions: Any, guard: Guard) -> Any:
     return table[:, 1]
 
 
-def _values_of(predictions: Any) -> Any:
-    return predictions.values if isinstance(predictions, Predictions) else predictions
-
-
 def warn_of_labels(ladder: OpenLadder, predictions: Any) -> None:
     """Warn of labels where scores to rank by were wanted."""
     if not isinstance(ladder, SeveralLadders):
         warn_of_hard_labels(ladder.metric, values_of(predictions))
         return
-    for name, (source, as_scores) in ladder._sources(predictions).items():
+    for name, (source, as_scores) in ladder.sources(predictions).items():
         if not as_scores:
             warn_of_hard_labels(ladder.ladders[name].metric, values_of(source))
 
@@ -482,10 +491,11 @@ def one_of(ladder: OpenLadder, metric: object) -> OpenLadder:
 def register(X: Any, y: ArrayLike, stated: HoldoutSettings) -> OpenLadder:
     """Find these rows and the stated ladders in the ledger, or start what is missing."""
     wishes, (X, _, hashes) = stated.ladders(), ids_of(X, stated.ids)
+    X, groups = groups_of(X, stated.groups)
     with without_frames:
         rows = rows_of(X, y, stated.sample_weight)
         store = Ledger(resolve_url(stated.ledger), create=True)
-        found = registration.open_rows(store, rows, hashes, wishes)
+        found = registration.open_rows(store, rows, hashes, wishes, groups)
         ladders = list(local.with_rows(store, rows, found, stated))
     if not stated.several:
         return ladders[0]
@@ -497,7 +507,7 @@ def reopen(stated: HoldoutSettings, view: int | None = None) -> OpenLadder:
     scoring = stated.scoring
     if not stated.several:
         try:
-            return local.reopen(stated, view)
+            return local.reopen_ladder(stated, view)
         except (UnknownHoldout, InvalidArgument):  # it may be a name under which a metric is
             known = _known(stated)
             if not known:
@@ -515,7 +525,7 @@ def reopen(stated: HoldoutSettings, view: int | None = None) -> OpenLadder:
             f"It has: {', '.join(map(repr, known)) or 'one'}."
         )
     ladders = {
-        metric: local.reopen(
+        metric: local.reopen_ladder(
             replace(
                 stated,
                 # By its name here, which may not be the metric's own.

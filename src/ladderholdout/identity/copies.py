@@ -69,8 +69,8 @@ def _own(row: Any) -> Any:
 def _with_own_cells(cells: NDArray[Any]) -> NDArray[Any]:
     """Copy the cells of an array of objects, unless nobody can write into them."""
     if not all(map(_is_fixed, set(map(type, cells.flat)))):
-        for at, cell in enumerate(cells.flat):
-            cells.flat[at] = _own(cell)
+        for place, cell in enumerate(cells.flat):
+            cells.flat[place] = _own(cell)
     return cells
 
 

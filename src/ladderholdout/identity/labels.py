@@ -30,7 +30,7 @@ _LUCK = 8.0
 _LONG = 1 << 16
 
 
-def id_hashes(ids: Any, *, may_repeat: bool = False) -> UInt64Array:
+def id_hashes(ids: Any, *, may_repeat: bool = False, argument: str = "ids") -> UInt64Array:
     """Hash the ids of rows.
 
     Parameters
@@ -39,6 +39,8 @@ def id_hashes(ids: Any, *, may_repeat: bool = False) -> UInt64Array:
         Numbers, strings, dates, UUIDs, or tuples of these; each once.
     may_repeat : bool, default=False
         Whether some may come repeatedly, as those of groups do.
+    argument : {"ids", "groups"}, default="ids"
+        What is named in an error.
 
     Returns
     -------
@@ -54,21 +56,21 @@ def id_hashes(ids: Any, *, may_repeat: bool = False) -> UInt64Array:
     >>> bool((id_hashes(["a", "b"]) == id_hashes(("a", "b"))).all())
     True
     """
-    remedy = "Give one id for each row, such as a column with the number of the customer."
+    remedy = "Give one value for each row, such as a column with the number of the customer."
     values = ids
     if not hasattr(ids, "dtype"):
         if isinstance(ids, str | bytes) or not isinstance(ids, Iterable):
             allowed = "a list of values, one for each row, or the name of a column of X"
-            raise InvalidArgument("ids", allowed, f"a {type(ids).__name__}", remedy)
-        values = [str(one) if isinstance(one, UUID) else one for one in ids]
-    hashes = row_hashes(values, "ids")
+            raise InvalidArgument(argument, allowed, f"a {type(ids).__name__}", remedy)
+        values = [str(value) if isinstance(value, UUID) else value for value in ids]
+    hashes = row_hashes(values, argument)
     missing = int(np.count_nonzero(hashes == row_hashes([None])))
     if missing:
         came = f"a list in which {missing} {'is' if missing == 1 else 'are'} missing"
-        raise InvalidArgument("ids", "there for each row", came, remedy)
+        raise InvalidArgument(argument, "there for each row", came, remedy)
     if not may_repeat and len(np.unique(hashes)) < len(hashes):
         twice = len(hashes) - len(np.unique(hashes))
-        raise InvalidArgument("ids", "distinct", f"a list that repeats {twice} of them", remedy)
+        raise InvalidArgument(argument, "distinct", f"a list that repeats {twice} of them", remedy)
     return hashes
 
 
@@ -110,14 +112,14 @@ def sequence_digest(secret: bytes, digests: UInt64Array) -> bytes:
     return hmac.digest(secret, plain.data, "sha256")
 
 
-def same_partition(here: UInt64Array, there: UInt64Array) -> bool:
+def same_partition(labels: UInt64Array, others: UInt64Array) -> bool:
     """Return whether two sequences divide the rows alike, and could hardly do so by chance.
 
     Labels that got other names, or other numbers, do.
 
     Parameters
     ----------
-    here, there : ndarray of uint64
+    labels, others : ndarray of uint64
         Hashes or digests of the labels, one for each row.
 
     Examples
@@ -128,10 +130,10 @@ def same_partition(here: UInt64Array, there: UInt64Array) -> bool:
     >>> same_partition(labels[:9], 7 - labels[:9])  # too few to tell
     False
     """
-    if len(here) != len(there):
+    if len(labels) != len(others):
         return False
-    ranks, theirs = _by_first(here), _by_first(there)
-    if not np.array_equal(ranks, theirs):
+    ranks = _by_first(labels)
+    if not np.array_equal(ranks, _by_first(others)):
         return False
     # So many names for the same division there are that each of them would have been equal.
     names = float(_log_factorial(int(ranks.max()) + 1))
@@ -143,8 +145,8 @@ def _by_first(labels: UInt64Array) -> Codes:
     _, first, codes = np.unique(labels, return_index=True, return_inverse=True)
     ranks = np.empty(len(first), dtype=np.int64)
     ranks[np.argsort(first)] = np.arange(len(first))
-    found: Codes = ranks[codes.reshape(-1)]
-    return found
+    ordered: Codes = ranks[codes.reshape(-1)]
+    return ordered
 
 
 def siphash(key: bytes, messages: UInt64Array) -> UInt64Array:
@@ -175,9 +177,9 @@ def siphash(key: bytes, messages: UInt64Array) -> UInt64Array:
 
 
 def _siphash(key: bytes, messages: UInt64Array) -> UInt64Array:
-    low, high = (np.uint64(int.from_bytes(key[at : at + 8], "little")) for at in (0, 8))
+    low, high = np.frombuffer(key, "<u8").astype(np.uint64)
     initial = (0x736F6D6570736575, 0x646F72616E646F6D, 0x6C7967656E657261, 0x7465646279746573)
-    v = [np.full(len(messages), np.uint64(one)) for one in initial]
+    v = [np.full(len(messages), np.uint64(constant)) for constant in initial]
     for part, word in zip(v, (low, high, low, high), strict=True):
         part ^= word
     # The last block holds the length alone.
@@ -258,9 +260,9 @@ def sequence_bits(labels: ArrayLike) -> float:
     values = np.asarray(labels)
     if len(values) > _LONG:
         # That others follow takes no bits away.
-        found = sequence_bits(values[:_LONG])
-        if found >= ENOUGH_BITS:
-            return found
+        bits = sequence_bits(values[:_LONG])
+        if bits >= ENOUGH_BITS:
+            return bits
     codes = _codes(values)
     if len(codes) < 2:
         return 0.0

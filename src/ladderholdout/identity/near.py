@@ -92,8 +92,8 @@ def near_copies(X: Any, y: ArrayLike) -> int:
 
 def _typical(numbers: Floats, rng: np.random.Generator) -> float:
     """Return the median distance between two rows."""
-    one, other = rng.integers(0, len(numbers), (2, 2000))
-    apart = numbers[one[one != other]] - numbers[other[one != other]]
+    first, second = rng.integers(0, len(numbers), (2, 2000))
+    apart = numbers[first[first != second]] - numbers[second[first != second]]
     return float(np.median(np.sqrt((apart**2).sum(axis=1))))
 
 
@@ -102,21 +102,21 @@ def _neighbours(
 ) -> tuple[NDArray[np.intp], Floats]:
     """Return the pairs of a chosen row and another that are so near, and their distances."""
     lengths = np.einsum("ij,ij->i", numbers, numbers)
-    own, found = lengths[chosen][:, None], []
-    many = max(_CELLS // len(chosen), 1)
-    for start in range(0, len(numbers), many):
-        part = slice(start, start + many)
-        squares = own + lengths[part] - 2 * (numbers[chosen] @ numbers[part].T)
+    chosen_lengths, near_pairs = lengths[chosen][:, None], []
+    rows_at_once = max(_CELLS // len(chosen), 1)
+    for start in range(0, len(numbers), rows_at_once):
+        part = slice(start, start + rows_at_once)
+        squares = chosen_lengths + lengths[part] - 2 * (numbers[chosen] @ numbers[part].T)
         # By this formula those of nearly equal rows are rounding: they are worked out below.
-        close = squares <= most**2 + 1e-9 * (own + lengths[part])
+        close = squares <= most**2 + 1e-9 * (chosen_lengths + lengths[part])
         of, to = np.nonzero(close & (others[chosen][:, None] == others[part]))
-        found.append(np.stack([chosen[of], to + start]))
-    pairs = np.hstack(found)
+        near_pairs.append(np.stack([chosen[of], to + start]))
+    pairs = np.hstack(near_pairs)
     pairs = pairs[:, pairs[0] != pairs[1]]
     distances = np.empty(pairs.shape[1])
     for start in range(0, len(distances), _AT_A_TIME):
-        one, other = pairs[:, start : start + _AT_A_TIME]
-        apart = numbers[one] - numbers[other]
+        first, second = pairs[:, start : start + _AT_A_TIME]
+        apart = numbers[first] - numbers[second]
         distances[start : start + _AT_A_TIME] = np.sqrt((apart**2).sum(axis=1))
     return pairs, distances
 
@@ -135,24 +135,24 @@ def _numbers_of(X: Any, drawn: NDArray[np.bool_] | None) -> tuple[Floats, UInt64
     """Return the columns of numbers in units of their spread, and a hash of all else of a row."""
     if scipy.sparse.issparse(X):
         return None
-    every, blocks = table_of(X)
-    n = every if drawn is None else int(drawn.sum())
-    found, others, cells = [], np.zeros(n, dtype=np.uint64), 0
+    n_all, blocks = table_of(X)
+    n = n_all if drawn is None else int(drawn.sum())
+    number_columns, others, cells = [], np.zeros(n, dtype=np.uint64), 0
     for columns, read in blocks:
         cells += n * len(columns)
         if cells > _LARGEST:
             return None
-        block = _rows_of(read, every, drawn).reshape(n, len(columns))
+        block = _rows_of(read, n_all, drawn).reshape(n, len(columns))
         parts = [block] if block.dtype != object else np.split(block, len(columns), axis=1)
-        for at, part in enumerate(parts):
+        for place, part in enumerate(parts):
             real = _as_numbers(part)
             if real is not None:
-                found.append(real)
+                number_columns.append(real)
                 part = ~np.isfinite(real)
-            own = columns if len(parts) == 1 else columns[[at]]
-            seeds = mix((own + 1).astype(np.uint64))
-            others += mix(canonical(part, own) ^ seeds).sum(axis=1, dtype=np.uint64)
-    return None if not found else (_in_units(np.hstack(found)), others)
+            of_part = columns if len(parts) == 1 else columns[[place]]
+            seeds = mix((of_part + 1).astype(np.uint64))
+            others += mix(canonical(part, of_part) ^ seeds).sum(axis=1, dtype=np.uint64)
+    return (_in_units(np.hstack(number_columns)), others) if number_columns else None
 
 
 def _rows_of(
@@ -167,10 +167,10 @@ def _rows_of(
 
 def _in_units(numbers: Floats) -> Floats:
     """Return columns that vary, in units of their spread and without their mean."""
-    there = np.isfinite(numbers)
-    count = np.maximum(there.sum(axis=0), 1)
-    centred = np.where(there, numbers, 0.0)
-    centred = np.where(there, numbers - centred.sum(axis=0) / count, 0.0)
+    known = np.isfinite(numbers)
+    count = np.maximum(known.sum(axis=0), 1)
+    centred = np.where(known, numbers, 0.0)
+    centred = np.where(known, numbers - centred.sum(axis=0) / count, 0.0)
     with np.errstate(all="ignore"):  # beyond what can be squared nothing is near
         spread = np.sqrt((centred**2).sum(axis=0) / count)
     varying = np.isfinite(spread) & (spread > 0)

@@ -210,13 +210,13 @@ _MOST_CELLS, _DISTINCT = 20_000_000, 0.9
 
 
 def rows_in_other_columns(
-    here: Any, there: Any
+    first: Any, second: Any
 ) -> tuple[tuple[UInt64Array, UInt64Array], bool] | None:
     """Find rows again whose columns were put in another order, added or dropped.
 
     Parameters
     ----------
-    here, there : array-like or DataFrame of n rows
+    first, second : array-like or DataFrame of n rows
         Columns are taken for the same where they have the same values in whatever order.
 
     Returns
@@ -238,39 +238,42 @@ def rows_in_other_columns(
     >>> rows_in_other_columns(rows, rows + 1) is None
     True
     """
-    tables = [_canonical_cells(X) for X in (here, there)]
-    mine, theirs = tables
-    if mine is None or theirs is None or len(mine) != len(theirs):
+    first_cells, second_cells = _canonical_cells(first), _canonical_cells(second)
+    if first_cells is None or second_cells is None or len(first_cells) != len(second_cells):
         return None
-    digests = [[hash(np.sort(column).tobytes()) for column in table.T] for table in (mine, theirs)]
+    tables = first_cells, second_cells
+    digests = [[hash(np.sort(column).tobytes()) for column in table.T] for table in tables]
     # Of columns with the same values there have to be as many: else it is not known which is which.
-    counts = [Counter(one) for one in digests]
-    common = {one for one, count in counts[0].items() if counts[1][one] == count}
-    chosen = [[at for at, one in enumerate(own) if one in common] for own in digests]
+    counts, others = map(Counter, digests)
+    common = {digest for digest, count in counts.items() if others[digest] == count}
+    chosen = [
+        [column for column, digest in enumerate(of_table) if digest in common]
+        for of_table in digests
+    ]
     if len(chosen[0]) < max(2, max(map(len, digests)) / 2):
         return None
-    first, second = (
+    hashes, other_hashes = (
         mix(table[:, columns] + GOLDEN).sum(axis=1, dtype=np.uint64)
-        for table, columns in ((mine, chosen[0]), (theirs, chosen[1]))
+        for table, columns in zip(tables, chosen, strict=True)
     )
-    if len(np.unique(first)) < _DISTINCT * len(first):
+    if len(np.unique(hashes)) < _DISTINCT * len(hashes):
         return None
-    if not np.array_equal(np.sort(first), np.sort(second)):
+    if not np.array_equal(np.sort(hashes), np.sort(other_hashes)):
         return None
-    return (first, second), len(chosen[0]) == max(map(len, digests))
+    return (hashes, other_hashes), len(chosen[0]) == max(map(len, digests))
 
 
 def _canonical_cells(X: Any) -> UInt64Array | None:
     """Return the canonical value of each cell of a table; None of what is sparse or too large."""
     if scipy.sparse.issparse(X):
         return None
-    n, blocks = table_of(X)
-    found = list(blocks)
-    width = sum(len(columns) for columns, _ in found)
+    n, readers = table_of(X)
+    blocks = list(readers)
+    width = sum(len(columns) for columns, _ in blocks)
     if n * width > _MOST_CELLS:
         return None
     cells = np.empty((n, width), dtype=np.uint64)
-    for columns, read in found:
+    for columns, read in blocks:
         cells[:, columns] = canonical(read(slice(0, n)).reshape(n, len(columns)), columns)
     return cells
 
@@ -392,8 +395,8 @@ def overlap(rows: UInt64Array, known: UInt64Array) -> int:
     """
     # NumPy's isin looks for repeated rows first, which takes several times as long.
     ordered = np.sort(known)
-    at = np.searchsorted(ordered, rows)
-    return int(np.count_nonzero(ordered.take(at, mode="clip") == rows)) if len(ordered) else 0
+    places = np.searchsorted(ordered, rows)
+    return int(np.count_nonzero(ordered.take(places, mode="clip") == rows)) if len(ordered) else 0
 
 
 def copied_rows(row_hashes: UInt64Array, y: ArrayLike, ordered: UInt64Array | None = None) -> int:
@@ -439,7 +442,7 @@ def copied_rows(row_hashes: UInt64Array, y: ArrayLike, ordered: UInt64Array | No
     if _EFFECTIVE * squares < len(row_hashes):
         return 0
     labels = _column_of(y, "y", len(row_hashes))
-    by_chance = min(_equal_pairs(_multiplicities(np.sort(one))) for one in (row_hashes, labels))
+    by_chance = min(_equal_pairs(_multiplicities(np.sort(part))) for part in (row_hashes, labels))
     return int(times.sum()) if _equal_pairs(times) >= _ALIKE * by_chance else 0
 
 
@@ -465,21 +468,21 @@ def _equal_pairs(times: NDArray[np.int64]) -> int:
 
 
 def counterparts(
-    here: UInt64Array, labels_here: UInt64Array, there: UInt64Array, labels_there: UInt64Array
+    rows: UInt64Array, labels: UInt64Array, others: UInt64Array, other_labels: UInt64Array
 ) -> IntArray:
     """Find each row among the same rows in another order, though a few labels may differ.
 
     Parameters
     ----------
-    here, there : ndarray of uint64, shape (n,)
+    rows, others : ndarray of uint64, shape (n,)
         Row hashes of the same rows.
-    labels_here, labels_there : ndarray of uint64, shape (n,)
+    labels, other_labels : ndarray of uint64, shape (n,)
         Hashes or digests of their labels.
 
     Returns
     -------
     ndarray of int, shape (n,)
-        ``to`` with ``there[to] == here``. Of rows with equal features those with equal labels
+        ``to`` with ``others[to] == rows``. Of rows with equal features those with equal labels
         go together as far as there are any, and equal rows keep their order.
 
     Raises
@@ -493,19 +496,24 @@ def counterparts(
     >>> counterparts(rows, labels, rows[::-1], labels[::-1]).tolist()
     [2, 1, 0]
     """
-    if not np.array_equal(np.sort(here), np.sort(there)):
-        raise InvalidArgument("here", "the rows of there in any order", "another set of rows")
-    mine, theirs = (
-        _numbered(mix(rows + mix(labels + GOLDEN)))
-        for rows, labels in ((here, labels_here), (there, labels_there))
+    if not np.array_equal(np.sort(rows), np.sort(others)):
+        raise InvalidArgument("rows", "those of others in any order", "another set of rows")
+    keys, other_keys = (
+        _numbered(mix(hashes + mix(of_labels + GOLDEN)))
+        for hashes, of_labels in ((rows, labels), (others, other_labels))
     )
-    _, of_mine, of_theirs = np.intersect1d(mine, theirs, assume_unique=True, return_indices=True)
-    to = np.full(len(here), -1, dtype=np.intp)
-    to[of_mine] = of_theirs
-    rest = np.flatnonzero(to < 0)
-    left = np.setdiff1d(np.arange(len(there)), of_theirs, assume_unique=True)
-    by_row = np.argsort(here[rest], kind="stable"), np.argsort(there[left], kind="stable")
-    to[rest[by_row[0]]] = left[by_row[1]]
+    _, paired, paired_others = np.intersect1d(
+        keys, other_keys, assume_unique=True, return_indices=True
+    )
+    to = np.full(len(rows), -1, dtype=np.intp)
+    to[paired] = paired_others
+    unpaired = np.flatnonzero(to < 0)
+    unpaired_others = np.setdiff1d(np.arange(len(others)), paired_others, assume_unique=True)
+    by_row = (
+        np.argsort(rows[unpaired], kind="stable"),
+        np.argsort(others[unpaired_others], kind="stable"),
+    )
+    to[unpaired[by_row[0]]] = unpaired_others[by_row[1]]
     return to
 
 
@@ -517,11 +525,11 @@ def taken(values: UInt64Array, order: NDArray[Any]) -> UInt64Array:
     >>> taken(np.array([5, 7, 6], dtype=np.uint64), np.array([0, 2, 1], dtype=np.uint32)).tolist()
     [5, 6, 7]
     """
-    found = np.empty_like(values)
+    reordered = np.empty_like(values)
     for start in range(0, len(order), CHUNK):
         piece = slice(start, start + CHUNK)
-        found[piece] = values[order[piece]]
-    return found
+        reordered[piece] = values[order[piece]]
+    return reordered
 
 
 def inverse(order: NDArray[Any]) -> NDArray[Any]:
@@ -563,10 +571,10 @@ def placed(these: UInt64Array, among: UInt64Array) -> IntArray | None:
     """
     if these.shape != among.shape or these.dtype != among.dtype:
         return None
-    mine, theirs = np.argsort(these, kind="stable"), np.argsort(among, kind="stable")
-    if not np.array_equal(these[mine], among[theirs]):
+    order, other_order = np.argsort(these, kind="stable"), np.argsort(among, kind="stable")
+    if not np.array_equal(these[order], among[other_order]):
         return None
-    to: IntArray = theirs[inverse(mine)]
+    to: IntArray = other_order[inverse(order)]
     return to
 
 

@@ -96,5 +96,5 @@ def plain_numbers(texts: Sequence[str]) -> list[int | float] | None:
     mixed = any(isinstance(number, float) for number in numbers)
     if largest >= (_EXACT if mixed else _LARGEST):
         return None
-    found = [known[text] for text in texts]
-    return [number for number in found if number is not None]
+    # None is left out for the types: by now there is none.
+    return [number for text in texts if (number := known[text]) is not None]

@@ -11,8 +11,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import expit
 
+from ladderholdout.arguments import function
 from ladderholdout.errors import InvalidArgument, LadderHoldoutError
-from ladderholdout.integrations.stopping import LadderStopping, Link
+from ladderholdout.integrations.stopping import LadderStopping, Link, check_classes, count_round
 
 Floats: TypeAlias = NDArray[np.float64]
 
@@ -102,11 +103,11 @@ class BestRound:
             self._copied = None
         if copied is None or (not self._others and best_round == self._stopping.rounds):
             return model
-        found = self._put(model, *copied)
-        return model if found is None else found
+        restored = self._put(model, *copied)
+        return model if restored is None else restored
 
 
-def again_at_the_end(own: Any, callbacks: list[Any]) -> bool:
+def again_at_the_end(entry: Any, callbacks: list[Any]) -> bool:
     """Have a callback called once more after all others; return whether it will be.
 
     For a callback that gives a model its best weights when training is over: others may give it
@@ -114,7 +115,7 @@ def again_at_the_end(own: Any, callbacks: list[Any]) -> bool:
 
     Parameters
     ----------
-    own : object
+    entry : object
         The entry of the list that is being called.
     callbacks : list
         What the library goes through now.
@@ -131,11 +132,11 @@ def again_at_the_end(own: Any, callbacks: list[Any]) -> bool:
     >>> callbacks
     ['ladder', 'other']
     """
-    places = [at for at, one in enumerate(callbacks) if one is own]
+    places = [place for place, callback in enumerate(callbacks) if callback is entry]
     if len(places) > 1:
         del callbacks[-1]
     elif places and places[0] < len(callbacks) - 1:
-        callbacks.append(own)
+        callbacks.append(entry)
         return True
     return False
 
@@ -156,7 +157,7 @@ class Adapter:
         self, stopping: LadderStopping, classes: ArrayLike | None = None, link: Link | None = None
     ) -> None:
         self.stopping, self._classes = stopping, classes
-        self._link = function_or_none("link", link)
+        self._link = None if link is None else function("link", link)
         self._forget()
 
     _remedy_for_classes = (
@@ -170,8 +171,8 @@ class Adapter:
         Those that the user stated count before those that the model is known to have; a model
         of which nobody knows them has learned 0 to k - 1.
         """
-        stated = known if self._classes is None else self._classes
-        self.stopping._check_classes(stated, self._remedy_for_classes)
+        self._here.classes = known if self._classes is None else self._classes
+        check_classes(self.stopping, self._here.classes, self._remedy_for_classes)
 
     def _submit(self, output: Any) -> bool:
         """Submit a model's output as a round; return whether to stop."""
@@ -179,11 +180,12 @@ class Adapter:
 
     def _submit_later(self, outputs: Callable[[int], Iterable[Any]]) -> bool:
         """Count a round whose output is asked for later; return whether to stop."""
-        return self.stopping._later(lambda count: [*map(self._answer, outputs(count))])
+        return count_round(self.stopping, lambda count: [*map(self._answer, outputs(count))])
 
     def _answer(self, output: Any) -> NDArray[Any]:
-        """Return a model's output as what the metric asks for."""
-        return self.stopping.answer(output, classes=self._classes, link=self._link)
+        """Return a model's output as what the metric asks for, by the classes last checked."""
+        classes = getattr(self._here, "classes", self._classes)
+        return self.stopping.answer(output, classes=classes, link=self._link)
 
     def _forget(self) -> None:
         # What the running fit needs; threads may share this object.
@@ -202,11 +204,15 @@ class Adapter:
         return f"{type(self).__name__}({self.stopping!r})"
 
 
-def function_or_none(argument: str, value: Any) -> Any:
-    """Validate an optional function."""
-    if value is not None and not callable(value):
-        raise InvalidArgument(argument, "a function", type(value).__name__)
-    return value
+def refuse_folds(model: object, kind: type, tool: str) -> None:
+    """Refuse the models of a library's cross-validation, which are not of its own class."""
+    if not isinstance(model, kind):
+        raise InvalidArgument(
+            "callbacks",
+            "given to train or an estimator",
+            f"given to {tool}.cv",
+            "Its models learn from parts of the rows, and none of them is kept.",
+        )
 
 
 def refuse_ranking(objective: str) -> None:
@@ -251,7 +257,7 @@ def refuse_columns(
     names: Sequence[str] | None,
     width: int | None,
     *,
-    own: Sequence[str] | None = None,
+    known: Sequence[str] | None = None,
     any_order: bool = False,
 ) -> None:
     """Refuse rows of a holdout that have other columns than the training rows.
@@ -264,7 +270,7 @@ def refuse_columns(
         Of the training rows' columns, where they have any.
     width : int or None
         How many columns the training rows have, where that is known.
-    own : sequence of str, optional
+    known : sequence of str, optional
         The names of the holdout's columns as the library has them; by default those of the table.
     any_order : bool, default=False
         Whether the library finds columns by their names.
@@ -274,22 +280,22 @@ def refuse_columns(
     InvalidArgument
         Columns are missing, unknown, or in another order.
     """
-    own = columns_of(X) if own is None else own
-    if own is None or names is None:
+    known = columns_of(X) if known is None else known
+    if known is None or names is None:
         count = width_of(X)
         same = count == width or None in (count, width)
-        came = "" if same else f"with {count} columns for {width}"
+        differs = "" if same else f"with {count} columns for {width}"
     else:
-        more, fewer = len(set(own) - set(names)), len(set(names) - set(own))
+        more, fewer = len(set(known) - set(names)), len(set(names) - set(known))
         parts = [f"with {more} more"] if more and not any_order else []
         parts += [f"without {fewer} of them"] if fewer else []
-        other_order = not any_order and list(own) != list(names)
-        came = " and ".join(parts) or ("with them in another order" if other_order else "")
-    if came:
+        other_order = not any_order and list(known) != list(names)
+        differs = " and ".join(parts) or ("with them in another order" if other_order else "")
+    if differs:
         raise InvalidArgument(
             "X",
             f"with the columns of the training rows{'' if any_order else ', in their order'}",
-            came,
+            differs,
             "Register the holdout with these columns: "
             "LadderHoldout(X_holdout[list(X_train.columns)], y_holdout, ...).",
         )

@@ -8,7 +8,6 @@ the ladder up to where the rule stops, and cut the model after the best: `Stages
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from functools import partial
 from inspect import signature
 from itertools import islice
 from typing import Any, NoReturn, Unpack
@@ -17,9 +16,10 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from ladderholdout import identity as fp
-from ladderholdout.errors import InvalidArgument, as_given
+from ladderholdout.arguments import as_given, whole
+from ladderholdout.errors import InvalidArgument
 from ladderholdout.extras import needed
-from ladderholdout.guard.open_ladder import HasLadder
+from ladderholdout.guard import HasLadder
 from ladderholdout.integrations.adapter import (
     Adapter,
     columns_of,
@@ -30,7 +30,6 @@ from ladderholdout.integrations.adapter import (
     width_of,
 )
 from ladderholdout.integrations.stopping import LadderStopping, Link, Rule
-from ladderholdout.mechanisms.arithmetic import natural
 
 with needed("Early stopping of CatBoost"):
     from catboost import CatBoost, CatBoostClassifier, Pool
@@ -65,18 +64,14 @@ def ladder_stopping(
     Examples
     --------
     >>> from catboost import CatBoostClassifier
-    >>> from sklearn.datasets import load_breast_cancer
-    >>> from ladderholdout import LadderHoldout
-    >>> X, y = load_breast_cancer(return_X_y=True)
-    >>> holdout = LadderHoldout(X[:200], y[:200], scoring="neg_log_loss", ledger="memory")
     >>> stages = ladder_stopping(holdout, patience=5)
     >>> model = CatBoostClassifier(
     ...     iterations=100, thread_count=1, verbose=False, allow_writing_files=False
     ... )
-    >>> model = stages.fit(model, X[200:], y[200:])
+    >>> model = stages.fit(model, X, y)
     >>> model.tree_count_ == stages.stopping.best_round
     True
-    >>> holdout.evaluate(model).improved  # the model kept is the incumbent
+    >>> holdout.submit(model).improved  # the model kept is the incumbent
     True
     """
     return Stages(LadderStopping(holdout, patience, **rule), classes, link)
@@ -88,15 +83,11 @@ class Stages(Adapter):
     Examples
     --------
     >>> from catboost import CatBoostClassifier
-    >>> from sklearn.datasets import load_breast_cancer
-    >>> from ladderholdout import LadderHoldout
-    >>> X, y = load_breast_cancer(return_X_y=True)
-    >>> holdout = LadderHoldout(X[:200], y[:200], scoring="neg_log_loss", ledger="memory")
     >>> stages = ladder_stopping(holdout, patience=3)
     >>> model = CatBoostClassifier(
     ...     iterations=20, thread_count=1, verbose=False, allow_writing_files=False
     ... )
-    >>> stages.fit(model, X[200:], y[200:]).tree_count_ <= 20
+    >>> stages.fit(model, X, y).tree_count_ <= 20
     True
     """
 
@@ -158,20 +149,16 @@ class Stages(Adapter):
         Examples
         --------
         >>> from catboost import CatBoostClassifier
-        >>> from sklearn.datasets import load_breast_cancer
-        >>> from ladderholdout import LadderHoldout
-        >>> X, y = load_breast_cancer(return_X_y=True)
-        >>> holdout = LadderHoldout(X[:200], y[:200], scoring="neg_log_loss", ledger="memory")
         >>> stages = ladder_stopping(holdout, patience=3)
         >>> model = CatBoostClassifier(
         ...     iterations=20, thread_count=1, verbose=False, allow_writing_files=False
         ... )
-        >>> stages.cut(model.fit(X[200:], y[200:])).tree_count_ <= 20
+        >>> stages.cut(model.fit(X, y)).tree_count_ <= 20
         True
         """
         _refuse_uncut(model.get_all_params())
         refuse_ranking(_loss(model))
-        before = natural("before", before)
+        before = whole("before", before, least=0)
         classifies = self.stopping.metric.is_classification
         known = model.classes_ if classifies and len(model.classes_) else None
         self._check_classes(known)
@@ -179,10 +166,8 @@ class Stages(Adapter):
         with understood("CatBoost"):
             model.predict(fp.take(self.stopping.X, np.arange(1)))
         outputs = islice(_outputs(model, self.stopping.X, classifies, self._link), before, None)
-        known = known if self._classes is None else self._classes
-        answer = partial(self.stopping.answer, classes=known, link=self._link)
         for _ in range(before, model.tree_count_):
-            if self.stopping._later(lambda count: [*map(answer, islice(outputs, count))]):
+            if self._submit_later(lambda count: islice(outputs, count)):
                 break
         if before + self.stopping.best_round < model.tree_count_:
             model.shrink(before + self.stopping.best_round)

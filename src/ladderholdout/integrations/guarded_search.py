@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-import re
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from copy import deepcopy
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Self, cast
 
 import numpy as np
 from joblib.parallel import get_active_backend
-from numpy.typing import NDArray
 from rich.progress import Progress
 from sklearn import get_config
 from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone
 from sklearn.exceptions import FitFailedWarning
-from sklearn.pipeline import Pipeline
 from sklearn.utils import get_tags
 from sklearn.utils.metadata_routing import (
     MetadataRouter,
@@ -30,27 +27,36 @@ from sklearn.utils.parallel import Parallel, delayed
 from sklearn.utils.validation import check_is_fitted
 
 from ladderholdout import thirdparty
-from ladderholdout.errors import (
-    InvalidArgument,
-    LadderHoldoutError,
-    as_given,
-    as_number,
-)
-from ladderholdout.guard.batches import Batch, held_by
-from ladderholdout.guard.context import describe_estimator, describe_parameters
-from ladderholdout.guard.finalists import Finalist, check_finalists, ranked, winner_of
-from ladderholdout.guard.groups import look_for_groups
-from ladderholdout.guard.metric_views import Releases, ScoreCertificates
-from ladderholdout.guard.open_ladder import (
+from ladderholdout.arguments import whole_or_auto
+from ladderholdout.errors import InvalidArgument, LadderHoldoutError, printable
+from ladderholdout.guard import (
+    Batch,
+    Finalist,
     OpenLadder,
+    Release,
+    ScoreCertificate,
     check_open,
+    describe_estimator,
+    describe_parameters,
+    held_by,
+    incumbent_named,
     ladder_of,
+    look_for_groups,
+    together,
+    winner_of,
 )
-from ladderholdout.guard.views import Release, ScoreCertificate, incumbent_named
 from ladderholdout.identity import copy_of
-from ladderholdout.integrations.refit import IS_INCUMBENT, are_same, check_choices
+from ladderholdout.integrations.all_rows import fitted_on_all
+from ladderholdout.integrations.candidates import (
+    Candidates,
+    read_candidates,
+    search_at,
+    unfitted,
+)
+from ladderholdout.integrations.ranges import error_on_folds, proposed_range
+from ladderholdout.integrations.refit import IS_INCUMBENT
 from ladderholdout.integrations.rounds import mark_consulted
-from ladderholdout.integrations.sklearn import GuardedSplit, score
+from ladderholdout.integrations.sklearn import score
 from ladderholdout.integrations.training_rows import check_fit, look_for_overlap
 
 try:
@@ -101,7 +107,7 @@ class GuardedSearch(CallbackSupportMixin, MetaEstimatorMixin, BaseEstimator):
     holdout : LadderHoldout
     finalists : int or "auto", default="auto"
         How many candidates query the holdout. "auto": all whose mean inner score is within two
-        pooled standard errors of the best, at most 20 (10 where there are no fold scores).
+        pooled standard errors of the best, at most three.
     verbose : int, default=0
         Above 0: a progress bar while the finalists are fitted.
 
@@ -121,12 +127,20 @@ class GuardedSearch(CallbackSupportMixin, MetaEstimatorMixin, BaseEstimator):
         In the order in which they queried the holdout: the best inner score first.
     certificate_ : ScoreCertificate
         An interval for the winner's true score.
+    proposed_loss_range_ : ProposedRange or None
+        For a metric of errors (MAE, MSE, RMSE, R2, ...) with no stated range, or with one that
+        allows more than eight root mean squared errors of the best candidate on the folds of the
+        search: ranges of four such errors, and as text the call that opens a ladder with them. It
+        takes one cross-validation, before the holdout is asked. None where nothing would be
+        gained, or the best candidate cannot be measured on folds, which a warning names.
     cv_results_ : dict
         As the search has it, and ``finalist`` (place among the finalists, 0 for none),
         ``submission`` (0 for none), ``released_score`` (the released score after it, nan for
         none), ``improved`` and ``is_incumbent``.
     search_ : estimator
         The inner search, fitted.
+    is_fitted_on_all_ : bool
+        Whether `refit_all` fitted the winner anew, on the holdout's rows too.
     n_features_in_, feature_names_in_, classes_
         Those of the winner.
 
@@ -137,14 +151,10 @@ class GuardedSearch(CallbackSupportMixin, MetaEstimatorMixin, BaseEstimator):
 
     Examples
     --------
-    >>> from sklearn.datasets import load_breast_cancer
     >>> from sklearn.model_selection import GridSearchCV
     >>> from sklearn.tree import DecisionTreeClassifier
-    >>> from ladderholdout import LadderHoldout
-    >>> X, y = load_breast_cancer(return_X_y=True)
-    >>> holdout = LadderHoldout(X[:200], y[:200], scoring="accuracy", ledger="memory")
     >>> grid = GridSearchCV(DecisionTreeClassifier(random_state=0), {"max_depth": [1, 2, 3, 4, 5]})
-    >>> search = holdout.guard(grid, finalists=2).fit(X[200:], y[200:])
+    >>> search = holdout.guard(grid, finalists=2).fit(X, y)
     >>> len(search.finalists_), search.best_score_ == holdout.status().score
     (2, True)
     """
@@ -189,37 +199,53 @@ class GuardedSearch(CallbackSupportMixin, MetaEstimatorMixin, BaseEstimator):
             is fitted.
         """
         ladder = ladder_of(self.holdout, several=True)
-        count = check_finalists("finalists", self.finalists)
-        search, path, marked = _unfitted(self.search)
+        count = whole_or_auto("finalists", self.finalists)
+        search, path, marked = unfitted(self.search)
         check_open(ladder)
         look_for_overlap(ladder, X, {**search.get_params(deep=True), **params})
         look_for_groups(ladder, search, params)
         check_fit(ladder, search, X, y)
         # Scorers of the search score its own folds, and the holdout is asked when that is over.
-        mark_consulted(ladder)
-        given = self._given(params)
+        mark_consulted(ladder.facts.place)
+        given = params
+        if get_config()["enable_metadata_routing"]:
+            given = process_routing(self, "fit", **params).search.fit
         tasks = _Tasks.of(self, thirdparty.fit_tasks(self, 2), X, y)
         with tasks.inner("search", search):
             self.search_ = search.fit(X, y, **given)
-        found = _read(_at(search, path), _at(self.search, path), marked)
+        candidates = read_candidates(search_at(search, path), search_at(self.search, path), marked)
         confirming = tasks.part("finalists")
-        chosen = self._fitted(ladder, found, found.order(count), path, X, y, params, confirming)
-        self._confirm(ladder, found, chosen)
+        order = candidates.order(count)
+        # Before the holdout is asked, so that no label of it plays a part.
+        self.proposed_loss_range_ = proposed_range(
+            ladder, y, partial(self._inner_error, candidates, order[0][0], path, X, y, params)
+        )
+        chosen = self._fitted(ladder, candidates, order, path, X, y, params, confirming)
+        self._confirm(ladder, candidates, chosen)
         confirming.end()
         tasks.end()
         return self
 
-    def _given(self, params: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Return what the search's own fit is given."""
-        if not get_config()["enable_metadata_routing"]:
-            return params
-        routed: Mapping[str, Any] = process_routing(self, "fit", **params).search.fit
-        return routed
+    def _inner_error(
+        self,
+        candidates: Candidates,
+        best: int,
+        path: tuple[str, ...],
+        X: Any,
+        y: Any,
+        params: Mapping[str, Any],
+    ) -> float:
+        """Return the root mean squared error of a candidate on the folds of the search."""
+        model = _model(self.search, path, candidates.parameters[best])
+        kept, n_jobs = _kept(model, params, path), candidates.n_jobs
+        groups = params.get("__".join((*path, "groups")))
+        cv = search_at(self.search, path).cv
+        return error_on_folds(model, X, y, cv, groups, kept, n_jobs)
 
     def _fitted(
         self,
         ladder: OpenLadder,
-        found: _Inner,
+        candidates: Candidates,
         order: tuple[Sequence[int], int],
         path: tuple[str, ...],
         X: Any,
@@ -234,23 +260,27 @@ class GuardedSearch(CallbackSupportMixin, MetaEstimatorMixin, BaseEstimator):
         waiting = waiting[:most]
         chosen: list[_Fitted] = []
         fault: Exception | None = None
+        backend, _ = get_active_backend()
+        # One by one as they come, where joblib's backend can; Ray's cannot.
+        returned = "generator" if backend.supports_return_generator else "list"
         with Progress(disable=not self.verbose) as bar:
             task = bar.add_task("Fitting the finalists", total=count)
             while waiting and len(chosen) < count:
                 free = count - len(chosen)
                 taken, waiting = waiting[:free], waiting[free:]
-                models = [_model(self.search, path, found.parameters[at]) for at in taken]
-                given = [_kept(one, params, path) for one in models]
-                fits = (delayed(_fit)(one, X, y, kw) for one, kw in zip(models, given, strict=True))
+                fits = []
+                for index in taken:
+                    model = _model(self.search, path, candidates.parameters[index])
+                    fits.append(delayed(_fit)(model, X, y, _kept(model, params, path)))
                 parts = [tasks.part("finalist", leaf=True) for _ in taken]
-                fitted = Parallel(n_jobs=found.n_jobs, return_as=_as_they_come())(fits)
-                for at, part, (model, error) in zip(taken, parts, fitted, strict=True):
+                fitted = Parallel(n_jobs=candidates.n_jobs, return_as=returned)(fits)
+                for index, part, (model, error) in zip(taken, parts, fitted, strict=True):
                     bar.advance(task)
                     part.end()
-                    error = error or _take(ladder, at, model, chosen)
+                    error = error or _take(ladder, index, model, chosen)
                     if error is not None:
                         fault = fault or error
-                        _warn_of(found.parameters[at], error)
+                        _warn_of(candidates.parameters[index], error)
                 bar.update(task, completed=len(chosen))
             bar.update(task, total=len(chosen), completed=len(chosen))
         if not chosen:
@@ -260,29 +290,30 @@ class GuardedSearch(CallbackSupportMixin, MetaEstimatorMixin, BaseEstimator):
             raise _all_failed(fault) from fault
         return chosen
 
-    def _confirm(self, ladder: OpenLadder, found: _Inner, chosen: list[_Fitted]) -> None:
+    def _confirm(self, ladder: OpenLadder, candidates: Candidates, chosen: list[_Fitted]) -> None:
         """Query the holdout with the finalists, and take the winner."""
+        rows, scores = candidates.rows, candidates.scores
         with Batch(ladder) as batch:
-            for one in chosen:
-                described = describe_estimator(one.model) | {
+            for fitted in chosen:
+                described = describe_estimator(fitted.model) | {
                     "search": type(self.search).__name__,
-                    "candidate": found.rows[one.at],
+                    "candidate": rows[fitted.index],
                 }
-                batch.add(one.predictions, described)
+                batch.add(fitted.predictions, described)
         incumbent, held = batch.held()
         self.finalists_ = tuple(
-            Finalist(found.rows[one.at], found.scores[one.at], release, mine)
-            for one, release, mine in zip(chosen, batch.releases, held, strict=True)
+            Finalist(rows[fitted.index], scores[fitted.index], release, is_incumbent)
+            for fitted, release, is_incumbent in zip(chosen, batch.releases, held, strict=True)
         )
         winner = winner_of(self.finalists_, incumbent)
         best, self.is_incumbent_ = chosen[winner], held[winner]
         release = batch.releases[winner]
-        self.best_estimator_ = best.model
-        self.best_params_ = dict(found.parameters[best.at])
-        self.best_index_ = found.rows[best.at]
+        self.best_estimator_, self.is_fitted_on_all_ = best.model, False
+        self.best_params_ = dict(candidates.parameters[best.index])
+        self.best_index_ = rows[best.index]
         self.best_score_ = release.score if self.is_incumbent_ else None
         self.certificate_ = _certificate(ladder, self.is_incumbent_, release)
-        self.cv_results_ = _with_columns(found.results, self.finalists_, ladder)
+        self.cv_results_ = _with_columns(candidates.results, self.finalists_, ladder)
 
     # -- the winner -------------------------------------------------------------------
 
@@ -318,8 +349,52 @@ class GuardedSearch(CallbackSupportMixin, MetaEstimatorMixin, BaseEstimator):
         check_is_fitted(self)
         several = ladder_of(self.holdout, several=True)
         ladder = next(iter(several.by_metric.values()), several)
-        mark_consulted(ladder)  # the holdout was asked: there is nothing to remind of
+        mark_consulted(ladder.facts.place)  # the holdout was asked: there is nothing to remind of
         return cast(float, score(ladder, self.best_estimator_, X, y, sample_weight))
+
+    def refit_all(self, X_train: Any, y_train: Any, *, sample_weight: Any = None) -> Self:
+        """Fit the winner anew on training and holdout rows; the holdout is retired, permanently.
+
+        Nothing is left to measure the new model with. `certificate_` and `best_score_` stay those
+        of the winner as it was fitted on the training rows, which a printed search states.
+
+        Parameters
+        ----------
+        X_train : array-like, shape (n_rows, n_features)
+            The training rows that the search was fitted on.
+        y_train : array-like, shape (n_rows,)
+        sample_weight : array-like, shape (n_rows,), optional
+            Weights of the training rows. The holdout's rows then have the weights that they were
+            registered with, or 1.
+
+        Returns
+        -------
+        self
+            With the new model as `best_estimator_`, and `is_fitted_on_all_` True.
+
+        Raises
+        ------
+        HoldoutConflict
+            The labels are on a server; nothing was retired.
+        InvalidArgument
+            The training rows and those of the holdout do not go together; nothing was retired.
+
+        Examples
+        --------
+        >>> from sklearn.model_selection import GridSearchCV
+        >>> from sklearn.tree import DecisionTreeClassifier
+        >>> grid = GridSearchCV(DecisionTreeClassifier(random_state=0), {"max_depth": [1, 2, 3]})
+        >>> search = holdout.guard(grid, finalists=2).fit(X, y).refit_all(X, y)
+        >>> search.is_fitted_on_all_, holdout.status().retired is None
+        (True, False)
+        """
+        check_is_fitted(self)
+        ladder = ladder_of(self.holdout, several=True)
+        self.best_estimator_ = fitted_on_all(
+            ladder, self.best_estimator_, X_train, y_train, sample_weight
+        )
+        self.is_fitted_on_all_ = True
+        return self
 
     predict = _of_the_winner("predict", "Predict with the winner.")
     predict_proba = _of_the_winner("predict_proba", "Predict probabilities with the winner.")
@@ -367,6 +442,25 @@ class GuardedSearch(CallbackSupportMixin, MetaEstimatorMixin, BaseEstimator):
     def __sklearn_is_fitted__(self) -> bool:
         return "best_estimator_" in vars(self)
 
+    def __str__(self) -> str:
+        # The interval comes first: it is what may be believed, however the winner was chosen.
+        if not self.__sklearn_is_fitted__():
+            return repr(self)
+        tried = len(self.cv_results_["params"])
+        score = self.best_score_
+        released = f"{score:.4g}" if isinstance(score, float) else str(score or "none")
+        lines = {
+            "certificate": self.certificate_.line(),
+            "winner": str(self.best_params_),
+            "released score": released,
+            "finalists": f"{len(self.finalists_)} of {tried} candidates queried the holdout",
+        }
+        if self.is_fitted_on_all_:
+            lines["fitted on"] = (
+                "training and holdout rows, after the lines above: they are of the model before"
+            )
+        return printable("\n".join(f"{what:<16}{value}" for what, value in lines.items()))
+
 
 @dataclass(frozen=True, slots=True)
 class _Tasks:
@@ -413,144 +507,14 @@ class _Tasks:
 class _Fitted:
     """A candidate that was fitted on all training rows, and what it predicts on the holdout's."""
 
-    at: int
+    index: int
     model: Any
     predictions: Any
 
 
-@dataclass(frozen=True, slots=True)
-class _Inner:
-    """What a search found on the training rows: distinct candidates with their inner scores."""
-
-    results: dict[str, Any]
-    parameters: list[Mapping[str, Any]]
-    # Of each candidate: its row in the results, its mean score and those of its folds.
-    rows: list[int]
-    scores: list[float]
-    folds: NDArray[np.float64] | None
-    # Of a halving search: the number of the last rung that it reached.
-    rungs: NDArray[np.intp]
-    n_jobs: int | None
-
-    def order(self, finalists: int | str) -> tuple[Sequence[int], int]:
-        """Return the candidates, the best first, and how many of them are finalists."""
-        last = np.flatnonzero(self.rungs == self.rungs.max())
-        scores = np.asarray(self.scores)
-        folds = None if self.folds is None else self.folds[last]
-        order, count = ranked(scores[last], folds, finalists)
-        best = list(last[order])
-        # Earlier rungs saw fewer rows: their candidates follow, where a number asks for them.
-        rest = [at for at in np.lexsort((-scores, -self.rungs)) if at not in set(last)]
-        rest = [at for at in rest if np.isfinite(scores[at])]
-        if not isinstance(finalists, str):
-            count = min(finalists, len(best) + len(rest))
-        return [int(at) for at in (*best, *rest)], count
-
-
-@dataclass(frozen=True, slots=True)
-class _Mark:
-    """A score that marks a fit that failed, in place of the one that the user stated.
-
-    That one may be a good score by this metric, as 0 is among errors with their signs turned. The
-    two are so near that a search goes the same way. A halving search takes nan, which it ranks
-    last: what failed would win each rung otherwise, and what did not would be gone.
-    """
-
-    stated: float
-    number: float
-
-    @classmethod
-    def of(cls, search: Any) -> _Mark | None:
-        """Return the mark for a search; None where its ``error_score`` is nan or an error."""
-        number = as_number(getattr(search, "error_score", None))
-        if not np.isfinite(number):
-            return None
-        near = number + 7.2354816e-12 * max(1.0, abs(number))
-        return cls(number, np.nan if hasattr(search, "min_resources") else near)
-
-    def is_in(self, scores: Any) -> NDArray[np.bool_]:
-        """Return which of these scores are the mark."""
-        found = np.asarray(scores, dtype=np.float64)
-        return np.isclose(found, self.number, rtol=1e-13, atol=0.0, equal_nan=True)
-
-
-def check_search(search: Any) -> tuple[Any, tuple[str, ...]]:
-    """Return the search at the end of pipelines, and where in them it is.
-
-    Raises
-    ------
-    InvalidArgument
-        There is none, or one that asks the holdout itself.
-    """
-    path: tuple[str, ...] = ()
-    inner = search
-    while isinstance(inner, Pipeline):
-        name, inner = inner.steps[-1]
-        path = (*path, name)
-    if isinstance(inner, type) or not _searches(inner):
-        raise InvalidArgument(
-            "search",
-            "an unfitted search such as GridSearchCV, or a pipeline that ends in one",
-            as_given(search),
-            "For a study of Optuna: holdout.finalists(study, build). For fitted models: "
-            "holdout.finalists(models).",
-        )
-    splitter = getattr(inner, "cv", None)
-    if isinstance(splitter, GuardedSplit) and splitter.guarded:
-        raise InvalidArgument(
-            "search",
-            "one that goes by the training rows alone",
-            "one whose cv= asks the holdout",
-            "Give the search folds of the training rows, such as cv=5; guard(search) shows the "
-            "finalists to the holdout itself.",
-        )
-    check_choices("search", getattr(inner, "param_distributions", None))
-    return inner, path
-
-
-def _searches(inner: Any) -> bool:
-    """Return whether something is a search; scikit-learn has others that refit an estimator."""
-    if not all(hasattr(inner, name) for name in ("fit", "get_params", "estimator", "refit")):
-        return False
-    own = type(inner).__module__.startswith("sklearn.")
-    return not own or any(name.startswith("param_") for name in inner.get_params(deep=False))
-
-
-def _unfitted(search: Any) -> tuple[Any, tuple[str, ...], _Mark | None]:
-    """Return a copy of a search that does not refit, where it is, and what marks a failed fit."""
-    inner, path = check_search(search)
-    copy, mark = _copied(search), _Mark.of(inner)
-    changed = {"refit": False} if mark is None else {"refit": False, "error_score": mark.number}
-    copy.set_params(**{"__".join((*path, name)): one for name, one in changed.items()})
-    return copy, path, mark
-
-
-def _as_they_come() -> str:
-    """Return how joblib hands models back: one by one, where its backend can; Ray's cannot."""
-    backend, _ = get_active_backend()
-    return "generator" if backend.supports_return_generator else "list"
-
-
-def _copied(search: Any) -> Any:
-    """Return an unfitted copy, also of a search that changes its parameters when it is made.
-
-    scikit-learn's `clone` refuses such a search; GASearchCV is one.
-    """
-    try:
-        return clone(search)
-    except RuntimeError:
-        return deepcopy(search)
-
-
-def _at(search: Any, path: tuple[str, ...]) -> Any:
-    for name in path:
-        search = search.named_steps[name]
-    return search
-
-
 def _model(search: Any, path: tuple[str, ...], parameters: Mapping[str, Any]) -> Any:
     """Return the unfitted model of a candidate, with the pipeline around the search."""
-    model = clone(_at(search, path).estimator).set_params(**clone(parameters, safe=False))
+    model = clone(search_at(search, path).estimator).set_params(**clone(parameters, safe=False))
     if not path:
         return model
     return clone(search).set_params(**{"__".join(path): model})
@@ -559,8 +523,8 @@ def _model(search: Any, path: tuple[str, ...], parameters: Mapping[str, Any]) ->
 def _kept(model: Any, params: Mapping[str, Any], path: tuple[str, ...]) -> dict[str, Any]:
     """Return which parameters of `fit` are the model's, and not the splitter's or the scorer's."""
     if get_config()["enable_metadata_routing"]:
-        own = get_routing_for_object(model).consumes("fit", params.keys())
-        return {name: params[name] for name in own}
+        consumed = get_routing_for_object(model).consumes("fit", params.keys())
+        return {name: params[name] for name in consumed}
     return {name: value for name, value in params.items() if name != "__".join((*path, "groups"))}
 
 
@@ -573,14 +537,14 @@ def _fit(model: Any, X: Any, y: Any, params: Mapping[str, Any]) -> tuple[Any, Ex
         return None, error
 
 
-def _take(ladder: OpenLadder, at: int, model: Any, chosen: list[_Fitted]) -> Exception | None:
+def _take(ladder: OpenLadder, index: int, model: Any, chosen: list[_Fitted]) -> Exception | None:
     """Add a fitted candidate unless another one predicts the same; return why it cannot be."""
     try:
         predictions = ladder.predict(model)
     except Exception as refused:  # by the guard, or by the model on these rows
         return refused
-    if not any(predictions.equals(one.predictions) for one in chosen):
-        chosen.append(_Fitted(at, model, predictions))
+    if not any(predictions.equals(fitted.predictions) for fitted in chosen):
+        chosen.append(_Fitted(index, model, predictions))
     return None
 
 
@@ -596,123 +560,36 @@ def _warn_of(parameters: Mapping[str, Any], error: Exception) -> None:
 
 def _all_failed(fault: Exception) -> InvalidArgument:
     """Return the error for finalists of which none can be submitted, after the whole search."""
-    own = isinstance(fault, LadderHoldoutError)
-    came = str(fault) if own else f"{type(fault).__name__}: {fault}"
+    reason = str(fault)
+    if not isinstance(fault, LadderHoldoutError):
+        reason = f"{type(fault).__name__}: {fault}"
     return InvalidArgument(
         "search",
         "one of whose finalists at least one can be fitted and predicts the holdout's rows",
-        f"one of which none can. The first: {came.rstrip('.')}",
+        f"one of which none can. The first: {reason.rstrip('.')}",
         "Nothing was submitted. The search itself is kept, fitted, as search_ of this object, with "
-        "its cv_results_: refit what you need of it, and show it by holdout.evaluate(model) or "
+        "its cv_results_: refit what you need of it, and show it by holdout.submit(model) or "
         "holdout.submit(predictions).",
     )
 
 
-def _read(fitted: Any, stated: Any, mark: _Mark | None) -> _Inner:
-    """Read the candidates of a fitted search, each of them once."""
-    if hasattr(fitted, "study_"):
-        results = _of_study(fitted.study_)
-    elif hasattr(fitted, "cv_results_"):
-        results = dict(fitted.cv_results_)
-    else:
-        raise InvalidArgument(
-            "search",
-            "one that has cv_results_ once it is fitted, or an OptunaSearchCV",
-            type(fitted).__name__,
-            "Submit its models by hand: holdout.finalists(models).",
-        )
-    metric = _metric_of(results, getattr(stated, "refit", True))
-    of_fold = re.compile(rf"split\d+_test_{re.escape(metric)}")
-    columns = [name for name in results if of_fold.fullmatch(name)]
-    means = np.asarray(results[f"mean_test_{metric}"], dtype=np.float64)
-    if mark is not None:
-        every = [results[name] for name in columns] or [means]
-        means = np.where(_failed(every, mark), np.nan, means)
-        if np.isfinite(mark.number):
-            _without(mark, fitted, results)
-    rungs = np.asarray(results.get("iter", np.zeros(len(means))), dtype=np.intp)
-    # Of equal candidates the one on the last rung, and there the first.
-    rows: list[int] = []
-    known: dict[str, list[int]] = {}
-    for row in sorted(range(len(means)), key=lambda at: (-rungs[at], at)):
-        own = results["params"][row]
-        alike = known.setdefault(repr(sorted(describe_parameters(own).items())), [])
-        if not any(are_same(own, results["params"][one]) for one in alike):
-            alike.append(row)
-            rows.append(row)
-    taken = sorted(rows)
-    folds = np.column_stack([results[name] for name in columns])[taken] if columns else None
-    return _Inner(
-        results,
-        [results["params"][row] for row in taken],
-        taken,
-        means[taken].tolist(),
-        None if folds is None else folds.astype(np.float64),
-        rungs[taken],
-        getattr(stated, "n_jobs", None),
-    )
-
-
-def _failed(folds: Sequence[Any], mark: _Mark) -> NDArray[np.bool_]:
-    """Return which candidates failed: on more folds than others, or on all of them."""
-    count = np.array([mark.is_in(scores) for scores in folds]).sum(axis=0)
-    failed: NDArray[np.bool_] = (count > count.min(initial=len(folds))) | (count == len(folds))
-    return failed
-
-
-def _without(mark: _Mark, fitted: Any, results: dict[str, Any]) -> None:
-    """Show the score that the user stated for a fit that failed, and not the mark."""
-    for name, values in results.items():
-        if re.match(r"(split\d+|mean)_(test|train)_", name):
-            shown = np.asarray(values, dtype=np.float64).copy()
-            shown[mark.is_in(shown)] = mark.stated
-            results[name] = shown
-    if hasattr(fitted, "cv_results_"):
-        fitted.cv_results_ = dict(results)
-
-
-def _metric_of(results: Mapping[str, Any], refit: Any) -> str:
-    """Return the name of the inner score that the search goes by."""
-    if "mean_test_score" in results:
-        return "score"
-    if isinstance(refit, str) and f"mean_test_{refit}" in results:
-        return refit
-    raise InvalidArgument(
-        "search",
-        "one that states by which of its metrics it chooses",
-        f"refit={refit!r}",
-        "Give a search with several metrics the name of one of them: refit='accuracy'.",
-    )
-
-
-def _of_study(study: Any) -> dict[str, Any]:
-    """Return the finished trials of an OptunaSearchCV as ``cv_results_`` has candidates."""
-    trials = [one for one in study.get_trials(deepcopy=False) if one.state.name == "COMPLETE"]
-    results: dict[str, Any] = {"params": [dict(one.params) for one in trials]}
-    names = trials[0].user_attrs if trials else ()
-    for name in names:
-        if re.fullmatch(r"(mean|std|split\d+)_test_score", name):
-            values = [one.user_attrs.get(name, np.nan) for one in trials]
-            results[name] = np.asarray(values, dtype=np.float64)
-    return {"mean_test_score": np.zeros(0)} | results
-
-
 def _certificate(ladder: OpenLadder, is_incumbent: bool, release: Release) -> ScoreCertificate:
     """Certify the winner, by each of several metrics of which it is the incumbent."""
-    if isinstance(release, Releases):
+    if release.by_metric:
         each = {}
-        for name, one in ladder.by_metric.items():
-            _, (mine,) = held_by(one, [release[name]])
-            each[name] = _certificate(one, mine, release[name])
-        return ScoreCertificates.of(each)
-    found = ladder.certificate(None)
+        for name, of_metric in ladder.by_metric.items():
+            _, (held,) = held_by(of_metric, [release[name]])
+            each[name] = _certificate(of_metric, held, release[name])
+        return together(each)
+    certificate = ladder.certificate(None)
     if is_incumbent:
-        return found
+        return certificate
+    number, confidence = release.submission, certificate.confidence
     missing = (
-        f"submission {release.submission}, which this search picked, is not the incumbent "
-        f"({incumbent_named(found.submission)})"
+        f"submission {number}, which this search picked, is not the incumbent "
+        f"({incumbent_named(certificate.submission)})"
     )
-    return ScoreCertificate(None, None, None, found.confidence, release.submission, missing=missing)
+    return ScoreCertificate(None, None, None, confidence, number, missing=missing)
 
 
 def _with_columns(
@@ -720,33 +597,37 @@ def _with_columns(
 ) -> dict[str, Any]:
     """Return the results with what the holdout released beside each candidate.
 
-    Of several metrics those of the first, and each one's under its name.
+    Where there are several metrics, the columns are those of the first, and each metric has columns
+    with its name besides.
     """
-    first = [one.release for one in finalists]
-    found = results | _columns(results, finalists, first, [one.is_incumbent for one in finalists])
-    for name, one in ladder.by_metric.items():
-        releases = [each.release[name] for each in finalists]
-        own = _columns(results, finalists, releases, held_by(one, releases)[1])
-        found |= {f"{column}_{name}": own[column] for column in (RELEASED, IMPROVED, IS_INCUMBENT)}
-    return found
+    releases = [finalist.release for finalist in finalists]
+    held = [finalist.is_incumbent for finalist in finalists]
+    columns = results | _columns(results, finalists, releases, held)
+    for name, of_metric in ladder.by_metric.items():
+        releases = [finalist.release[name] for finalist in finalists]
+        added = _columns(results, finalists, releases, held_by(of_metric, releases)[1])
+        columns |= {f"{key}_{name}": added[key] for key in (RELEASED, IMPROVED, IS_INCUMBENT)}
+    return columns
 
 
 def _columns(
     results: dict[str, Any],
     finalists: Sequence[Finalist],
     releases: Sequence[Release],
-    mine: Sequence[bool],
+    held: Sequence[bool],
 ) -> dict[str, Any]:
     size = len(results["params"])
-    places, numbers = np.zeros(size, dtype=np.intp), np.zeros(size, dtype=np.intp)
-    scores, improved = np.full(size, np.nan), np.zeros(size, dtype=np.bool_)
-    held = improved.copy()
-    for place, (one, release) in enumerate(zip(finalists, releases, strict=True)):
-        row = one.candidate
-        places[row], numbers[row] = place + 1, release.submission
-        improved[row], held[row] = release.improved, mine[place]
+    columns: dict[str, Any] = {
+        FINALIST: np.zeros(size, dtype=np.intp),
+        SUBMISSION: np.zeros(size, dtype=np.intp),
+        RELEASED: np.full(size, np.nan),
+        IMPROVED: np.zeros(size, dtype=np.bool_),
+        IS_INCUMBENT: np.zeros(size, dtype=np.bool_),
+    }
+    for place, (finalist, release) in enumerate(zip(finalists, releases, strict=True)):
+        row = finalist.candidate
+        columns[FINALIST][row], columns[SUBMISSION][row] = place + 1, release.submission
+        columns[IMPROVED][row], columns[IS_INCUMBENT][row] = release.improved, held[place]
         if release.score is not None:
-            scores[row] = release.score
-    columns = (places, numbers, scores, improved, held)
-    names = (FINALIST, SUBMISSION, RELEASED, IMPROVED, IS_INCUMBENT)
-    return dict(zip(names, columns, strict=True))
+            columns[RELEASED][row] = release.score
+    return columns

@@ -7,18 +7,12 @@ from typing import Any, Unpack
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from ladderholdout.arguments import function, whole
 from ladderholdout.errors import InvalidSubmission
 from ladderholdout.extras import needed
-from ladderholdout.guard.open_ladder import HasLadder
-from ladderholdout.integrations.adapter import (
-    Adapter,
-    BestRound,
-    Predict,
-    again_at_the_end,
-    function_or_none,
-)
+from ladderholdout.guard import HasLadder
+from ladderholdout.integrations.adapter import Adapter, BestRound, Predict, again_at_the_end
 from ladderholdout.integrations.stopping import LadderStopping, Link, Rule
-from ladderholdout.mechanisms.arithmetic import whole
 from ladderholdout.thirdparty import EPOCH_CALLBACKS, local_of
 
 with needed("Early stopping of Keras"):
@@ -101,7 +95,7 @@ class LadderStoppingCallback(Adapter, keras.callbacks.Callback):
     ) -> None:
         Adapter.__init__(self, stopping, classes, link)
         keras.callbacks.Callback.__init__(self)
-        self._predict = function_or_none("predict", predict)
+        self._predict = None if predict is None else function("predict", predict)
         self._batch_size = whole("batch_size", batch_size)
 
     def predictions(self, model: keras.Model) -> NDArray[Any]:

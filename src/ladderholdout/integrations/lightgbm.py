@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from ladderholdout.errors import InvalidArgument
 from ladderholdout.extras import needed
-from ladderholdout.guard.open_ladder import HasLadder
+from ladderholdout.guard import HasLadder
 from ladderholdout.integrations.adapter import (
     Adapter,
     BestRound,
@@ -19,11 +19,13 @@ from ladderholdout.integrations.adapter import (
     exponential,
     logistic,
     refuse_columns,
+    refuse_folds,
     refuse_ranking,
     softmax,
     understood,
 )
-from ladderholdout.integrations.stopping import LadderStopping, Link, Loud, Rule
+from ladderholdout.integrations.rounds import Loud
+from ladderholdout.integrations.stopping import LadderStopping, Link, Rule
 from ladderholdout.thirdparty import (
     MODEL_CALLBACKS,
     MODEL_OF,
@@ -75,16 +77,12 @@ def ladder_stopping(
     Examples
     --------
     >>> import lightgbm as lgb
-    >>> from sklearn.datasets import load_breast_cancer
-    >>> from ladderholdout import LadderHoldout
-    >>> X, y = load_breast_cancer(return_X_y=True)
-    >>> holdout = LadderHoldout(X[:200], y[:200], scoring="neg_log_loss", ledger="memory")
     >>> callback = ladder_stopping(holdout, patience=5)
     >>> model = lgb.LGBMClassifier(n_estimators=300, n_jobs=1, verbose=-1)
-    >>> model = model.fit(X[200:], y[200:], callbacks=[callback])
+    >>> model = model.fit(X, y, callbacks=[callback])
     >>> model.best_iteration_ == callback.stopping.best_round < 300
     True
-    >>> holdout.evaluate(model).improved  # the model kept is the incumbent
+    >>> holdout.submit(model).improved  # the model kept is the incumbent
     True
     """
     stopping = LadderStopping(holdout, patience, **rule)
@@ -122,29 +120,19 @@ class Callback(Adapter):
             self._end(env, training)
 
     def _begin(self, env: CallbackEnv) -> None:
-        if not isinstance(env.model, Booster):
-            raise InvalidArgument(
-                "callbacks",
-                "given to train or fit",
-                "given to lightgbm.cv",
-                "Its models learn from parts of the rows, and none of them is kept.",
-            )
+        refuse_folds(env.model, Booster, "lightgbm")
         if self._init_score is None and env.begin_iteration == 0:
             _refuse_init_score(env.model)
-        self._here.known = classes_of_model()
-        self._check_classes(self._here.known)
+        self._check_classes(classes_of_model())
         self.stopping.start(library="lightgbm")
         # The estimators answer a metric of ranks with their margins.
         ranks = self.stopping.metric.response == "scores"
-        raw = self._link is not None or (ranks and _answers_with_margins())
+        margins = hasattr(LGBMClassifier, "decision_function") and called_from(MODEL_OF.module)
+        raw = self._link is not None or (ranks and margins)
         self._here.training = _Training(
             self.stopping, env.model, env.begin_iteration, raw, self._init_score
         )
         self._here.training.hold(self, local_of(MODEL_CALLBACKS, "callbacks_after_iter"))
-
-    def _answer(self, output: Any) -> NDArray[Any]:
-        known = self._here.known if self._classes is None else self._classes
-        return self.stopping.answer(output, classes=known, link=self._link)
 
     def _end(self, env: CallbackEnv, training: _Training) -> None:
         del self._here.training
@@ -191,15 +179,15 @@ class _Training:
         with understood("LightGBM"):
             self._predict(begin, 1)
 
-    def hold(self, own: Callback, callbacks: list[Any] | None) -> None:
+    def hold(self, ladder: Callback, callbacks: list[Any] | None) -> None:
         """Let no other callback choose the round of the model, as `early_stopping` would.
 
         It ends training by an exception that carries its own best round, and no callback is
         called after that. So it is noted here, and the ladder's callback ends training.
         """
-        for at, callback in enumerate(callbacks or ()):
-            if callback is not own and callbacks is not None:
-                callbacks[at] = _Held(self, callback)
+        for place, callback in enumerate(callbacks or ()):
+            if callback is not ladder and callbacks is not None:
+                callbacks[place] = _Held(self, callback)
 
     def outputs(self, count: int) -> Iterator[NDArray[Any]]:
         """Yield what the model puts out after each of the next iterations."""
@@ -212,12 +200,12 @@ class _Training:
         if not self._exact:
             return self._predict(0, iteration + 1, raw=False)
         self._margin = self._margin_after(iteration)
-        found = self._converted(self._margin, iteration + 1)
+        converted = self._converted(self._margin, iteration + 1)
         if iteration == self._begin and not self._raw and self._init is None:
             whole = self._predict(0, iteration + 1, raw=False)
-            self._exact = np.array_equal(found, whole)
+            self._exact = np.array_equal(converted, whole)
             return whole
-        return found
+        return converted
 
     def _text_of(self, booster: Booster) -> str | None:
         return booster.model_to_string(num_iteration=-1) if self.dart else None
@@ -227,9 +215,7 @@ class _Training:
             booster.model_from_string(text)
 
     def _margin_after(self, iteration: int) -> NDArray[np.float64]:
-        if self.dart:
-            return self._predict(0, iteration + 1)
-        if self._margin is None:
+        if self.dart or self._margin is None:
             return self._predict(0, iteration + 1)
         if iteration >= self._booster.current_iteration():
             return self._margin  # nothing was left to split
@@ -243,15 +229,9 @@ class _Training:
         if iteration not in self._leaves:
             # To bring the rows to LightGBM takes several times as long as one of its trees.
             rounds = min(self._next, self._booster.current_iteration()) - iteration
-            found = self._booster.predict(
-                self._X,
-                start_iteration=iteration,
-                num_iteration=rounds,
-                pred_leaf=True,
-                num_threads=self._threads,
-            )
-            leaves = np.asarray(found).reshape(-1, rounds, width).astype(np.intp)
-            self._leaves = {iteration + at: leaves[:, at] for at in range(rounds)}
+            leaves = self._predict(iteration, rounds, raw=False, pred_leaf=True)
+            leaves = leaves.reshape(-1, rounds, width).astype(np.intp)
+            self._leaves = {iteration + after: leaves[:, after] for after in range(rounds)}
         leaves = self._leaves.pop(iteration)
         added = np.empty(leaves.shape)
         for tree, column in enumerate(leaves.T):
@@ -269,15 +249,16 @@ class _Training:
             margin = margin + self._init
         return margin if self._raw else _convert(self._objective, margin)
 
-    def _predict(self, start: int, rounds: int, raw: bool = True) -> NDArray[np.float64]:
-        answer = self._booster.predict(
+    def _predict(self, start: int, rounds: int, raw: bool = True, **kind: bool) -> NDArray[Any]:
+        output = self._booster.predict(
             self._X,
             start_iteration=start,
             num_iteration=rounds,
             raw_score=raw,
             num_threads=self._threads,
+            **kind,
         )
-        return np.asarray(answer)
+        return np.asarray(output)
 
 
 class _Held:
@@ -308,10 +289,6 @@ def _convert(objective: str, margin: NDArray[np.float64]) -> NDArray[np.float64]
     return margin
 
 
-def _answers_with_margins() -> bool:
-    return hasattr(LGBMClassifier, "decision_function") and called_from(MODEL_OF.module)
-
-
 def _found(pattern: str, text: str) -> str:
     match = re.search(pattern, text, re.MULTILINE)
     return match[1] if match else ""
@@ -319,8 +296,8 @@ def _found(pattern: str, text: str) -> str:
 
 def _refuse_columns(booster: Booster, X: Any) -> None:
     """Refuse what LightGBM would take by its place, whatever its name."""
-    own = columns_of(X)
-    if own is None and booster.pandas_categorical:
+    columns = columns_of(X)
+    if columns is None and booster.pandas_categorical:
         raise InvalidArgument(
             "X",
             "a table with the categories of the training rows",
@@ -328,10 +305,10 @@ def _refuse_columns(booster: Booster, X: Any) -> None:
             "Register the holdout with a table: X_holdout.astype(X_train.dtypes).",
         )
     names = booster.feature_name()
-    unnamed = names == [f"Column_{at}" for at in range(len(names))]
-    if own is not None:
-        own = [name.replace(" ", "_") for name in own]  # as LightGBM writes names
-    refuse_columns(X, None if unnamed else names, len(names), own=own)
+    unnamed = names == [f"Column_{place}" for place in range(len(names))]
+    if columns is not None:
+        columns = [name.replace(" ", "_") for name in columns]  # as LightGBM writes names
+    refuse_columns(X, None if unnamed else names, len(names), known=columns)
 
 
 def _refuse_init_score(booster: Booster) -> None:

@@ -20,10 +20,17 @@ from numpy.typing import NDArray
 from ladderholdout import identity as fp
 from ladderholdout import thirdparty
 from ladderholdout.errors import InvalidArgument
-from ladderholdout.guard.open_ladder import transformed
-from ladderholdout.guard.settings import count_rows
+from ladderholdout.guard import count_rows, transformed
 from ladderholdout.integrations.rounds import fold_of
-from ladderholdout.thirdparty import PARALLEL, PIPELINE, TARGET, TASK, Frame
+from ladderholdout.thirdparty import (
+    INSPECTION,
+    PARALLEL,
+    PERMUTING,
+    PIPELINE,
+    TARGET,
+    TASK,
+    Frame,
+)
 
 _SAMPLE = 64
 
@@ -67,7 +74,7 @@ def as_the_model_sees(X: Any) -> Any:
                 "alone or in pipelines, where it stops by the ladder",
                 f"fitted inside {_name(frame)}, which may have changed rows or labels",
                 "Stop there by rows of the training side, and ask about the whole once: "
-                "holdout.evaluate(whole_model).",
+                "holdout.submit(whole_model).",
             )
     return transformed(X, steps)
 
@@ -97,13 +104,21 @@ def steps_before(frame: Frame, X: Any = None, y: Any = None) -> tuple[Any, ...]:
     steps: list[Any] = []
     search, tasks = frame.owner, 0
     for one in frame.outward():
-        if not one.is_sklearn:
+        if one.library != "sklearn":
             if X is not None and not _hands_on(one, search, X, y):
                 raise _refusal(one)
             continue
         fold = fold_of(one.local("test"))
         if fold is not None and fold.of is not None:
-            _check_rows(fold.of.rows, one.local("X"))
+            known, rows = fold.of.rows, one.local("X")
+            if known is not None and rows is not None and sample_of(rows) != known:
+                # What was done to these is not known.
+                raise InvalidArgument(
+                    "cv",
+                    "folds of the rows that the search is fitted on",
+                    "a list of folds that holdout.split() made of others",
+                    "Give cv=holdout.split() itself.",
+                )
             return (*fold.of.steps, *steps)
         if one.place == PIPELINE.place:
             steps = one.earlier_steps + steps
@@ -130,7 +145,7 @@ def refuse_permutations(frame: Frame) -> None:
     Its first answer would be the guard's and the others plain, or all of them flat.
     """
     for one in frame.outward():
-        if one.permutes_features:
+        if one.module.startswith(INSPECTION.module):
             raise InvalidArgument(
                 "X",
                 "rows of your own where features are permuted",
@@ -139,7 +154,7 @@ def refuse_permutations(frame: Frame) -> None:
                 "cannot be compared: give permutation_importance rows of the training side, or "
                 "others that you keep for it.",
             )
-        if one.permutes_labels:
+        if one.place in PERMUTING:
             raise InvalidArgument(
                 "cv",
                 "folds of the training rows where labels are permuted",
@@ -163,17 +178,6 @@ def sample_of(X: Any) -> str | None:
 @lru_cache(maxsize=16)
 def _some(n: int) -> NDArray[np.intp]:
     return np.unique(np.linspace(0, n - 1, min(n, _SAMPLE)).astype(np.intp))
-
-
-def _check_rows(known: str | None, X: Any) -> None:
-    """Refuse a fold that was listed for other rows: what was done to these is not known."""
-    if known is not None and X is not None and sample_of(X) != known:
-        raise InvalidArgument(
-            "cv",
-            "folds of the rows that the search is fitted on",
-            "a list of folds that holdout.split() made of others",
-            "Give cv=holdout.split() itself.",
-        )
 
 
 def _hands_on(frame: Frame, search: Any, X: Any, y: Any) -> bool:
@@ -217,7 +221,7 @@ def refuse_without_scorer(frame: Frame) -> None:
         "holdout.split()",
         f"{name} uses the test rows of each fold itself, and the guarded fold has none. Give it "
         "folds of the training rows, cv=5 or cv=holdout.split(inner=5, guarded=False), and query "
-        "the holdout once about what was fitted: holdout.evaluate(model). To compare several: "
+        "the holdout once about what was fitted: holdout.submit(model). To compare several: "
         "GridSearchCV(model, grid, scoring=holdout, cv=holdout.split()).",
     )
 
@@ -230,7 +234,7 @@ def _refusal(frame: Frame) -> InvalidArgument:
             f"holdout.split() inside {_name(frame)}, which scores models on some of the columns",
             "It goes on where none improves, by scores that are all the same. Select on folds of "
             "the training rows, scoring=holdout with cv=holdout.split(inner=5, guarded=False), and "
-            "query the holdout once about both: holdout.evaluate(make_pipeline(selector, model)).",
+            "query the holdout once about both: holdout.submit(make_pipeline(selector, model)).",
         )
     return InvalidArgument(
         "cv",
@@ -239,7 +243,7 @@ def _refusal(frame: Frame) -> InvalidArgument:
         "Put that estimator inside the search, not around it: "
         "GridSearchCV(whole_model, grid, scoring=holdout, cv=holdout.split()). Or search there on "
         "inner folds, cv=holdout.split(inner=5, guarded=False), and ask about the whole once: "
-        "holdout.evaluate(whole_model).",
+        "holdout.submit(whole_model).",
     )
 
 

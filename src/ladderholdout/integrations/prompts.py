@@ -1,23 +1,23 @@
 """Searches for prompts: they go by training items, and their finalists query the holdout.
 
-For the optimisers of MLflow (`mlflow.genai.optimize_prompts`) and of DSPy. Both ask for what they
-are given by its methods, so that neither is imported here.
+For the optimisers of MLflow (`mlflow.genai.optimize_prompts`), of DSPy, and GEPA. The first two ask
+for what they are given by its methods, so that neither is imported here.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from functools import partial
+from typing import Any, TypeAlias
 
 import numpy as np
 
-from ladderholdout.errors import InvalidArgument, LadderHoldoutError, OverlapError, as_given
-from ladderholdout.guard.batches import Batch
-from ladderholdout.guard.finalists import Finalist, winner_of
-from ladderholdout.guard.open_ladder import Predictions, check_open, ladder_of
+from ladderholdout.arguments import function, whole
+from ladderholdout.errors import InvalidArgument, LadderHoldoutError, OverlapError
+from ladderholdout.extras import needed
+from ladderholdout.guard import Batch, Finalist, Predictions, check_open, ladder_of, winner_of
 from ladderholdout.identity import copy_of
-from ladderholdout.mechanisms.arithmetic import whole
 
 
 @dataclass(slots=True)
@@ -43,10 +43,19 @@ class _Program:
         return self._answer(_items(X))
 
 
+_Candidate: TypeAlias = tuple[float | None, Callable[[list[Any]], list[Any]], Any]
+"""The score of a candidate on the training side, what answers items, and its description."""
+
+
 class _Guarded:
     """What both optimisers have in common: the holdout, its items, and who of them won."""
 
     finalists_: tuple[Finalist, ...]
+
+    @property
+    def _search(self) -> str:
+        """What the history calls the search."""
+        return type(self.optimizer).__name__
 
     def __init__(
         self,
@@ -59,15 +68,16 @@ class _Guarded:
     ) -> None:
         self._ladder = ladder_of(holdout)
         self.optimizer, self.holdout = optimizer, holdout
-        self._inputs = _function("inputs", inputs)
-        self._output = _same if output is None else _function("output", output)
+        self._inputs = function("inputs", inputs, "a function of one item")
+        output = _same if output is None else output
+        self._output = function("output", output, "a function of one item")
         self._count = whole("finalists", finalists)
 
     def _refuse_items(self, examples: Iterable[Mapping[str, Any]]) -> None:
         """Refuse items of the holdout among those that the search goes by."""
         rows = _items(copy_of(self._ladder.rows(checked=True).X))
-        mine = {_key(self._inputs(row)) for row in rows}
-        shared = sum(_key(one) in mine for one in examples)
+        known = {_key(self._inputs(row)) for row in rows}
+        shared = sum(_key(example) in known for example in examples)
         if shared:
             raise OverlapError(
                 f"{shared} of the training items are items of the holdout "
@@ -76,34 +86,32 @@ class _Guarded:
                 "Give the optimiser other items; its finalists alone query the holdout."
             )
 
-    def _confirm(
-        self, candidates: list[tuple[float | None, Callable[[list[Any]], list[Any]], Any]]
-    ) -> int:
+    def _confirm(self, candidates: list[_Candidate]) -> int:
         """Query the holdout with the distinct finalists, and return the place of the winner."""
         ladder = self._ladder
         chosen: list[tuple[int, Predictions]] = []
-        for at, (_, answer, _) in enumerate(candidates):
+        for index, (_, answer, _) in enumerate(candidates):
             if len(chosen) == self._count:
                 break
             predictions = ladder.predict(_Program(answer))
             if not any(predictions.equals(known) for _, known in chosen):
-                chosen.append((at, predictions))
+                chosen.append((index, predictions))
         with Batch(ladder) as batch:
-            for at, predictions in chosen:
-                described = {"search": type(self.optimizer).__name__, "prompts": candidates[at][2]}
-                batch.add(predictions, described)
+            for index, predictions in chosen:
+                noted = {"search": self._search, "prompts": candidates[index][2]}
+                batch.add(predictions, noted)
         incumbent, held = batch.held()
         self.finalists_ = tuple(
-            Finalist(at, candidates[at][0], release, mine)
-            for (at, _), release, mine in zip(chosen, batch.releases, held, strict=True)
+            Finalist(index, candidates[index][0], release, is_incumbent)
+            for (index, _), release, is_incumbent in zip(chosen, batch.releases, held, strict=True)
         )
         return chosen[winner_of(self.finalists_, incumbent)][0]
 
     @property
     def _released(self) -> float | None:
         """The released score, where a finalist is the incumbent."""
-        held = [one.release.score for one in self.finalists_ if one.is_incumbent]
-        return held[0] if held else None
+        scores = (each.release.score for each in self.finalists_ if each.is_incumbent)
+        return next(scores, None)
 
 
 class GuardedPromptOptimizer(_Guarded):
@@ -166,27 +174,29 @@ class GuardedPromptOptimizer(_Guarded):
             reference.
         """
         check_open(self._ladder)
-        self._refuse_items(one["inputs"] for one in train_data)
+        self._refuse_items(item["inputs"] for item in train_data)
         tried: dict[str, _Tried] = {}
 
         def noting(prompts: dict[str, str], dataset: list[dict[str, Any]]) -> Any:
-            found = eval_fn(prompts, dataset)
-            one = tried.setdefault(_key(prompts), _Tried(dict(prompts)))
-            one.scores |= {_key(it.inputs): float(it.score) for it in found if it.score is not None}
-            return found
+            results = eval_fn(prompts, dataset)
+            scores = tried.setdefault(_key(prompts), _Tried(dict(prompts))).scores
+            for item in results:
+                if item.score is not None:
+                    scores[_key(item.inputs)] = float(item.score)
+            return results
 
         result = self.optimizer.optimize(noting, train_data, target_prompts, enable_tracking)
-        known = [one for one in tried.values() if one.scores]
         best = _Tried(dict(result.optimized_prompts))
         best = tried.get(_key(best.prompts), best)
-        others = sorted((one for one in known if one is not best), key=lambda it: it.rank)[::-1]
-
-        def answering(prompts: dict[str, str]) -> Callable[[list[Any]], list[Any]]:
-            return lambda items: self._answers(eval_fn, prompts, items)
-
-        candidates = [
-            (one.rank[1] if one.scores else None, answering(one.prompts), one.prompts)
-            for one in (best, *others)
+        others = [known for known in tried.values() if known.scores and known is not best]
+        others.sort(key=lambda known: known.rank)
+        candidates: list[_Candidate] = [
+            (
+                known.rank[1] if known.scores else None,
+                partial(self._answers, eval_fn, known.prompts),
+                known.prompts,
+            )
+            for known in (best, *others[::-1])
         ]
         winner = candidates[self._confirm(candidates)][2]
         return replace(
@@ -199,9 +209,9 @@ class GuardedPromptOptimizer(_Guarded):
     def _answers(
         self, eval_fn: Callable[..., Any], prompts: dict[str, str], items: list[Any]
     ) -> list[Any]:
-        asked = [{"inputs": dict(self._inputs(one))} for one in items]
+        asked = [{"inputs": dict(self._inputs(item))} for item in items]
         try:
-            found = eval_fn(prompts, asked)
+            results = eval_fn(prompts, asked)
         except LadderHoldoutError:
             raise
         except Exception as error:
@@ -212,7 +222,7 @@ class GuardedPromptOptimizer(_Guarded):
                 f"such that one raised {kind}",
                 "Return 0 there: what it returns for items of the holdout is not read.",
             ) from None
-        return [self._output(one.outputs) for one in found]
+        return [self._output(result.outputs) for result in results]
 
 
 class GuardedCompiler(_Guarded):
@@ -262,37 +272,142 @@ class GuardedCompiler(_Guarded):
         """
         check_open(self._ladder)
         for name in ("trainset", "valset"):
-            self._refuse_items(dict(one.inputs()) for one in given.get(name) or ())
+            self._refuse_items(dict(example.inputs()) for example in given.get(name) or ())
         program = self.optimizer.compile(student, **given)
         listed = getattr(program, "candidate_programs", None) or []
-        others = sorted(listed, key=lambda one: -float(one["score"]))
+        others = sorted(listed, key=lambda listing: -float(listing["score"]))
 
-        def answering(one: Any) -> Callable[[list[Any]], list[Any]]:
-            return lambda items: [self._output(one(**self._inputs(item))) for item in items]
+        def answers(program: Any, items: list[Any]) -> list[Any]:
+            return [self._output(program(**self._inputs(item))) for item in items]
 
         # The optimiser's own choice goes first, by whatever it was chosen.
-        programs = [(None, program), *((float(it["score"]), it["program"]) for it in others)]
-        candidates = [(score, answering(one), type(one).__name__) for score, one in programs]
+        programs: list[tuple[float | None, Any]] = [(None, program)]
+        programs += [(float(listing["score"]), listing["program"]) for listing in others]
+        candidates: list[_Candidate] = [
+            (score, partial(answers, program), type(program).__name__)
+            for score, program in programs
+        ]
         return programs[self._confirm(candidates)][1]
+
+
+class GuardedGepa(_Guarded):
+    """GEPA with a holdout: candidates survive by other items, and the finalists query the holdout.
+
+    ``optimize`` takes what ``gepa.optimize`` takes. When that ends, the candidates with the best
+    scores on ``valset`` (or on ``trainset``, where there is none) answer for the holdout's items
+    and are submitted as one batch; the incumbent is the winner. GEPA never sees an item of the
+    holdout, nor a score of one.
+
+    Parameters
+    ----------
+    holdout : LadderHoldout
+        Of items with their references (see `ladderholdout.metrics.metric_of_items`).
+    answer : callable
+        From a candidate, which is a mapping from components to texts, and an item of the holdout
+        to the answer that is judged.
+    inputs : callable
+        From an item of the holdout to the mapping by which GEPA's examples are known: of an
+        example with these keys and the same values the labels would be seen.
+    finalists : int, default=3
+        How many candidates query the holdout.
+
+    Attributes
+    ----------
+    finalists_ : tuple of Finalist
+        In the order in which they queried the holdout.
+    result_ : gepa.GEPAResult
+        What GEPA returned: all candidates, with their scores on its own items.
+
+    Raises
+    ------
+    OverlapError
+        From ``optimize``: items of the holdout are among the examples.
+    """
+
+    result_: Any
+
+    def __init__(
+        self,
+        holdout: Any,
+        *,
+        answer: Callable[[Mapping[str, str], Any], Any],
+        inputs: Callable[[Any], Mapping[str, Any]],
+        finalists: int = 3,
+    ) -> None:
+        super().__init__(None, holdout, inputs=inputs, finalists=finalists)
+        self._answer = function("answer", answer, "a function of a candidate and an item")
+
+    @property
+    def _search(self) -> str:
+        return "GEPA"
+
+    def optimize(
+        self,
+        seed_candidate: Mapping[str, str],
+        trainset: Sequence[Any],
+        valset: Sequence[Any] | None = None,
+        **given: Any,
+    ) -> dict[str, str]:
+        """Search by the examples, and confirm the finalists.
+
+        Parameters
+        ----------
+        seed_candidate : mapping of str to str
+        trainset, valset : sequence of mapping
+            Other items than those of the holdout, with what the adapter needs to score them.
+        **given
+            For ``gepa.optimize``: ``adapter=``, ``max_metric_calls=`` and others.
+
+        Returns
+        -------
+        dict of str to str
+            The winner.
+        """
+        with needed("A search by GEPA"):
+            from gepa import optimize
+        check_open(self._ladder)
+        seen, examples = [], [*trainset, *(valset or ())]
+        if examples:
+            rows = _items(copy_of(self._ladder.rows(checked=True).X))
+            keys = list(self._inputs(rows[0]))
+            seen = [{key: _part(example, key) for key in keys} for example in examples]
+        self._refuse_items(seen)
+        self.result_ = optimize(
+            seed_candidate=dict(seed_candidate), trainset=trainset, valset=valset, **given
+        )
+        scores = self.result_.val_aggregate_scores
+        places = sorted(range(len(scores)), key=lambda place: -scores[place])
+        known = [dict(self.result_.candidates[place]) for place in places]
+        candidates: list[_Candidate] = [
+            (float(scores[place]), partial(self._answers, candidate), candidate)
+            for place, candidate in zip(places, known, strict=True)
+        ]
+        return known[self._confirm(candidates)]
+
+    def _answers(self, candidate: Mapping[str, str], items: list[Any]) -> list[Any]:
+        return [self._answer(candidate, item) for item in items]
+
+
+def _part(example: Any, key: str) -> Any:
+    """Return what an example has under a name, by key or as an attribute."""
+    if isinstance(example, Mapping):
+        return example.get(key)
+    return getattr(example, key, None)
 
 
 def _same(answer: Any) -> Any:
     return answer
 
 
-def _function(argument: str, given: Any) -> Callable[[Any], Any]:
-    if not callable(given):
-        raise InvalidArgument(argument, "a function of one item", as_given(given))
-    return given  # type: ignore[no-any-return]
-
-
 def _items(X: Any) -> list[Any]:
     """Return the items of a holdout: of a table with several columns, its rows as mappings."""
     if hasattr(X, "to_dict"):
-        found: list[Any] = X.to_dict("records")
-        return found if len(X.columns) > 1 else [next(iter(one.values())) for one in found]
+        records: list[Any] = X.to_dict("records")
+        if len(X.columns) > 1:
+            return records
+        return [next(iter(record.values())) for record in records]
     rows = X.tolist() if hasattr(X, "tolist") else list(X)
-    return [one[0] if isinstance(one, list) and len(one) == 1 else one for one in rows]
+    return [row[0] if isinstance(row, list) and len(row) == 1 else row for row in rows]
 
 
 def _key(inputs: Mapping[str, Any]) -> str:

@@ -13,17 +13,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ladderholdout import thirdparty
+from ladderholdout.arguments import as_given
 from ladderholdout.errors import (
     InvalidArgument,
     LadderHoldoutError,
     NoImprovementWarning,
     NotIncumbentWarning,
-    as_given,
     warn,
 )
-from ladderholdout.guard.context import describe_parameters
-from ladderholdout.guard.open_ladder import OpenLadder
-from ladderholdout.guard.views import Submission, incumbent_named, overtaken
+from ladderholdout.guard import (
+    OpenLadder,
+    Submission,
+    describe_parameters,
+    incumbent_named,
+    overtaken,
+)
 from ladderholdout.integrations import rounds
 
 IS_INCUMBENT = "is_incumbent"
@@ -40,8 +44,8 @@ def select(holdout: OpenLadder, cv_results: Mapping[str, Any] | None) -> int:
             "Give the search the method itself: refit=holdout.select, without calling it.",
         )
     asked = _parameters(cv_results)
-    found = _entries_of(holdout, asked)
-    if not found:
+    submitted = _entries_of(holdout, asked)
+    if not submitted:
         raise InvalidArgument(
             "cv_results",
             "of a search that asked the holdout about its candidates, run in this thread",
@@ -53,10 +57,10 @@ def select(holdout: OpenLadder, cv_results: Mapping[str, Any] | None) -> int:
     incumbent = holdout.state().incumbent
     if isinstance(cv_results, MutableMapping):
         cv_results[IS_INCUMBENT] = np.array(
-            [_has(found.get(at, ()), incumbent) for at in range(len(asked))]
+            [_has(submitted.get(row, ()), incumbent) for row in range(len(asked))]
         )
-    entries = [entry for entries in found.values() for entry in entries]
-    improvers = [entry.first for entry in entries if entry.has_held]
+    every = [entry for entries in submitted.values() for entry in entries]
+    improvers = [entry.first for entry in every if entry.has_held]
     if improvers:
         last = max(improvers)
         if last != incumbent:
@@ -67,10 +71,9 @@ def select(holdout: OpenLadder, cv_results: Mapping[str, Any] | None) -> int:
             )
         # Others may predict the same. Where it is not known whose submission it was, a candidate
         # that names few parameters fits the entries of others as well.
-        return max(
-            (at for at in found if _has(found[at], last)),
-            key=lambda at: (any(one.number == last for one in found[at]), len(asked[at]), -at),
-        )
+        holders = [row for row, entries in submitted.items() if _has(entries, last)]
+        is_first = {row: any(entry.number == last for entry in submitted[row]) for row in holders}
+        return max(holders, key=lambda row: (is_first[row], len(asked[row]), -row))
     warn(
         "No candidate of this search became the incumbent, so none is known to be better than "
         f"what you had: {incumbent_named(incumbent)}. Picked: the best by the inner folds where "
@@ -79,32 +82,35 @@ def select(holdout: OpenLadder, cv_results: Mapping[str, Any] | None) -> int:
     )
     name = next(iter(holdout.by_metric), None)
     inner = _inner_means(cv_results, columns[:-1], name)
-    return min(found) if inner is None else int(np.nanargmax(inner))
+    return min(submitted) if inner is None else int(np.nanargmax(inner))
 
 
-def check_refit(holdout: OpenLadder, around: Callable[[], Any] | None, search: str) -> None:
+def check_refit(
+    holdout: OpenLadder, running: Callable[[], Any] | None, searches: Iterable[str]
+) -> None:
     """Warn where a search that picks by its own scores ends on another than the incumbent.
 
     Called when scikit-learn lets the folds of a round go: its results are complete then, and
-    nothing is refitted yet. `around` is the `thirdparty.fit_around` of that round.
+    nothing is refitted yet. `running` is the `thirdparty.fit_around` of that round, and `searches`
+    are the rounds of the fit.
     """
-    fit = thirdparty.fit_ending(around)
+    fit = thirdparty.fit_ending(running)
     if fit is None or not (fit.refit is True or isinstance(fit.refit, str)):
         return
     ranks = fit.results.get(f"rank_test_{'score' if fit.refit is True else fit.refit}")
     if isinstance(fit.refit, str):
         holdout = holdout.by_metric.get(fit.refit, holdout)
     try:
-        every = [one for of in rounds.fit_of(search) for one in _of_search(holdout, of)]
-        entries, incumbent = tuple(every), holdout.state().incumbent
+        entries = _of_searches(holdout, searches)
+        incumbent = holdout.state().incumbent
     except LadderHoldoutError:  # whoever asks next gets it; here nobody could catch it
         return
     if ranks is None or not entries:
         return
     picked = int(np.argmin(ranks))
-    found = _by_place(entries).get(picked, [])
-    if _has(found, incumbent):
-        return
+    for entry in entries:
+        if entry.context.get("candidate") == picked and entry.first == incumbent:
+            return
     warn(
         f"refit={fit.refit!r} refits candidate {picked}, which is not the incumbent; no candidate "
         f"of this search became it: {incumbent_named(incumbent)}. Give the search "
@@ -138,35 +144,29 @@ def _entries_of(holdout: OpenLadder, asked: list[dict[str, Any]]) -> dict[int, l
     Only where the candidates of no fit in this thread are these, one after the other, are they
     found by their parameters, newest search first: so are those of other libraries.
     """
-    for searches, size in rounds.fits_here():
-        if size == len(asked):
-            entries = [one for search in searches for one in _of_search(holdout, search)]
-            found = _by_place(entries)
-            if found and all(_fits(asked[at], own) for at, own in found.items()):
-                return found
-    found = {}
-    for search in rounds.opened_here():
-        found = _matches(asked, _of_search(holdout, search)) | found
-        if len(found) == len(asked):
+    fits = list(rounds.fits_here())
+    for fit in fits:
+        if fit.size == len(asked):
+            by_row: dict[int, list[Submission]] = defaultdict(list)
+            for entry in _of_searches(holdout, fit.searches):
+                if (row := entry.context.get("candidate")) is not None:
+                    by_row[row].append(entry)
+            if by_row and all(_fits(asked[row], entries) for row, entries in by_row.items()):
+                return dict(sorted(by_row.items()))
+    matching: dict[int, list[Submission]] = {}
+    for search in (search for fit in fits for search in reversed(fit.searches)):
+        matching = _matches(asked, holdout.history(0, None, search=search)) | matching
+        if len(matching) == len(asked):
             break
-    return found
-
-
-def _by_place(entries: Iterable[Submission]) -> dict[int, list[Submission]]:
-    found: dict[int, list[Submission]] = defaultdict(list)
-    for entry in entries:
-        at = entry.context.get("candidate")
-        if at is not None:
-            found[at].append(entry)
-    return dict(sorted(found.items()))
+    return matching
 
 
 def _fits(asked: Mapping[str, Any], entries: Iterable[Submission]) -> bool:
     """Return whether entries are of an estimator with these parameters, among others."""
     described = (entry.context.get("parameters", {}) for entry in entries)
     return all(
-        name in own and _key(own[name]) == _key(value)
-        for own in described
+        name in parameters and _key(parameters[name]) == _key(value)
+        for parameters in described
         for name, value in asked.items()
     )
 
@@ -176,8 +176,11 @@ def _key(value: Any) -> str:
     return json.dumps(value)
 
 
-def _of_search(holdout: OpenLadder, search: str) -> tuple[Submission, ...]:
-    return holdout.history(0, None, search=search)
+def _of_searches(holdout: OpenLadder, searches: Iterable[str]) -> list[Submission]:
+    entries: list[Submission] = []
+    for search in searches:
+        entries += holdout.history(0, None, search=search)
+    return entries
 
 
 def _matches(
@@ -191,7 +194,7 @@ def _matches(
             if described.keys() >= set(names):
                 table[names, *(_key(described[name]) for name in names)].append(entry)
     keys = ((tuple(params), *map(_key, params.values())) for params in asked)
-    return {at: table[key] for at, key in enumerate(keys) if key in table}
+    return {row: table[key] for row, key in enumerate(keys) if key in table}
 
 
 def _columns(cv_results: Mapping[str, Any]) -> list[list[str]]:
@@ -211,8 +214,8 @@ def _inner_means(
     By the named metric; without a name if there is only one.
     """
     if metric is not None:
-        own = re.compile(rf"split\d+_test_{re.escape(metric)}")
-        folds = [list(filter(own.fullmatch, fold)) for fold in folds]
+        of_metric = re.compile(rf"split\d+_test_{re.escape(metric)}")
+        folds = [list(filter(of_metric.fullmatch, fold)) for fold in folds]
     if not folds or len(folds[0]) != 1:
         return None
     means: NDArray[np.float64] = np.mean([cv_results[name] for [name] in folds], axis=0)

@@ -20,10 +20,9 @@ from typing import Any
 import numpy as np
 
 from ladderholdout import thirdparty
-from ladderholdout.errors import InvalidArgument
-from ladderholdout.guard.open_ladder import OpenLadder, Place
-from ladderholdout.guard.shown import new_batch, on_answer
-from ladderholdout.thirdparty import Frame
+from ladderholdout.errors import InvalidArgument, LadderHoldoutError, SearchStopped
+from ladderholdout.guard import OpenLadder, Place, new_batch, on_answer, strip
+from ladderholdout.thirdparty import CANDIDATES, Frame
 
 _REMEMBERED = 1000
 
@@ -32,24 +31,24 @@ _consulted: set[Place] = set()
 _folded = False
 
 
-@dataclass(frozen=True, slots=True)
-class _Opened:
-    """A round that was opened: its name, that of the first one of its fit, and its candidates.
+@dataclass(slots=True)
+class SearchFit:
+    """One fit of a search: the names of its rounds, and how many candidates they have together.
 
-    The fit is known as long as it runs (`thirdparty.fit_around`).
+    `size` is None where that is not known. The fit is known again as long as it runs
+    (`thirdparty.fit_around`).
     """
 
-    search: str
-    first: str
-    size: int | None
-    fit: Callable[[], Any] | None
+    running: Callable[[], Any] | None
+    searches: list[str] = field(default_factory=list)
+    size: int | None = 0
 
 
 class _Here(threading.local):
-    """The searches that this thread opened, oldest first."""
+    """The fits in which this thread opened rounds, oldest first."""
 
     def __init__(self) -> None:
-        self.searches: deque[_Opened] = deque(maxlen=_REMEMBERED)
+        self.fits: deque[SearchFit] = deque(maxlen=_REMEMBERED)
 
 
 _here = _Here()
@@ -104,21 +103,41 @@ class GuardedFold(np.ndarray[Any, np.dtype[np.intp]]):
         return GuardedFold, (self.of,)
 
 
-def mark_consulted(ladder: OpenLadder) -> None:
-    """Remember that somebody has a search ask this holdout, or did so before."""
-    _consulted.add(ladder.place)
+def mark_consulted(place: Place) -> None:
+    """Remember that somebody has a search ask the holdout of this place, or did so before."""
+    _consulted.add(place)
 
 
 def is_consulted(ladder: OpenLadder) -> bool:
     """Return whether somebody does, as far as this process knows."""
-    return bool(_consulted) and ladder.place in _consulted
+    return bool(_consulted) and ladder.facts.place in _consulted
+
+
+class Loud:
+    """Whatever fails in here ends a search of scikit-learn, which would score it as nan.
+
+    Outside of searches errors stay what they are, without the frames of the guard.
+    """
+
+    def __enter__(self) -> None: ...
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if error is None:
+            return
+        strip(error)
+        if isinstance(error, Exception) and thirdparty.is_searching():
+            reason = f"A round has none ({type(error).__name__})."
+            if isinstance(error, LadderHoldoutError):
+                reason = str(error)
+            message = f"The guard cannot answer, so the search stops. {reason}"
+            raise SearchStopped(message) from error
 
 
 def open_round(
     consumer: Frame,
     steps: tuple[Any, ...] = (),
     rows: str | None = None,
-    ended: Callable[[str], None] | None = None,
+    ended: Callable[[Callable[[], Any] | None, list[str]], None] | None = None,
     *,
     own_rows: bool = False,
 ) -> GuardedFold:
@@ -130,72 +149,52 @@ def open_round(
     steps, rows, own_rows
         As in `Round`.
     ended : callable, optional
-        Called with the name of the search when the consumer lets the fold go.
+        Called with the fit that is running (`thirdparty.fit_around`) and the names of its rounds
+        when the consumer lets the fold go.
     """
     # A search within a candidate's fit: that candidate depends on the answers to this one.
     token = new_batch()
-    offset = _remember(token, consumer)
+    fit = SearchFit(thirdparty.fit_around(consumer))
+    running = None if fit.running is None else fit.running()
+    for known in _here.fits:
+        if running is not None and known.running is not None and known.running() is running:
+            fit = known
+            break
+    else:
+        _here.fits.append(fit)
+    offset = fit.size or 0
+    candidates = consumer.local("candidate_params") if consumer.place == CANDIDATES.place else None
+    fit.size = None if fit.size is None or candidates is None else offset + len(candidates)
+    fit.searches.append(token)
     batch = token if consumer.takes_one_round else None
     fold = GuardedFold(Round(token, batch, steps, rows, own_rows, offset))
     if ended is not None and consumer.is_search:
-        weakref.finalize(fold, ended, token).atexit = False
+        weakref.finalize(fold, ended, fit.running, fit.searches).atexit = False
     return fold
 
 
-def _remember(token: str, consumer: Frame) -> int:
-    """Remember a round, and return how many candidates came before it in the same fit."""
-    fit, size = thirdparty.fit_around(consumer), thirdparty.candidates_of(consumer)
-    running = None if fit is None else fit()
-    same = [
-        one
-        for one in _here.searches
-        if running is not None and one.fit is not None and one.fit() is running
-    ]
-    _here.searches.append(_Opened(token, same[0].first if same else token, size, fit))
-    return sum(one.size or 0 for one in same)
-
-
-def opened_here() -> list[str]:
-    """Return the searches that this thread opened, newest first."""
-    return [one.search for one in reversed(_here.searches)]
-
-
-def fits_here() -> Iterator[tuple[list[str], int | None]]:
-    """Yield the rounds of each fit that this thread opened some in, newest fit first.
-
-    With how many candidates they have together, None where that is not known.
-    """
-    fits: dict[str, list[_Opened]] = {}
-    for one in _here.searches:
-        fits.setdefault(one.first, []).append(one)
-    for opened in reversed(fits.values()):
-        sizes = [one.size for one in opened]
-        known = None if None in sizes else sum(one or 0 for one in sizes)
-        yield [one.search for one in opened], known
-
-
-def fit_of(search: str) -> list[str]:
-    """Return all rounds of the fit that one round of this thread belongs to."""
-    return next((found for found, _ in fits_here() if search in found), [search])
+def fits_here() -> Iterator[SearchFit]:
+    """Yield the fits in which this thread opened rounds, newest first."""
+    return reversed(_here.fits)
 
 
 def current() -> Round | None:
     """Return the round of the candidate that this thread is scoring."""
-    found = thirdparty.scoring()
-    fold = None if found is None else fold_of(found.test)
-    if found is None or fold is None or fold.of is None:
+    scoring = thirdparty.scoring()
+    fold = None if scoring is None else fold_of(scoring.test)
+    if scoring is None or fold is None or fold.of is None:
         return None  # by hand, or from within a fit
     # A scoring function of the user's own may submit several times, each after feedback. Workers
     # come in any order, so a candidate without a place of its own has none.
-    binds = found.by_sklearn and (found.place is not None or found.in_order)
+    binds = scoring.by_sklearn and (scoring.place is not None or scoring.in_order)
     return replace(
         fold.of,
         batch=fold.of.batch if binds else None,
-        own_rows=fold.of.own_rows and found.by_sklearn,
-        place=found.place if binds else None,
-        candidate=None if found.candidate is None else fold.of.offset + found.candidate,
-        parameters=found.parameters,
-        call=found.call,
+        own_rows=fold.of.own_rows and scoring.by_sklearn,
+        place=scoring.place if binds else None,
+        candidate=None if scoring.candidate is None else fold.of.offset + scoring.candidate,
+        parameters=scoring.parameters,
+        call=scoring.call,
         intact=fold.intact,
     )
 
@@ -208,8 +207,8 @@ def trial() -> Any:
     InvalidArgument
         The trial asks after each epoch, for its pruner.
     """
-    found = thirdparty.running_trial()
-    if found is not None and found.epochs:
+    running = thirdparty.running_trial()
+    if running is not None and running.epochs:
         raise InvalidArgument(
             "enable_pruning",
             "False where the holdout is asked",
@@ -217,7 +216,7 @@ def trial() -> Any:
             "A pruner that asked it after each epoch would use up its releases, and the "
             "released score is flat between them: prune by scores of the training side.",
         )
-    return found.trial if found is not None and found.own else None
+    return running.trial if running is not None and running.own else None
 
 
 def _unbind() -> None:

@@ -21,40 +21,42 @@ from sklearn.utils.metadata_routing import MetadataRequest, get_routing_for_obje
 
 from ladderholdout import identity as fp
 from ladderholdout import thirdparty
+from ladderholdout.arguments import as_given, flag
 from ladderholdout.errors import (
+    HoldoutConflict,
     InvalidArgument,
     LadderHoldoutError,
     NotConsultedWarning,
     RoutingDisabled,
     SearchStopped,
-    as_given,
     warn,
 )
-from ladderholdout.feedback import feedback_of, feedback_of_one_bit
-from ladderholdout.guard.context import describe_estimator, describe_parameters
-from ladderholdout.guard.groups import look_for_groups
-from ladderholdout.guard.open_ladder import (
+from ladderholdout.feedback import feedback_of, feedback_of_improvement
+from ladderholdout.guard import (
+    LARGEST_NUMBER,
     HasLadder,
     OpenLadder,
     Origin,
     Place,
     Predictions,
+    Release,
+    count_rows,
+    describe_estimator,
+    describe_parameters,
     ladder_of,
+    look_for_groups,
     margin_of,
     of_one_metric,
 )
-from ladderholdout.guard.settings import LARGEST_NUMBER, count_rows
-from ladderholdout.guard.views import Release
 from ladderholdout.identity import held_digest
 from ladderholdout.integrations import pipelines, rounds
 from ladderholdout.integrations.refit import check_choices, check_refit
-from ladderholdout.integrations.rounds import Round
-from ladderholdout.integrations.stopping import Loud
+from ladderholdout.integrations.rounds import Loud, Round
 from ladderholdout.integrations.training_rows import look_for_overlap
 from ladderholdout.ledger import is_memory
 from ladderholdout.metrics import Metric
 from ladderholdout.metrics.arrays import refuse_masked
-from ladderholdout.metrics.responses import predicts
+from ladderholdout.metrics.responses import is_model
 from ladderholdout.thirdparty import Frame
 
 _SAMPLE = 64
@@ -85,13 +87,11 @@ class GuardedSplit:
     """
 
     def __init__(self, holdout: HasLadder, inner: Any = 0, *, guarded: bool = True) -> None:
-        if not isinstance(guarded, bool | np.bool_):
-            raise InvalidArgument("guarded", "True or False", as_given(guarded))
-        if not (guarded and _is_zero(inner)):
-            inner = checked_folds(inner)
-        self._holdout = ladder_of(holdout, several=True)
-        self._inner, self._guarded = inner, guarded
-        rounds.mark_consulted(self._holdout)
+        whole = isinstance(inner, int | np.integer) and not isinstance(inner, bool)
+        alone = flag("guarded", guarded) and whole and inner == 0
+        self._inner: Any = None if alone else checked_folds(inner)
+        self._holdout, self._guarded = ladder_of(holdout, several=True), guarded
+        rounds.mark_consulted(self._holdout.facts.place)
 
     @property
     def guarded(self) -> bool:
@@ -134,24 +134,26 @@ class GuardedSplit:
     def _folds(
         self, X: Any, y: Any, groups: Any, steps: tuple[Any, ...]
     ) -> Iterator[tuple[NDArray[np.intp], NDArray[np.intp]]]:
-        if not _is_zero(self._inner):
+        if self._inner is not None:
             yield from check_cv(self._inner, y, classifier=self._classifies).split(X, y, groups)
         if self._guarded:
             consumer = thirdparty.caller()
-            ended = partial(check_refit, self._holdout, thirdparty.fit_around(consumer))
-            own_rows = consumer.hands_on(X)
+            # It fits its candidates on these very rows, and lets the folds go then.
+            own_rows = consumer.takes_one_round and consumer.local("X") is X
             rows = None if own_rows else pipelines.sample_of(X)
+            ended = partial(check_refit, self._holdout)
             fold = rounds.open_round(consumer, steps, rows, ended, own_rows=own_rows)
             if hasattr(X, "iloc"):
                 # All rows of a DataFrame are handed to each candidate without a copy.
-                fold.intact = partial(_are_intact, X, held_digest(X))
+                digest = held_digest(X)
+                fold.intact = lambda: held_digest(X) == digest
             yield np.arange(count_rows(X)), fold
 
     def _steps(self, consumer: Frame, X: Any = None, y: Any = None) -> tuple[Any, ...]:
         try:
             pipelines.refuse_without_scorer(consumer)
             steps = pipelines.steps_before(consumer, X, y)
-            _check_consumer(self._holdout, consumer, alone=_is_zero(self._inner))
+            _check_consumer(self._holdout, consumer, alone=self._inner is None)
             return steps
         except InvalidArgument as error:
             raise _stopped(error) from error
@@ -160,7 +162,7 @@ class GuardedSplit:
         """Return the number of folds, the guarded one included."""
         caller = thirdparty.caller()
         # These split in threads, where what is around them cannot be seen.
-        early = self._guarded and (caller.is_trial or caller.is_dask)
+        early = self._guarded and caller.library in ("optuna_integration", "dask_ml")
         if early:
             try:
                 check_choices("search", getattr(caller.owner, "param_distributions", None))
@@ -173,7 +175,7 @@ class GuardedSplit:
                 "OptunaSearchCV(make_pipeline(...), ...)."
             )
         inner = 0
-        if not _is_zero(self._inner):
+        if self._inner is not None:
             cv = check_cv(self._inner, y, classifier=self._classifies)
             inner = int(cv.get_n_splits(X, y, groups))
         return inner + int(self._guarded)
@@ -203,7 +205,7 @@ class GuardedSplit:
                 "Halving keeps the last of tied candidates, considers its last rung alone and "
                 "ignores refit=holdout.select. Search on inner folds, "
                 "cv=holdout.split(inner=5, guarded=False), then ask once: "
-                "holdout.evaluate(search).",
+                "holdout.submit(search).",
             )
         return getattr(self._inner, "random_state", 0)
 
@@ -222,7 +224,8 @@ class GuardedSplit:
         return self._holdout.metric.is_classification
 
     def __repr__(self) -> str:
-        return f"{self._holdout!r}.split(inner={self._inner!r}, guarded={self._guarded})"
+        inner = 0 if self._inner is None else self._inner
+        return f"{self._holdout!r}.split(inner={inner!r}, guarded={self._guarded})"
 
 
 def _stopped(error: InvalidArgument) -> SearchStopped:
@@ -246,10 +249,6 @@ def _refuse_processes(holdout: OpenLadder, consumer: Frame) -> None:
         )
 
 
-def _is_zero(inner: Any) -> bool:
-    return isinstance(inner, int | np.integer) and not isinstance(inner, bool) and inner == 0
-
-
 def checked_folds(inner: Any) -> Any:
     """Return what scikit-learn makes folds of: a number, a splitter, or a list of pairs.
 
@@ -266,7 +265,7 @@ def checked_folds(inner: Any) -> Any:
             if all(callable(getattr(inner, name, None)) for name in ("split", "get_n_splits")):
                 return inner
             pairs = list(inner)  # a generator would serve one search alone
-            if pairs and all(_is_pair(one) for one in pairs):
+            if pairs and all(map(_is_pair, pairs)):
                 return pairs
     raise InvalidArgument(
         "inner",
@@ -279,16 +278,17 @@ def checked_folds(inner: Any) -> Any:
 def _is_pair(fold: Any) -> bool:
     """Return whether a fold is two lists of positions."""
     arrays = [np.asarray(part) for part in fold]
-    return len(arrays) == 2 and all(one.ndim == 1 and one.dtype.kind in "iub" for one in arrays)
+    return len(arrays) == 2 and all(rows.ndim == 1 and rows.dtype.kind in "iub" for rows in arrays)
 
 
 def _check_consumer(holdout: OpenLadder, consumer: Frame, *, alone: bool) -> None:
     """Refuse a search that would not ask the guard, or not go by its answer."""
-    _refuse_dask(consumer)
-    found = thirdparty.wishes(consumer)
-    if found is None:
+    if consumer.library == "dask_ml":
+        raise _refused_to_dask()
+    wishes = thirdparty.wishes(consumer)
+    if wishes is None:
         return  # folds taken by hand, or by a search of another library
-    scoring, refit = found
+    scoring, refit = wishes
     if not _asks_for(scoring, holdout):
         raise InvalidArgument(
             "scoring",
@@ -308,25 +308,23 @@ def _check_consumer(holdout: OpenLadder, consumer: Frame, *, alone: bool) -> Non
         )
 
 
-def _refuse_dask(*frames: Frame) -> None:
-    """Refuse the guarded fold to dask-ml, which gives it no weight."""
-    if any(frame.is_dask for frame in frames):
-        raise InvalidArgument(
-            "cv",
-            "without the guarded fold in a search of dask-ml",
-            "holdout.split()",
-            "dask-ml weighs folds by their test rows, and the guarded one has none: search on the "
-            "training rows, holdout.guard(GridSearchCV(model, grid, cv=5)), or take scikit-learn's "
-            "search on dask's workers, joblib.parallel_config('dask').",
-        )
+def _refused_to_dask() -> InvalidArgument:
+    return InvalidArgument(
+        "cv",
+        "without the guarded fold in a search of dask-ml",
+        "holdout.split()",
+        "dask-ml weighs folds by their test rows, and the guarded one has none: search on the "
+        "training rows, holdout.guard(GridSearchCV(model, grid, cv=5)), or take scikit-learn's "
+        "search on dask's workers, joblib.parallel_config('dask').",
+    )
 
 
 def _asks_for(scoring: Any, holdout: OpenLadder) -> bool:
     """Return whether a search may ask the holdout; functions of the user's own may."""
     if isinstance(scoring, HasLadder):
-        return scoring.open_ladder.place == holdout.place
+        return scoring.__ladder__.facts.place == holdout.facts.place
     if isinstance(scoring, Mapping):
-        return any(_asks_for(one, holdout) for one in scoring.values())
+        return any(_asks_for(scorer, holdout) for scorer in scoring.values())
     return callable(scoring) and not type(scoring).__module__.startswith("sklearn.")
 
 
@@ -341,27 +339,31 @@ def score(
         for argument, values in (("X", X), ("y", y), ("sample_weight", sample_weight)):
             refuse_masked(argument, values)
     try:
-        _refuse_predictions(estimator)
-        _refuse_in_mid_fit(estimator)
-        _refuse_several_inside(holdout)
+        _check_scoring(holdout, estimator)
         if count_rows(X) == 0:
-            found = rounds.current()
-            _refuse_changed_rows(found)
-            if found is not None and found.own_rows:
-                return _guarded(holdout, estimator, found, found.steps)
+            current = rounds.current()
+            if current is not None and current.intact is not None and not current.intact():
+                raise _rows_changed()
+            if current is not None and current.own_rows:
+                return _guarded(holdout, estimator, current, current.steps)
             caller = thirdparty.caller(2)
-            _refuse_dask(*caller.outward())
-            return _guarded(holdout, estimator, found, pipelines.steps_before(caller))
+            if any(frame.library == "dask_ml" for frame in caller.outward()):
+                raise _refused_to_dask()
+            return _guarded(holdout, estimator, current, pipelines.steps_before(caller))
         hashes = _hashes_if_holdout(holdout, X)
         if hashes is not None:
             pipelines.refuse_permutations(thirdparty.caller(2))
-            _refuse_other_labels(holdout, hashes, y)
+            if y is not None and not holdout.rows().have_labels(hashes, y):
+                raise _other_labels()
             return _guarded(holdout, estimator, rounds.current())
     except SearchStopped:
         raise
     except Exception as error:
         # Whatever it is, a search must not take it for a model that failed to score.
-        reason = str(error) if isinstance(error, LadderHoldoutError) else _named(error)
+        reason = str(error)
+        if not isinstance(error, LadderHoldoutError):
+            kind = type(error).__name__
+            reason = f"The estimator failed on the holdout's rows ({kind}); see above."
         raise SearchStopped(f"The guard cannot answer, so the search stops. {reason}") from error
     _remind(holdout)
     return plain_score(holdout, estimator, X, y, sample_weight)
@@ -376,8 +378,8 @@ def plain_score(
         return holdout.metric.score_of(estimator, X, y, sample_weight, answers)
     answers = {}
     return ByMetric(
-        (name, one.metric.score_of(estimator, X, y, sample_weight, answers))
-        for name, one in holdout.by_metric.items()
+        (name, ladder.metric.score_of(estimator, X, y, sample_weight, answers))
+        for name, ladder in holdout.by_metric.items()
     )
 
 
@@ -390,8 +392,8 @@ class ByMetric(dict[str, float]):
 
     def __missing__(self, key: Any) -> float:
         holdout = getattr(key, "__self__", None)
-        if isinstance(holdout, HasLadder) and holdout.open_ladder.metric.name in self:
-            return self[holdout.open_ladder.metric.name]
+        if isinstance(holdout, HasLadder) and holdout.__ladder__.metric.name in self:
+            return self[holdout.__ladder__.metric.name]
         name = next(iter(self))
         raise InvalidArgument(
             "refit",
@@ -401,23 +403,29 @@ class ByMetric(dict[str, float]):
         )
 
 
-def _refuse_predictions(estimator: Any) -> None:
-    """Refuse predictions in the model's place, as tools hand them to a function of a metric."""
-    if predicts(estimator) or hasattr(estimator, "fit"):
-        return
-    raise InvalidArgument(
-        "estimator",
-        "a fitted model, to be scored on rows with their targets",
-        as_given(estimator),
-        "A tool that calls metric(y_true, y_pred) cannot ask the holdout. Give it a metric of its "
-        "own by name, and show the holdout what the best of its models predict: "
-        "holdout.submit(predictions), or for several holdout.finalists([predictions, others]).",
-    )
-
-
-def _refuse_several_inside(holdout: OpenLadder) -> None:
-    """Refuse several metrics where one number is asked for: as one of several scorers."""
+def _check_scoring(holdout: OpenLadder, estimator: Any) -> None:
+    """Refuse what a holdout cannot score, whatever the rows are."""
+    if not is_model(estimator):
+        # Predictions, as tools hand them to a function of a metric.
+        raise InvalidArgument(
+            "estimator",
+            "a fitted model, to be scored on rows with their targets",
+            as_given(estimator),
+            "A tool that calls metric(y_true, y_pred) cannot ask the holdout. Give it a metric of "
+            "its own by name, and show the holdout what the best of its models predict: "
+            "holdout.submit(predictions), or for several holdout.finalists([predictions, others]).",
+        )
+    if thirdparty.is_in_fit(estimator):
+        # Its binned rows pass for rows of a holdout of small whole numbers, and are none.
+        raise InvalidArgument(
+            "scoring",
+            "left to scikit-learn for its own early stopping",
+            "this holdout, while the estimator is being fitted",
+            "Early stopping by the ladder: ladderholdout.integrations.staged.ladder_stopping"
+            "(holdout, patience=10).fit(estimator, X, y).",
+        )
     if holdout.by_metric and thirdparty.call_of_scorers() is not None:
+        # One of several scorers returns one number.
         raise InvalidArgument(
             "scoring",
             "a holdout of several metrics itself, where the caller takes several",
@@ -427,67 +435,48 @@ def _refuse_several_inside(holdout: OpenLadder) -> None:
         )
 
 
-def _are_intact(X: Any, digest: int) -> bool:
-    return held_digest(X) == digest
-
-
-def _refuse_changed_rows(found: Round | None) -> None:
-    """Refuse a candidate that wrote into the training rows, which the next is fitted on as well."""
-    if found is not None and found.intact is not None and not found.intact():
-        raise InvalidArgument(
-            "estimator",
-            "one whose steps leave the DataFrame that they are fitted on as it is",
-            "one that wrote into X, so that the next candidate would be fitted on other rows",
-            "Give copy=True to its transformers, or fit the search on X.to_numpy(), whose rows "
-            "scikit-learn copies for each candidate. Load X again first: it was changed.",
-        )
-
-
-def _refuse_in_mid_fit(estimator: Any) -> None:
-    """Refuse the early stopping of HistGradientBoosting, which scores rows that it has binned.
-
-    They pass for rows of a holdout of small whole numbers, and are none.
-    """
-    if thirdparty.is_in_fit(estimator):
-        raise InvalidArgument(
-            "scoring",
-            "left to scikit-learn for its own early stopping",
-            "this holdout, while the estimator is being fitted",
-            "Early stopping by the ladder: ladderholdout.integrations.staged.ladder_stopping"
-            "(holdout, patience=10).fit(estimator, X, y).",
-        )
+def _rows_changed() -> InvalidArgument:
+    """Return the refusal of a candidate after which the next would be fitted on other rows."""
+    return InvalidArgument(
+        "estimator",
+        "one whose steps leave the DataFrame that they are fitted on as it is",
+        "one that wrote into X, so that the next candidate would be fitted on other rows",
+        "Give copy=True to its transformers, or fit the search on X.to_numpy(), whose rows "
+        "scikit-learn copies for each candidate. Load X again first: it was changed.",
+    )
 
 
 def _guarded(
-    holdout: OpenLadder, estimator: Any, found: Round | None, steps: tuple[Any, ...] = ()
+    holdout: OpenLadder, estimator: Any, current: Round | None, steps: tuple[Any, ...] = ()
 ) -> float | dict[str, float]:
-    described, asking = _description(estimator, found)
+    """Submit what an estimator predicts on the holdout, and return the feedback to the search."""
+    described, asking = _description(estimator, current)
     if steps:
-        described |= {"after": [type(one).__name__ for step in steps for _, one in step.steps]}
-    if found is not None and found.candidate is not None:
-        described |= {"candidate": found.candidate}
-    search = None if found is None else found.search
-    batch = None if found is None or asking else found.batch
-    place = None if batch is None or found is None else found.place
+        described |= {"after": [type(part).__name__ for step in steps for _, part in step.steps]}
+    if current is not None and current.candidate is not None:
+        described |= {"candidate": current.candidate}
+    search = None if current is None else current.search
+    batch = None if current is None or asking else current.batch
+    place = None if batch is None or current is None else current.place
     origin = Origin(batch=batch, search=search, place=place, context=described)
     # Between a search and the rows that it was given is no trial.
-    trial = None if found is not None and found.own_rows else rounds.trial()
+    trial = None if current is not None and current.own_rows else rounds.trial()
     if trial is None:
-        release = holdout.submit(_predictions(holdout, estimator, found, steps), origin)
+        release = holdout.submit(_predictions(holdout, estimator, current, steps), origin)
     else:
         from ladderholdout.integrations.optuna.trials import submit_fitted
 
         release = submit_fitted(of_one_metric(holdout), estimator, trial, origin)
     if not holdout.by_metric:
         return _fed_back(holdout, release)
-    fed_back = ((name, _fed_back(one, release[name])) for name, one in holdout.by_metric.items())
-    return ByMetric(fed_back)
+    ladders = holdout.by_metric.items()
+    return ByMetric((name, _fed_back(ladder, release[name])) for name, ladder in ladders)
 
 
 def _fed_back(holdout: OpenLadder, release: Release) -> float:
     """Return the feedback to a search on the answer of one ladder."""
     if release.score is None:
-        return feedback_of_one_bit(holdout.feedback, release.improvements, release.improved)
+        return feedback_of_improvement(holdout.feedback, release.improvements, release.improved)
     if holdout.facts.rules.mechanism.discloses:
         return release.score
     margin = margin_of(holdout, release.score)
@@ -499,13 +488,13 @@ _described: dict[tuple[str, ...], dict[str, Any]] = {}
 _KNOWN = 16
 
 
-def _description(estimator: Any, found: Round | None) -> tuple[dict[str, Any], bool]:
+def _description(estimator: Any, current: Round | None) -> tuple[dict[str, Any], bool]:
     """Describe an estimator, and return whether it asks; a search's once but for its points.
 
     All candidates of a search are copies of one estimator, with the values of a point set.
     """
-    point = None if found is None else found.parameters
-    key = () if found is None or point is None else (found.search, *point)
+    point = None if current is None else current.parameters
+    key = () if current is None or point is None else (current.search, *point)
     known = _described.get(key)
     if known is not None and point is not None:
         values = known["parameters"] | describe_parameters(point)
@@ -520,46 +509,40 @@ def _description(estimator: Any, found: Round | None) -> tuple[dict[str, Any], b
 
 def _keeps_apart(estimator: Any, point: Mapping[str, Any]) -> bool:
     """Return whether a value of this point decides nothing but the parameter of its name."""
-    parts = _parts(estimator)
-    owners = [parts.get(name.rpartition("__")[0], estimator) for name in point]
-    # A pipeline describes its steps a second time, and others may name what they like.
-    return (
-        not any(map(_has_parts, point.values()))
-        and all(type(one).set_params is BaseEstimator.set_params for one in owners)
-        and all(map(_is_plain, [estimator, *filter(_has_parts, parts.values())]))
-    )
+    parts = estimator.get_params(deep=True)
+    for name, value in point.items():
+        # A pipeline describes its steps a second time, and others may name what they like.
+        owner = type(parts.get(name.rpartition("__")[0], estimator))
+        if hasattr(value, "get_params") or owner.set_params is not BaseEstimator.set_params:
+            return False
+    return all(map(_is_plain, [estimator, *parts.values()]))
 
 
 def _is_plain(part: Any) -> bool:
-    """Return whether a part keeps the values that it is given as they are."""
+    """Return whether a part keeps the values that it is given as they are; what is none does."""
     kind = type(part)
-    stock = kind.__module__.startswith("sklearn.")
-    return stock or (
-        getattr(kind, "get_params", None) is BaseEstimator.get_params
-        and getattr(kind, "set_params", None) is BaseEstimator.set_params
+    return (
+        not hasattr(part, "get_params")
+        or kind.__module__.startswith("sklearn.")
+        or (
+            getattr(kind, "get_params", None) is BaseEstimator.get_params
+            and getattr(kind, "set_params", None) is BaseEstimator.set_params
+        )
     )
-
-
-def _has_parts(value: Any) -> bool:
-    return hasattr(value, "get_params")
-
-
-def _parts(estimator: Any) -> Mapping[str, Any]:
-    return estimator.get_params(deep=True) if _has_parts(estimator) else {}
 
 
 _here = threading.local()
 
 
 def _predictions(
-    holdout: OpenLadder, estimator: Any, found: Round | None, steps: tuple[Any, ...]
+    holdout: OpenLadder, estimator: Any, current: Round | None, steps: tuple[Any, ...]
 ) -> Predictions:
     """Predict once for all ladders of a holdout that one call of several scorers asks."""
-    known = _answers(None if found is None else found.call)
+    known = _answers(None if current is None else current.call)
     if known is None or holdout.by_metric:
         return holdout.predict(estimator, steps)
     metric = holdout.metric
-    asked = holdout.place, holdout.rows().view, metric.response, metric.is_classification
+    asked = holdout.facts.place, holdout.rows().view, metric.response, metric.is_classification
     if asked not in known:
         known[asked] = holdout.predict(estimator, steps)
     predictions: Predictions = known[asked]
@@ -580,7 +563,8 @@ def _answers(call: Any) -> dict[Any, Any] | None:
 
 def asks(estimator: Any) -> bool:
     """Return whether a part of it, such as a search, has the guard to ask while it is fitted."""
-    return any(map(_is_asking, _parts(estimator).values()))
+    parts = estimator.get_params(deep=True) if hasattr(estimator, "get_params") else {}
+    return any(map(_is_asking, parts.values()))
 
 
 def _is_asking(part: Any) -> bool:
@@ -588,41 +572,49 @@ def _is_asking(part: Any) -> bool:
     return not plain and isinstance(part, HasLadder | GuardedSplit)
 
 
-def _refuse_other_labels(holdout: OpenLadder, hashes: NDArray[np.uint64], y: Any) -> None:
-    """Refuse labels that are not the holdout's own: the answer would be about others.
+def _other_labels() -> InvalidArgument:
+    """Return the refusal of labels that are not the holdout's: the answer would be about others.
 
     Whether all of them are the same, registering the rows with them would show as well.
     """
-    if y is None:
-        return
-    if not holdout.rows().have_labels(hashes, y):
-        raise InvalidArgument(
-            "y",
-            "the holdout's labels, in the order of X, where X are the holdout's rows",
-            "others",
-            "The guard answers for the registered labels alone. Leave y out, give both in one "
-            "order, or register other labels as a holdout of their own.",
-        )
+    return InvalidArgument(
+        "y",
+        "the holdout's labels, in the order of X, where X are the holdout's rows",
+        "others",
+        "The guard answers for the registered labels alone. Leave y out, give both in one "
+        "order, or register other labels as a holdout of their own.",
+    )
 
 
 def _hashes_if_holdout(holdout: OpenLadder, X: Any) -> NDArray[np.uint64] | None:
-    """Return the hashes of these rows if they are the holdout's; refuse a part of them."""
-    known = holdout.rows().hashes
-    rows = count_rows(X)
+    """Return the hashes of these rows if they are the holdout's; refuse a part of them.
+
+    All rows of an earlier block are refused as well: their score is none of the holdout's any more.
+    """
+    held, rows = holdout.rows(), count_rows(X)
+    known = held.hashes
     if not len(known):
         return None  # of a holdout behind a server that does not share its rows
     # A few rows cost nothing beside a prediction. So many of them meet half of the holdout for
     # certain where it is in one block, and with probability .9997 where it is scattered.
     few = min(rows, max(_SAMPLE, 16 * rows // len(known)))
-    some = np.unique(np.linspace(0, rows - 1, few).astype(np.intp))
+    sample = np.unique(np.linspace(0, rows - 1, few).astype(np.intp))
     try:
-        if not fp.overlap(fp.row_hashes(fp.take(X, some)), known):
+        of_size = [earlier for earlier in held.earlier if len(earlier) == rows]
+        of_sample = fp.row_hashes(fp.take(X, sample))
+        if not any(fp.overlap(of_sample, rows_known) for rows_known in (known, *of_size)):
             return None
         hashes = fp.row_hashes(X)
     except InvalidArgument:
         return None  # rows of another kind than any holdout's
     if rows == len(known) and np.array_equal(np.sort(hashes), known):
         return hashes
+    if any(np.array_equal(np.sort(hashes), earlier) for earlier in of_size):
+        raise HoldoutConflict(
+            f"These are rows that {holdout.facts.name!r} had before fresh ones took their place: "
+            "their score is no score of the holdout any more. Give the rows of now, or the empty "
+            "fold of holdout.split()."
+        )
     if holdout.overlap in ("warn", "ignore"):
         return None  # rows that look alike are common in this data: its owner states so
     inside, seen = fp.overlap(hashes, known), fp.overlap(known, hashes)
@@ -638,20 +630,16 @@ def _hashes_if_holdout(holdout: OpenLadder, X: Any) -> NDArray[np.uint64] | None
 
 
 def _remind(holdout: OpenLadder) -> None:
-    place = holdout.place
+    place = holdout.facts.place
     if rounds.is_consulted(holdout) or place in _warned:
         return
     _warned.add(place)
     warn(
         "This scores plain rows; the holdout is not being consulted. Give the search "
         "cv=holdout.split() to ask it about every candidate, or ask by hand: "
-        "holdout.evaluate(estimator).",
+        "holdout.submit(estimator).",
         NotConsultedWarning,
     )
-
-
-def _named(error: Exception) -> str:
-    return f"The estimator failed on the holdout's rows ({type(error).__name__}); see above."
 
 
 # -- what else a search asks -----------------------------------------------------------

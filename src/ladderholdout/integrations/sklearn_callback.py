@@ -17,15 +17,9 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn
 
 from ladderholdout import thirdparty
-from ladderholdout.errors import (
-    InvalidArgument,
-    LadderHoldoutError,
-    OlderPackage,
-    as_given,
-    printable,
-)
-from ladderholdout.guard.open_ladder import HasLadder, ladder_of
-from ladderholdout.guard.views import Status, html_table, incumbent_line
+from ladderholdout.arguments import whole
+from ladderholdout.errors import LadderHoldoutError, OlderPackage, printable
+from ladderholdout.guard import HasLadder, Status, html_table, incumbent_line, ladder_of
 from ladderholdout.ledger import is_memory
 
 
@@ -97,16 +91,16 @@ class FitRun:
 
     def lines(self) -> list[tuple[str, str]]:
         """Return it as (what, value) pairs, for printing."""
-        ended = sum(one.seconds is not None for one in self.tasks)
-        found = [
+        ended = sum(task.seconds is not None for task in self.tasks)
+        lines = [
             ("fit", f"{self.estimator}, {self.seconds:.1f} s"),
             ("tasks", f"{ended} of {len(self.tasks)} ended"),
         ]
         if self.status is None:
-            return [*found, ("holdout", f"not read: {self.fault}")]
+            return [*lines, ("holdout", f"not read: {self.fault}")]
         improved = f"{self.submissions}, {len(self.improvements)} improved"
         return [
-            *found,
+            *lines,
             ("holdout", self.status.name),
             ("submissions", improved),
             ("released score", incumbent_line(self.status.score, self.status.incumbent)),
@@ -152,18 +146,14 @@ class LadderCallback:
 
     Examples
     --------
-    >>> from sklearn.datasets import load_breast_cancer
     >>> from sklearn.model_selection import GridSearchCV
     >>> from sklearn.tree import DecisionTreeClassifier
-    >>> from ladderholdout import LadderHoldout
-    >>> X, y = load_breast_cancer(return_X_y=True)
-    >>> holdout = LadderHoldout(X[:200], y[:200], scoring="accuracy", ledger="memory")
     >>> grid = GridSearchCV(
     ...     DecisionTreeClassifier(random_state=0), {"max_depth": [1, 2, 3]},
     ...     scoring=holdout, cv=holdout.split(), refit=holdout.select,
     ... )
     >>> seen = LadderCallback(holdout, verbose=0)
-    >>> _ = grid.set_callbacks(seen).fit(X[200:], y[200:])
+    >>> _ = grid.set_callbacks(seen).fit(X, y)
     >>> seen.runs[-1].submissions
     3
     """
@@ -175,11 +165,13 @@ class LadderCallback:
             raise OlderPackage("LadderCallback", "scikit-learn", "1.9", sklearn.__version__)
         self.holdout: HasLadder | None = holdout
         self._in_memory = is_memory(ladder_of(holdout).ledger)
-        self.verbose = _count("verbose", verbose)
+        if not isinstance(verbose, bool):  # True is a level as well, as in scikit-learn
+            whole("verbose", verbose, least=0)
+        self.verbose = int(verbose)
         self.max_propagation_depth = (
             None
             if max_propagation_depth is None
-            else _count("max_propagation_depth", max_propagation_depth)
+            else whole("max_propagation_depth", max_propagation_depth, least=0)
         )
         # By the fit: how many submissions there were when it began.
         self._before: dict[str, int] = {}
@@ -223,11 +215,11 @@ class LadderCallback:
         fit = context.root_uuid.hex
         before = self._before.pop(fit, 0)
         try:
-            found = self._released(before)
+            released = self._released(before)
         except LadderHoldoutError as error:
             # The fit is over, and its own result does not depend on this.
-            found = {"submissions": 0, "improvements": (), "status": None, "fault": str(error)}
-        self._say("teardown", fit, **found)
+            released = {"submissions": 0, "improvements": (), "status": None, "fault": str(error)}
+        self._say("teardown", fit, **released)
 
     def _submissions(self) -> int:
         """Count the submissions so far, which shows nothing of any of them."""
@@ -243,9 +235,9 @@ class LadderCallback:
             fault = "its ledger is in the memory of another process"
             return {"submissions": 0, "improvements": (), "status": None, "fault": fault}
         ladder = ladder_of(self.holdout)
-        made = ladder.history(before, None)
-        improved = tuple((one.number, one.score) for one in made if one.improved)
-        return {"submissions": len(made), "improvements": improved, "status": ladder.status()}
+        entries = ladder.history(before, None)
+        improved = tuple((entry.number, entry.score) for entry in entries if entry.improved)
+        return {"submissions": len(entries), "improvements": improved, "status": ladder.status()}
 
     def _say(self, event: str, fit: str, **what: Any) -> None:
         message = {"event": event, "fit": fit, "time": datetime.now(UTC), **what}
@@ -269,13 +261,6 @@ class LadderCallback:
 
     def __repr__(self) -> str:
         return f"LadderCallback({self.holdout!r})"
-
-
-def _count(argument: str, value: object) -> int:
-    """Validate a count that may be 0."""
-    if not isinstance(value, int) or value < 0:
-        raise InvalidArgument(argument, "a whole number of at least 0", as_given(value))
-    return int(value)
 
 
 def _path(context: Any) -> tuple[int, ...]:
@@ -315,12 +300,12 @@ class _Heard:
         with self._lock:
             if event == "setup":
                 self._open[fit] = _opened(time, **given)
-            elif (found := self._open.get(fit)) is None:
+            elif (running := self._open.get(fit)) is None:
                 return  # it began under another copy of the callback
             elif event == "teardown":
                 self._runs.append(_closed(self._open.pop(fit), time, **given))
             else:
-                (_begin if event == "begin" else _end)(found, time, **given)
+                (_begin if event == "begin" else _end)(running, time, **given)
 
     def __getstate__(self) -> dict[str, Any]:
         return {"_runs": list(self.over())}

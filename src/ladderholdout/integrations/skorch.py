@@ -7,15 +7,11 @@ from typing import Any, Self, Unpack
 
 from numpy.typing import ArrayLike
 
+from ladderholdout.arguments import function
 from ladderholdout.extras import needed
-from ladderholdout.guard.open_ladder import HasLadder
-from ladderholdout.integrations.adapter import (
-    BestRound,
-    Predict,
-    again_at_the_end,
-    function_or_none,
-)
-from ladderholdout.integrations.stopping import LadderStopping, Link, Rule
+from ladderholdout.guard import HasLadder
+from ladderholdout.integrations.adapter import BestRound, Predict, again_at_the_end
+from ladderholdout.integrations.stopping import LadderStopping, Link, Rule, check_classes
 from ladderholdout.integrations.torch import array_of, best_state, untouched
 from ladderholdout.metrics.responses import known_classes
 from ladderholdout.thirdparty import modules_of
@@ -44,7 +40,7 @@ def ladder_stopping(
         `patience`, `min_rounds` and `context` of `LadderStopping`; a round is an epoch.
     predict : callable, optional
         ``predict(net, X)`` returns the net's output on the holdout's rows. By default the net
-        is asked as ``holdout.evaluate(net)`` asks it, with `predict`, or `predict_proba` where
+        is asked as ``holdout.submit(net)`` asks it, with `predict`, or `predict_proba` where
         the metric needs probabilities, in batches of the size of its own.
     classes : array-like, optional
         The holdout's classes in the order of the net's outputs. By default those that the net
@@ -76,13 +72,13 @@ def ladder_stopping(
     ...     criterion=torch.nn.CrossEntropyLoss, lr=0.1, train_split=None, verbose=0,
     ...     callbacks=[ladder_stopping(holdout, patience=3)])
     >>> net = net.fit(X[200:], y[200:])
-    >>> holdout.evaluate(net).improved  # the model kept is the incumbent
+    >>> holdout.submit(net).improved  # the model kept is the incumbent
     True
     """
-    own = LadderStoppingCallback(
+    callback = LadderStoppingCallback(
         holdout, patience, predict=predict, classes=classes, link=link, **rule
     )
-    return own.initialize()
+    return callback.initialize()
 
 
 class LadderStoppingCallback(Callback):
@@ -127,7 +123,8 @@ class LadderStoppingCallback(Callback):
     def initialize(self) -> Self:
         """Make the rule from the settings as they are now."""
         for argument in ("predict", "link"):
-            function_or_none(argument, getattr(self, argument))
+            if getattr(self, argument) is not None:
+                function(argument, getattr(self, argument))
         self.stopping_ = LadderStopping(
             self.holdout, self.patience, min_rounds=self.min_rounds, context=self.context
         )
@@ -144,7 +141,7 @@ class LadderStoppingCallback(Callback):
         if self.checked_:
             return
         known = known_classes(net) if self.classes is None else self.classes
-        self.stopping._check_classes(known, _REMEDY)
+        check_classes(self.stopping, known, _REMEDY)
         self.checked_ = True
 
     def on_epoch_end(self, net: NeuralNet, **_: Any) -> None:
@@ -158,8 +155,8 @@ class LadderStoppingCallback(Callback):
 
     def on_train_end(self, net: NeuralNet, X: Any = None, y: Any = None, **_: Any) -> None:
         """Give the net the weights of the best epoch."""
-        own = next(pair for pair in net.callbacks_ if pair[1] is self)
-        self.best_.restore(_modules(net), again_at_the_end(own, net.callbacks_))
+        named = next(pair for pair in net.callbacks_ if pair[1] is self)
+        self.best_.restore(_modules(net), again_at_the_end(named, net.callbacks_))
 
     def _submit(self, net: NeuralNet) -> bool:
         if self.predict is None and self.classes is None:

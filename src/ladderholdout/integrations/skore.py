@@ -9,8 +9,7 @@ from typing import Any
 
 from ladderholdout import identity as fp
 from ladderholdout.errors import InvalidArgument
-from ladderholdout.guard.open_ladder import ladder_of
-from ladderholdout.guard.views import incumbent_line
+from ladderholdout.guard import incumbent_line, ladder_of
 
 
 class HoldoutCheck:

@@ -22,8 +22,9 @@ from sklearn.ensemble import (
 )
 
 from ladderholdout import identity as fp
+from ladderholdout.arguments import whole
 from ladderholdout.errors import InvalidArgument
-from ladderholdout.guard.open_ladder import HasLadder, ladder_of
+from ladderholdout.guard import HasLadder, ladder_of
 from ladderholdout.integrations.adapter import (
     Adapter,
     BestRound,
@@ -32,9 +33,9 @@ from ladderholdout.integrations.adapter import (
     understood,
     width_of,
 )
-from ladderholdout.integrations.stopping import LadderStopping, Loud, Rule
+from ladderholdout.integrations.rounds import Loud
+from ladderholdout.integrations.stopping import LadderStopping, Rule
 from ladderholdout.integrations.training_rows import look_for_overlap
-from ladderholdout.mechanisms.arithmetic import whole
 
 _HISTOGRAM = (HistGradientBoostingClassifier, HistGradientBoostingRegressor)
 _MONITORED = (GradientBoostingClassifier, GradientBoostingRegressor)
@@ -66,17 +67,13 @@ def ladder_stopping(holdout: HasLadder, patience: int = 10, **rule: Unpack[Rule]
 
     Examples
     --------
-    >>> from sklearn.datasets import load_breast_cancer
     >>> from sklearn.ensemble import HistGradientBoostingClassifier
-    >>> from ladderholdout import LadderHoldout
-    >>> X, y = load_breast_cancer(return_X_y=True)
-    >>> holdout = LadderHoldout(X[:200], y[:200], scoring="neg_log_loss", ledger="memory")
     >>> stages = ladder_stopping(holdout, patience=5)
     >>> model = HistGradientBoostingClassifier(max_iter=60, random_state=0)
-    >>> model = stages.fit(model, X[200:], y[200:])
+    >>> model = stages.fit(model, X, y)
     >>> model.n_iter_ == stages.stopping.best_round < 60
     True
-    >>> holdout.evaluate(model).improved  # the model kept is the incumbent
+    >>> holdout.submit(model).improved  # the model kept is the incumbent
     True
     """
     return Stages(LadderStopping(holdout, patience, **rule))
@@ -87,14 +84,10 @@ class Stages(Adapter):
 
     Examples
     --------
-    >>> from sklearn.datasets import load_breast_cancer
     >>> from sklearn.ensemble import HistGradientBoostingClassifier
-    >>> from ladderholdout import LadderHoldout
-    >>> X, y = load_breast_cancer(return_X_y=True)
-    >>> holdout = LadderHoldout(X[:200], y[:200], scoring="neg_log_loss", ledger="memory")
     >>> stages = ladder_stopping(holdout, patience=3)
     >>> model = HistGradientBoostingClassifier(max_iter=20, random_state=0)
-    >>> stages.fit(model, X[200:], y[200:]).n_iter_ <= 20
+    >>> stages.fit(model, X, y).n_iter_ <= 20
     True
     """
 
@@ -168,13 +161,9 @@ class Stages(Adapter):
 
         Examples
         --------
-        >>> from sklearn.datasets import load_breast_cancer
         >>> from sklearn.linear_model import SGDClassifier
-        >>> from ladderholdout import LadderHoldout
-        >>> X, y = load_breast_cancer(return_X_y=True)
-        >>> holdout = LadderHoldout(X[:200], y[:200], scoring="accuracy", ledger="memory")
         >>> stages = ladder_stopping(holdout, patience=3)
-        >>> model = stages.partial_fit(SGDClassifier(random_state=0), X[200:], y[200:], rounds=10)
+        >>> model = stages.partial_fit(SGDClassifier(random_state=0), X, y, rounds=10)
         >>> stages.stopping.rounds <= 10
         True
         """
@@ -268,11 +257,9 @@ class Stages(Adapter):
         self.stopping.start(library="sklearn", estimator=type(estimator).__name__)
         metric = self.stopping.metric
         outputs = getattr(estimator, _STAGES[metric.response])(self.stopping.X)
-        if metric.response in ("labels", "values"):
-            yield from outputs
-        else:
-            for output in outputs:
-                yield self.stopping.answer(output, classes=estimator.classes_)
+        yield from (
+            outputs if metric.response in ("labels", "values") else map(self._answer, outputs)
+        )
 
 
 def _refuse_warm_start(estimator: Any) -> None:
@@ -286,12 +273,12 @@ def _refuse_warm_start(estimator: Any) -> None:
 
 
 def _refuse_own_end(estimator: Any, begin: int) -> None:
-    own = estimator.n_iter_no_change
-    if own is not None and own < estimator.n_estimators - begin:
+    patience = estimator.n_iter_no_change
+    if patience is not None and patience < estimator.n_estimators - begin:
         raise InvalidArgument(
             "n_iter_no_change",
             "None where the ladder's object is the monitor",
-            own,
+            patience,
             "Where both may stop training, the ladder's object fits: "
             "ladder_stopping(holdout).fit(model, X, y).",
         )

@@ -13,23 +13,29 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ladderholdout import identity as fp
+from ladderholdout.arguments import whole
 from ladderholdout.errors import (
     BudgetWarning,
     InvalidArgument,
     InvalidSubmission,
-    LadderHoldoutError,
-    SearchStopped,
     warn,
 )
-from ladderholdout.guard import shown
-from ladderholdout.guard.containment import strip
-from ladderholdout.guard.context import jsonable
-from ladderholdout.guard.open_ladder import HasLadder, OpenLadder, Origin, ladder_of
-from ladderholdout.guard.views import Release
+from ladderholdout.guard import (
+    HasLadder,
+    OpenLadder,
+    Origin,
+    Release,
+    jsonable,
+    ladder_of,
+    shown_last,
+    submit_later,
+    submitted,
+)
 from ladderholdout.integrations.pipelines import as_the_model_sees
-from ladderholdout.mechanisms.arithmetic import whole
+from ladderholdout.integrations.rounds import Loud
 from ladderholdout.metrics import Metric
 from ladderholdout.metrics.arrays import (
+    by_index,
     codes_of,
     described,
     is_text,
@@ -37,8 +43,6 @@ from ladderholdout.metrics.arrays import (
     readable,
     refuse_masked,
 )
-from ladderholdout.metrics.indexes import by_index
-from ladderholdout.thirdparty import is_searching
 
 Link: TypeAlias = Callable[[Any], Any]
 # Models in single precision miss the ends of [0, 1] by their rounding.
@@ -75,28 +79,65 @@ def _as_asked(
     return metric.respond(_Answered(order, columns), None, classes)
 
 
-def _refuse_classes(classes: NDArray[Any], known: ArrayLike | None, remedy: str) -> None:
-    """Refuse a model whose classes are not the holdout's; None: they are 0 to k - 1."""
-    if known is None:
-        if is_text(classes) or not np.array_equal(classes, np.arange(len(classes))):
+def check_classes(stopping: LadderStopping, known: ArrayLike | None, remedy: str) -> None:
+    """Refuse, before any round, a model whose classes are not the holdout's.
+
+    Parameters
+    ----------
+    stopping : LadderStopping
+    known : array-like, optional
+        The classes of the model; None: they are 0 to k - 1.
+    remedy : str
+    """
+    with Loud():
+        classes = ladder_of(stopping.holdout).facts.classes
+        if classes is None or not stopping.metric.is_classification:
+            return
+        if known is None:
+            if is_text(classes) or not np.array_equal(classes, np.arange(len(classes))):
+                raise InvalidArgument(
+                    "classes",
+                    "given where the holdout's classes are not 0, 1, ... as those of the model",
+                    "missing, so that nobody knows which column belongs to which class",
+                    "Give ladder_stopping(holdout, classes=[...]) the holdout's class for each "
+                    "number that the model learns, that of 0 first.",
+                )
+            return
+        order = label_vector(known, "classes")
+        if (codes_of(order, classes) < 0).any():
+            kinds = ["text" if is_text(array) else "numbers" for array in (classes, order)]
+            what = kinds[1] if kinds[0] != kinds[1] else "others"
             raise InvalidArgument(
                 "classes",
-                "given where the holdout's classes are not 0, 1, ... as those of the model",
-                "missing, so that nobody knows which column belongs to which class",
-                "Give ladder_stopping(holdout, classes=[...]) the holdout's class for each number "
-                "that the model learns, that of 0 first.",
+                f"classes of the holdout, which are {kinds[0]}, in the order of the model's",
+                f"{what}, so that nobody knows which belongs to which",
+                remedy,
             )
-        return
-    order = label_vector(known, "classes")
-    if (codes_of(order, classes) < 0).any():
-        kinds = ["text" if is_text(array) else "numbers" for array in (classes, order)]
-        came = kinds[1] if kinds[0] != kinds[1] else "others"
-        raise InvalidArgument(
-            "classes",
-            f"classes of the holdout, which are {kinds[0]}, in the order of the model's",
-            f"{came}, so that nobody knows which belongs to which",
-            remedy,
-        )
+
+
+def count_round(stopping: LadderStopping, made: Made) -> bool:
+    """Count one round that is submitted later, and return whether to stop.
+
+    Training goes on for `patience` rounds after an improvement whatever is answered. So the
+    rounds wait until the last of them might end it, and are then submitted in one transaction,
+    with the predictions that `made` returns. They also are as soon as this thread reads what
+    was released, or submits anything else.
+
+    Parameters
+    ----------
+    stopping : LadderStopping
+    made : callable
+        From a number of rounds to the predictions of the oldest rounds that wait.
+    """
+    fit = stopping._fit
+    fit.made, fit.waiting = made, fit.waiting + 1
+    submit_later(fit, partial(stopping._settle, fit))
+    earliest = max(stopping.min_rounds, fit.best_round + stopping.patience)
+    numbers = fit.waiting * fit.ladder.facts.n * fit.columns
+    due = len(fit.releases) + fit.waiting >= earliest
+    if due or numbers >= _MOST_WAITING or not fit.here:
+        stopping._settle(fit)
+    return fit.stopped
 
 
 class _Answered:
@@ -140,7 +181,7 @@ def _refuse_margins(table: NDArray[Any]) -> None:
 
 
 Made: TypeAlias = Callable[[int], Sequence[Any]]
-"""The predictions of the oldest rounds that wait, so many of them."""
+"""From a number of rounds to the predictions of the oldest rounds that wait."""
 
 # Rounds that wait are as many as together make so many numbers.
 _MOST_WAITING = 2_000_000
@@ -169,7 +210,7 @@ class Fit:
     begin: int = 0
     # Whether somebody read the feedback on its rounds.
     seen: bool = False
-    _shown: object = field(default_factory=shown.shown_last)
+    _shown: object = field(default_factory=shown_last)
     _thread: int = field(default_factory=threading.get_ident)
     # Whether the user was warned that the budget is used up, and whether `X` was read.
     warned: bool = False
@@ -179,7 +220,7 @@ class Fit:
 
     @property
     def columns(self) -> int:
-        """Of its predictions, at most."""
+        """How many columns its predictions have at most."""
         return 1 if self.classes is None else len(self.classes)
 
     @property
@@ -195,7 +236,7 @@ class Fit:
         all that comes later, so it ends the batch. The rounds after it are another batch,
         which depends on no feedback but that before.
         """
-        latest = shown.shown_last()
+        latest = shown_last()
         if self.seen or self.stopped or latest is not self._shown:
             self.batch, self.begin = uuid4().hex, len(self.releases)
             self.seen, self._shown = False, latest
@@ -218,26 +259,6 @@ class Fit:
         self.releases.append(release)
         if release.improved and release.improvements > self.best_level:
             self.best_round, self.best_level = len(self.releases), release.improvements
-
-
-class Loud:
-    """Whatever fails in here ends a search of scikit-learn, which would score it as nan.
-
-    Outside of searches errors stay what they are, without the frames of the guard.
-    """
-
-    def __enter__(self) -> None: ...
-
-    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        if error is None:
-            return
-        strip(error)
-        if isinstance(error, Exception) and is_searching():
-            reason = f"A round has none ({type(error).__name__})."
-            if isinstance(error, LadderHoldoutError):
-                reason = str(error)
-            message = f"The guard cannot answer, so the search stops. {reason}"
-            raise SearchStopped(message) from error
 
 
 class Rule(TypedDict, total=False):
@@ -386,27 +407,9 @@ class LadderStopping:
         self._submit(fit, lambda: [predictions], 1)
         return fit.stopped
 
-    def _later(self, made: Made) -> bool:
-        """Count one round, and return whether to stop; for adapters that need no answer before.
-
-        Training goes on for `patience` rounds after an improvement whatever is answered. So the
-        rounds wait until the last of them might end it, and are then submitted in one transaction,
-        with the predictions that `made` returns. They also are as soon as this thread reads what
-        was released, or submits anything else.
-        """
-        fit = self._fit
-        fit.made, fit.waiting = made, fit.waiting + 1
-        shown.wait(fit, partial(self._settle, fit))
-        earliest = max(self.min_rounds, fit.best_round + self.patience)
-        numbers = fit.waiting * self._ladder.facts.n * fit.columns
-        due = len(fit.releases) + fit.waiting >= earliest
-        if due or numbers >= _MOST_WAITING or not fit.here:
-            self._settle(fit)
-        return fit.stopped
-
     def _settle(self, fit: Fit) -> None:
         """Submit the rounds of a fit that wait."""
-        shown.wait_no_more(fit)
+        submitted(fit)
         count, fit.waiting = fit.waiting, 0
         if count:
             assert fit.made is not None
@@ -498,13 +501,6 @@ class LadderStopping:
             fit = self._fit
             return _as_asked(self.metric, fit.classes, by_index(output, fit.X), classes, link)
 
-    def _check_classes(self, known: ArrayLike | None, remedy: str) -> None:
-        """Refuse a model's classes before any round; None: they are 0 to k - 1."""
-        with Loud():
-            classes = self._ladder.facts.classes
-            if classes is not None and self.metric.is_classification:
-                _refuse_classes(classes, known, remedy)
-
     # -- what is known of the fit ---------------------------------------------------------
 
     @property
@@ -581,8 +577,8 @@ class LadderStopping:
     def _known(self) -> Fit | None:
         # Threads may share this object, as the workers of a search do: each has its own fit.
         # A thread without one reads the fit that began last.
-        found: Fit | None = getattr(self._here, "fit", self._last)
-        return found
+        fit: Fit | None = getattr(self._here, "fit", self._last)
+        return fit
 
     @property
     def _fit(self) -> Fit:

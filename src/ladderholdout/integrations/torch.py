@@ -10,12 +10,12 @@ from typing import Any, Self, Unpack
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from ladderholdout.arguments import function, whole
 from ladderholdout.errors import InvalidArgument, InvalidSubmission
 from ladderholdout.extras import needed
-from ladderholdout.guard.open_ladder import HasLadder
-from ladderholdout.integrations.adapter import Adapter, BestRound, Predict, function_or_none
+from ladderholdout.guard import HasLadder
+from ladderholdout.integrations.adapter import Adapter, BestRound, Predict
 from ladderholdout.integrations.stopping import LadderStopping, Link, Rule
-from ladderholdout.mechanisms.arithmetic import whole
 
 with needed("Early stopping of PyTorch"):
     import torch
@@ -104,7 +104,7 @@ class TorchStopping(Adapter):
         link: Link | None,
     ) -> None:
         super().__init__(stopping, classes, link)
-        self._predict = function_or_none("predict", predict)
+        self._predict = None if predict is None else function("predict", predict)
         self._batch_size = whole("batch_size", batch_size)
 
     def start(self, **context: Any) -> Self:

@@ -19,10 +19,7 @@ from numpy.typing import NDArray
 
 from ladderholdout import identity as fp
 from ladderholdout.errors import InvalidArgument
-from ladderholdout.guard.containment import without_frames
-from ladderholdout.guard.open_ladder import OpenLadder, SeenRows
-from ladderholdout.guard.registration import judge_overlap
-from ladderholdout.metrics import Metric
+from ladderholdout.guard import OpenLadder, SeenRows, judge_overlap, without_frames
 from ladderholdout.metrics.arrays import codes_of, is_text, label_vector
 
 _CHOOSES = ("sklearn.compose", "ColumnTransformer")
@@ -49,24 +46,25 @@ def check_fit(holdout: OpenLadder, model: Any, X: Any, y: Any) -> None:
         Number, names, order or kinds of columns differ, or labels have another form.
     """
     parts = list(_parts(model))
-    own = holdout.rows().X
-    if own is not None:  # a server may keep its rows
-        _check_columns(parts, X, own)
-    if y is not None and any(one.is_classification for one in _metrics(holdout)):
+    rows = holdout.rows().X
+    if rows is not None:  # a server may keep its rows
+        _check_columns(parts, X, rows)
+    ladders = list(holdout.by_metric.values()) or [holdout]
+    if y is not None and any(ladder.metric.is_classification for ladder in ladders):
         _check_labels(parts, y, holdout.facts.classes)
-    elif y is not None:
-        _check_values(y)
+    elif y is not None and _KINDS.get(np.asarray(y).dtype.kind) == "texts":
+        raise InvalidArgument(
+            "y", "numbers, as the holdout's are", "text", "Convert them before the search."
+        )
 
 
 def _parts(model: Any) -> Iterator[Any]:
     """Yield an estimator and all that are within it."""
     yield model
     values = model.get_params(deep=True).values() if hasattr(model, "get_params") else ()
-    yield from (one for one in values if hasattr(one, "get_params") and not isinstance(one, type))
-
-
-def _metrics(holdout: OpenLadder) -> list[Metric]:
-    return [one.metric for one in holdout.by_metric.values()] or [holdout.metric]
+    for value in values:
+        if hasattr(value, "get_params") and not isinstance(value, type):
+            yield value
 
 
 # -- columns ----------------------------------------------------------------------------------
@@ -75,19 +73,19 @@ _Families: TypeAlias = Sequence[str | None]
 """The kind of each column's entries, None where it cannot be known."""
 
 
-def _check_columns(parts: Sequence[Any], X: Any, own: Any) -> None:
+def _check_columns(parts: Sequence[Any], X: Any, holdout_rows: Any) -> None:
     """Compare number, names, order and kinds of columns, as far as a model has to go by them."""
-    names, known = _names_of(X), _names_of(own)
+    names, known = _names_of(X), _names_of(holdout_rows)
     if any(map(_may_choose, parts)):
         # It takes of the columns what it wants, and what it wants may be named.
         _check_named(parts, names, known)
         if names is None or known is None or not all(map(_is_known, parts)):
             return
         shared = [name for name in names if name in known]
-        here, there = _by_name(X, names, shared), _by_name(own, known, shared)
-        _check_families(shared, here, there)
+        of_training, of_holdout = _by_name(X, names, shared), _by_name(holdout_rows, known, shared)
+        _check_families(shared, of_training, of_holdout)
         return
-    width, expected = _width(X), _width(own)
+    width, expected = _width(X), _width(holdout_rows)
     if width is None or expected is None:
         return  # no tables, whose first fit will fail
     if names is not None and known is not None and names != known:
@@ -99,11 +97,10 @@ def _check_columns(parts: Sequence[Any], X: Any, own: Any) -> None:
             "Give both the same columns in the same order, or let a step of the pipeline choose "
             "them.",
         )
-    _check_families(names, _families_of(X), _families_of(own))
+    _check_families(names, _families_of(X), _families_of(holdout_rows))
 
 
-def _refused(allowed: str, came: str, remedy: str) -> InvalidArgument:
-    return InvalidArgument("X", allowed, came, remedy)
+_refused = partial(InvalidArgument, "X")
 
 
 def _shown(width: tuple[int, ...]) -> str:
@@ -123,8 +120,8 @@ def _is_known(part: Any) -> bool:
 
 def _is_a(part: Any, module: str, name: str) -> bool:
     """Return whether something is of a class, whose module is imported by whoever has one."""
-    found = sys.modules.get(module)
-    return found is not None and isinstance(part, getattr(found, name))
+    imported = sys.modules.get(module)
+    return imported is not None and isinstance(part, getattr(imported, name))
 
 
 def _may_choose(part: Any) -> bool:
@@ -164,12 +161,12 @@ def _check_named(parts: Sequence[Any], names: list[str] | None, known: list[str]
 def _texts(columns: Any) -> list[str]:
     if not isinstance(columns, list | tuple | np.ndarray):
         return []  # a selector, a slice, a mask
-    return [one for one in columns if isinstance(one, str)]
+    return [column for column in columns if isinstance(column, str)]
 
 
 def _listed(names: Sequence[str]) -> str:
     more = f" and {len(names) - 3} more" if len(names) > 3 else ""
-    return ", ".join(repr(str(one)) for one in names[:3]) + more
+    return ", ".join(repr(str(name)) for name in names[:3]) + more
 
 
 def _refuse_names(names: list[str], known: list[str]) -> None:
@@ -183,19 +180,20 @@ def _refuse_names(names: list[str], known: list[str]) -> None:
     parts = ("without", lacking), ("with", more)
     raise _refused(
         "a table with the columns of the holdout",
-        "one " + " and ".join(f"{word} {_listed(found)}" for word, found in parts if found),
+        "one " + " and ".join(f"{word} {_listed(columns)}" for word, columns in parts if columns),
         "Give both the same columns under the same names.",
     )
 
 
-def _check_families(names: list[str] | None, here: _Families, there: _Families) -> None:
+def _check_families(names: list[str] | None, of_training: _Families, of_holdout: _Families) -> None:
     """Refuse columns of texts where the holdout has numbers or dates, and the like."""
-    for at, (mine, theirs) in enumerate(zip(here, there, strict=False)):
-        if None not in (mine, theirs) and mine != theirs:
-            column = f"column {at}" if names is None else f"column {names[at]!r}"
+    pairs = zip(of_training, of_holdout, strict=False)
+    for place, (family, expected) in enumerate(pairs):
+        if None not in (family, expected) and family != expected:
+            column = f"column {place}" if names is None else f"column {names[place]!r}"
             raise _refused(
-                f"a table with {theirs} in {column}, as the holdout has there",
-                f"one with {mine}",
+                f"a table with {expected} in {column}, as the holdout has there",
+                f"one with {family}",
                 "Read both from one source, or convert one of them before it is registered or "
                 "searched on.",
             )
@@ -203,15 +201,15 @@ def _check_families(names: list[str] | None, here: _Families, there: _Families) 
 
 def _names_of(X: Any) -> list[str] | None:
     """Return the names of columns, as scikit-learn takes them: all of them texts."""
-    found = getattr(X, "columns", None)
-    found = getattr(X, "column_names", None) if found is None else found
+    columns = getattr(X, "columns", None)
+    columns = getattr(X, "column_names", None) if columns is None else columns
     try:
-        names = None if found is None or callable(found) else list(found)
+        names = None if columns is None or callable(columns) else list(columns)
     except TypeError:
         return None
-    if not names or not all(isinstance(one, str) for one in names):
+    if not names or not all(isinstance(name, str) for name in names):
         return None
-    return [str(one) for one in names]
+    return [str(name) for name in names]
 
 
 def _width(X: Any) -> tuple[int, ...] | None:
@@ -220,12 +218,12 @@ def _width(X: Any) -> tuple[int, ...] | None:
     if shape is None:
         with suppress(Exception):  # of whatever kind it is
             shape = np.asarray(X).shape
-    return None if not shape else tuple(int(one) for one in shape[1:])
+    return None if not shape else tuple(map(int, shape[1:]))
 
 
 def _by_name(X: Any, names: Sequence[str], chosen: Sequence[str]) -> list[str | None]:
-    found = dict(zip(names, _families_of(X), strict=False))
-    return [found.get(name) for name in chosen]
+    families = dict(zip(names, _families_of(X), strict=False))
+    return [families.get(name) for name in chosen]
 
 
 def _families_of(X: Any) -> list[str | None]:
@@ -235,14 +233,14 @@ def _families_of(X: Any) -> list[str | None]:
     names = getattr(X, "columns", None)
     with suppress(Exception):  # of whatever kind it is
         if hasattr(X, "iloc"):
-            return [_family(X.iloc[:, at]) for at in range(X.shape[1])]
+            return [_family(X.iloc[:, place]) for place in range(X.shape[1])]
         if names is not None:
             return [_family(X[name]) for name in names]
         table = X if isinstance(X, np.ndarray) else np.asarray(X, dtype=object)
         if table.ndim == 1:
             return [_family(table)]
         if table.ndim == 2 and table.dtype.kind == "O":
-            return [_family(table[:, at]) for at in range(table.shape[1])]
+            return [*map(_family, table.T)]
         if table.ndim == 2:
             return [_KINDS.get(table.dtype.kind)] * table.shape[1]
     return []
@@ -263,7 +261,7 @@ def _family(column: Any) -> str | None:
         return None  # as an empty column of a file is read, whatever it is a column of
     if values.dtype.kind != "O":
         return _KINDS.get(values.dtype.kind)
-    kinds = {_kind(one) for one in islice(filterfalse(_is_missing, values), _ENTRIES)}
+    kinds = {_kind(entry) for entry in islice(filterfalse(_is_missing, values), _ENTRIES)}
     return kinds.pop() if len(kinds) == 1 else None
 
 
@@ -285,32 +283,24 @@ def _check_labels(parts: Sequence[Any], y: Any, classes: Any) -> None:
     shape = np.asarray(y).shape
     if classes is None or not (len(shape) == 1 or (len(shape) == 2 and shape[1] == 1)):
         return
-    found = np.unique(label_vector(y, "y"))
-    if is_text(found) != is_text(classes):
-        kinds = ["text" if is_text(one) else "numbers" for one in (classes, found)]
+    labels = np.unique(label_vector(y, "y"))
+    if is_text(labels) != is_text(classes):
+        kinds = ["text" if is_text(values) else "numbers" for values in (classes, labels)]
         raise InvalidArgument(
             "y",
             f"labels like the holdout's, which are {kinds[0]}",
             kinds[1],
             "Give the labels of both as they are in one source.",
         )
-    if any(type(one).__module__.startswith("sklearn.semi_supervised") for one in parts):
-        found = found[found != -1]  # there it is no class, but the mark of a row without one
-    unknown = np.count_nonzero(codes_of(found, classes) < 0)
+    if any(type(part).__module__.startswith("sklearn.semi_supervised") for part in parts):
+        labels = labels[labels != -1]  # it is no class there, but the mark of a row without one
+    unknown = np.count_nonzero(codes_of(labels, classes) < 0)
     if unknown:
         raise InvalidArgument(
             "y",
             f"labels of the holdout's {len(classes)} classes",
             f"labels of {unknown} more",
             "Pass classes= with all classes when registering the holdout.",
-        )
-
-
-def _check_values(y: Any) -> None:
-    """Refuse texts where numbers are measured."""
-    if _KINDS.get(np.asarray(y).dtype.kind) == "texts":
-        raise InvalidArgument(
-            "y", "numbers, as the holdout's are", "text", "Convert them before the search."
         )
 
 
@@ -341,7 +331,7 @@ def look_for_overlap(
     OverlapError
         Half of the holdout or more is among them, or any of it with ``overlap="error"``.
     """
-    found: list[tuple[int, str]] = []
+    overlaps: list[tuple[int, str]] = []
     with without_frames:
         rows = holdout.rows()
         known, n = rows.hashes, holdout.facts.n
@@ -349,22 +339,25 @@ def look_for_overlap(
             return  # of a holdout behind a server that does not share its rows
         shared = _shared(known, [X])
         if shared:
-            found.append((shared, f"{shared} of the {n} rows of the holdout are among the training "
-                          "rows: scores on them are not scores on unseen data."))  # fmt: skip
-        given = {name: one for name, one in params.items() if _may_hold_rows(one)}
+            message = "are among the training rows: scores on them are not scores on unseen data."
+            overlaps.append((shared, message))
+        given = [(name, value) for name, value in params.items() if _may_hold_rows(value)]
         form = _width(rows.X) or None if given else None
-        if form == (1,):
-            given = {name: one for name, one in given.items() if not _is_of_labels(name)}
-        for name, value in given.items():
+        for name, value in given:
+            if form == (1,) and name.rpartition("__")[2].lower().startswith(("y", "label")):
+                continue  # labels of one column look like rows of one
             shared = _shared(known, _tables_in(value, form))
             if shared:
-                found.append((shared, f"{shared} of the {n} rows of the holdout are in {name}, "
-                              "which fits are given: a model that stops or is chosen by them has "
-                              "seen them."))  # fmt: skip
-        if found:
-            holdout.note(SeenRows(TRAINING_ROWS, max(shared for shared, _ in found)))
-    for shared, message in found:
-        judge_overlap(holdout.overlap, shared, n, message)
+                message = (
+                    f"are in {name}, which fits are given: a model that stops or is chosen by "
+                    "them has seen them."
+                )
+                overlaps.append((shared, message))
+        if overlaps:
+            holdout.note(SeenRows(TRAINING_ROWS, max(shared for shared, _ in overlaps)))
+    for shared, message in overlaps:
+        counted = f"{shared} of the {n} rows of the holdout {message}"
+        judge_overlap(holdout.overlap, shared, n, counted)
 
 
 def _shared(known: NDArray[np.uint64], tables: Iterable[Any]) -> int:
@@ -380,21 +373,19 @@ def _may_hold_rows(value: Any) -> bool:
     return not (value is None or isinstance(value, str | bytes | int | float | type))
 
 
-def _is_of_labels(name: str) -> bool:
-    return name.rpartition("__")[2].lower().startswith(("y", "label"))
-
-
 def _tables_in(value: Any, form: tuple[int, ...] | None, depth: int = 0) -> Iterator[Any]:
     """Yield the tables with rows of this form in lists, mappings and data sets, however nested."""
     is_estimator = hasattr(value, "get_params") and hasattr(value, "fit")
     ours = type(value).__module__.startswith("ladderholdout.")  # the holdout itself, or its rounds
     if depth > _DEEPEST or not _may_hold_rows(value) or is_estimator or ours:
         return
+    # Rows of its own, as arrays, frames and tensors have; a data set with labels is opened.
+    shape = None if hasattr(value, "get_label") else getattr(value, "shape", None)
     if isinstance(value, Mapping):
         inside: Iterable[Any] = value.values()
     elif isinstance(value, partial):
         inside = (*value.args, *value.keywords.values())
-    elif _is_table(value):
+    elif isinstance(shape, tuple) and shape:
         width = _width(value)
         if (width or None) == form and (form or _families_of(value) == ["texts"]):
             yield value
@@ -408,14 +399,8 @@ def _tables_in(value: Any, form: tuple[int, ...] | None, depth: int = 0) -> Iter
         inside = value[:1] if form == (1,) and isinstance(value, tuple) else value[:_MOST]
     else:
         inside = _of_another_library(value)
-    for one in inside:
-        yield from _tables_in(one, form, depth + 1)
-
-
-def _is_table(value: Any) -> bool:
-    """Return whether something has rows of its own, as arrays, frames and tensors do."""
-    shape = getattr(value, "shape", None)
-    return isinstance(shape, tuple) and len(shape) > 0 and not hasattr(value, "get_label")
+    for part in inside:
+        yield from _tables_in(part, form, depth + 1)
 
 
 def _as_table(value: list[Any] | tuple[Any, ...], form: tuple[int, ...] | None) -> Any:

@@ -12,16 +12,18 @@ from numpy.typing import ArrayLike, NDArray
 
 from ladderholdout.errors import InvalidArgument
 from ladderholdout.extras import needed
-from ladderholdout.guard.open_ladder import HasLadder
+from ladderholdout.guard import HasLadder
 from ladderholdout.integrations.adapter import (
     Adapter,
     BestRound,
     again_at_the_end,
     refuse_columns,
+    refuse_folds,
     refuse_ranking,
     understood,
 )
-from ladderholdout.integrations.stopping import LadderStopping, Link, Loud, Rule
+from ladderholdout.integrations.rounds import Loud
+from ladderholdout.integrations.stopping import LadderStopping, Link, Rule
 from ladderholdout.thirdparty import BOOSTER, BOOSTER_OF, called_from, local_of
 
 with needed("Early stopping of XGBoost"):
@@ -68,16 +70,12 @@ def ladder_stopping(
     Examples
     --------
     >>> import xgboost as xgb
-    >>> from sklearn.datasets import load_breast_cancer
-    >>> from ladderholdout import LadderHoldout
-    >>> X, y = load_breast_cancer(return_X_y=True)
-    >>> holdout = LadderHoldout(X[:200], y[:200], scoring="neg_log_loss", ledger="memory")
     >>> callback = ladder_stopping(holdout, patience=5)
     >>> model = xgb.XGBClassifier(n_estimators=300, n_jobs=1, callbacks=[callback])
-    >>> model = model.fit(X[200:], y[200:])
+    >>> model = model.fit(X, y)
     >>> model.best_iteration + 1 == callback.stopping.best_round < 300
     True
-    >>> holdout.evaluate(model).improved  # the model kept is the incumbent
+    >>> holdout.submit(model).improved  # the model kept is the incumbent
     True
     """
     stopping = LadderStopping(holdout, patience, **rule)
@@ -100,11 +98,15 @@ class Callback(Adapter, xgb.callback.TrainingCallback):
     def before_training(self, model: Any) -> Any:
         """Begin a fit."""
         with Loud():
-            _refuse_folds(model)
+            refuse_folds(model, xgb.Booster, "xgboost")
             self._check_classes()
             self.stopping.start(library="xgboost")
             margins = self._link is not None
-            others = [one for one in _callbacks() if one is not self and not _only_reports(one)]
+            others = [
+                callback
+                for callback in _running_callbacks()
+                if callback is not self and type(callback) not in _REPORTERS
+            ]
             training = _Training(self.stopping, model, self._dmatrix, margins, others)
             self._here.training = training
         return model
@@ -125,7 +127,7 @@ class Callback(Adapter, xgb.callback.TrainingCallback):
     def after_training(self, model: Any) -> Any:
         """Keep the best round."""
         training: _Training = self._here.training
-        again = again_at_the_end(self, _callbacks())
+        again = again_at_the_end(self, _running_callbacks())
         if not again:
             del self._here.training
         return training.kept(model, again)
@@ -158,7 +160,7 @@ class _Training:
         self._stopping, self._X = stopping, stopping.X
         # One for all rounds: XGBoost remembers what it has predicted on it.
         self._rows, self._missing = _rows_like(local_of(BOOSTER, "dtrain"), self._X, dmatrix)
-        self.best = BestRound(stopping, xgb.Booster.save_raw, _load, bool(others))
+        self.best = BestRound(stopping, xgb.Booster.save_raw, xgb.Booster.load_model, bool(others))
         self.evals: Mapping[str, Mapping[str, Sequence[Any]]] = {}
         self.waiting: deque[NDArray[Any]] = deque()
         self._cut: bool | None = None
@@ -170,14 +172,12 @@ class _Training:
 
     def output(self, model: xgb.Booster) -> NDArray[Any]:
         """Return what the model puts out now."""
-        found = np.asarray(self._predict(model))
-        return np.eye(self._width)[found.astype(int)] if self._codes else found
-
-    def _predict(self, model: xgb.Booster) -> Any:
         if self._inplace:
             kind = "margin" if self._margins else "value"
-            return model.inplace_predict(self._X, predict_type=kind, missing=self._missing)
-        return model.predict(self._rows, output_margin=self._margins)
+            output = model.inplace_predict(self._X, predict_type=kind, missing=self._missing)
+        else:
+            output = model.predict(self._rows, output_margin=self._margins)
+        return np.eye(self._width)[output.astype(int)] if self._codes else np.asarray(output)
 
     def kept(self, model: xgb.Booster, again: bool) -> xgb.Booster:
         """Return the model of the best round; `again` where others may change it after that."""
@@ -203,40 +203,40 @@ class _Training:
         noted = model.attributes()
         if "best_score" not in noted or "best_iteration" not in noted:
             return None
-        at, score = int(noted["best_iteration"]) - self._before, float(noted["best_score"])
+        best, score = int(noted["best_iteration"]) - self._before, float(noted["best_score"])
         every = [values for data in self.evals.values() for values in data.values()]
-        same = (values for values in every if 0 <= at < len(values) and values[at] == score)
+        same = (values for values in every if 0 <= best < len(values) and values[best] == score)
         return next(same, None)
 
     def can_be_cut(self, model: xgb.Booster) -> bool:
         """Return whether the best round can be had back by cutting off later ones."""
         if self._cut is None:
-            self._cut = self._lasting and _can_be_cut(model)
+            # The cut model of XGBoost 3.2 has lost the names of its categories: on a frame that
+            # lists them in another order it would predict something else.
+            categories = getattr(model, "get_categories", None)
+            self._cut = self._lasting and (categories is None or categories().empty())
         return self._cut
 
 
-def _load(model: xgb.Booster, raw: bytearray) -> None:
-    model.load_model(raw)
+_REPORTERS = (
+    xgb.callback.EvaluationMonitor,
+    xgb.callback.LearningRateScheduler,
+    xgb.callback.TrainingCheckPoint,
+)
+"""The callbacks of XGBoost that neither end training nor cut models."""
 
 
-def _callbacks() -> list[Any]:
-    """Return the callbacks of the training that is going on, as XGBoost goes through them."""
+def _running_callbacks() -> list[Any]:
+    """Return the callbacks of the training that runs in this thread, as the list that it calls.
+
+    XGBoost 2 holds them in a set, whose order is by chance. It is replaced by a list, so that one
+    of them can be called last.
+    """
     container = local_of(BOOSTER, "cb_container")
     if isinstance(getattr(container, "callbacks", None), set):
-        # XGBoost 2 has a set, whose order is by chance: none of them could be called last.
         container.callbacks = list(container.callbacks)
-    found: list[Any] = getattr(container, "callbacks", [])
-    return found
-
-
-def _only_reports(callback: Any) -> bool:
-    """Return whether a callback is one of XGBoost's that neither ends training nor cuts models."""
-    kinds = (
-        xgb.callback.EvaluationMonitor,
-        xgb.callback.LearningRateScheduler,
-        xgb.callback.TrainingCheckPoint,
-    )
-    return type(callback) in kinds
+    callbacks: list[Any] = getattr(container, "callbacks", [])
+    return callbacks
 
 
 def _changes_models(callback: Any) -> bool:
@@ -256,10 +256,10 @@ def _rows_like(
             return xgb.DMatrix(X, **dmatrix), dmatrix.get("missing", np.nan)
     _refuse_base_margin(train, dmatrix)
     types = train.feature_types
-    own: dict[str, Any] = {"missing": train.missing}
+    settings: dict[str, Any] = {"missing": train.missing}
     if not hasattr(X, "columns") and train.feature_names is None and types is not None:
-        own["feature_types"] = types
-    settings = {**own, **dmatrix}
+        settings["feature_types"] = types
+    settings |= dmatrix
     with understood("XGBoost"):
         rows = xgb.DMatrix(X, **settings)
     names = train.feature_names
@@ -271,7 +271,7 @@ def _rows_like(
             "Register the holdout with such a table, or name them: "
             "ladder_stopping(holdout, dmatrix={'feature_names': list(X_train.columns)}).",
         )
-    refuse_columns(X, names, train.num_col(), own=rows.feature_names)
+    refuse_columns(X, names, train.num_col(), known=rows.feature_names)
     if _categories(rows.feature_types) != _categories(types):
         raise InvalidArgument(
             "X",
@@ -285,7 +285,7 @@ def _rows_like(
 
 def _categories(types: Sequence[str] | None) -> list[int]:
     """Return the places of the columns that hold categories."""
-    return [at for at, one in enumerate(types or ()) if one == "c"]
+    return [place for place, kind in enumerate(types or ()) if kind == "c"]
 
 
 def _refuse_base_margin(train: xgb.DMatrix, dmatrix: Mapping[str, Any]) -> None:
@@ -296,21 +296,4 @@ def _refuse_base_margin(train: xgb.DMatrix, dmatrix: Mapping[str, Any]) -> None:
             "without it",
             "XGBoost keeps none in its model: "
             "ladder_stopping(holdout, dmatrix={'base_margin': ...}).",
-        )
-
-
-def _can_be_cut(model: xgb.Booster) -> bool:
-    # The cut model of XGBoost 3.2 has lost the names of its categories: on a frame that lists
-    # them in another order it would predict something else.
-    known = getattr(model, "get_categories", None)
-    return known is None or known().empty()
-
-
-def _refuse_folds(model: object) -> None:
-    if not isinstance(model, xgb.Booster):
-        raise InvalidArgument(
-            "callbacks",
-            "given to train or an estimator",
-            "given to xgboost.cv",
-            "Its models learn from parts of the rows, and none of them is kept.",
         )

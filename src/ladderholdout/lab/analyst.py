@@ -9,14 +9,14 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Generator, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, fields
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ladderholdout.arguments import whole
 from ladderholdout.lab.bits import Bits, Flags, Ints
-from ladderholdout.mechanisms.arithmetic import whole
 from ladderholdout.metrics import Evaluation
 
 Floats = NDArray[np.float64]
@@ -28,7 +28,7 @@ class Submissions(NamedTuple):
     Attributes
     ----------
     predictions : Bits or ndarray of shape (R, n)
-        On the holdout's rows, of the kind that the problem asks for.
+        Predictions for the holdout's rows, of the kind that the problem asks for.
     account : int, default=0
         Who submits; each account has a ladder of its own.
     model : object, optional
@@ -47,7 +47,7 @@ class Answers:
     Parameters
     ----------
     risk : ndarray of shape (R,)
-        The released risk: smaller is better. It is nan where the mechanism releases no value.
+        The released risk: smaller is better. It is nan where improvements alone are shown.
     improved : ndarray of bool of shape (R,)
         Whether the submission is the account's incumbent now.
     rank : ndarray of int of shape (R,), optional
@@ -80,23 +80,16 @@ class Seen:
 
 
 class Problem(ABC):
-    """The hidden side: R holdouts, one in each repetition.
+    """The hidden side: R holdouts, one in each repetition."""
 
-    Attributes
-    ----------
-    seen : Seen
-        The side that the analyst sees.
-    """
-
-    seen: Seen
+    @property
+    @abstractmethod
+    def seen(self) -> Seen:
+        """The side that the analyst sees."""
 
     @abstractmethod
     def losses(self, submission: Submissions) -> Bits | Floats | Sequence[Evaluation]:
         """Score a submission on the holdouts.
-
-        Parameters
-        ----------
-        submission : Submissions
 
         Returns
         -------
@@ -107,16 +100,7 @@ class Problem(ABC):
 
     @abstractmethod
     def true_risk(self, submission: Submissions) -> Floats:
-        """Return the risk of a submission on rows that nobody has seen.
-
-        Parameters
-        ----------
-        submission : Submissions
-
-        Returns
-        -------
-        ndarray of shape (R,)
-        """
+        """Return the risk of a submission on rows that nobody has seen, of shape (R,)."""
 
 
 Play = Generator[Submissions, Answers, Floats | None]
@@ -135,6 +119,11 @@ class Analyst(ABC):
         Whether he uses ranks.
     in_step : bool
         Whether his generator can play several repetitions at once.
+
+    Raises
+    ------
+    InvalidArgument
+        A setting is refused: whole numbers are at least 1, shares are in (0, 1).
 
     Examples
     --------
@@ -172,21 +161,7 @@ class Analyst(ABC):
         return self.accounts
 
     def problem(self, n: int, repetitions: int, rng: np.random.Generator) -> Problem:
-        """Draw the problem that he is made for: by default labels that are coin flips.
-
-        Parameters
-        ----------
-        n : int
-            Rows of the holdout.
-        repetitions : int
-            How many holdouts.
-        rng : numpy.random.Generator
-            Source of the labels, and of all else that the problem has.
-
-        Returns
-        -------
-        Problem
-        """
+        """Draw the problem that he is made for: by default labels that are coin flips."""
         return CoinFlips(Bits.random(rng, repetitions, n))
 
     @abstractmethod
@@ -243,25 +218,29 @@ class CoinFlips(Problem):
 
     labels: Bits
     easy: int = 0
-    seen: Seen = field(init=False)
 
-    def __post_init__(self) -> None:
-        """Show the easy rows."""
-        repetitions, n = len(self.labels.words), self.labels.n
-        known = self.labels & Bits.first(np.full(repetitions, self.easy), n)
-        object.__setattr__(self, "seen", Seen(n, repetitions, known))
+    @property
+    def seen(self) -> Seen:
+        """The labels of the easy rows."""
+        return Seen(self.labels.n, len(self.labels.words), self.labels & self._easy)
+
+    @property
+    def _easy(self) -> Bits:
+        return Bits.first(np.full(len(self.labels.words), self.easy), self.labels.n)
 
     def losses(self, submission: Submissions) -> Bits:
         """Return where the predictions are wrong; see `Problem.losses`."""
-        predictions = submission.predictions
-        guess = predictions if isinstance(predictions, Bits) else Bits.pack(predictions)
-        return guess ^ self.labels
+        return errors_in(submission, self.labels)
 
     def true_risk(self, submission: Submissions) -> Floats:
         """Return the share of easy rows that are wrong and half of the others."""
-        n, repetitions = self.labels.n, len(self.labels.words)
-        wrong = np.full(repetitions, (n - self.easy) / 2)
+        wrong = np.full(len(self.labels.words), (self.labels.n - self.easy) / 2)
         if self.easy:
-            easy = Bits.first(np.full(repetitions, self.easy), n)
-            wrong += (self.losses(submission) & easy).count()
-        return wrong / n
+            wrong += (self.losses(submission) & self._easy).count()
+        return wrong / self.labels.n
+
+
+def errors_in(submission: Submissions, labels: Bits) -> Bits:
+    """Return where predicted labels, which may be an array of shape (R, n), are wrong."""
+    predictions = submission.predictions
+    return labels ^ (predictions if isinstance(predictions, Bits) else Bits.pack(predictions))

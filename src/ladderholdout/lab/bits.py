@@ -39,34 +39,13 @@ class Bits:
 
     @classmethod
     def random(cls, rng: np.random.Generator, rows: int, n: int) -> Bits:
-        """Throw a coin for each bit.
-
-        Parameters
-        ----------
-        rng : numpy.random.Generator
-            Gives one word for 64 coins.
-        rows, n : int
-            The shape.
-
-        Returns
-        -------
-        Bits
-        """
+        """Throw a coin for each bit; the generator gives one word for 64 coins."""
         words = rng.integers(0, 2**WORD, (rows, _n_words(n)), dtype=np.uint64)
         return cls(_cut(words, n), n)
 
     @classmethod
     def pack(cls, array: ArrayLike) -> Bits:
-        """Pack an array in which what is not zero is a one.
-
-        Parameters
-        ----------
-        array : array-like of shape (R, n)
-
-        Returns
-        -------
-        Bits
-        """
+        """Pack an array of shape (R, n), in which what is not zero is a one."""
         dense = np.asarray(array)
         rows, n = dense.shape
         octets = np.zeros((rows, _n_words(n) * WORD // 8), dtype=np.uint8)
@@ -76,18 +55,7 @@ class Bits:
 
     @classmethod
     def first(cls, counts: ArrayLike, n: int) -> Bits:
-        """Set the first bits of each row.
-
-        Parameters
-        ----------
-        counts : array-like of shape (R,)
-            How many, from 0 to n.
-        n : int
-            Bits of a row.
-
-        Returns
-        -------
-        Bits
+        """Set the first bits of each row, as many as its count of 0 to n.
 
         Examples
         --------
@@ -118,16 +86,7 @@ class Bits:
         return Bits(np.where(flags[:, None], self.words, other.words), self.n)
 
     def flip(self, columns: Ints) -> Bits:
-        """Turn over m bits of each row; one that is named twice is turned twice.
-
-        Parameters
-        ----------
-        columns : ndarray of shape (R, m)
-            Which ones.
-
-        Returns
-        -------
-        Bits
+        """Turn over the bits of each row that `columns` (R, m) names, one named twice twice.
 
         Examples
         --------
@@ -184,15 +143,7 @@ class Tally:
         self.votes = np.zeros(self.rows, dtype=np.int64)
 
     def add(self, bits: Bits, where: Flags | None = None) -> None:
-        """Add a vote.
-
-        Parameters
-        ----------
-        bits : Bits
-            Of as many rows as there are repetitions.
-        where : ndarray of bool of shape (R,), optional
-            In which repetitions it counts; by default in all.
-        """
+        """Add a vote in each repetition, or in those of `where` alone."""
         counted = np.ones(self.rows, dtype=bool) if where is None else where
         self.votes += counted
         # Few rows are picked out; of many, the others are set to zero, which is quicker.
@@ -216,17 +167,7 @@ class Tally:
         return total
 
     def majority(self, ties: Bits) -> Bits:
-        """Return the majority of each place.
-
-        Parameters
-        ----------
-        ties : Bits
-            The vote where as many voted for a one as for a zero.
-
-        Returns
-        -------
-        Bits
-        """
+        """Return the majority of each place, and where it is even the vote of `ties`."""
         lead = 2 * self.counts() - self.votes[:, None]
         return Bits.pack(lead > 0) | (Bits.pack(lead == 0) & ties)
 

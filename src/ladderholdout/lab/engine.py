@@ -10,13 +10,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ladderholdout.arguments import choice, seed_sequence, whole
 from ladderholdout.errors import InvalidArgument
 from ladderholdout.holdout import LadderHoldout, Release
 from ladderholdout.lab.analyst import Analyst, Answers, Floats, Problem, Seen, Submissions
 from ladderholdout.lab.bits import Bits, Flags, Ints
 from ladderholdout.lab.lockstep import Ladders, Losses, Shared, below, ladders, losses_of
 from ladderholdout.mechanisms import Mechanism
-from ladderholdout.mechanisms.arithmetic import natural, whole
+from ladderholdout.mechanisms.rules import SHOWN
 
 # Labels that are played at once: half a megabyte of bits, which stays in a cache, and 32
 # megabytes of numbers. An analyst that holds more than that about a row may have as much in all.
@@ -54,7 +55,7 @@ class Course:
 
     @property
     def bias(self) -> Floats:
-        """By how much the true risk is larger than the believed one, of shape (R,)."""
+        """The true risk minus the believed one, of shape (R,)."""
         return self.true - self.believed
 
 
@@ -66,6 +67,7 @@ def simulate(
     seed: int = 0,
     *,
     trace: bool = False,
+    show: str = SHOWN[0],
 ) -> Course:
     """Play an analyst on problems of his own kind.
 
@@ -81,9 +83,11 @@ def simulate(
     repetitions : int
         How many holdouts.
     seed : int, default=0
-        Of labels, guesses and noise.
+        Seed of labels, guesses and noise.
     trace : bool, default=False
         Whether to record the best released risk after each submission.
+    show : {"scores", "improvements"}, default="scores"
+        What answers have, as for `LadderHoldout`.
 
     Returns
     -------
@@ -105,14 +109,14 @@ def simulate(
     """
     n, left = whole("n", n), whole("repetitions", repetitions)
     portion = _portion(analyst, n)
-    found = []
-    for child in np.random.SeedSequence(natural("seed", seed)).spawn(-(-left // portion)):
+    courses = []
+    for child in seed_sequence(seed).spawn(-(-left // portion)):
         count = min(portion, left)
         hidden, guessing, noise = map(np.random.default_rng, child.spawn(3))
         problem = analyst.problem(n, count, hidden)
-        found.append(play(analyst, mechanism, problem, guessing, noise, trace=trace))
+        courses.append(play(analyst, mechanism, problem, guessing, noise, trace=trace, show=show))
         left -= count
-    return _joined(found)
+    return _joined(courses)
 
 
 def play(
@@ -123,6 +127,7 @@ def play(
     noise: np.random.Generator,
     *,
     trace: bool = False,
+    show: str = SHOWN[0],
 ) -> Course:
     """Play an analyst on one problem, all of its repetitions in step.
 
@@ -134,9 +139,11 @@ def play(
     problem : Problem
         The holdouts.
     guessing, noise : numpy.random.Generator
-        For the analyst, and for the mechanism.
+        Sources of the analyst's guesses and of the mechanism's noise.
     trace : bool, default=False
         Whether to record the best released risk after each submission.
+    show : {"scores", "improvements"}, default="scores"
+        What answers have, as for `LadderHoldout`.
 
     Returns
     -------
@@ -151,7 +158,7 @@ def play(
     >>> course.trace.shape
     (4, 2)
     """
-    board = _Board(mechanism, problem)
+    board = _Board(mechanism, problem, choice("show", show, SHOWN))
     traced = []
     generator = analyst.play(problem.seen, guessing)
     believed = None
@@ -183,8 +190,8 @@ class _Account:
 class _Board:
     """The ladders of all accounts on the holdouts of one problem."""
 
-    def __init__(self, mechanism: Mechanism, problem: Problem) -> None:
-        self.mechanism, self.problem = mechanism, problem
+    def __init__(self, mechanism: Mechanism, problem: Problem, show: str) -> None:
+        self.mechanism, self.problem, self.show = mechanism, problem, show
         self.accounts: dict[int, _Account] = {}
         self.submissions = 0
 
@@ -192,7 +199,7 @@ class _Board:
         self.submissions += 1
         losses = losses_of(self.problem.losses(submission))
         # A training set as large as one likes would show the true risk.
-        inner = self.problem.true_risk(submission) if self.mechanism.needs_guide else None
+        inner = self.problem.true_risk(submission) if self.mechanism.needs_inner_score else None
         account = self.accounts.get(submission.account)
         if account is None:
             account = _Account(self.mechanism, losses, self.problem.true_risk(submission))
@@ -202,8 +209,12 @@ class _Board:
         risks, improved = account.ladders.advance(losses, inner, rng)
         if improved.any():
             account.take(improved, losses, self.problem.true_risk(submission))
-        shown = risks if self.mechanism.shows_values else np.full_like(risks, np.nan)
-        return Answers(shown, improved, self._ranks(account) if ranked else None)
+        shown = risks if self.show == SHOWN[0] else np.full_like(risks, np.nan)
+        if not ranked:
+            return Answers(shown, improved)
+        released = self.released()
+        ahead = below(released, np.broadcast_to(account.ladders.released, released.shape))
+        return Answers(shown, improved, 1 + ahead.sum(axis=0))
 
     def released(self) -> Floats:
         return np.array([account.ladders.released for account in self.accounts.values()])
@@ -220,11 +231,6 @@ class _Board:
             np.array([account.true for account in accounts])[best],
         )
 
-    def _ranks(self, account: _Account) -> Ints:
-        released = self.released()
-        ahead = below(released, np.broadcast_to(account.ladders.released, released.shape))
-        return np.asarray(1 + ahead.sum(axis=0))
-
 
 def _portion(analyst: Analyst, n: int) -> int:
     """How many repetitions are played at once."""
@@ -236,18 +242,17 @@ def _joined(courses: list[Course]) -> Course:
     def all_of(name: str) -> NDArray[Any]:
         return np.concatenate([getattr(course, name) for course in courses], axis=-1)
 
-    parts = {name: all_of(name) for name in ("releases", "believed", "empirical", "true")}
     longest = max(course.submissions for course in courses)
-    if courses[0].trace is None:
-        return Course(longest, **parts)
-    traces = [_lengthened(course.trace, longest) for course in courses]
-    return Course(longest, trace=np.concatenate(traces, axis=1), **parts)
-
-
-def _lengthened(trace: Floats | None, length: int) -> Floats:
-    """Repeat the last released risk of a shorter game."""
-    assert trace is not None  # all or none are traced
-    return np.pad(trace, ((0, length - len(trace)), (0, 0)), mode="edge")
+    traces = [  # those of shorter games go on with their last released risk
+        np.pad(course.trace, ((0, longest - len(course.trace)), (0, 0)), mode="edge")
+        for course in courses
+        if course.trace is not None
+    ]
+    return Course(
+        longest,
+        **{name: all_of(name) for name in ("releases", "believed", "empirical", "true")},
+        trace=np.concatenate(traces, axis=1) if traces else None,
+    )
 
 
 def attack(
@@ -301,7 +306,8 @@ def attack(
         submission = next(generator)
         while True:
             handle = handles[submission.account]
-            release = handle.submit(_predictions(submission))
+            rows = submission.predictions
+            release = handle.submit((rows.unpack() if isinstance(rows, Bits) else rows)[0])
             releases.append(release)
             risk = math.nan if release.score is None else handle.metric.to_risk(release.score)
             released[submission.account] = np.fmin(released[submission.account], risk)
@@ -310,8 +316,3 @@ def attack(
             submission = generator.send(answers)
     except StopIteration:
         return tuple(releases)
-
-
-def _predictions(submission: Submissions) -> Any:
-    rows = submission.predictions
-    return (rows.unpack() if isinstance(rows, Bits) else rows)[0]

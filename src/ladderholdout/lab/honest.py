@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtr, ndtri
 
-from ladderholdout.lab.analyst import Analyst, Floats, Play, Problem, Seen, Submissions
+from ladderholdout.arguments import inside
+from ladderholdout.lab.analyst import (
+    Analyst,
+    Floats,
+    Play,
+    Problem,
+    Seen,
+    Submissions,
+    errors_in,
+)
 from ladderholdout.lab.bits import Bits, Flags
-from ladderholdout.mechanisms.arithmetic import inside
 
 # The effects of the features fall with this power of their number.
 DECAY = 0.7
@@ -25,7 +33,7 @@ class SearchData(NamedTuple):
     features : ndarray of shape (R, n, d)
         Float32.
     weights : ndarray of shape (R, d)
-        Of the model: estimated effects.
+        The model: the estimated effect of each feature.
     """
 
     features: NDArray[np.float32]
@@ -59,12 +67,11 @@ class LinearWorld(Problem):
     rows: SearchData
     labels: Bits
     effects: Floats
-    seen: Seen = field(init=False)
 
-    def __post_init__(self) -> None:
-        """Show features and a trained model."""
-        repetitions, n, _ = self.rows.features.shape
-        object.__setattr__(self, "seen", Seen(n, repetitions, self.rows))
+    @property
+    def seen(self) -> Seen:
+        """The features, and a trained model."""
+        return Seen(self.labels.n, len(self.labels.words), self.rows)
 
     @classmethod
     def drawn(
@@ -77,24 +84,9 @@ class LinearWorld(Problem):
         least: float,
         training: int = 100,
     ) -> LinearWorld:
-        """Draw holdouts and training rows.
+        """Draw holdouts, and a model from training rows.
 
-        Parameters
-        ----------
-        n, repetitions : int
-            Rows of a holdout, and how many holdouts.
-        rng : numpy.random.Generator
-            Source of all.
-        features : int
-            Number d of features.
-        least : float
-            The smallest risk of any model, in (0, 0.5).
-        training : int, default=100
-            Rows from which the model is estimated.
-
-        Returns
-        -------
-        LinearWorld
+        The smallest risk of any model is `least`, in (0, 0.5).
         """
         shape = repetitions, features
         effects = rng.choice([-1.0, 1.0], shape) / np.arange(1, features + 1) ** DECAY
@@ -108,9 +100,7 @@ class LinearWorld(Problem):
 
     def losses(self, submission: Submissions) -> Bits:
         """Return where the predictions are wrong; see `Problem.losses`."""
-        predictions = submission.predictions
-        guess = predictions if isinstance(predictions, Bits) else Bits.pack(predictions)
-        return guess ^ self.labels
+        return errors_in(submission, self.labels)
 
     def true_risk(self, submission: Submissions) -> Floats:
         """Return the risk of the weights; where all are zero it is one half."""
@@ -139,11 +129,6 @@ class Searcher(Analyst):
         How many weights a model has.
     least : float, default=0.2
         The smallest risk of any model, in (0, 0.5).
-
-    Raises
-    ------
-    InvalidArgument
-        If a setting is refused.
     """
 
     submissions: int = 300
@@ -182,7 +167,7 @@ class RandomSearch(Searcher):
     """
 
     def play(self, seen: Seen, rng: np.random.Generator) -> Play:
-        """Draw and submit; `Analyst.play` has the parameters."""
+        """Yield the model and its variants; see `Analyst.play`."""
         rows: SearchData = seen.known
         yield model_of(seen, rows.weights)
         for _ in range(self.submissions - 1):
@@ -208,7 +193,7 @@ class KnobClimb(Searcher):
     """
 
     def play(self, seen: Seen, rng: np.random.Generator) -> Play:
-        """Turn, and go on from what improves; `Analyst.play` has the parameters."""
+        """Yield models with a knob turned, and keep what improves; see `Analyst.play`."""
         rows: SearchData = seen.known
         best = rows.weights
         yield model_of(seen, best)
@@ -242,18 +227,18 @@ class ForwardSelection(Searcher):
     in_step: ClassVar[bool] = False
 
     def play(self, seen: Seen, rng: np.random.Generator) -> Play:
-        """Try, and add the last that improved; `Analyst.play` has the parameters."""
+        """Yield models with a feature more, and keep the last improver; see `Analyst.play`."""
         rows: SearchData = seen.known
         chosen: Flags = np.zeros(rows.weights.shape, dtype=bool)
         left = self.submissions
         while left and not chosen.all():
-            found = None
+            last_improver = None
             for feature in rng.permutation(np.flatnonzero(~chosen[0]))[:left]:
                 tried = chosen.copy()
                 tried[0, feature] = True
                 answers = yield model_of(seen, np.where(tried, rows.weights, 0.0))
-                found, left = (tried if answers.improved[0] else found), left - 1
-            if found is None:
+                last_improver, left = (tried if answers.improved[0] else last_improver), left - 1
+            if last_improver is None:
                 break
-            chosen = found
+            chosen = last_improver
         return None

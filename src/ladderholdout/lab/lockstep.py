@@ -28,7 +28,6 @@ from ladderholdout.mechanisms import (
     GaussianLadder,
     Ladder,
     Mechanism,
-    OneBitLadder,
     PairedTestLadder,
     ParameterFreeLadder,
     PricedLadder,
@@ -65,19 +64,9 @@ class Comparable(Losses):
 
     @abstractmethod
     def spreads(self, incumbent: Self, chosen: NDArray[np.intp]) -> Floats:
-        """Return the standard error of the mean difference from other losses.
+        """Return the standard error of the mean difference from the incumbent's losses.
 
-        Parameters
-        ----------
-        incumbent : Losses
-            Of the same kind.
-        chosen : ndarray of int of shape (m,)
-            In which repetitions.
-
-        Returns
-        -------
-        ndarray of shape (m,)
-            Infinite on one row.
+        It is that of the chosen repetitions, and infinite on one row.
         """
 
     @abstractmethod
@@ -138,8 +127,8 @@ class Numbers(Comparable):
         """Compute them as one ladder does by itself."""
         if self.n == 1:
             return np.full(len(chosen), math.inf)
-        found = np.std(self.array[chosen] - incumbent.array[chosen], axis=1, ddof=1)
-        return np.asarray(found / math.sqrt(self.n))
+        deviations = np.std(self.array[chosen] - incumbent.array[chosen], axis=1, ddof=1)
+        return np.asarray(deviations / math.sqrt(self.n))
 
     def instead(self, flags: Flags, incumbent: Self) -> Self:
         """Choose row by row."""
@@ -157,14 +146,14 @@ class Evaluations(Losses):
     def __post_init__(self) -> None:
         """Collect the risks."""
         object.__setattr__(self, "n", self.each[0].n)
-        object.__setattr__(self, "risks", np.array([one.risk for one in self.each]))
+        object.__setattr__(self, "risks", np.array([evaluation.risk for evaluation in self.each]))
 
     def evaluation(self, repetition: int) -> Evaluation:
         """Take one."""
         return self.each[repetition]
 
 
-def losses_of(found: Bits | Floats | Sequence[Evaluation]) -> Losses:
+def losses_of(losses: Bits | Floats | Sequence[Evaluation]) -> Losses:
     """Wrap what a problem's `losses` returned.
 
     Examples
@@ -172,9 +161,9 @@ def losses_of(found: Bits | Floats | Sequence[Evaluation]) -> Losses:
     >>> losses_of(Bits.pack([[1, 0, 0, 0]])).risks.tolist()
     [0.25]
     """
-    if isinstance(found, Bits):
-        return Errors(found)
-    return Numbers(found) if isinstance(found, np.ndarray) else Evaluations(tuple(found))
+    if isinstance(losses, Bits):
+        return Errors(losses)
+    return Numbers(losses) if isinstance(losses, np.ndarray) else Evaluations(tuple(losses))
 
 
 CLIMBING = (
@@ -182,22 +171,12 @@ CLIMBING = (
     SimplifiedLadder,
     ParameterFreeLadder,
     PairedTestLadder,
-    OneBitLadder,
     PricedLadder,
 )
 
 
 class Ladders(ABC):
     """R ladders of one account.
-
-    Parameters
-    ----------
-    mechanism : Mechanism
-        Their rule.
-    n : int
-        Rows of each holdout.
-    repetitions : int
-        R.
 
     Attributes
     ----------
@@ -217,22 +196,9 @@ class Ladders(ABC):
     def advance(
         self, losses: Losses, inner: Floats | None, rng: np.random.Generator
     ) -> tuple[Floats, Flags]:
-        """Take one submission in each repetition.
+        """Take one submission in each repetition; return the released risks, and which improved.
 
-        Parameters
-        ----------
-        losses : Losses
-            Of the submissions.
-        inner : ndarray of shape (R,) or None
-            Their risks on the training rows, for mechanisms that ask for them.
-        rng : numpy.random.Generator
-            Source of noise.
-
-        Returns
-        -------
-        risks : ndarray of shape (R,)
-            The released risks.
-        improved : ndarray of bool of shape (R,)
+        For mechanisms that ask for them, `inner` has the risks on the training rows.
         """
 
     def _take(self, risks: Floats, improved: Flags) -> tuple[Floats, Flags]:
@@ -253,7 +219,10 @@ class Climbing(Ladders):
         """Ask the rule where there may be an improvement; see `Ladders.advance`."""
         assert isinstance(losses, Comparable)
         promising = np.flatnonzero(losses.risks < self.released)
-        spreads = self._spreads(losses, promising)
+        # At the first submission every repetition improves, so all or none have an incumbent.
+        spreads: Sequence[float | None] = [None] * len(promising)
+        if self.incumbent is not None:
+            spreads = losses.spreads(self.incumbent, promising).tolist()
         risks, improved = self.released.copy(), np.zeros(len(self.released), dtype=bool)
         for i, spread in zip(promising.tolist(), spreads, strict=True):
             state = State(self.n, float(self.released[i]), releases=int(self.releases[i]))
@@ -264,13 +233,6 @@ class Climbing(Ladders):
             before = self.incumbent
             self.incumbent = losses if before is None else losses.instead(improved, before)
         return self._take(risks, improved)
-
-    def _spreads(self, losses: Comparable, promising: NDArray[np.intp]) -> list[float] | list[None]:
-        # At the first submission every repetition improves, so all or none have an incumbent.
-        if self.incumbent is None:
-            return [None] * len(promising)
-        found: list[float] = losses.spreads(self.incumbent, promising).tolist()
-        return found
 
 
 class Disclosing(Ladders):
@@ -345,7 +307,7 @@ class OneByOne(Ladders):
         for i, state in enumerate(self.states):
             evaluation = self._evaluation(losses, i)
             if inner is not None:
-                evaluation = evaluation.guided(float(inner[i]))
+                evaluation = evaluation.with_inner_score(float(inner[i]))
             self.states[i], outcome = self.mechanism.advance(state, evaluation, rng)
             risks[i], improved[i] = outcome.risk, outcome.improved
         self._note(risks, improved)

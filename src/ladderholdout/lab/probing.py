@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ladderholdout.arguments import inside
 from ladderholdout.errors import InvalidArgument
 from ladderholdout.lab.analyst import Analyst, Floats, Play, Problem, Seen, Submissions
 from ladderholdout.lab.bits import Bits, Ints
-from ladderholdout.mechanisms.arithmetic import inside
 
 # Log-odds beyond this are no probabilities of use to anybody: exp(-30) is 1e-13.
 LARGEST = 30.0
@@ -36,11 +36,6 @@ class Enumeration(Analyst):
     changes : int, default=2
         How many labels are turned over at a time; at most n.
 
-    Raises
-    ------
-    InvalidArgument
-        If a number is not a whole number of at least 1.
-
     Examples
     --------
     >>> from ladderholdout.lab import simulate
@@ -54,7 +49,7 @@ class Enumeration(Analyst):
     changes: int = 2
 
     def play(self, seen: Seen, rng: np.random.Generator) -> Play:
-        """Turn over, and go on from what improves; `Analyst.play` has the parameters."""
+        """Yield labels with a few turned over, and keep what improves; see `Analyst.play`."""
         best = Bits.random(rng, seen.repetitions, seen.n)
         yield Submissions(best)
         changes = min(self.changes, seen.n)
@@ -87,11 +82,6 @@ class HillClimb(Analyst):
     classes : int, default=5
         How many classes there are; at least 2.
 
-    Raises
-    ------
-    InvalidArgument
-        If a number is not a whole number of at least 1.
-
     Examples
     --------
     >>> from ladderholdout.lab import simulate
@@ -113,7 +103,7 @@ class HillClimb(Analyst):
 
     @property
     def bits_per_row(self) -> int:
-        """Two sets of labels, of eight bytes each."""
+        """The bits of two sets of labels, of eight bytes each."""
         return 128
 
     def problem(self, n: int, repetitions: int, rng: np.random.Generator) -> Problem:
@@ -121,7 +111,7 @@ class HillClimb(Analyst):
         return Classes(rng.integers(0, self.classes, (repetitions, n)), self.classes)
 
     def play(self, seen: Seen, rng: np.random.Generator) -> Play:
-        """Change, and go on from what improves; `Analyst.play` has the parameters."""
+        """Yield labels with some changed, and keep what improves; see `Analyst.play`."""
         best = rng.integers(0, self.classes, (seen.repetitions, seen.n))
         yield Submissions(best)
         repetitions = np.arange(seen.repetitions)[:, None]
@@ -148,11 +138,6 @@ class TwoAccounts(Analyst):
     submissions : int, default=1000
         How many, with the two that he begins with.
 
-    Raises
-    ------
-    InvalidArgument
-        If it is not a whole number of at least 1.
-
     Examples
     --------
     >>> from ladderholdout.lab import simulate
@@ -174,7 +159,7 @@ class TwoAccounts(Analyst):
         return 2
 
     def play(self, seen: Seen, rng: np.random.Generator) -> Play:
-        """Turn over one label, and see who leads; `Analyst.play` has the parameters."""
+        """Yield the leader's labels with one turned over, until it leads; see `Analyst.play`."""
         best, behind = Bits.random(rng, 1, seen.n), 1
         yield Submissions(best, 0)
         for turn in range(self.submissions - 1):
@@ -207,12 +192,11 @@ class Classes(Problem):
 
     labels: Ints
     classes: int
-    seen: Seen = field(init=False)
 
-    def __post_init__(self) -> None:
-        """Show the size."""
-        repetitions, n = self.labels.shape
-        object.__setattr__(self, "seen", Seen(n, repetitions))
+    @property
+    def seen(self) -> Seen:
+        """The number of rows."""
+        return Seen(*self.labels.shape[::-1])
 
     def losses(self, submission: Submissions) -> Bits:
         """Return where the true class was ruled out; see `Problem.losses`."""
@@ -237,11 +221,6 @@ class Averaging(Analyst):
     repeats : int, default=100
         How often the guess is submitted.
 
-    Raises
-    ------
-    InvalidArgument
-        If it is not a whole number of at least 1.
-
     Examples
     --------
     >>> from ladderholdout.lab import simulate
@@ -256,7 +235,7 @@ class Averaging(Analyst):
     repeats: int = 100
 
     def play(self, seen: Seen, rng: np.random.Generator) -> Play:
-        """Repeat, and take the mean; `Analyst.play` has the parameters."""
+        """Yield one guess again and again, and return the mean answer; see `Analyst.play`."""
         guess, total = Bits.random(rng, seen.repetitions, seen.n), np.zeros(seen.repetitions)
         for _ in range(self.repeats):
             answers = yield Submissions(guess)
@@ -277,11 +256,6 @@ class LogLossOracle(Analyst):
     ----------
     precision : float, default=1e-5
         How exactly losses are released; as many labels are read at a time as that allows.
-
-    Raises
-    ------
-    InvalidArgument
-        If it is not in (0, 1).
 
     Examples
     --------
@@ -312,7 +286,7 @@ class LogLossOracle(Analyst):
         return LogLossFlips(Bits.random(rng, repetitions, n).unpack())
 
     def play(self, seen: Seen, rng: np.random.Generator) -> Play:
-        """Ask for a few rows at a time, and read; `Analyst.play` has the parameters."""
+        """Yield queries for a few rows at a time, then what was read; see `Analyst.play`."""
         n, repetitions = seen.n, seen.repetitions
         unit = min(4.0 * n * self.precision, LARGEST)
         digits = 1 + math.floor(math.log2(LARGEST / unit))
@@ -353,19 +327,18 @@ class LogLossFlips(Problem):
     """
 
     labels: np.ndarray[tuple[int, int], np.dtype[np.uint8]]
-    seen: Seen = field(init=False)
 
-    def __post_init__(self) -> None:
-        """Show the size."""
-        repetitions, n = self.labels.shape
-        object.__setattr__(self, "seen", Seen(n, repetitions))
+    @property
+    def seen(self) -> Seen:
+        """The number of rows."""
+        return Seen(*self.labels.shape[::-1])
 
     def losses(self, submission: Submissions) -> Floats:
         """Return the log losses; see `Problem.losses`."""
-        one = submission.predictions
-        return np.asarray(-np.log(np.where(self.labels == 1, one, 1.0 - one)))
+        probability = submission.predictions
+        return np.asarray(-np.log(np.where(self.labels == 1, probability, 1.0 - probability)))
 
     def true_risk(self, submission: Submissions) -> Floats:
         """Return the mean over both labels."""
-        one = submission.predictions
-        return np.asarray(-(np.log(one) + np.log1p(-one)).mean(axis=1) / 2.0)
+        probability = submission.predictions
+        return np.asarray(-(np.log(probability) + np.log1p(-probability)).mean(axis=1) / 2.0)

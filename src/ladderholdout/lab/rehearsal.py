@@ -9,13 +9,13 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ladderholdout.errors import InvalidArgument, as_given, as_number
+from ladderholdout.arguments import inside, seed_sequence, whole
+from ladderholdout.errors import InvalidArgument
 from ladderholdout.lab.screening import ForwardRegression, Selection, StepForward
 from ladderholdout.mechanisms import LadderRules, Mechanism
-from ladderholdout.mechanisms.arithmetic import inside, natural, whole
 from ladderholdout.mechanisms.base import a_mechanism
 from ladderholdout.metrics import Evaluation, FloatArray, Metric, get_metric
-from ladderholdout.metrics.evaluation import Array
+from ladderholdout.metrics.arrays import Array
 
 # On at least so many fresh rows the final model is scored once more.
 FRESH = 10_000
@@ -30,28 +30,12 @@ class DrawnRows(NamedTuple):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RowSource:
-    """Where rows are drawn from: the user's features, and his labels, apart.
-
-    Parameters
-    ----------
-    X : ndarray of shape (m, p)
-        Features.
-    y : ndarray of shape (m,) or (m, k)
-        Labels.
-    metric : Metric
-        How submissions are measured.
-    classes : ndarray or None
-        What `Metric.classes_of` returned for all labels.
-    """
+    """The user's features (m, p) and labels, from which rows are drawn, apart."""
 
     X: FloatArray
     y: Array
     metric: Metric
     classes: Array | None
-
-    def check(self) -> None:
-        """Refuse labels that the metric cannot be about."""
-        self.metric.targets(self.y, self.classes)
 
     def draw(self, n: int, features: Array, rng: np.random.Generator) -> DrawnRows:
         """Draw rows and labels, each by itself and with replacement.
@@ -96,24 +80,8 @@ def optimism(
 ) -> float:
     """Run the attack once, and return what its final model seems to know of the holdout.
 
-    Parameters
-    ----------
-    source : RowSource
-        Where all rows come from.
-    rules : LadderRules
-        The ladder that answers.
-    n, n_train : int
-        Rows of the holdout and to train on.
-    features, iterations : int
-        So many are drawn at random, and so many of them selected at most.
-    rng : numpy.random.Generator
-        Of the rows and of the ladder's noise.
-
-    Returns
-    -------
-    float
-        The final model's score on the holdout minus its score on fresh rows; 0.0 where
-        nothing was ever released.
+    That is its score on the holdout minus its score on fresh rows; 0.0 where nothing was ever
+    released. So many `features` are drawn at random, and `iterations` of them selected at most.
     """
     chosen = rng.choice(source.X.shape[1], features, replace=False)
     train, holdout = (source.draw(size, chosen, rng) for size in (n_train, n))
@@ -127,10 +95,13 @@ def optimism(
     # each other, and a holdout with easy labels does not count as overfitted.
     labels = np.concatenate([holdout.y] * math.ceil(FRESH / n))
     fresh = source.draw(len(labels), chosen[selected], rng).X
-    fitted = _least_squares(train.X[:, selected], responses, fresh)
-    there = source.evaluate(source.metric.targets(labels, source.classes), fitted)
-    here = source.evaluate(targets, model.fitted)
-    return source.metric.to_score(here.risk) - source.metric.to_score(there.risk)
+    design, rows = (
+        np.column_stack([np.ones(len(part)), part]) for part in (train.X[:, selected], fresh)
+    )
+    fitted = np.asarray(rows @ np.linalg.lstsq(design, responses, rcond=None)[0])
+    on_fresh = source.evaluate(source.metric.targets(labels, source.classes), fitted)
+    on_holdout = source.evaluate(targets, model.fitted)
+    return source.metric.to_score(on_holdout.risk) - source.metric.to_score(on_fresh.risk)
 
 
 def _attack(
@@ -157,11 +128,6 @@ def _attack(
         model.add(int(selection.chosen[0, -1]))
     chosen: list[int] = selection.chosen[0].tolist()
     return chosen
-
-
-def _least_squares(train: FloatArray, responses: FloatArray, rows: FloatArray) -> FloatArray:
-    design, other = (np.column_stack([np.ones(len(part)), part]) for part in (train, rows))
-    return np.asarray(other @ np.linalg.lstsq(design, responses, rcond=None)[0])
 
 
 # The paper's grid: so many settings, up to all features or 300, whichever is less.
@@ -210,19 +176,17 @@ class SafeSubmissions:
     threshold : float
         The optimism that is accepted, in the metric's own unit.
     repetitions : int
-        Of each attack.
+        How often each attack was played.
     attacks : tuple of Attack
-        By their number of submissions.
+        The attacks in the order of their numbers of submissions.
 
     Examples
     --------
     >>> from ladderholdout.mechanisms import FullDisclosure
-    >>> rng = np.random.default_rng(0)
-    >>> X, y = rng.normal(size=(120, 60)), rng.normal(size=120)
-    >>> settings = {"n": 60, "threshold": 0.1, "share": 0.1, "repetitions": 10}
-    >>> found = safe_submissions(X, y, "r2", FullDisclosure(), **settings)
-    >>> found.safe, found.unsafe
-    (39, 87)
+    >>> attacks = (Attack(10, 1, 10, (0.0, 0.02, 0.1)), Attack(20, 2, 39, (0.1, 0.2, 0.3)))
+    >>> result = SafeSubmissions(60, 120, "r2", FullDisclosure(), 0.1, 10, attacks)
+    >>> result.safe, result.unsafe
+    (10, 39)
     """
 
     n: int
@@ -236,14 +200,14 @@ class SafeSubmissions:
     @property
     def unsafe(self) -> int | None:
         """The fewest submissions that exceeded the threshold; None where none did."""
-        found = (one.submissions for one in self.attacks if one.median > self.threshold)
-        return next(found, None)
+        too_long = (each.submissions for each in self.attacks if each.median > self.threshold)
+        return next(too_long, None)
 
     @property
     def safe(self) -> int:
         """The most submissions below `unsafe` that were tried; 0 where all were too many."""
         bound = self.unsafe
-        tried = [one.submissions for one in self.attacks]
+        tried = [attack.submissions for attack in self.attacks]
         return max((many for many in tried if bound is None or many < bound), default=0)
 
     def __str__(self) -> str:
@@ -254,10 +218,10 @@ class SafeSubmissions:
             "",
             "features  selected  submissions   optimism: median        quartiles",
         ]
-        for one in self.attacks:
-            low, middle, high = (f"{value:z.3f}" for value in one.optimism)
+        for attack in self.attacks:
+            low, middle, high = (f"{value:z.3f}" for value in attack.optimism)
             lines.append(
-                f"{one.features:>8}{one.iterations:>10}{one.submissions:>13}"
+                f"{attack.features:>8}{attack.iterations:>10}{attack.submissions:>13}"
                 f"{middle:>19}{f'{low} to {high}':>17}"
             )
         return "\n".join([*lines, "", self._conclusion()])
@@ -314,9 +278,9 @@ def safe_submissions(
     share : float, default=0.02
         Iterations over features, in (0, 1); at least one.
     repetitions : int, default=50
-        Of each attack; the paper takes 1,000.
+        How often each attack is played; the paper takes 1,000.
     seed : int, default=0
-        Of all random numbers.
+        Seed of all random numbers.
 
     Returns
     -------
@@ -346,16 +310,20 @@ def safe_submissions(
     classes = measure.classes_of(labels)
     measure = measure.for_classes(classes)
     source = RowSource(table, labels, measure, classes)
-    source.check()
-    rules = LadderRules(_rule(mechanism), unit=measure.unit)
+    measure.targets(labels, classes)  # refuses labels that the metric cannot be about
+    if a_mechanism(mechanism).needs_inner_score:
+        allowed = "one that needs no training risk"
+        raise InvalidArgument("mechanism", allowed, mechanism.name)
+    rules = LadderRules(mechanism, unit=measure.unit)
     n, repetitions = whole("n", n), whole("repetitions", repetitions)
     n_train = len(table) if n_train is None else whole("n_train", n_train)
-    threshold, grid = _finite(threshold), _grid(table.shape[1], inside("share", share))
-    attacks = []
-    for setting, child in zip(grid, _spawned(seed, len(grid)), strict=True):
-        seeds = child.spawn(repetitions)
-        found = [optimism(source, rules, n, n_train, *setting, _rng(one)) for one in seeds]
-        low, middle, high = np.quantile(found, (0.25, 0.5, 0.75)).tolist()
+    threshold = inside("threshold", threshold, high=math.inf)
+    grid = _grid(table.shape[1], inside("share", share))
+    attacks, seeds = [], seed_sequence(seed).spawn(len(grid))
+    for setting, child in zip(grid, seeds, strict=True):
+        generators = map(np.random.default_rng, child.spawn(repetitions))
+        gains = [optimism(source, rules, n, n_train, *setting, rng) for rng in generators]
+        low, middle, high = np.quantile(gains, (0.25, 0.5, 0.75)).tolist()
         attacks.append(Attack(*setting, _submissions(*setting), (low, middle, high)))
     settings = n, n_train, measure.name, mechanism, threshold, repetitions
     return SafeSubmissions(*settings, tuple(attacks))
@@ -386,20 +354,6 @@ def _labels(y: ArrayLike, rows: int) -> NDArray[Any]:
     return labels
 
 
-def _rule(mechanism: Mechanism) -> Mechanism:
-    if a_mechanism(mechanism).needs_guide:
-        allowed = "one that needs no training risk"
-        raise InvalidArgument("mechanism", allowed, mechanism.name)
-    return mechanism
-
-
-def _finite(threshold: float) -> float:
-    number = as_number(threshold)
-    if not 0.0 < number < math.inf:
-        raise InvalidArgument("threshold", "a positive number", as_given(threshold))
-    return number
-
-
 def _grid(features: int, share: float) -> list[tuple[int, int]]:
     """Return features and iterations of each attack; see `safe_submissions`."""
     most = min(features, MOST_FEATURES)
@@ -409,11 +363,3 @@ def _grid(features: int, share: float) -> list[tuple[int, int]]:
 
 def _submissions(features: int, iterations: int) -> int:
     return sum(range(features - iterations + 1, features + 1))
-
-
-def _spawned(seed: int, count: int) -> list[np.random.SeedSequence]:
-    return np.random.SeedSequence(natural("seed", seed)).spawn(count)
-
-
-def _rng(seed: np.random.SeedSequence) -> np.random.Generator:
-    return np.random.default_rng(seed)

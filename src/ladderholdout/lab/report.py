@@ -67,20 +67,7 @@ def matches(
     *,
     trace: bool = False,
 ) -> tuple[Played, ...]:
-    """Play an analyst against several mechanisms, on the same labels and with the same guesses.
-
-    Parameters
-    ----------
-    analyst : Analyst
-    mechanisms : sequence of Mechanism
-    n, repetitions, seed, trace
-        As for `simulate`.
-
-    Returns
-    -------
-    tuple of Played
-        One for each mechanism.
-    """
+    """Play an analyst against several mechanisms, on the same labels and with the same guesses."""
     return tuple(
         Played(
             mechanism,
@@ -149,22 +136,7 @@ def plain(analyst: Analyst, n: int, played: Sequence[Played]) -> dict[str, Any]:
 def plot(played: Sequence[Played], *, ax: Axes | None = None) -> Axes:
     """Draw the released score after each submission: its mean, and nine tenths of all.
 
-    Parameters
-    ----------
-    played : sequence of Played
-        Played with a trace.
-    ax : matplotlib.axes.Axes, optional
-        By default that of a new figure.
-
-    Returns
-    -------
-    matplotlib.axes.Axes
-        The dotted line is the mean true score in the end.
-
-    Raises
-    ------
-    MissingExtra
-        Matplotlib is missing.
+    The dotted line is the mean true score in the end. The matches were played with a trace.
 
     Examples
     --------
@@ -199,5 +171,5 @@ def _mean(values: NDArray[Any]) -> dict[str, float | None]:
 
 
 def _shown(values: NDArray[Any]) -> str:
-    found = _mean(values)
-    return f"{found['mean']:.4f}" + ("" if found["error"] is None else f" ({found['error']:.4f})")
+    mean, error = _mean(values).values()
+    return f"{mean:.4f}" + ("" if error is None else f" ({error:.4f})")

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Generator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from typing import ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ladderholdout.errors import InvalidArgument
+from ladderholdout.arguments import flag, inside
 from ladderholdout.lab.analyst import Analyst, Answers, Floats, Play, Problem, Seen, Submissions
 from ladderholdout.lab.bits import Flags
-from ladderholdout.mechanisms.arithmetic import inside
 
 Places = NDArray[np.intp]
 # Its square, a quarter, is the risk of whoever knows nothing: as for coin flips.
@@ -44,7 +43,7 @@ class Known:
     train : ndarray of shape (m, p)
         Features of the training rows.
     responses : ndarray of shape (R, m)
-        Of the training rows, in each repetition.
+        Responses of the training rows, in each repetition.
     holdout : ndarray of shape (n, p)
         Features of the holdout.
     """
@@ -58,15 +57,7 @@ class Known:
         return self.train.T @ self.train, self.responses @ self.train
 
     def fit(self, features: Places) -> Linear:
-        """Fit least squares on a few features.
-
-        Parameters
-        ----------
-        features : ndarray of int of shape (R, k)
-
-        Returns
-        -------
-        Linear
+        """Fit least squares on a few features, (R, k).
 
         Examples
         --------
@@ -78,9 +69,9 @@ class Known:
         """
         squares, products = self._products
         among = squares[features[:, :, None], features[:, None, :]]
-        theirs = np.take_along_axis(products, features, axis=1)
+        chosen_products = np.take_along_axis(products, features, axis=1)
         inverses = np.linalg.pinv(among, rcond=1e-10, hermitian=True)
-        return Linear(features, np.einsum("rij,rj->ri", inverses, theirs))
+        return Linear(features, np.einsum("rij,rj->ri", inverses, chosen_products))
 
     def predict(self, linear: Linear) -> Floats:
         """Return predictions (R, n) for the holdout."""
@@ -100,9 +91,9 @@ class PureNoise(Problem):
     known : Known
         The side that the analyst sees.
     responses : ndarray of shape (R, n)
-        Of the holdout.
+        Responses of the holdout.
     correlation : float
-        Of neighbouring features, all of variance 1; of others a power of it.
+        Correlation of neighbouring features, all of variance 1; that of others is a power of it.
 
     Examples
     --------
@@ -118,31 +109,18 @@ class PureNoise(Problem):
     known: Known
     responses: Floats
     correlation: float
-    seen: Seen = field(init=False)
 
-    def __post_init__(self) -> None:
-        """Show the features."""
+    @property
+    def seen(self) -> Seen:
+        """The features, and the training rows."""
         repetitions, n = self.responses.shape
-        object.__setattr__(self, "seen", Seen(n, repetitions, self.known))
+        return Seen(n, repetitions, self.known)
 
     @classmethod
     def drawn(
         cls, n: int, repetitions: int, p: int, correlation: float, rng: np.random.Generator
     ) -> PureNoise:
-        """Draw a problem with as many training rows as the holdout has.
-
-        Parameters
-        ----------
-        n, repetitions, p : int
-            Numbers of rows, of repetitions and of features.
-        correlation : float
-            In [0, 1).
-        rng : numpy.random.Generator
-
-        Returns
-        -------
-        PureNoise
-        """
+        """Draw a problem with p features, and as many training rows as the holdout has."""
         features = rng.standard_normal((2 * n, p))
         for j in range(1, p):
             fresh = np.sqrt(1.0 - correlation**2) * features[:, j]
@@ -201,11 +179,6 @@ class Freedman(_Screening):
     top : int, default=30
         Features in the last submission.
 
-    Raises
-    ------
-    InvalidArgument
-        If a setting is refused.
-
     Examples
     --------
     >>> from ladderholdout.lab import simulate
@@ -221,7 +194,7 @@ class Freedman(_Screening):
     top: int = 30
 
     def play(self, seen: Seen, rng: np.random.Generator) -> Play:
-        """Submit, rank, and submit the regression on the best; see `Analyst.play`."""
+        """Yield a regression on each feature, then on the best; see `Analyst.play`."""
         everything = np.arange(seen.known.train.shape[1])
         nothing = np.empty((seen.repetitions, 0), dtype=np.intp)
         candidates = np.broadcast_to(everything, (seen.repetitions, len(everything)))
@@ -258,11 +231,6 @@ class StepForward(_Screening):
         Whether to choose the feature with the smallest released risk of the round instead: for
         mechanisms that release each submission's own risk.
 
-    Raises
-    ------
-    InvalidArgument
-        If a setting is refused.
-
     Examples
     --------
     >>> from ladderholdout.lab import simulate
@@ -283,11 +251,10 @@ class StepForward(_Screening):
         """Validate the settings."""
         _Screening.__post_init__(self)
         for name in ("change_points", "best"):
-            if not isinstance(getattr(self, name), bool | np.bool_):
-                raise InvalidArgument(name, "True or False", repr(getattr(self, name)))
+            flag(name, getattr(self, name))
 
     def play(self, seen: Seen, rng: np.random.Generator) -> Play:
-        """Submit round after round; see `Analyst.play`."""
+        """Yield the regressions of each round, then the chosen one; see `Analyst.play`."""
         selection = Selection(seen.known.train.shape[1], seen.repetitions)
         for _ in range(min(self.rounds, seen.known.train.shape[1])):
             answers = yield from _round(seen.known, selection.chosen, selection.candidates)
@@ -311,7 +278,7 @@ class StepForward(_Screening):
         Returns
         -------
         ndarray of int of shape (R,)
-            By default where the last jump is seen; -1 where there is none.
+            The place of the last jump by default; -1 where there is none.
         """
         if self.best:
             return np.asarray(risks.argmin(axis=0))
@@ -328,19 +295,12 @@ class StepForward(_Screening):
 
 
 class Selection:
-    """The features that a step-forward attack has chosen, in each repetition.
-
-    Parameters
-    ----------
-    features : int
-        How many there are to choose from.
-    repetitions : int, default=1
-        R.
+    """The features that a step-forward attack has chosen so far, in each repetition.
 
     Attributes
     ----------
     chosen : ndarray of int of shape (R, k)
-        In the order in which they were chosen.
+        The chosen features, in their order.
 
     Examples
     --------
@@ -364,17 +324,9 @@ class Selection:
         return np.where(self._going[:, None], self._left, self.chosen[:, -1:])
 
     def choose(self, places: Places) -> bool:
-        """Choose one of the candidates in each repetition.
+        """Choose a candidate in each repetition by its place; return whether any search goes on.
 
-        Parameters
-        ----------
-        places : ndarray of int of shape (R,)
-            Their places among the candidates; -1 ends the search of a repetition.
-
-        Returns
-        -------
-        bool
-            Whether any search goes on.
+        A place of -1 ends the search of a repetition.
         """
         self._going = self._going & (places >= 0)
         if not self._going.any():
@@ -441,11 +393,6 @@ class ForwardRegression:
             self.fitted + np.outer(self._others[:, feature], self._coefficients[feature])
         )
 
-    def candidates(self, rows: int) -> Floats:
-        """Return the predictions (p, rows, q) for the first rows, with each feature beside."""
-        added = self._others[:rows].T[:, :, None] * self._coefficients[:, None]
-        return np.asarray(self.fitted[:rows] + added)
-
     def add(self, feature: int) -> None:
         """Add a feature permanently."""
         self.fitted = self.candidate(feature)
@@ -489,34 +436,25 @@ def _order(answers: list[Answers]) -> Floats:
 
 
 def change_points(signal: Floats, count: int) -> list[int]:
-    """Find changes of the mean by binary segmentation.
+    """Find so many changes of the mean by binary segmentation: where new levels begin.
 
-    Parameters
-    ----------
-    signal : ndarray of shape (m,)
-    count : int
-        How many changes there are; of more than m - 1 the others are left out.
-
-    Returns
-    -------
-    list of int
-        Where new levels begin, increasing.
+    Of more changes than m - 1 the others are left out.
 
     Examples
     --------
     >>> change_points(np.array([0.0, 0.1, 0.0, 5.0, 5.1, 2.0, 2.1]), 2)
     [3, 5]
     """
-    borders, found = [0, len(signal)], []
+    borders, cuts = [0, len(signal)], []
     pieces = [_best_cut(signal, 0, len(signal))]
     for _ in range(min(count, len(signal) - 1)):
         place = int(np.argmax([gain for gain, _ in pieces]))
         cut = pieces[place][1]
-        found.append(cut)
+        cuts.append(cut)
         start, end = borders[place], borders[place + 1]
         borders.insert(place + 1, cut)
         pieces[place : place + 1] = [_best_cut(signal, start, cut), _best_cut(signal, cut, end)]
-    return sorted(found)
+    return sorted(cuts)
 
 
 def _best_cut(signal: Floats, start: int, end: int) -> tuple[float, int]:

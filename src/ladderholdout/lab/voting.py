@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
 
+from ladderholdout.arguments import inside
 from ladderholdout.lab.analyst import Analyst, CoinFlips, Floats, Play, Problem, Seen, Submissions
 from ladderholdout.lab.bits import Bits, Tally
-from ladderholdout.mechanisms.arithmetic import inside
 from ladderholdout.metrics import Evaluation, get_metric
 
 
@@ -31,11 +31,6 @@ class Boosting(Analyst):
         Whether to count the opposite of each other guess, as the majority attack of Hardt
         2017 (Appendix B) and Zheng (Section 2.1) do.
 
-    Raises
-    ------
-    InvalidArgument
-        If the number of guesses is not a whole number of at least 1.
-
     Examples
     --------
     >>> from ladderholdout.lab import simulate
@@ -50,7 +45,7 @@ class Boosting(Analyst):
     opposites: bool = False
 
     def play(self, seen: Seen, rng: np.random.Generator) -> Play:
-        """Guess, and vote; `Analyst.play` has the parameters."""
+        """Yield the guesses, then their vote; see `Analyst.play`."""
         tally = Tally(seen.repetitions, seen.n)
         for _ in range(self.guesses):
             guess = Bits.random(rng, seen.repetitions, seen.n)
@@ -78,11 +73,6 @@ class WeightedVote(Analyst):
     improvers : bool, default=False
         Whether to count the guesses that improved, and no others.
 
-    Raises
-    ------
-    InvalidArgument
-        If the number of guesses is not a whole number of at least 1.
-
     Examples
     --------
     >>> from ladderholdout.lab import simulate
@@ -98,7 +88,7 @@ class WeightedVote(Analyst):
     improvers: bool = False
 
     def play(self, seen: Seen, rng: np.random.Generator) -> Play:
-        """Guess, and vote; `Analyst.play` has the parameters."""
+        """Yield the guesses, then their vote; see `Analyst.play`."""
         votes = np.zeros((seen.repetitions, seen.n))
         for _ in range(self.guesses):
             guess = Bits.random(rng, seen.repetitions, seen.n)
@@ -124,11 +114,6 @@ class ManyAccounts(Analyst):
     guesses : int, default=400
         How many; there is one account more.
 
-    Raises
-    ------
-    InvalidArgument
-        If the number of guesses is not a whole number of at least 1.
-
     Examples
     --------
     >>> from ladderholdout.lab import simulate
@@ -146,7 +131,7 @@ class ManyAccounts(Analyst):
         return self.guesses + 1
 
     def play(self, seen: Seen, rng: np.random.Generator) -> Play:
-        """Guess, and vote; `Analyst.play` has the parameters."""
+        """Yield the guesses, then their vote; see `Analyst.play`."""
         tally = Tally(seen.repetitions, seen.n)
         for account in range(self.guesses):
             guess = Bits.random(rng, seen.repetitions, seen.n)
@@ -177,11 +162,6 @@ class ShiftedMajority(Analyst):
         By how much a risk has to be smaller than the released one to improve; None is
         one over the root of n.
 
-    Raises
-    ------
-    InvalidArgument
-        If a setting is refused.
-
     Examples
     --------
     >>> from ladderholdout.lab import simulate
@@ -208,7 +188,7 @@ class ShiftedMajority(Analyst):
         return CoinFlips(Bits.random(rng, repetitions, n), easy=self._easy(n))
 
     def play(self, seen: Seen, rng: np.random.Generator) -> Play:
-        """Guess with fewer and fewer easy rows wrong, and vote; see `Analyst.play`."""
+        """Yield guesses with fewer easy rows wrong each time, then a vote; see `Analyst.play`."""
         n, repetitions, easy = seen.n, seen.repetitions, self._easy(seen.n)
         known = Bits.first(np.full(repetitions, easy), n)
         margin = 1 / math.sqrt(n) if self.margin is None else self.margin
@@ -259,11 +239,11 @@ class AreaFlips(Problem):
     """
 
     labels: Bits
-    seen: Seen = field(init=False)
 
-    def __post_init__(self) -> None:
-        """Show the size."""
-        object.__setattr__(self, "seen", Seen(self.labels.n, len(self.labels.words)))
+    @property
+    def seen(self) -> Seen:
+        """The number of rows."""
+        return Seen(self.labels.n, len(self.labels.words))
 
     def losses(self, submission: Submissions) -> tuple[Evaluation, ...]:
         """Evaluate each repetition; see `Problem.losses`."""
@@ -273,11 +253,27 @@ class AreaFlips(Problem):
 
     def true_risk(self, submission: Submissions) -> Floats:
         """Return one half."""
-        return np.full(self.seen.repetitions, 0.5)
+        return np.full(len(self.labels.words), 0.5)
 
 
 @dataclass(frozen=True, slots=True)
-class ScoreSum(Analyst):
+class _Scorer(Analyst):
+    """Base of the analysts that submit scores and are measured by the area under the curve."""
+
+    metric: ClassVar[str] = "roc_auc"
+
+    @property
+    def bits_per_row(self) -> int:
+        """Scores of a guess, of the sum and of the incumbent, of eight bytes each."""
+        return 192
+
+    def problem(self, n: int, repetitions: int, rng: np.random.Generator) -> Problem:
+        """Draw labels that are coin flips, and ask for scores."""
+        return AreaFlips(Bits.random(rng, repetitions, n))
+
+
+@dataclass(frozen=True, slots=True)
+class ScoreSum(_Scorer):
     """Guess scores, and submit the sum of the guesses whose released risk is good.
 
     The boosting attack of Blum & Hardt 2015 (Section 5) on an area under the curve.
@@ -290,11 +286,6 @@ class ScoreSum(Analyst):
         Whether the good ones are those that improved, and not those with a released area above one
         half.
 
-    Raises
-    ------
-    InvalidArgument
-        If the number of guesses is not a whole number of at least 1.
-
     Examples
     --------
     >>> from ladderholdout.lab import simulate
@@ -304,22 +295,11 @@ class ScoreSum(Analyst):
     True
     """
 
-    metric: ClassVar[str] = "roc_auc"
-
     guesses: int = 200
     improvers: bool = False
 
-    @property
-    def bits_per_row(self) -> int:
-        """Scores of a guess, of the sum and of the incumbent."""
-        return 192
-
-    def problem(self, n: int, repetitions: int, rng: np.random.Generator) -> Problem:
-        """Draw coin flips, and ask for scores."""
-        return AreaFlips(Bits.random(rng, repetitions, n))
-
     def play(self, seen: Seen, rng: np.random.Generator) -> Play:
-        """Guess, and sum up; `Analyst.play` has the parameters."""
+        """Yield the guesses, then their sum; see `Analyst.play`."""
         total = np.zeros((seen.repetitions, seen.n))
         for _ in range(self.guesses):
             guess = rng.standard_normal(total.shape)
@@ -331,7 +311,7 @@ class ScoreSum(Analyst):
 
 
 @dataclass(frozen=True, slots=True)
-class RowByRow(Analyst):
+class RowByRow(_Scorer):
     """Move single rows to the top of all scores, then to the bottom; go on from what improves.
 
     An area moves with each single row, by an amount that under every weighting of the rows
@@ -346,19 +326,13 @@ class RowByRow(Analyst):
     (101, True)
     """
 
-    metric: ClassVar[str] = "roc_auc"
-
     @property
     def bits_per_row(self) -> int:
         """Scores of two submissions."""
         return 128
 
-    def problem(self, n: int, repetitions: int, rng: np.random.Generator) -> Problem:
-        """Draw coin flips, and ask for scores."""
-        return AreaFlips(Bits.random(rng, repetitions, n))
-
     def play(self, seen: Seen, rng: np.random.Generator) -> Play:
-        """Move, and go on from what improves; `Analyst.play` has the parameters."""
+        """Yield scores with a row moved, and keep what improves; see `Analyst.play`."""
         best = rng.standard_normal((seen.repetitions, seen.n))
         yield Submissions(best)
         for score in (EXTREME, -EXTREME):

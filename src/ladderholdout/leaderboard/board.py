@@ -9,28 +9,27 @@ from typing import Any
 
 from numpy.typing import ArrayLike
 
+from ladderholdout.arguments import choice, text
 from ladderholdout.errors import HoldoutConflict, InvalidArgument, UnknownHoldout, VaultError
-from ladderholdout.guard.certification import (
+from ladderholdout.guard import (
     Bars,
-    Level,
-    bars_on,
-    certificate_of,
-    level_of,
-    no_certificate,
-)
-from ladderholdout.guard.containment import without_frames
-from ladderholdout.guard.context import jsonable
-from ladderholdout.guard.ladder import LocalLadder, reopen
-from ladderholdout.guard.open_ladder import Origin
-from ladderholdout.guard.settings import (
     DefaultRule,
     HoldoutSettings,
-    choice,
+    Level,
+    LocalLadder,
+    Origin,
+    Release,
+    ScoreCertificate,
+    bars_on,
+    certificate_of,
+    jsonable,
+    level_of,
+    no_certificate,
+    register,
+    reopen_ladder,
     stated_in,
-    text,
+    without_frames,
 )
-from ladderholdout.guard.several import register
-from ladderholdout.guard.views import Release, ScoreCertificate
 from ladderholdout.leaderboard.standings import (
     BOARD,
     Entrant,
@@ -136,7 +135,7 @@ class Leaderboard:
         What the ladders of this board are called in the ledger.
     sample_weight, classes, loss_range, target_range, overlap, ledger, vault, reserve, \
     confidence, ids
-        As for `LadderHoldout`.
+        Settings of `LadderHoldout`.
 
     Raises
     ------
@@ -242,7 +241,7 @@ class Leaderboard:
         1.0
         """
         try:
-            home = reopen(_stated(locals()))
+            home = reopen_ladder(_stated(locals()))
         except UnknownHoldout as error:
             raise UnknownHoldout(
                 f"{error} A leaderboard is started with its rows: Leaderboard(X, y, ...)."
@@ -292,7 +291,7 @@ class Leaderboard:
         account : str
             Who submits.
         predictions : array-like
-            For the holdout's rows, as for `LadderHoldout.submit`.
+            Predictions for the holdout's rows, as `LadderHoldout.submit` takes them.
         context : mapping, optional
             Anything JSON can hold that you want to find in the history.
 
@@ -322,16 +321,16 @@ class Leaderboard:
         """Return the ladder of an account, started if these predictions are fine."""
         if account in self._teams:
             return self._teams[account]
-        found = self._home.read(lambda tx, home: ladder_of(tx, home, account))
-        if found is None:
+        ladder = self._home.read(lambda tx, home: ladder_of(tx, home, account))
+        if ladder is None:
             guard = self._home.guard()
             with without_frames:
                 guard.metric.canonical(predictions, guard.holdout.n, guard.holdout.classes)
-            found = self._home.write(
+            ladder = self._home.write(
                 # Locked, so that two processes start one ladder between them.
                 lambda tx, home: ladder_of(tx, home, account) or start(tx, home, account)
             )
-        return self._teams.setdefault(account, self._home.beside(found))
+        return self._teams.setdefault(account, self._home.beside(ladder))
 
     def standings(self, confidence: float | None = None) -> Standings:
         """Return the ranks of all accounts, from releases alone; this costs no query.
@@ -339,8 +338,8 @@ class Leaderboard:
         Parameters
         ----------
         confidence : float, optional
-            Of all certificates together, in (0, 1): by default the registered one; another one
-            has a price, as in `LadderHoldout.certificate`.
+            Confidence of all certificates together, in (0, 1). By default it is the registered one;
+            another has a price, as in `LadderHoldout.certificate`.
 
         Returns
         -------
@@ -351,24 +350,24 @@ class Leaderboard:
         def read(
             tx: Transaction, home: LadderRecord
         ) -> tuple[list[Entrant], list[ScoreCertificate], int]:
-            found, bars = list(entrants(tx, home, self.per)), bars_on(tx, home.holdout_id)
-            scored = [one for one in found if one.ladder is not None]
-            certificates = [self._certified(tx, one, level, bars) for one in scored]
+            everyone, bars = list(entrants(tx, home, self.per)), bars_on(tx, home.holdout_id)
+            scored = [entrant for entrant in everyone if entrant.ladder is not None]
+            certificates = [self._certified(tx, entrant, level, bars) for entrant in scored]
             ladders = [home, *team_ladders(tx, home)]
-            return found, certificates, sum(ladder.state["releases"] for ladder in ladders)
+            return everyone, certificates, sum(ladder.state["releases"] for ladder in ladders)
 
-        found, certificates, releases = self._home.read(read, shown=True)
+        everyone, certificates, releases = self._home.read(read, shown=True)
         return Standings(
             name=self.name,
             per=self.per,
             metric=self.metric.name,
             mechanism=repr(self.mechanism),
-            accounts=len(found),
-            submissions=sum(one.submissions for one in found),
+            accounts=len(everyone),
+            submissions=sum(entrant.submissions for entrant in everyone),
             releases=releases,
             confidence=level.confidence,
-            rows=ranked([one for one in found if one.ladder], certificates, self.metric),
-            missing=next((one.missing for one in certificates if one.missing), None),
+            rows=ranked([each for each in everyone if each.ladder], certificates, self.metric),
+            missing=next((each.missing for each in certificates if each.missing), None),
         )
 
     def certificate(
@@ -382,14 +381,14 @@ class Leaderboard:
         Parameters
         ----------
         account : str, optional
-            By default that of the first row of the standings.
+            The account; by default that of the first row of the standings.
         confidence : float, optional
-            Of all certificates of this holdout together, as for `standings`.
+            Confidence of all certificates of this holdout together, as `standings` takes it.
 
         Returns
         -------
         ScoreCertificate
-            Where none can be given, its `missing` is the reason.
+            The interval; where none can be given, its `missing` is the reason.
 
         Examples
         --------
@@ -398,17 +397,17 @@ class Leaderboard:
         >>> board = Leaderboard(X, y, scoring="accuracy", ledger="memory")
         >>> release = board.submit("Ada", np.where(np.arange(400) < 300, y, 1 - y))
         >>> print(board.certificate("Ada").line())
-        true score in 0.671 to 0.821 (95 %, exact binomial)
+        true score in 0.676 to 0.817 (95 %, exact binomial)
         """
         level = level_of(self._home, confidence)
         if account is not None:
             text("account", account)
 
         def certify(tx: Transaction, home: LadderRecord) -> ScoreCertificate:
-            scored = [one for one in entrants(tx, home, self.per) if one.ladder is not None]
-            wanted = [one for one in scored if account in (None, one.account)]
+            everyone = entrants(tx, home, self.per)
+            wanted = [e for e in everyone if e.ladder is not None and account in (None, e.account)]
             if wanted:
-                best = min(wanted, key=lambda one: (one.risk, one.since))
+                best = min(wanted, key=lambda entrant: (entrant.risk, entrant.since))
                 return self._certified(tx, best, level)
             missing = f"nothing was released {'yet' if account is None else f'to {account!r}'}"
             return ScoreCertificate(None, None, None, level.confidence, None, missing=missing)
@@ -416,11 +415,11 @@ class Leaderboard:
         return self._home.read(certify, shown=True)
 
     def _certified(
-        self, tx: Transaction, one: Entrant, level: Level, bars: Bars | None = None
+        self, tx: Transaction, entrant: Entrant, level: Level, bars: Bars | None = None
     ) -> ScoreCertificate:
-        assert one.ladder is not None
+        assert entrant.ladder is not None
         try:
             weights = self._home.guard().part.weights
         except (VaultError, InvalidArgument):  # the standings are shown all the same
             return no_certificate(level.confidence)
-        return certificate_of(tx, one.ladder, self.metric, weights, level, bars)
+        return certificate_of(tx, entrant.ladder, self.metric, weights, level, bars)

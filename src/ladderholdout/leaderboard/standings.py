@@ -9,9 +9,9 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from html import escape
 
+from ladderholdout.arguments import segment
 from ladderholdout.errors import HoldoutConflict, printable
-from ladderholdout.guard.settings import segment
-from ladderholdout.guard.views import ScoreCertificate
+from ladderholdout.guard import ScoreCertificate
 from ladderholdout.ledger import LadderRecord, Transaction
 from ladderholdout.ledger.replay import rules_of, state_to
 from ladderholdout.metrics import Metric
@@ -65,15 +65,9 @@ def team_ladders(tx: Transaction, home: LadderRecord) -> list[LadderRecord]:
 
 
 def entrants(tx: Transaction, home: LadderRecord, per: str) -> Iterator[Entrant]:
-    """Yield who submitted to a board.
+    """Yield who submitted to a board, whose home is the ladder of the account `BOARD`.
 
-    Parameters
-    ----------
-    tx : Transaction
-    home : LadderRecord
-        The ladder of the account `BOARD`: it holds the settings, and per rank the state of all
-        ranks.
-    per : {"team", "rank"}
+    That ladder holds the settings, and per rank the state of all ranks.
     """
     return _by_rank(tx, home) if per == "rank" else _by_team(tx, home)
 
@@ -198,7 +192,7 @@ class Standings(Sequence[Standing]):
     accounts : int
         Accounts that submitted, shown or not.
     submissions, releases : int
-        Of all of them.
+        How many there were on all accounts.
     confidence : float
         At least this is the chance that all certificates of the holdout hold together.
     rows : tuple of Standing
@@ -271,48 +265,34 @@ class Standings(Sequence[Standing]):
 def ranked(
     entrants: Sequence[Entrant], certificates: Sequence[ScoreCertificate], metric: Metric
 ) -> tuple[Standing, ...]:
-    """Rank accounts by their released scores, and bound their ranks by the true ones.
+    """Rank the accounts that have a released score, and bound their ranks by the true ones.
 
-    Those who share a rank are in the order in which they reached it, which shows nothing that
-    was not released.
-
-    Parameters
-    ----------
-    entrants : sequence of Entrant
-        Those with a released score.
-    certificates : sequence of ScoreCertificate
-        One for each of them.
-    metric : Metric
-
-    Returns
-    -------
-    tuple of Standing
+    Each has a certificate. Those who share a rank are in the order in which they reached it, which
+    shows nothing that was not released.
     """
-    risks, ends = [one.risk for one in entrants], [_interval(one) for one in certificates]
-    certified = any(one.missing is None for one in certificates)
+    risks, ends = [entrant.risk for entrant in entrants], list(map(_interval, certificates))
+    certified = any(certificate.missing is None for certificate in certificates)
 
-    def row(one: Entrant, low: float, high: float) -> Standing:
+    def row(entrant: Entrant, low: float, high: float) -> Standing:
         surely_better = sum(their_low > high for their_low, _ in ends)
         surely_worse = sum(their_high < low for _, their_high in ends)
         known = math.isfinite(low)
         return Standing(
-            rank=1 + sum(risk < one.risk for risk in risks),
-            account=one.account,
-            score=metric.to_score(one.risk),
-            ties=risks.count(one.risk) - 1,
+            rank=1 + sum(risk < entrant.risk for risk in risks),
+            account=entrant.account,
+            score=metric.to_score(entrant.risk),
+            ties=risks.count(entrant.risk) - 1,
             low=low if known else None,
             high=high if known else None,
             best_rank=1 + surely_better if certified else None,
             worst_rank=len(risks) - surely_worse if certified else None,
-            submission=one.submission,
-            submissions=one.submissions,
-            since=one.since,
+            submission=entrant.submission,
+            submissions=entrant.submissions,
+            since=entrant.since,
         )
 
-    found = zip(entrants, ends, strict=True)
-    return tuple(
-        row(one, *of_it) for one, of_it in sorted(found, key=lambda it: (it[0].risk, it[0].since))
-    )
+    pairs = sorted(zip(entrants, ends, strict=True), key=lambda pair: (pair[0].risk, pair[0].since))
+    return tuple(row(entrant, *interval) for entrant, interval in pairs)
 
 
 def _interval(certificate: ScoreCertificate) -> tuple[float, float]:

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from ladderholdout.ledger.accounts import AccountRecord
 from ladderholdout.ledger.batches import EstimateRecord, IntervalRecord
-from ladderholdout.ledger.chain import Head, Left, digests_of
+from ladderholdout.ledger.blocks import Block
+from ladderholdout.ledger.chain import Left, digests_of, refuse_retired
 from ladderholdout.ledger.history import Chosen, ImprovementRecord, LadderQueries
 from ladderholdout.ledger.known_rows import Sharing
 from ladderholdout.ledger.place import (
@@ -27,6 +28,7 @@ from ladderholdout.ledger.records import (
     AuditEntry,
     Entry,
     First,
+    Head,
     HoldoutRecord,
     KnownRows,
     LadderRecord,
@@ -34,9 +36,11 @@ from ladderholdout.ledger.records import (
     Overlap,
     Progress,
     ViewRecord,
+    block_name,
+    parted_name,
     same_ladder,
 )
-from ladderholdout.ledger.reserve_queries import ReserveEvidence, ReserveQuery, refuse_retired
+from ladderholdout.ledger.reserve_queries import ReserveEvidence, ReserveQuery
 from ladderholdout.ledger.store import Ledger, backup, holdout_names
 from ladderholdout.ledger.transaction import Transaction
 from ladderholdout.ledger.verification import Finding, Verification, verify
@@ -47,6 +51,7 @@ __all__ = [
     "AccountRecord",
     "Asked",
     "AuditEntry",
+    "Block",
     "Chosen",
     "Entry",
     "EstimateRecord",
@@ -72,11 +77,13 @@ __all__ = [
     "Verification",
     "ViewRecord",
     "backup",
+    "block_name",
     "digests_of",
     "file_of",
     "holdout_names",
     "is_memory",
     "is_server",
+    "parted_name",
     "refuse_retired",
     "resolve_url",
     "same_ladder",

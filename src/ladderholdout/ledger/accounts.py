@@ -7,14 +7,14 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Connection, Row, bindparam, delete, insert, select, update
+from sqlalchemy import Connection, Row, bindparam, delete, func, insert, select, update
 
 from ladderholdout.ledger.prepared import Prepared
-from ladderholdout.ledger.records import LadderRecord, now, read_all, utc
-from ladderholdout.ledger.tables import accounts, ended_sessions, holdouts, submissions
+from ladderholdout.ledger.records import LadderRecord, now, parted_name, read_all, utc
+from ladderholdout.ledger.tables import accounts, ended_sessions, holdouts, ladders, submissions
 
 _ACCOUNTS = select(accounts, holdouts.c.name.label("holdout")).join(holdouts)
-# Every request asks for this one.
+# Every request to a server asks for it.
 _BY_KEY = Prepared(_ACCOUNTS.where(accounts.c.token_key == bindparam("key")))
 
 
@@ -74,36 +74,66 @@ class Accounts:
         self._conn.execute(insert(accounts).values(row))
 
     def all(self, holdout_id: int | None = None) -> tuple[AccountRecord, ...]:
-        """Return the accounts on a holdout, or on every one, oldest first."""
-        return self._found(*([] if holdout_id is None else [accounts.c.holdout_id == holdout_id]))
+        """Return the accounts on a holdout, or on all of them, oldest first."""
+        return self._where(*([] if holdout_id is None else [accounts.c.holdout_id == holdout_id]))
 
     def named(self, holdout_id: int, name: str) -> AccountRecord | None:
         """Return the account of a name on a holdout."""
-        found = self._found(accounts.c.holdout_id == holdout_id, accounts.c.name == name)
-        return found[0] if found else None
+        named = self._where(accounts.c.holdout_id == holdout_id, accounts.c.name == name)
+        return named[0] if named else None
 
     def by_key(self, token_key: str) -> AccountRecord | None:
         """Return the account whose token has this key."""
-        found = read_all(_BY_KEY.rows(self._conn, {"key": token_key}), _account)
-        return found[0] if found else None
+        records = read_all(_BY_KEY.rows(self._conn, {"key": token_key}), _account)
+        return records[0] if records else None
 
     def of_ids(self, ids: Collection[int]) -> tuple[AccountRecord, ...]:
-        """Return the accounts with these numbers, those that there are."""
-        return self._found(accounts.c.id.in_(ids))
+        """Return those of the accounts with these ids that exist."""
+        return self._where(accounts.c.id.in_(ids))
 
     def change(self, account_id: int, values: dict[str, Any]) -> None:
-        """Change the token of an account, when that ends, or its submissions a day."""
+        """Change the token of an account, the time when it ends, or the submissions a day."""
         self._conn.execute(update(accounts).where(accounts.c.id == account_id).values(values))
 
     def has_made(self, ladder: LadderRecord, count: int, since: datetime) -> bool:
-        """Return whether a ladder has had so many submissions since a moment, repeats included."""
+        """Return whether a ladder has had so many submissions since a moment, repeats included.
+
+        Fresh rows that came since do not begin the count anew.
+        """
+        count -= self._on_earlier_blocks(ladder, since)
+        if count <= 0:
+            return True
         entry, number = submissions.c, ladder.submissions - count + 1
         query = select(entry.time).where(entry.ladder_id == ladder.id, entry.number == number)
         time = self._conn.execute(query).scalar_one_or_none()
         return time is not None and utc(time) >= since
 
+    def _on_earlier_blocks(self, ladder: LadderRecord, since: datetime) -> int:
+        """Count the submissions since a moment to this ladder on blocks that ended after it."""
+        of_holdout = select(holdouts.c.name).where(holdouts.c.id == ladder.holdout_id)
+        whole, _ = parted_name(self._conn.execute(of_holdout).scalar_one())
+        ended = select(holdouts.c.id, holdouts.c.name).where(
+            holdouts.c.name.startswith(f"{whole}@", autoescape=True), holdouts.c.retired >= since
+        )
+        # Another holdout may be called "coins@home".
+        rows = self._conn.execute(ended)
+        blocks = [row.id for row in rows if parted_name(row.name)[0] == whole]
+        if not blocks:
+            return 0
+        query = (
+            select(func.count())
+            .select_from(submissions.join(ladders))
+            .where(
+                ladders.c.holdout_id.in_(blocks),
+                ladders.c.account == ladder.settings.account,
+                ladders.c.name == ladder.settings.name,
+                submissions.c.time >= since,
+            )
+        )
+        return int(self._conn.execute(query).scalar_one())
+
     def end_session(self, digest: str, until: datetime) -> None:
-        """Keep that a session was ended, until its cookie ends; forget those that are past."""
+        """Keep that a session was ended, until its cookie ends; forget sessions that are past."""
         self._conn.execute(delete(ended_sessions).where(ended_sessions.c.until < now()))
         if not self.has_ended(digest):
             self._conn.execute(insert(ended_sessions).values(digest=digest, until=until))
@@ -113,8 +143,8 @@ class Accounts:
         query = select(ended_sessions.c.until).where(ended_sessions.c.digest == digest)
         return self._conn.execute(query).first() is not None
 
-    def _found(self, *where: Any) -> tuple[AccountRecord, ...]:
-        query = _ACCOUNTS.where(*where).order_by(accounts.c.id)
+    def _where(self, *conditions: Any) -> tuple[AccountRecord, ...]:
+        query = _ACCOUNTS.where(*conditions).order_by(accounts.c.id)
         return read_all(self._conn.execute(query), _account)
 
 

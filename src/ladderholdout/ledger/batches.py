@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeAlias
 
 from numpy.typing import NDArray
 from sqlalchemy import Connection, bindparam, func, select
 
-from ladderholdout.ledger.chain import Chains
+from ladderholdout.ledger.chain import Chains, refuse_retired
 from ladderholdout.ledger.history import Chosen, EventRecord
 from ladderholdout.ledger.prepared import Prepared, run
 from ladderholdout.ledger.records import (
@@ -19,19 +19,19 @@ from ladderholdout.ledger.records import (
     decompressed,
     packed,
     read_all,
+    select_incumbents,
 )
-from ladderholdout.ledger.reserve_queries import refuse_retired
-from ladderholdout.ledger.tables import candidates, ladders, read_json, submissions
+from ladderholdout.ledger.tables import candidates, incumbents, ladders, read_json, submissions
 
 Events: TypeAlias = Callable[..., tuple[EventRecord, ...]]
 
-# Of all predictions that are kept of one batch, in bytes.
+# How many bytes of predictions are kept of one batch.
 _MOST_KEPT = 2**26
 
 
 @dataclass(frozen=True, slots=True)
 class EstimateRecord:
-    """A corrected score that was shown.
+    """A corrected score that was shown, or that there is none, where the labels decided that.
 
     Attributes
     ----------
@@ -43,10 +43,12 @@ class EstimateRecord:
     submissions : int
         How many the batch has.
     batch : str or None
-    risk : float
-        What was shown, as a risk.
+    risk : float or None
+        What was shown, as a risk; None where there is none.
     log_values : float
-        Logarithm of the number of values that could have been shown.
+        What it costs later certificates, in nats.
+    refused : str or None
+        Why there is none.
     """
 
     ladder_id: int | None
@@ -55,8 +57,9 @@ class EstimateRecord:
     submission: int
     submissions: int
     batch: str | None
-    risk: float
+    risk: float | None
     log_values: float
+    refused: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +102,44 @@ class IntervalRecord:
     place: int
 
 
+@dataclass(frozen=True, slots=True)
+class ComparisonRecord:
+    """An interval for the difference of two models that was shown.
+
+    Attributes
+    ----------
+    ladder_id : int or None
+    position, after : int
+        As in `EventRecord`.
+    first, second : str
+        Digests of what was compared.
+    numbers : tuple of (int or None, int or None)
+        The submissions that were named, where they were.
+    confidence : float
+    low, high : float
+        Ends of the interval for the score of the first less that of the second.
+    bound : str
+        The inequality behind it.
+    log_count : float
+        L, with what was paid for the confidence.
+    log_values : float
+        What later certificates pay for it, in nats.
+    """
+
+    ladder_id: int | None
+    position: int
+    after: int
+    first: str
+    second: str
+    numbers: tuple[int | None, int | None]
+    confidence: float
+    low: float
+    high: float
+    bound: str
+    log_count: float
+    log_values: float
+
+
 _FIRST_BATCH = Prepared(
     select(submissions.c.batch).where(
         submissions.c.ladder_id == bindparam("ladder"), submissions.c.number == 1
@@ -111,9 +152,10 @@ _KEEP = (
 
 
 class NewIncumbent(NamedTuple):
-    """A new incumbent, with the ladder as it was before it and before what it replaces unwritten.
+    """A new incumbent that is not written yet.
 
-    Without predictions where those are among a batch's kept candidates.
+    `ladder` is as it was before this one and before the earlier rounds of its fit that it replaces.
+    `predictions` are None where they are among a batch's kept candidates.
     """
 
     ladder: LadderRecord
@@ -136,8 +178,8 @@ _KEEP_INCUMBENT = (
 def keep_incumbent(conn: Connection, new: NewIncumbent) -> None:
     """Keep a new incumbent beside those before it.
 
-    The rounds of one training run may improve hundreds of times: for the batch of a `fit`,
-    what came before it is kept, and not what its own rounds replaced.
+    The rounds of one training run may improve hundreds of times. For the batch of a `fit`, the
+    incumbent before it is kept, and those that its own rounds replaced are not.
     """
     ladder = new.ladder
     if new.fit is not None and ladder.incumbent is not None:
@@ -197,12 +239,20 @@ class Batches:
                 return size if chosen.place <= size else None
         return None
 
+    def sizes(self, holdout_ids: Iterable[int]) -> dict[str, int]:
+        """Return the announced sizes of all batches on some holdouts, by name."""
+        return {
+            batch: size
+            for holdout_id in holdout_ids
+            for batch, size, _ in read_all(self._events(holdout_id, "batch"), _announced)
+        }
+
     # -- predictions ------------------------------------------------------------------
 
     def first(self, ladder_id: int) -> str | None:
         """Return the batch of a ladder's first submission."""
-        found = _FIRST_BATCH.one(self._conn, {"ladder": ladder_id})
-        return None if found is None else found.batch
+        rows = _FIRST_BATCH.rows(self._conn, {"ladder": ladder_id})
+        return rows[0].batch if rows else None
 
     def keep(self, ladder: LadderRecord, number: int, predictions: NDArray[Any]) -> bool:
         """Keep predictions of the first batch, unless that grew too large; return whether."""
@@ -219,6 +269,15 @@ class Batches:
             candidates.c.ladder_id == ladder_id
         )
         return {number: decompressed(stored) for number, stored in self._conn.execute(query)}
+
+    def predictions_of(self, ladder_id: int, number: int) -> NDArray[Any] | None:
+        """Return the predictions of a submission; None where they are not kept.
+
+        Those of incumbents are, of this one and of earlier ones, and those of a first batch.
+        """
+        query = select_incumbents(ladder_id).where(incumbents.c.number == number)
+        row = self._conn.execute(query).one_or_none()
+        return self.kept(ladder_id).get(number) if row is None else decompressed(row.predictions)
 
     def queries_outside(self, holdout_id: int, batch: str | None) -> int:
         """Count the queries of a holdout, over all its ladders, that are not of a batch."""
@@ -243,9 +302,9 @@ class Batches:
         return read_all(self._events(holdout_id, "estimate"), _estimate)
 
     def estimates_of(self, ladder: LadderRecord) -> tuple[EstimateRecord, ...]:
-        """Return those of one ladder."""
-        found = self.estimates(ladder.holdout_id)
-        return tuple(one for one in found if one.ladder_id == ladder.id)
+        """Return the corrected scores that were shown of one ladder, oldest first."""
+        records = self.estimates(ladder.holdout_id)
+        return tuple(record for record in records if record.ladder_id == ladder.id)
 
     # -- certificates that depend on the rows -----------------------------------------
 
@@ -254,12 +313,51 @@ class Batches:
         self._chains.note(ladder.holdout_id, "interval", ladder.id, detail)
 
     def intervals(self, holdout_id: int) -> tuple[IntervalRecord, ...]:
-        """Return those certificates that were shown of a holdout's ladders, oldest first."""
+        """Return the certificates that were noted of a holdout's ladders, oldest first."""
         return read_all(self._events(holdout_id, "interval"), _interval)
 
-    def shown(self, holdout_id: int) -> tuple[EstimateRecord | IntervalRecord, ...]:
-        """Return what was shown on request of a holdout's ladders, beside their scores."""
-        return *self.estimates(holdout_id), *self.intervals(holdout_id)
+    def note_comparison(self, ladder: LadderRecord, detail: Mapping[str, Any]) -> None:
+        """Note that two models are compared; the ladder as read under lock."""
+        self._chains.note(ladder.holdout_id, "compared", ladder.id, detail)
+
+    def comparisons(self, holdout_id: int) -> tuple[ComparisonRecord, ...]:
+        """Return the comparisons that were shown of a holdout's ladders, oldest first."""
+        return read_all(self._events(holdout_id, "compared"), _comparison)
+
+    def shown(self, holdout_id: int) -> tuple[Shown, ...]:
+        """Return what was shown of a holdout's ladders beside their answers."""
+        noted = self.estimates(holdout_id), self.intervals(holdout_id), self.comparisons(holdout_id)
+        return tuple(record for records in noted for record in records)
+
+
+Shown: TypeAlias = EstimateRecord | IntervalRecord | ComparisonRecord
+"""What is on record of what was shown beside the answers to submissions."""
+
+
+def _ends(noted: Mapping[str, Any]) -> tuple[float, float]:
+    """Return the ends of an interval; JSON has no number for what has no end."""
+    return (
+        -math.inf if noted["low"] is None else float(noted["low"]),
+        math.inf if noted["high"] is None else float(noted["high"]),
+    )
+
+
+def _comparison(event: EventRecord) -> ComparisonRecord:
+    noted = read_json(event.detail or "")
+    first, second = noted["numbers"]
+    return ComparisonRecord(
+        event.ladder_id,
+        event.position,
+        event.after,
+        str(noted["first"]),
+        str(noted["second"]),
+        (None if first is None else int(first), None if second is None else int(second)),
+        float(noted["confidence"]),
+        *_ends(noted),
+        str(noted["bound"]),
+        float(noted["log_count"]),
+        float(noted["log_values"]),
+    )
 
 
 def _interval(event: EventRecord) -> IntervalRecord:
@@ -270,9 +368,7 @@ def _interval(event: EventRecord) -> IntervalRecord:
         event.after,
         int(noted["submission"]),
         float(noted["confidence"]),
-        # JSON has no number for what has no end.
-        -math.inf if noted["low"] is None else float(noted["low"]),
-        math.inf if noted["high"] is None else float(noted["high"]),
+        *_ends(noted),
         str(noted["bound"]),
         float(noted["log_count"]),
         float(noted["log_values"]),
@@ -282,7 +378,7 @@ def _interval(event: EventRecord) -> IntervalRecord:
 
 
 def _announced(event: EventRecord) -> tuple[str, int, int]:
-    """Read the name of a batch and its size, and where that was noted."""
+    """Read the name of a batch, its size, and the position of the link that announced it."""
     noted = read_json(event.detail or "")
     return str(noted["batch"]), int(noted["size"]), event.position
 
@@ -296,6 +392,7 @@ def _estimate(event: EventRecord) -> EstimateRecord:
         int(noted["submission"]),
         int(noted["submissions"]),
         noted["batch"],
-        float(noted["risk"]),
+        None if noted["risk"] is None else float(noted["risk"]),
         float(noted["log_values"]),
+        noted["refused"],
     )

@@ -7,7 +7,9 @@ known of the rows and where their copy is, that they come in groups, every view 
 other features, every amendment of their labels, the class labels once they are fixed, the start
 of every ladder with its settings, every submission, every query of the reserve, every asking for
 a score that is shown on demand alone, every opening of raw scores, every confidence that was
-stated later, every withdrawal, every finding that the ledger is an older copy, and the retirement.
+stated later, every withdrawal, every finding that the ledger is an older copy, the retirement, and
+that fresh rows took the place of these. The registration of fresh rows covers where the chain of
+the rows before them ended, so that the chains of all blocks of a holdout are one.
 
 The hashes are keyed with the holdout's secret. They cover raw risks, and their last one is
 shown and anchored in other places: without a key, raw risks could be tried until one fits.
@@ -22,7 +24,7 @@ import json
 import json.encoder
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import datetime
 from functools import lru_cache
 from operator import attrgetter, itemgetter
 from types import MappingProxyType
@@ -41,8 +43,19 @@ from sqlalchemy import (
     type_coerce,
 )
 
+from ladderholdout.errors import HoldoutConflict
+from ladderholdout.ledger.marks import mark_of
 from ladderholdout.ledger.prepared import Prepared, run
-from ladderholdout.ledger.records import AT_A_TIME, LadderRecord, select_holdouts
+from ladderholdout.ledger.records import (
+    AT_A_TIME,
+    EMPTY,
+    End,
+    Head,
+    LadderRecord,
+    parted_name,
+    select_holdouts,
+    utc,
+)
 from ladderholdout.ledger.tables import (
     FAULTS,
     RAW,
@@ -64,49 +77,20 @@ _PURPOSE = "ladderholdout chain 1"
 _BLOCK = 64  # bytes, of SHA-256
 
 
-def _encoder() -> Callable[[Any], str]:
-    """Return what writes JSON as `json.dumps` does, without what that makes anew each time."""
-    plain, made = json.JSONEncoder(), getattr(json.encoder, "c_make_encoder", None)
-    if made is None:  # a Python without it
-        return plain.encode
-    text = json.encoder.encode_basestring_ascii
-    # What a link covers is flat: nothing in it can contain itself.
-    pieces = made(None, plain.default, text, None, ": ", ", ", False, False, True)
-    return lambda value: "".join(pieces(value, 0))
-
-
-_JSON = _encoder()
-
-
-@dataclass(frozen=True, slots=True)
-class Head:
-    """Where a chain ends: what is anchored outside of the ledger.
-
-    Attributes
-    ----------
-    length : int
-        Number of links.
-    hash : str
-        Of the last link, 64 hex characters; it covers all of the others.
-
-    Examples
-    --------
-    >>> print(Head(12, "9f3a"))
-    12:9f3a
-    """
-
-    length: int
-    hash: str
-
-    def __str__(self) -> str:
-        return f"{self.length}:{self.hash}"
+# What writes JSON in pieces as `json.dumps` does, which makes such an encoder anew each time. What
+# a link covers is flat: nothing in it can contain itself.
+_plain = json.JSONEncoder()
+_pieces: Callable[[Any, int], Iterable[str]] = _plain.iterencode  # type: ignore[assignment]
+if (make_encoder := getattr(json.encoder, "c_make_encoder", None)) is not None:
+    _pieces = make_encoder(
+        None, _plain.default, json.encoder.encode_basestring_ascii, None,
+        ": ", ", ", False, False, True,
+    )  # fmt: skip
 
 
 class Unsorted(Exception):
     """Submissions are not stored in the order of their links: an id or a position was changed."""
 
-
-EMPTY = Head(0, "")
 
 RESTORED = "restored"
 """The kind of a link that records that an older copy of the ledger was found; a length follows."""
@@ -116,6 +100,10 @@ GROUPED = "grouped"
 
 WITHDRAWN = "withdrawn"
 """The kind of a link that records that a submission was withdrawn."""
+
+
+FOLLOWED = "followed"
+"""The kind of a link that records that fresh rows took the place of these."""
 
 
 @dataclass(slots=True)  # a frozen one takes three times as long to make, and there are millions
@@ -128,8 +116,8 @@ class Link:
         In the chain, from 1.
     kind : str
         One of holdout, reserve, rows, view, grouped, amended, classes, ladder, submission,
-        ``look``, asked, opened, confidence, withdrawn, retired, or restored with the number of
-        links that were known.
+        ``look``, asked, opened, confidence, withdrawn, retired, followed, or restored with the
+        number of links that were known.
     ladder : str or None
         Account and name, as ``default/main``; None for what concerns the holdout.
     number : int or None
@@ -165,6 +153,7 @@ class Link:
             "confidence": "a confidence that was stated later",
             WITHDRAWN: f"a withdrawal{of_ladder}",
             "retired": "the retirement",
+            FOLLOWED: "the note that fresh rows took its place",
             RESTORED: "the finding of an older copy",
         }.get(self.kind.split(" ")[0], "an entry of no known kind")
 
@@ -199,8 +188,9 @@ def extend(secret: bytes, end: Head, kind: str, content: Content) -> Head:
 def link_hash(secret: bytes, position: int, before: str, kind: str, content: Content) -> str:
     """Return the hash of a link after the one of another hash, 64 hex characters."""
     # What `hmac.digest` with SHA-256 does in twice the time.
-    inner, outer = (begun.copy() for begun in _padded(secret))
-    inner.update(_JSON([_PURPOSE, position, before, kind, *content]).encode())
+    inner_of_key, outer_of_key = _padded(secret)
+    inner, outer = inner_of_key.copy(), outer_of_key.copy()
+    inner.update("".join(_pieces([_PURPOSE, position, before, kind, *content], 0)).encode())
     outer.update(inner.digest())
     return str(outer.hexdigest())
 
@@ -209,7 +199,7 @@ def link_hash(secret: bytes, position: int, before: str, kind: str, content: Con
 def _padded(secret: bytes) -> tuple[Any, Any]:
     """Return both hashes of an HMAC (RFC 2104) after their first block, which is of the key."""
     key = hashlib.sha256(secret).digest() if len(secret) > _BLOCK else secret
-    inner, outer = (bytes(one ^ pad for one in key.ljust(_BLOCK, b"\0")) for pad in (0x36, 0x5C))
+    inner, outer = (bytes(byte ^ pad for byte in key.ljust(_BLOCK, b"\0")) for pad in (0x36, 0x5C))
     return hashlib.sha256(inner), hashlib.sha256(outer)
 
 
@@ -236,7 +226,10 @@ def heads(secret: bytes, links: Iterable[Link]) -> Iterator[Head]:
 def holdout_content(row: Mapping[str, Any]) -> Content:
     """Return what the registration of a holdout covers: its rows, its name and its size."""
     return (
-        *(row[name] for name in ("id", "name", "fingerprint", "n")),
+        row["id"],
+        # That of an earlier block has its number since fresh rows took its place.
+        parted_name(row["name"])[0],
+        *(row[name] for name in ("fingerprint", "n", "block")),
         row["content_digest"].hex(),
         hashlib.sha256(row["row_hashes"]).hexdigest(),
         moment(row["created"]),
@@ -245,7 +238,7 @@ def holdout_content(row: Mapping[str, Any]) -> Content:
 
 FACTS_OF_ROWS = (
     *("confidence", "ids", "labels_digest", "label_digests", "weight_digests", "places"),
-    *("labels_version", "vault_path", "vault_digest"),
+    *("groups", "estimand", "labels_version", "vault_path", "vault_digest"),
 )
 """The columns of a holdout that may change after its registration, or that it may lack."""
 
@@ -269,35 +262,32 @@ def ladder_content(row: Mapping[str, Any]) -> Content:
     return (
         *(row[name] for name in ("id", "holdout_id", "account", "name", "metric")),
         *(row[name] for name in ("metric_settings", "mechanism", "mechanism_settings", "budget")),
-        _real(row["unit"]),
+        None if row["unit"] is None else float(row["unit"]),
+        row["show"],
         moment(row["created"]),
     )
 
 
-_ALWAYS = (
+_SUBMITTED = (
     *("ladder_id", "number", "digest", "batch", "search", "key", "repeat_of", "evidence"),
     *("context", "improved", "raw_risk", "released_risk", "disagreement", "time"),
+    *("reserve_digest", "place"),
 )
-_SINCE = ("reserve_digest", "place")
-_SUBMITTED = itemgetter(*_ALWAYS)
+submitted = itemgetter(*_SUBMITTED)
+"""Returns the columns of a submission that its link covers."""
 
 
-def submission_content(row: Mapping[str, Any]) -> Content:
-    """Return what a submission covers: every column, for a replay and for the reader."""
-    return _submission_content((*_SUBMITTED(row), *map(row.get, _SINCE)))
-
-
-def _submission_content(values: Iterable[Any]) -> Content:
-    """Return the same from the columns in their order."""
+def submission_content(values: Iterable[Any]) -> Content:
+    """Return what a submission covers: what `submitted` returns of its row, as it is hashed."""
     *plain, improved, raw, released, disagreement, time, reserve, place = values
     return (
         *plain,
         bool(improved),
-        _real(raw),
-        _real(released),
-        _real(disagreement),
+        float(raw),
+        float(released),
+        None if disagreement is None else float(disagreement),
         moment(time),
-        # Left out where there is none: so it was before there were reserves.
+        # What a submission does not have is left out.
         *((reserve,) if reserve else ()),
         *(() if place is None else ("place", place)),
     )
@@ -305,23 +295,25 @@ def _submission_content(values: Iterable[Any]) -> Content:
 
 def look_content(row: Mapping[str, Any]) -> Content:
     """Return what a query of the reserve covers: every column."""
+    shown = (row[name] for name in ("low", "risk", "high", "log_values"))
     return (
         *(row[name] for name in ("holdout_id", "number", "ladder_id", "submission", "evidence")),
-        *(_real(row[name]) for name in ("low", "risk", "high", "log_values")),
+        *(None if value is None else float(value) for value in shown),
         moment(row["time"]),
-        *_since("after", row),
-        *_since("others", row),
+        *_named_values(row, "after", "others"),
     )
 
 
 def event_content(row: Mapping[str, Any]) -> Content:
     """Return what every event covers of its own row: what had happened, and its detail."""
-    return (*_since("after", row), *_since("detail", row))
+    return tuple(_named_values(row, "after", "detail"))
 
 
-def _since(column: str, row: Mapping[str, Any]) -> Content:
-    """Return a column with its name; nothing where it has no value."""
-    return () if row.get(column) is None else (column, row[column])
+def _named_values(row: Mapping[str, Any], *columns: str) -> Iterator[Any]:
+    """Yield the name and the value of each of these columns that has a value."""
+    for column in columns:
+        if row.get(column) is not None:
+            yield from (column, row[column])
 
 
 def digest_of(secret: bytes, predictions: NDArray[Any]) -> str:
@@ -351,13 +343,8 @@ def moment(time: datetime | str) -> str:
     """Return a time in one spelling, whatever the database gives it back as."""
     if type(time) is str and len(time) == 26 and time[10] == " " and time[19:] != ".000000":
         return f"{time[:10]}T{time[11:]}+00:00"  # as SQLite has it, without reading it
-    found = datetime.fromisoformat(time) if isinstance(time, str) else time
-    found = found.astimezone(UTC) if found.tzinfo else found.replace(tzinfo=UTC)
-    return found.isoformat()
-
-
-def _real(value: float | None) -> float | None:
-    return None if value is None else float(value)
+    time = datetime.fromisoformat(time) if isinstance(time, str) else time
+    return utc(time).isoformat()
 
 
 # -- in the tables -------------------------------------------------------------------------
@@ -368,37 +355,37 @@ def _id(row: Row) -> Content:
     return (row["id"],)
 
 
-# What the link of each kind covers, by the row that it is read from.
+# What the link of each kind covers, by the row that is read for it.
 _OF_HOLDOUT: Mapping[str, Callable[[Row], Content]] = {
-    **dict.fromkeys(("rows", "view", GROUPED, "amended", "confidence", RESTORED), _id),
+    **dict.fromkeys(("rows", "view", GROUPED, "amended", "confidence", RESTORED, FOLLOWED), _id),
     "holdout": holdout_content,
     "reserve": lambda row: (row["id"], hashlib.sha256(row["reserve"]).hexdigest()),
     "classes": lambda row: (row["id"], hashlib.sha256(row["classes"]).hexdigest()),
     "retired": lambda row: (row["id"], moment(row["retired"])),
 }
 _OF_LADDER: Mapping[str, Callable[[Row], Content]] = {
-    **dict.fromkeys(("asked", "batch", "estimate", "interval", WITHDRAWN), _id),
+    **dict.fromkeys(("asked", "batch", "compared", "estimate", "interval", WITHDRAWN), _id),
     "ladder": ladder_content,
     "opened": lambda row: (row["id"], moment(row["opened"])),
 }
 
 
-@dataclass(slots=True)
-class End:
-    """What has to be known of a holdout to add to its chain."""
-
-    name: str
-    retired: datetime | None
-    labels_version: int
-    secret: bytes = field(repr=False)
-    # Beside which file its mark lies.
-    fingerprint: str
-    vault_path: str | None
-    # As they are inside this transaction: the last link, and of the last submission its batch
-    # and the runs of batches that had begun.
-    head: Head
-    runs: int
-    batch: str | None
+def refuse_retired(name: str, retired: datetime | None) -> None:
+    """Refuse to add to a holdout that was retired, or to rows whose place fresh ones took."""
+    if retired is None:
+        return
+    whole, number = parted_name(name)
+    if number is not None:
+        raise HoldoutConflict(
+            f"Fresh rows took the place of these: they are block {number} of {whole!r}, whose "
+            "status, history and audit stay, and take no more submissions. To go on with the fresh "
+            f"rows open {whole!r}, LadderHoldout.open({whole!r}); behind a server connect again."
+        )
+    raise HoldoutConflict(
+        f"The holdout {name!r} was retired on {retired:%Y-%m-%d} and takes no more "
+        "submissions. Its status, history and audit stay; register fresh rows to go on, or let "
+        "them take its place (replenish)."
+    )
 
 
 class Left(NamedTuple):
@@ -423,15 +410,17 @@ END_COLUMNS = (
 
 
 def _at_place(table: Any, entries: Any, holdout: ColumnElement[int]) -> Select[Any]:
-    """Select the hash of the link at a place of a chain, if it is of this table."""
-    at = table.c.position == bindparam("position")
-    return select(table.c.hash).select_from(entries).where(holdout == bindparam("holdout"), at)
+    """Select the hash of the link at a position of a chain, if this table has it."""
+    of_position = table.c.position == bindparam("position")
+    of_holdout = holdout == bindparam("holdout")
+    return select(table.c.hash).select_from(entries).where(of_holdout, of_position)
 
 
-# Where a link may be. Submissions last, from the newest on, one by one: it is a recent link that is
-# asked for.
+# Where a link may be. Submissions come last, and are read from the newest on, since a recent link
+# is asked for.
 _AT_PLACE = (
-    *(Prepared(_at_place(one, one, one.c.holdout_id).limit(1)) for one in (events, reserve_looks)),
+    Prepared(_at_place(events, events, events.c.holdout_id).limit(1)),
+    Prepared(_at_place(reserve_looks, reserve_looks, reserve_looks.c.holdout_id).limit(1)),
     Prepared(
         _at_place(submissions, submissions.join(ladders), ladders.c.holdout_id)
         .order_by(submissions.c.id.desc())
@@ -447,9 +436,17 @@ _MOVE_END = (
 
 def end_of(row: Any) -> End:
     """Return a row of `END_COLUMNS` as an end."""
-    head = Head(row.length, row.head)
-    about = (row.holdout_name, row.retired, row.labels_version, row.secret)
-    return End(*about, row.fingerprint, row.vault_path, head, row.runs, row.batch)
+    return End(
+        row.holdout_name,
+        row.retired,
+        row.labels_version,
+        row.secret,
+        row.fingerprint,
+        row.vault_path,
+        Head(row.length, row.head),
+        row.runs,
+        row.batch,
+    )
 
 
 class Chains:
@@ -458,29 +455,28 @@ class Chains:
     Parameters
     ----------
     conn : Connection
-    seen : callable
-        Returns the end that this machine saw last of a holdout whose chain is locked; None where
-        it saw none. A chain that has lost it is an older copy, which the next link records.
+    url : str
+        Of the ledger, by which the marks of its holdouts are found.
     """
 
-    def __init__(self, conn: Connection, seen: Callable[[End], Head | None]) -> None:
-        self._conn = conn
-        self._seen = seen
-        # The chains that are locked, and of the older copies among them what was seen.
+    def __init__(self, conn: Connection, url: str) -> None:
+        self._conn, self._url = conn, url
+        # The ends of the chains that are locked, and the marked links that these chains have lost.
         self.ends: dict[int, End] = {}
-        self.gone: list[Head] = []
-        # The last link that was added here: by it one finds out later whether this was committed.
+        self.lost: list[Head] = []
+        # The last link that was added here: it shows later whether this was committed.
         self.last: tuple[int, Head] | None = None
 
     def hold(self, holdout_id: int, end: End) -> None:
-        """Keep the end of a chain that was read under lock; record that it is an older copy."""
-        known = holdout_id in self.ends
+        """Keep the end of a chain that was read under lock.
+
+        A chain that has lost the link which its mark names is an older copy, and that is recorded.
+        """
+        is_held = holdout_id in self.ends
         self.ends[holdout_id] = end
-        if known:
-            return
-        seen = self._seen(end)
+        seen = None if is_held else mark_of(self._url, end).seen()
         if seen is not None and self.lacks(holdout_id, end.head, seen):
-            self.gone.append(seen)
+            self.lost.append(seen)
             self.note(holdout_id, f"{RESTORED} {seen.length}")
 
     def end(self, holdout_id: int) -> End:
@@ -492,11 +488,16 @@ class Chains:
             self.hold(holdout_id, end_of(self._conn.execute(query.with_for_update()).one()))
         return self.ends[holdout_id]
 
-    def start(self, holdout_id: int, row_hashes: memoryview) -> None:
-        """Start the chain of a new holdout, with its registration; the hashes are written later."""
+    def start(
+        self, holdout_id: int, row_hashes: memoryview, after: Mapping[str, Any] | None = None
+    ) -> None:
+        """Start the chain of a new holdout, with its registration; the hashes are written later.
+
+        `after` is where the chain of the block before ended, where the rows follow others.
+        """
         values = {"holdout_id": holdout_id, "length": 0, "head": ""}
         self._conn.execute(insert(chains).values(values))
-        self.note(holdout_id, "holdout", later={"row_hashes": row_hashes})
+        self.note(holdout_id, "holdout", detail=after, later={"row_hashes": row_hashes})
 
     def note(
         self,
@@ -518,11 +519,11 @@ class Chains:
         else:
             row = self._conn.execute(select(ladders).where(ladders.c.id == ladder_id)).one()
             content = _OF_LADDER[kind](row._asdict())
-        own = {"after": self.latest(), "detail": None if detail is None else json.dumps(detail)}
-        head = self.add(holdout_id, kind, (*content, *event_content(own)))
-        values = {"holdout_id": holdout_id, "position": head.length, "kind": kind}
-        values |= {"ladder_id": ladder_id, "hash": head.hash, **own}
-        self._conn.execute(insert(events).values(values))
+        event = {"after": self.latest(), "detail": None if detail is None else json.dumps(detail)}
+        head = self.add(holdout_id, kind, (*content, *event_content(event)))
+        event |= {"holdout_id": holdout_id, "ladder_id": ladder_id, "kind": kind}
+        event |= {"position": head.length, "hash": head.hash}
+        self._conn.execute(insert(events).values(event))
 
     def note_rows(self, holdout_id: int, written: Mapping[str, str] = MappingProxyType({})) -> None:
         """Add links on what is known of a holdout's rows and views, if that has changed.
@@ -543,9 +544,10 @@ class Chains:
 
     def has(self, holdout_id: int, head: Head) -> bool:
         """Return whether a chain has this link: no other has its hash, which covers the moment."""
-        place = {"holdout": holdout_id, "position": head.length}
-        found = (query.one(self._conn, place) for query in _AT_PLACE)
-        return any(one is not None and one.hash == head.hash for one in found)
+        values = {"holdout": holdout_id, "position": head.length}
+        return any(
+            row.hash == head.hash for query in _AT_PLACE for row in query.rows(self._conn, values)
+        )
 
     def lacks(self, holdout_id: int, end: Head, seen: Head) -> bool:
         """Return whether a chain that ends here has lost an end that was seen."""
@@ -563,7 +565,7 @@ class Chains:
         holdout = conn.execute(of_holdout).one()._asdict()
         of_ladders = _as_they_are(ladders.c).where(ladders.c.holdout_id == holdout_id)
         known = {row.id: row._asdict() for row in conn.execute(of_ladders)}
-        places = {one: _place(row) for one, row in known.items()}
+        places = {ladder_id: _place(row) for ladder_id, row in known.items()}
         noted = _as_they_are(events.c).where(events.c.holdout_id == holdout_id)
         # As they are stored: by no index, for the one of ladders gives them ladder after ladder.
         of_ladder = submissions.c.ladder_id if sort else submissions.c.ladder_id + 0
@@ -580,19 +582,17 @@ class Chains:
     def add(self, holdout_id: int, kind: str, content: Content) -> Head:
         """Move the end of a chain by one link; the caller keeps position and hash."""
         end = self.end(holdout_id)
-        head = extend(end.secret, end.head, kind, content)
-        values = {"holdout": holdout_id, "length": head.length, "head": head.hash}
-        run(self._conn, _MOVE_END, {**values, "runs": end.runs, "batch": end.batch})
-        end.head, self.last = head, (holdout_id, head)
+        end.head = head = extend(end.secret, end.head, kind, content)
+        self.last = holdout_id, head
+        values = {
+            "holdout": holdout_id,
+            "length": head.length,
+            "head": head.hash,
+            "runs": end.runs,
+            "batch": end.batch,
+        }
+        run(self._conn, _MOVE_END, values)
         return head
-
-    def add_submission(self, holdout_id: int, row: Mapping[str, Any]) -> dict[str, Any]:
-        """Move the end by a submission; return what its row keeps of that."""
-        end = self.end(holdout_id)
-        end.runs += row["batch"] is not None and row["batch"] != end.batch
-        end.batch = row["batch"]
-        head = self.add(holdout_id, "submission", submission_content(row))
-        return {"position": head.length, "hash": head.hash, "runs": end.runs}
 
 
 def read_facts(
@@ -601,8 +601,8 @@ def read_facts(
     """Read what is known of a holdout's rows as it is now, but for what was just written."""
     columns = (holdouts.c[name] for name in FACTS_OF_ROWS if name not in written)
     row = conn.execute(select(*columns).where(holdouts.c.id == holdout_id)).one()
-    found = {**facts_of_rows(row._asdict()), **written}
-    return {name: found[name] for name in FACTS_OF_ROWS}
+    facts = {**facts_of_rows(row._asdict()), **written}
+    return {name: facts[name] for name in FACTS_OF_ROWS}
 
 
 def read_views(conn: Connection, holdout_id: int) -> dict[int, dict[str, Any]]:
@@ -620,8 +620,8 @@ def read_noted_facts(conn: Connection, holdout_id: int) -> dict[str, Any]:
 
 def read_noted_views(conn: Connection, holdout_id: int) -> dict[int, dict[str, Any]]:
     """Read the last note on each view of a holdout, by number."""
-    found = _details(conn, holdout_id, "view")
-    return {noted["number"]: noted for noted in found if isinstance(noted.get("number"), int)}
+    details = _details(conn, holdout_id, "view")
+    return {view["number"]: view for view in details if isinstance(view.get("number"), int)}
 
 
 def _details(conn: Connection, holdout_id: int, kind: str) -> Iterator[dict[str, Any]]:
@@ -631,9 +631,9 @@ def _details(conn: Connection, holdout_id: int, kind: str) -> Iterator[dict[str,
         .where(events.c.holdout_id == holdout_id, events.c.kind == kind)
         .order_by(events.c.position)
     )
-    for noted in conn.execute(query).scalars():
+    for detail in conn.execute(query).scalars():
         try:
-            yield dict(json.loads(noted))
+            yield dict(json.loads(detail))
         except (TypeError, ValueError):  # the chain records it
             yield {}
 
@@ -647,7 +647,7 @@ def _ordered(
         yield from rows
 
 
-_OF_ENTRIES = [submissions.c[name] for name in ("position", "hash", *_ALWAYS, *_SINCE)]
+_OF_ENTRIES = [submissions.c[name] for name in ("position", "hash", *_SUBMITTED)]
 
 
 def _as_they_are(columns: Any) -> Select[Any]:
@@ -681,7 +681,7 @@ def _submission_links(
             if type(position) is not int or position <= last:
                 raise Unsorted
             last = position
-        content = _covered(_submission_content, values)
+        content = _covered(submission_content, values)
         yield Link(position, "submission", place, values[1], written, content)
 
 

@@ -2,8 +2,8 @@
 
 There may be millions of them, of which few improved. These are read; the others are counted by
 their numbers and by the runs that each submission's row keeps, so that a certificate takes as
-long at the millionth. All of them are read of holdouts that share rows, whose submissions are in
-one order together, and all repeats where they are answered in their own way.
+long at the millionth. Of holdouts that share rows all submissions are read, for they are in one
+order together; of ladders whose repeats have answers of their own, all repeats.
 
 Holdouts that share rows are read together, in the order of the ids of their submissions: what
 was known when a submission was made has a smaller one. Files have one writer, and a server
@@ -19,8 +19,6 @@ from datetime import datetime
 from functools import cache
 from typing import Any, NamedTuple
 
-import numpy as np
-from numpy.typing import NDArray
 from sqlalchemy import (
     ColumnElement,
     Connection,
@@ -34,7 +32,6 @@ from sqlalchemy import (
     text,
 )
 
-from ladderholdout.certificates.transcript import COUNT_NOISE
 from ladderholdout.errors import LedgerError
 from ladderholdout.ledger.prepared import Prepared
 from ladderholdout.ledger.records import (
@@ -42,7 +39,6 @@ from ladderholdout.ledger.records import (
     AuditRow,
     Recorded,
     Withdrawal,
-    booleans,
     read_all,
     utc,
 )
@@ -51,7 +47,6 @@ from ladderholdout.ledger.tables import (
     events,
     ladders,
     read_json,
-    reserve_looks,
     submissions,
 )
 
@@ -67,15 +62,15 @@ class ImprovementRecord:
         Of its link in the holdout's chain.
     risk : float
         The released one.
-    alone : bool
-        Whether it was in no batch.
+    batch : str or None
+        Its batch, if it was in one.
     """
 
     ladder_id: int
     number: int
     position: int
     risk: float = field(repr=False)
-    alone: bool
+    batch: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,29 +202,44 @@ is_marked: ColumnElement[bool] = text(MARKED)  # type: ignore[assignment]  # as 
 
 def read_chosen(conn: Connection, used: Used, ladder_id: int, number: int | None) -> Chosen | None:
     """Read what these holdouts had revealed when a submission was chosen; None without one."""
-    given = _named(used.holdout_ids) | {"ladder": ladder_id, "number": number}
-    rows = _chosen(len(used.holdout_ids)).rows(conn, given)
+    values = _ids(used.holdout_ids) | {"ladder": ladder_id, "number": number}
+    rows = _chosen(len(used.holdout_ids)).rows(conn, values)
     if not rows:
         return None
-    own = rows[0]
-    batch, until = own.own_batch, own.until
+    chosen = rows[0]
+    batch, until, alone = chosen.own_batch, chosen.until, chosen.own_batch is None
     answered, arrival = _answered(conn, used, rows)
-    released = tuple(part for one in answered for part in _segments(one, used.returns))
-    before = sum(ladder.count for ladder in released) - (batch is None)
-    place = 1 if batch is None else own.own_place or arrival
-    runs = own.own_runs or 0 if len(used.holdout_ids) == 1 else _runs(conn, used, until)
-    events = tuple(_events(one, batch is None and one.ladder_id == ladder_id) for one in answered)
-    return Chosen(own.own_id, own.own_position, until, before, place, batch, runs, events, released)
+    released = _segments(answered, used.returns)
+    before, events = -alone, []
+    for segment in released:
+        before += segment.count
+    for queries in answered:
+        # The last one of its own ladder is the submission itself.
+        own = alone and queries.ladder_id == ladder_id
+        improved_alone = [record for record in queries.improved if record.batch is None]
+        count = len(improved_alone) - own
+        events.append(LadderEvents(queries.ladder_id, count, queries.count - own))
+    return Chosen(
+        id=chosen.own_id,
+        position=chosen.own_position,
+        until=until,
+        before=before,
+        place=1 if alone else chosen.own_place or arrival,
+        batch=batch,
+        runs=chosen.own_runs or 0 if len(used.holdout_ids) == 1 else _runs(conn, used, until),
+        events=tuple(events),
+        ladders=released,
+    )
 
 
-def _named(ids: Sequence[int]) -> dict[str, int]:
-    """Give ids the names that `_one_of` has for them."""
-    return {f"id{at}": one for at, one in enumerate(ids)}
+def _ids(ids: Sequence[int]) -> dict[str, int]:
+    """Give ids the names that `_is_one_of` has for them."""
+    return {f"id{index}": value for index, value in enumerate(ids)}
 
 
-def _one_of(column: ColumnElement[Any], count: int) -> ColumnElement[bool]:
-    """Compare a column with so many ids: a statement for each count is made once."""
-    return column.in_([bindparam(f"id{at}") for at in range(count)])
+def _is_one_of(column: ColumnElement[Any], count: int) -> ColumnElement[bool]:
+    """Compare a column with so many ids, in a statement that is made once for each count."""
+    return column.in_([bindparam(f"id{index}") for index in range(count)])
 
 
 @cache
@@ -244,7 +254,7 @@ def _chosen(holdouts: int) -> Prepared:
         select(submissions.c.id)
         .select_from(submissions.join(ladders))
         .where(
-            _one_of(ladders.c.holdout_id, holdouts),
+            _is_one_of(ladders.c.holdout_id, holdouts),
             submissions.c.id < own.c.id,
             or_(own.c.batch.is_(None), submissions.c.batch.is_distinct_from(own.c.batch)),
         )
@@ -254,13 +264,13 @@ def _chosen(holdouts: int) -> Prepared:
         .scalar_subquery()
     )
     columns = (own.c.id, own.c.position, own.c.batch, own.c.place)
-    asked = (own.c.ladder_id == bindparam("ladder"), own.c.number == bindparam("number"))
+    is_chosen = (own.c.ladder_id == bindparam("ladder"), own.c.number == bindparam("number"))
     chosen = (
         select(
-            *(one.label(f"own_{one.name}") for one in columns),
+            *(column.label(f"own_{column.name}") for column in columns),
             func.coalesce(before_own, 0).label("until"),
         )
-        .where(*asked)
+        .where(*is_chosen)
         .limit(1)
         .subquery("chosen")
     )
@@ -270,28 +280,22 @@ def _chosen(holdouts: int) -> Prepared:
     return _answers(holdouts, last, chosen.c.own_id, *chosen.c, runs.label("own_runs"))
 
 
-def _events(queries: LadderQueries, own: bool) -> LadderEvents:
-    """Count the events of a ladder; its last one is left out where it is the incumbent's own."""
-    alone = sum(one.alone for one in queries.improved)
-    return LadderEvents(queries.ladder_id, alone - own, queries.count - own)
-
-
 def _runs(conn: Connection, used: Used, until: int) -> int:
     """Count the runs of submissions of one batch up to a submission."""
     entry = submissions.c
     last = func.lag(entry.batch).over(order_by=entry.id).label("last")
     # Named, for SQLAlchemy draws a name otherwise, anew for each statement.
-    every = _submitted(used.holdout_ids, entry.batch, last).where(entry.id <= until)
-    batch = every.subquery("submitted").c
+    query = _submitted(used.holdout_ids, entry.batch, last).where(entry.id <= until)
+    batch = query.subquery("submitted").c
     begins = batch.batch.is_not(None) & batch.batch.is_distinct_from(batch.last)
     return int(conn.execute(select(func.count()).where(begins)).scalar_one())
 
 
 def read_answered(conn: Connection, used: Used, until: int) -> tuple[LadderQueries, ...]:
     """Read the submissions on some holdouts up to that of this id, by ladder."""
-    given = _named(used.holdout_ids) | {"until": until}
-    answered, _ = _answered(conn, used, _up_to(len(used.holdout_ids)).rows(conn, given))
-    return tuple(part for one in answered for part in _segments(one, used.returns))
+    rows = _up_to(len(used.holdout_ids)).rows(conn, _ids(used.holdout_ids) | {"until": until})
+    answered, _ = _answered(conn, used, rows)
+    return _segments(answered, used.returns)
 
 
 @cache
@@ -305,32 +309,32 @@ def _answers(
 ) -> Prepared:
     """Select by ladder how many submissions there were up to two of them, and the marked ones.
 
-    Of the latter those up to the first of the two, `last`: a row for each, and one for a ladder
+    Each marked submission up to the first of the two, `last`, has a row, and so has a ladder
     without any.
     """
 
     def number(most: ColumnElement[Any], name: str) -> ColumnElement[Any]:
         entry = submissions.c
-        own = select(entry.number).where(entry.ladder_id == ladders.c.id, entry.id <= most)
-        # By the number of its last one.
-        return own.order_by(entry.id.desc()).limit(1).scalar_subquery().label(name)
+        numbers = select(entry.number).where(entry.ladder_id == ladders.c.id, entry.id <= most)
+        # The number of the last submission counts them.
+        return numbers.order_by(entry.id.desc()).limit(1).scalar_subquery().label(name)
 
     counted = (
         select(
             *more,
             last.label("last"),
-            ladders.c.id.label("counted_id"),
+            ladders.c.id.label("ladder_id"),
             number(last, "counted"),
             number(latest, "every"),
         )
-        .where(_one_of(ladders.c.holdout_id, holdouts))
+        .where(_is_one_of(ladders.c.holdout_id, holdouts))
         # For each row of the answer anew the databases would count without a limit.
         .limit(ALL)
         .subquery("counts")
     )
     entry = submissions.c
     marked = and_(
-        entry.ladder_id == counted.c.counted_id,
+        entry.ladder_id == counted.c.ladder_id,
         is_marked,
         # By the index of ids, with no bounds on numbers, SQLite might read all entries.
         entry.number.between(1, counted.c.counted),
@@ -338,7 +342,7 @@ def _answers(
     query = select(*counted.c, *_OF_MARKED).select_from(
         counted.join(submissions, marked, isouter=True)
     )
-    return Prepared(query.order_by(counted.c.counted_id, entry.number))
+    return Prepared(query.order_by(counted.c.ladder_id, entry.number))
 
 
 _OF_MARKED = tuple(
@@ -347,32 +351,32 @@ _OF_MARKED = tuple(
 )
 
 
-def _answered(
-    conn: Connection, used: Used, rows: Sequence[Any]
-) -> tuple[tuple[LadderQueries, ...], int]:
+def _answered(conn: Connection, used: Used, rows: Sequence[Any]) -> tuple[list[LadderQueries], int]:
     """Return the submissions by ladder up to one, and how many came from there to a later one."""
-    counts = {row.counted_id: (row.counted or 0, row.every) for row in rows if row.every}
-    odd = [one for one in counts if not used.plain[one]]
-    named = [(row.counted_id, row) for row in rows if row.number and row.counted_id not in odd]
-    if odd:
-        every = _repeated(len(odd)).rows(conn, _named(odd) | {"until": rows[0].last})
-        named += [(row.ladder_id, row) for row in every]
-    improved: dict[int, list[ImprovementRecord]] = {}
-    repeats: dict[int, list[RepeatRecord]] = {}
-    for ladder, one in named:
-        if one.repeat_of is None:
-            better = ImprovementRecord(
-                ladder, one.number, one.position, one.released_risk, one.batch is None
+    counts, later = {}, 0
+    for row in rows:
+        if row.every and row.ladder_id not in counts:
+            counts[row.ladder_id] = row.counted or 0
+            later += row.every - counts[row.ladder_id]
+    named = [row for row in rows if row.number and used.plain[row.ladder_id]]
+    others = [ladder_id for ladder_id in counts if not used.plain[ladder_id]]
+    if others:
+        named += _repeated(len(others)).rows(conn, _ids(others) | {"until": rows[0].last})
+    improved: dict[int, list[ImprovementRecord]] = {ladder_id: [] for ladder_id in counts}
+    repeats: dict[int, list[RepeatRecord]] = {ladder_id: [] for ladder_id in counts}
+    for row in named:
+        about = row.ladder_id, row.number
+        if row.repeat_of is None:
+            improved[row.ladder_id].append(
+                ImprovementRecord(*about, row.position, row.released_risk, row.batch)
             )
-            improved.setdefault(ladder, []).append(better)
         else:
-            again = RepeatRecord(ladder, one.number, one.improved, one.released_risk)
-            repeats.setdefault(ladder, []).append(again)
-    found = tuple(
-        LadderQueries(one, count, tuple(improved.get(one, ())), tuple(repeats.get(one, ())))
-        for one, (count, _) in counts.items()
-    )
-    return found, sum(every - count for count, every in counts.values())
+            repeats[row.ladder_id].append(RepeatRecord(*about, row.improved, row.released_risk))
+    answered = [
+        LadderQueries(ladder_id, count, tuple(improved[ladder_id]), tuple(repeats[ladder_id]))
+        for ladder_id, count in counts.items()
+    ]
+    return answered, later
 
 
 @cache
@@ -380,7 +384,7 @@ def _repeated(count: int) -> Prepared:
     """Select the submissions to ladders of which a certificate names all repeats."""
     entry = submissions.c
     query = select(entry.ladder_id, *_OF_MARKED).where(
-        _one_of(entry.ladder_id, count),
+        _is_one_of(entry.ladder_id, count),
         or_(entry.improved, entry.repeat_of.is_not(None)),
         entry.id + 0 <= bindparam("until"),
     )
@@ -388,33 +392,38 @@ def _repeated(count: int) -> Prepared:
 
 
 def _segments(
-    queries: LadderQueries, returns_of: Mapping[int, Sequence[int]]
-) -> Iterator[LadderQueries]:
-    """Cut the submissions to a ladder where it went back: only up to there do values fall."""
-    returns = returns_of.get(queries.ladder_id, ())
-    if not queries.count:
-        yield queries
-    start = 0
-    for at in [*returns, queries.count]:
-        end = min(at, queries.count)
-        if end > start:
-            # The number before the first of them is left free, for a repeat is never the first.
-            yield replace(
-                queries,
-                count=end - start + (start > 0),
-                improved=tuple(one for one in queries.improved if start < one.number <= end),
-                repeats=tuple(one for one in queries.repeats if start < one.number <= end),
-                start=start - (start > 0),
-                releases=sum(one.number <= start for one in queries.improved),
-            )
-        start = end
+    answered: Sequence[LadderQueries], returns: Mapping[int, Sequence[int]]
+) -> tuple[LadderQueries, ...]:
+    """Cut the submissions to each ladder where it went back: only up to there do values fall."""
+    segments = []
+    for queries in answered:
+        if not queries.count or queries.ladder_id not in returns:
+            segments.append(queries)
+            continue
+        start = 0
+        for until in [*returns[queries.ladder_id], queries.count]:
+            end = min(until, queries.count)
+            if end > start:
+                # The number before the first of them is left free, for a repeat is never the first.
+                segments.append(
+                    replace(
+                        queries,
+                        count=end - start + (start > 0),
+                        improved=tuple(r for r in queries.improved if start < r.number <= end),
+                        repeats=tuple(r for r in queries.repeats if start < r.number <= end),
+                        start=start - (start > 0),
+                        releases=sum(r.number <= start for r in queries.improved),
+                    )
+                )
+            start = end
+    return tuple(segments)
 
 
 def read_improved(conn: Connection, holdout_id: int) -> tuple[ImprovementRecord, ...]:
     """Read the submissions that improved a ladder of a holdout, oldest first."""
     entry = submissions.c
     columns = (entry.ladder_id, entry.number, entry.position, entry.released_risk)
-    query = _submitted([holdout_id], *columns, entry.batch.is_(None)).where(
+    query = _submitted([holdout_id], *columns, entry.batch).where(
         is_marked, entry.improved, entry.repeat_of.is_(None)
     )
     return tuple(ImprovementRecord(*row) for row in conn.execute(query.order_by(entry.id)))
@@ -431,8 +440,8 @@ def _submitted(holdout_ids: Sequence[int], *columns: ColumnElement[Any]) -> Sele
 def read_recorded(conn: Connection, ladder_id: int) -> Iterator[Recorded]:
     """Read the submissions to a ladder in their order, some at a time, as a replay needs them."""
     columns = ("number", "repeat_of", "improved", "released_risk", "evidence")
-    for some in _blocks(conn, ladder_id, *columns, "digest", "reserve_digest"):
-        yield from read_all(some, _recorded)
+    for rows in _blocks(conn, ladder_id, *columns, "digest", "reserve_digest"):
+        yield from read_all(rows, _recorded)
 
 
 def _recorded(row: Sequence[Any]) -> Recorded:
@@ -443,15 +452,15 @@ def _recorded(row: Sequence[Any]) -> Recorded:
 def read_audited(conn: Connection, ladder_id: int) -> Iterator[tuple[AuditRow, ...]]:
     """Read the submissions to a ladder in their order, some at a time, as an audit needs them."""
     columns = ("number", "time", "batch", "repeat_of", "improved", "released_risk", "raw_risk")
-    for some in _blocks(conn, ladder_id, *columns, "disagreement", "context", "evidence"):
-        yield read_all(some, _audit_row)
+    for rows in _blocks(conn, ladder_id, *columns, "disagreement", "context", "evidence"):
+        yield read_all(rows, _audit_row)
 
 
 def _audit_row(row: Sequence[Any]) -> AuditRow:
     number, time, batch, repeat_of, improved, released, risk, distance, context, evidence = row
     read_json(context)  # whether it can be read
-    found = (number, utc(time), batch, repeat_of, improved, released, risk, distance)
-    return AuditRow(*found, read_json(evidence), context)
+    values = (number, utc(time), batch, repeat_of, improved, released, risk, distance)
+    return AuditRow(*values, read_json(evidence), context)
 
 
 def _blocks(conn: Connection, ladder_id: int, *columns: str) -> Iterator[Sequence[Any]]:
@@ -460,20 +469,6 @@ def _blocks(conn: Connection, ladder_id: int, *columns: str) -> Iterator[Sequenc
     ordered = query.where(submissions.c.ladder_id == ladder_id).order_by(submissions.c.number)
     with conn.execute(ordered, execution_options={"yield_per": AT_A_TIME}) as rows:
         yield from rows.partitions(AT_A_TIME)
-
-
-def is_on_grid(conn: Connection, ladder_id: int, until: int, n: int) -> bool:
-    """Return whether all that a ladder released up to a submission are shares of n rows.
-
-    Where they are, they are counted as such, whatever weights its rows may have: a code for
-    shares alone gives no chance to anything else.
-    """
-    entry = submissions.c
-    query = select(entry.released_risk).where(
-        entry.ladder_id == ladder_id, entry.repeat_of.is_(None), entry.id <= until
-    )
-    counts = n * np.array(conn.execute(query).scalars().all(), dtype=np.float64)
-    return bool((np.abs(counts - np.rint(counts)) < COUNT_NOISE).all())
 
 
 @dataclass(frozen=True, slots=True)
@@ -507,7 +502,7 @@ def read_events(conn: Connection, holdout_id: int, *kinds: str) -> tuple[EventRe
 def is_of(kinds: Iterable[str]) -> ColumnElement[bool]:
     """Return whether an event is of one of these kinds, by its first word."""
     kind = events.c.kind
-    return or_(*(fits for one in kinds for fits in (kind == one, kind.startswith(f"{one} "))))
+    return or_(*(fits for word in kinds for fits in (kind == word, kind.startswith(f"{word} "))))
 
 
 @cache
@@ -526,51 +521,14 @@ def _noted(kinds: tuple[str, ...]) -> Prepared:
     return Prepared(query)
 
 
-def read_shown(conn: Connection, holdout_id: int) -> tuple[tuple[int, int, float], ...]:
-    """Read position, `EventRecord.after` and logarithm of the values of queries of a reserve."""
-    shown = reserve_looks.c
-    query = select(shown.position, shown.after, shown.log_values).where(
-        shown.holdout_id == holdout_id
-    )
-    return tuple((row[0], row[1], row[2]) for row in conn.execute(query))
-
-
-def asked_values(askings: Iterable[EventRecord]) -> dict[tuple[int, int], EventRecord]:
-    """Return when the value of each improvement was first asked for, if it was.
-
-    Parameters
-    ----------
-    askings : iterable of EventRecord
-        Oldest first. Each is about the submission that was the incumbent then.
-
-    Returns
-    -------
-    dict of (ladder id, number) to EventRecord
-    """
-    first: dict[tuple[int, int], EventRecord] = {}
-    for asking in askings:
-        if asking.ladder_id is not None:
-            number = int(json.loads(asking.detail or "")["submission"])
-            first.setdefault((asking.ladder_id, number), asking)
-    return first
-
-
 def read_withdrawal(event: Any) -> Withdrawal:
     """Read a withdrawal from its event."""
     try:
-        found = json.loads(event.detail)
-        found["time"] = utc(datetime.fromisoformat(found["time"]))
-        return Withdrawal(**found, position=event.position)
+        values = json.loads(event.detail)
+        values["time"] = utc(datetime.fromisoformat(values["time"]))
+        return Withdrawal(**values, position=event.position)
     except (KeyError, TypeError, ValueError):
         raise LedgerError(
             "The ledger holds a withdrawal that was changed and cannot be read any more. "
             "`ladder-holdout verify NAME` names it; restore the ledger from a backup."
         ) from None
-
-
-def read_amended(event: EventRecord, n: int) -> NDArray[np.bool_]:
-    """Read which of the n labels an event amended."""
-    try:
-        return booleans(bytes.fromhex(json.loads(event.detail or "")["rows"]), n)
-    except (KeyError, AttributeError):
-        raise LedgerError("The ledger holds an amendment that cannot be read any more.") from None

@@ -59,9 +59,9 @@ class Sharing:
 
 @dataclass(frozen=True, slots=True)
 class _Keys:
-    """What rows are known by: a hash of the features for each view, and of the id if given.
+    """What rows are known by: hashes of their features in each view, of ids, and of labels.
 
-    And by how the labels divide them, whatever the labels are called.
+    Labels show how they divide the rows, whatever they are called.
     """
 
     views: tuple[NDArray[np.uint64], ...]
@@ -71,44 +71,45 @@ class _Keys:
     def rows_in(self, other: _Keys) -> int:
         """Count the rows that are known from another holdout, by what finds most of them."""
         known = np.concatenate(other.views)
-        found = [overlap(view, known) for view in self.views]
+        counts = [overlap(view, known) for view in self.views]
         if self.ids is not None and other.ids is not None:
-            found.append(overlap(self.ids, other.ids))
+            counts.append(overlap(self.ids, other.ids))
         if self.labels is not None and other.labels is not None:
-            found.append(len(self.labels) * same_partition(self.labels, other.labels))
-        return max(found)
+            counts.append(len(self.labels) * same_partition(self.labels, other.labels))
+        return max(counts)
 
 
 def _shared(conn: Connection, holdout_id: int) -> dict[int, tuple[int, int]]:
-    """Return how many rows are shared with each holdout, as counted among each one's own."""
+    """Return by other holdout how many rows of this one it has, and this one of its rows."""
     others = conn.execute(select(holdouts.c.id).where(holdouts.c.id != holdout_id)).scalars().all()
     if not others:
         return {}
-    own, found = _keys(conn, holdout_id), {}
-    for known in others:
-        theirs = _keys(conn, known)
+    keys, shared_with = _keys(conn, holdout_id), {}
+    for other_id in others:
+        other_keys = _keys(conn, other_id)
         # Equal rows may be in one of them many times. What counts is whether there are any.
-        counts = own.rows_in(theirs), theirs.rows_in(own)
+        counts = keys.rows_in(other_keys), other_keys.rows_in(keys)
         if any(counts):
-            found[known] = counts
-    return found
+            shared_with[other_id] = counts
+    return shared_with
 
 
 def _keys(conn: Connection, holdout_id: int) -> _Keys:
     columns = holdouts.c.row_hashes, holdouts.c.ids, holdouts.c.label_digests
     row = conn.execute(select(*columns).where(holdouts.c.id == holdout_id)).one()
-    more = select(views.c.row_hashes).where(views.c.holdout_id == holdout_id)
-    stored = (row.row_hashes, *conn.execute(more).scalars())
-    ids = None if row.ids is None else _read_hashes(row.ids)
-    labels = None if row.label_digests is None else _read_hashes(row.label_digests)
-    return _Keys(tuple(map(_read_hashes, stored)), ids, labels)
+    of_views = select(views.c.row_hashes).where(views.c.holdout_id == holdout_id)
+    return _Keys(
+        tuple(map(_read_hashes, (row.row_hashes, *conn.execute(of_views).scalars()))),
+        None if row.ids is None else _read_hashes(row.ids),
+        None if row.label_digests is None else _read_hashes(row.label_digests),
+    )
 
 
 def _read_hashes(stored: bytes) -> NDArray[np.uint64]:
     return np.frombuffer(stored, dtype="<u8")
 
 
-_OF_ROWS = ("n", "ids", "labels_digest", "label_digests", "weight_digests", "places")
+_OF_ROWS = ("n", "ids", "labels_digest", "label_digests", "weight_digests", "places", "groups")
 _OF_VIEW = ("fingerprint", "row_hashes", "places", "vault_path", "vault_digest", "created")
 
 
@@ -125,6 +126,39 @@ class HoldoutRows:
     def __init__(self, conn: Connection, chains: Chains) -> None:
         self._conn = conn
         self._chains = chains
+
+    def start(
+        self,
+        name: str,
+        fingerprint: str,
+        content_digest: bytes,
+        secret: bytes,
+        row_hashes: NDArray[np.uint64],
+        confidence: float,
+        estimand: str | None = None,
+        block: int = 1,
+        after: Mapping[str, Any] | None = None,
+    ) -> int:
+        """Register a holdout without what is as long as its rows: `fill` comes last.
+
+        `block` and `after` are what `Blocks.pass_on` returns for fresh rows.
+        """
+        values = {
+            "name": name,
+            "fingerprint": fingerprint,
+            "content_digest": content_digest,
+            "secret": secret,
+            "n": len(row_hashes),
+            "row_hashes": b"",
+            "created": now(),
+            "confidence": confidence,
+            "estimand": estimand,
+            "block": block,
+        }
+        inserted = self._conn.execute(insert(holdouts).values(values)).inserted_primary_key
+        holdout_id = int(inserted[0])  # type: ignore[index]  # Core inserts have one
+        self._chains.start(holdout_id, as_bytes(row_hashes), after)
+        return holdout_id
 
     def with_features(self, fingerprint: str) -> tuple[HoldoutRecord, ...]:
         """Return the holdouts that have a view of these features, oldest first."""
@@ -160,11 +194,11 @@ class HoldoutRows:
             "places": known.places,
         }
         stored: dict[str, Any] = {
-            name: None if one is None else as_bytes(one) for name, one in values.items()
+            name: None if array is None else as_bytes(array) for name, array in values.items()
         }
         stored["labels_digest"] = known.labels_digest
-        # SQLAlchemy would keep them until its garbage is collected; Python's driver of SQLite has
-        # a copy of them until the statement runs again, as it does here for no row.
+        # SQLAlchemy would keep the values until garbage is collected. Python's driver of SQLite
+        # keeps a copy of them until the statement runs again, as it does here for no row.
         run(self._conn, _SET_KNOWN, {**stored, "holdout": holdout_id})
         run(self._conn, _SET_KNOWN, {**dict.fromkeys(stored), "holdout": -1})
         self.count_shared(holdout_id)
@@ -177,8 +211,8 @@ class HoldoutRows:
         Parameters
         ----------
         holdout_id : int
-        values : Mapping
-            Column -> `Pieces`. They are read in this order.
+        values : mapping of str to Pieces
+            By column; they are read in this order.
 
         Returns
         -------
@@ -206,9 +240,11 @@ class HoldoutRows:
         either = or_(shared.c.holdout_id == holdout_id, shared.c.other_id == holdout_id)
         self._conn.execute(delete(shared).where(either))
         pairs = [
-            {"holdout_id": one, "other_id": other, "rows": rows}
-            for known, (ours, theirs) in _shared(self._conn, holdout_id).items()
-            for one, other, rows in ((holdout_id, known, ours), (known, holdout_id, theirs))
+            {"holdout_id": first, "other_id": second, "rows": rows}
+            for other_id, counts in _shared(self._conn, holdout_id).items()
+            for first, second, rows in zip(
+                (holdout_id, other_id), (other_id, holdout_id), counts, strict=True
+            )
         ]
         if pairs:
             self._conn.execute(insert(shared), pairs)
@@ -218,12 +254,12 @@ class HoldoutRows:
 
         Rows that were changed beyond reading are found by the chains that cover them.
         """
-        kept = {one.holdout_id: one.rows for one in self.sharing(holdout_id)}
+        kept = {sharing.holdout_id: sharing.rows for sharing in self.sharing(holdout_id)}
         try:
-            found = _shared(self._conn, holdout_id)
+            counted = _shared(self._conn, holdout_id)
         except (TypeError, ValueError):
             return True
-        return kept == {known: ours for known, (ours, _) in found.items()}
+        return kept == {other_id: rows for other_id, (rows, _) in counted.items()}
 
     # -- overlaps ---------------------------------------------------------------------
 
@@ -252,8 +288,8 @@ class HoldoutRows:
     def views(self, holdout_id: int) -> tuple[ViewRecord, ...]:
         """Return the views of a holdout by number; the first is what was registered."""
         columns = (holdouts.c[name] for name in ("n", *_OF_VIEW))
-        own = select(*columns).where(holdouts.c.id == holdout_id)
-        first = read_all(self._conn.execute(own), lambda row: _view(1, row))
+        registered = select(*columns).where(holdouts.c.id == holdout_id)
+        first = read_all(self._conn.execute(registered), lambda row: _view(1, row))
         others = (
             select(holdouts.c.n, views.c.number, *(views.c[name] for name in _OF_VIEW))
             .join(holdouts)
@@ -265,9 +301,9 @@ class HoldoutRows:
     def view(self, holdout_id: int, number: int | None = None) -> ViewRecord:
         """Return one view of a holdout, by default the newest."""
         views = self.views(holdout_id)
-        for one in reversed(views):
-            if number in (None, one.number):
-                return one
+        for view in reversed(views):
+            if number in (None, view.number):
+                return view
         raise UnknownHoldout(
             f"This holdout has no view {number}. It has 1 to {views[-1].number}: leave view= out "
             "for the newest."
@@ -315,9 +351,9 @@ class HoldoutRows:
         ----------
         holdout_id : int
         known : KnownRows
-            As it is from now on.
+            What the rows are known by from now on.
         amended : ndarray of bool, shape (n,)
-            Whose labels, in the order of the content.
+            Which labels were amended, in the order of the content.
         """
         self.set_known(holdout_id, known)
         version = holdouts.c.labels_version + 1
@@ -334,6 +370,7 @@ def _known_rows(row: Row[Any]) -> KnownRows:
         ids=None if row.ids is None else _hashes(row.ids, row.n),
         weight_digests=None if row.weight_digests is None else _hashes(row.weight_digests, row.n),
         labels_digest=row.labels_digest,
+        groups=None if row.groups is None else _hashes(row.groups, row.n),
     )
 
 

@@ -1,4 +1,4 @@
-"""How far a ledger had come when this machine last wrote to it, so that an older copy is found.
+"""Marks: how long a chain was when this machine last wrote to it, so that an older copy is found.
 
 Whoever puts an older copy of a ledger in place takes back what it has released. A mark outside of
 it, in the folder of the vault, shows the difference. It is written after the commit that it names:
@@ -15,10 +15,16 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
 
-from ladderholdout.ledger.chain import End, Head
 from ladderholdout.ledger.place import is_memory, vault_beside
-from ladderholdout.ledger.records import HoldoutRecord
-from ladderholdout.process import BINARY, PerProcess, read_start, write_start
+from ladderholdout.ledger.records import End, Head, HoldoutRecord
+from ladderholdout.process import (
+    PerProcess,
+    make_private,
+    open_private,
+    open_to_read,
+    read_start,
+    write_start,
+)
 
 _PURPOSE = b"ladderholdout mark 1"
 _SIZE = 256
@@ -31,9 +37,9 @@ class Mark:
     Attributes
     ----------
     path : Path or None
-        Of its file; None for a ledger in memory, of which there is no copy.
+        The mark's file; None for a ledger in memory, of which there is no copy.
     secret : bytes
-        The holdout's. Without it nobody can set a mark, and a torn one is none.
+        The holdout's secret. Without it nobody can set a mark; a torn mark counts as none.
     """
 
     path: Path | None
@@ -66,8 +72,8 @@ class Mark:
             try:
                 descriptor = _opened(self.path)
             except FileNotFoundError:
-                self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-                descriptor = _opened(self.path, os.O_CREAT)
+                make_private(self.path.parent)
+                descriptor = _opened(self.path, create=True)
             write_start(descriptor, line)
             _written[self] = line, head
 
@@ -75,14 +81,14 @@ class Mark:
         return hmac.digest(self.secret, _PURPOSE + text.encode(), "sha256").hex()
 
 
-# The marks that this process has open. To open and close one takes as long as the rest of it.
+# The marks that this process has open. To open and close one takes as long as all else.
 _descriptors: dict[Path, int] = {}
-# What it wrote to each mark last: read there again, it is not checked again.
+# What this process wrote to each mark last: where that is read again, its code is not checked.
 _written: dict[Mark, tuple[bytes, Head]] = {}
 _lock = PerProcess(threading.Lock)
 
 
-def _opened(path: Path, create: int = 0) -> int:
+def _opened(path: Path, create: bool = False) -> int:
     """Return the descriptor of a mark; a file that was removed or replaced is opened anew."""
     with _lock():
         known = _descriptors.get(path)
@@ -91,11 +97,11 @@ def _opened(path: Path, create: int = 0) -> int:
                 return known
             os.close(_descriptors.pop(path))
         try:
-            descriptor = os.open(path, os.O_RDWR | BINARY | create, 0o600)
+            descriptor = open_private(path, create=create)
         except FileNotFoundError:
             raise
-        except OSError:  # who may read it alone still sees it
-            descriptor = os.open(path, os.O_RDONLY | BINARY)
+        except OSError:  # this user may read it, perhaps, and not write to it
+            descriptor = open_to_read(path)
         return _descriptors.setdefault(path, descriptor)
 
 

@@ -102,8 +102,8 @@ def resolve_url(ledger: str | os.PathLike[str] | None) -> str:
         raise _refused(type(ledger).__name__)
     text = str.__str__(text)
     if not text.strip() or "\0" in text or not _is_utf8(text):
-        came = "a text with a zero byte or half a character"
-        raise _refused("an empty text" if not text.strip() else came)
+        broken = "a text with a zero byte or half a character"
+        raise _refused(broken if text.strip() else "an empty text")
     if text == _MEMORY:
         return f"{_MEMORY}:{uuid4().hex}"
     if text.startswith(f"{_MEMORY}:"):
@@ -237,9 +237,9 @@ def shown(url: str) -> str:
     'postgresql+psycopg://ada:***@db.example/team'
     """
     if url.startswith(("http://", "https://")):
-        return url  # of a holdout behind a server of this library, which no token is part of
+        return url  # a server of this library, of whose URL no token is part
     if is_server(url):
-        found = make_url(url)
-        place = {name: found.query[name] for name in ("host", "port") if name in found.query}
-        return found.set(query=place).render_as_string(hide_password=True)
+        parsed = make_url(url)
+        place = {name: parsed.query[name] for name in ("host", "port") if name in parsed.query}
+        return parsed.set(query=place).render_as_string(hide_password=True)
     return _MEMORY if is_memory(url) else str(file_of(url))

@@ -27,6 +27,7 @@ SCHEMA = "ladderholdout"
 # Any number, as long as all of this library's versions take the same one.
 _LOCK = 0x1ADDE2
 _PATIENCE_AT_FIRST = 10.0
+_FIRST_PAUSE = 0.05
 # How many connections a process keeps that nobody uses.
 _IDLE = 5
 
@@ -99,48 +100,51 @@ class Stale(LedgerError):
 class ServerSource:
     """The connections of this process to a server.
 
-    As with files, SQLAlchemy sees each in one transaction from its first to its last day.
+    As with files, each is to SQLAlchemy in one transaction as long as it is open.
     """
 
     engine: Engine
     shown: str
     timeout: float
-    # Whether this process has reached it before, and found the tables there as this version
-    # reads them.
-    known: bool = False
+    # How many connections this process has made.
+    made: int = 0
+    # Whether it found the tables there as this version reads them.
     ready: bool = False
     _idle: list[Connection] = field(default_factory=list)
 
     @property
     def faults(self) -> tuple[type[Exception], ...]:
-        """What a statement may raise, from SQLAlchemy or from the driver."""
+        """The errors that a statement may raise, from SQLAlchemy or from the driver."""
         return SQLAlchemyError, self.engine.dialect.loaded_dbapi.Error
 
     def turn(self, *, write: bool) -> AbstractContextManager[Any]:
-        """Wait for nobody: the server lets writers in, in the order they come."""
+        """Wait for nobody: the server lets writers in, in the order in which they come."""
         return nullcontext()
 
     def pauses(self) -> Iterator[float]:
         """Yield how long to wait before each new try, until the time is up."""
-        patience = self.timeout if self.known else min(self.timeout, _PATIENCE_AT_FIRST)
-        end, longest = time.monotonic() + patience, 0.05
+        patience = self.timeout if self.made else min(self.timeout, _PATIENCE_AT_FIRST)
+        end, longest = time.monotonic() + patience, _FIRST_PAUSE
         while time.monotonic() < end:
+            made = self.made
             # At random: those who lost the same server must not come back all at once.
             yield random.uniform(0.01, longest)
-            longest = min(2 * longest, 1.0)
+            # A server that lets this process in again is there: what was lost were connections,
+            # and to wait longer would only lose the time that is left.
+            longest = min(2 * longest, 1.0) if made == self.made else _FIRST_PAUSE
 
     def current(self) -> bool:
-        """Whether it is the one that was opened: its ladders show that by themselves."""
+        """Whether this is the database that was opened, which its ladders show by themselves."""
         return True
 
     def connect(self) -> Connection:
-        """Return a connection that nobody uses; whoever loses it has locked nothing yet."""
+        """Return a connection that nobody uses, and that has locked nothing yet."""
         with suppress(IndexError):
             while (conn := self._idle.pop()).closed:  # an interrupt came as it was kept
                 pass
             return conn
         conn = self.engine.connect()
-        self.known = True
+        self.made += 1
         conn.begin()
         return conn
 
@@ -278,7 +282,7 @@ def _prepare(engine: Engine, timeout: float) -> None:
 
 
 def _settle(conn: Connection) -> None:
-    """Wait for the answers to all that was sent, and send one by one from now on."""
+    """Wait for the answers to all statements that were sent; later ones are sent one by one."""
     sent = None if conn.invalidated else conn.info.pop(_SENT, None)
     if sent is not None:
         sent.__exit__(None, None, None)
@@ -308,8 +312,7 @@ def _close(conn: Connection) -> None:
 def unsafe_settings(conn: Connection) -> tuple[str, ...]:
     """Return settings of a server under which a power cut may take back what was released."""
     names = ("fsync", "full_page_writes", "synchronous_commit")
-    found = {name: conn.execute(text(f"SHOW {name}")).scalar_one() for name in names}
-    return tuple(name for name, value in found.items() if value == "off")
+    return tuple(name for name in names if conn.execute(text(f"SHOW {name}")).scalar_one() == "off")
 
 
 def make_schema(conn: Connection) -> None:

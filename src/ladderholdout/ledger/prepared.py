@@ -1,18 +1,17 @@
-"""The few statements that every submission runs, past SQLAlchemy.
+"""Statements that SQLAlchemy compiles once and that the driver is given directly.
 
-SQLAlchemy takes several times as long over such a statement as SQLite itself, so the driver is
-given it. On a server it waits for each answer, where the driver can send several statements at
-once (`postgres.ServerSource.begin`).
+SQLAlchemy takes several times as long over such a statement as SQLite itself. On a server it
+waits for each answer, where the driver can send several statements at once
+(`postgres.ServerSource.begin`).
 """
 
 from __future__ import annotations
 
-import datetime
 import re
 from collections import namedtuple
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import cache
-from typing import Any, TypeAlias
+from typing import Any
 
 from sqlalchemy import Connection, Dialect, Select
 from sqlalchemy.dialects import postgresql, sqlite
@@ -25,9 +24,6 @@ _DIALECTS: Mapping[str, Dialect] = {
 
 # What PostgreSQL calls the type of all real numbers here; other types do not ask for their name.
 _FLOAT = 701
-
-Pending: TypeAlias = Callable[[], list[Any]]
-"""The rows of a query that was sent; it waits for them."""
 
 
 class Prepared:
@@ -45,52 +41,50 @@ class Prepared:
         self._query = query
         self._compiled: dict[str, _Compiled] = {}
 
-    def send(self, conn: Connection, values: Mapping[str, Any]) -> Pending:
-        """Send the query; return what waits for its rows, with the columns as attributes."""
+    def send(self, conn: Connection, values: Mapping[str, Any]) -> Any:
+        """Send the query; return the driver's cursor, for `read`."""
         name = conn.dialect.name
         if name not in self._compiled:
             self._compiled[name] = _Compiled(self._query, _DIALECTS[name])
-        compiled, driver = self._compiled[name], driver_of(conn)
-        cursor = driver.execute(compiled.text, {**compiled.values, **values})
-        return lambda: compiled.read(cursor.fetchall())
+        compiled = self._compiled[name]
+        driver: Any = conn.connection.driver_connection
+        return driver.execute(compiled.text, {**compiled.values, **values})
+
+    def read(self, conn: Connection, cursor: Any) -> list[Any]:
+        """Wait for the rows of a query that was sent, and check their values.
+
+        The columns are attributes of the rows. Nothing is wrong with a value that is missing.
+        """
+        compiled = self._compiled[conn.dialect.name]
+        rows = []
+        for row in cursor.fetchall():
+            values = list(row)
+            for index, reader in compiled.readers:
+                if values[index] is not None:
+                    values[index] = reader(values[index])
+            rows.append(compiled.make(*values))
+        return rows
 
     def rows(self, conn: Connection, values: Mapping[str, Any]) -> list[Any]:
-        """Return all rows."""
-        return self.send(conn, values)()
-
-    def one(self, conn: Connection, values: Mapping[str, Any]) -> Any | None:
-        """Return the first row; None where there is none."""
-        found = self.rows(conn, values)
-        return found[0] if found else None
+        """Send the query and return all rows."""
+        return self.read(conn, self.send(conn, values))
 
 
 class _Compiled:
-    """A query as one driver takes it."""
+    """A query as one driver takes it, and what checks the columns that it returns."""
 
-    __slots__ = ("_make", "_readers", "text", "values")
+    __slots__ = ("make", "readers", "text", "values")
 
     def __init__(self, query: Select[Any], dialect: Dialect) -> None:
         compiled, columns = query.compile(dialect=dialect), query.selected_columns
-        make: Any = namedtuple("Row", columns.keys(), rename=True)  # type: ignore[misc]
-        self._make = make
-        self._readers: list[Callable[[Any], Any] | None] = [
-            column.type.dialect_impl(dialect).result_processor(dialect, _FLOAT)
-            for column in columns
-        ]
+        self.make: Any = namedtuple("Row", columns.keys(), rename=True)  # type: ignore[misc]
+        self.readers: list[tuple[int, Any]] = []
+        for index, column in enumerate(columns):
+            reader = column.type.dialect_impl(dialect).result_processor(dialect, _FLOAT)
+            if reader is not None:
+                self.readers.append((index, reader))
         self.text = str(compiled)
-        self.values = {name: one for name, one in compiled.params.items() if one is not None}
-
-    def read(self, rows: list[Any]) -> list[Any]:
-        """Check the values of each row; nothing is wrong with none."""
-        return [
-            self._make(
-                *[
-                    value if value is None or reader is None else reader(value)
-                    for reader, value in zip(self._readers, row, strict=True)
-                ]
-            )
-            for row in rows
-        ]
+        self.values = {name: value for name, value in compiled.params.items() if value is not None}
 
 
 def driver_of(conn: Connection) -> Any:
@@ -98,33 +92,14 @@ def driver_of(conn: Connection) -> Any:
     return conn.connection.driver_connection
 
 
-def in_file(conn: Connection) -> bool:
-    """Return whether a statement is answered at once: there is no server to wait for."""
-    return conn.dialect.name == "sqlite"
-
-
 def run(conn: Connection, statement: str, values: Mapping[str, Any]) -> None:
-    """Send a literal statement that returns nothing, with its values as ``:name``.
-
-    Parameters
-    ----------
-    conn : Connection
-    statement : str
-    values : Mapping
-        Times as `stored_time` returns them.
-    """
-    if not in_file(conn):
+    """Send a literal statement that returns nothing, with its values as ``:name``."""
+    if conn.dialect.name != "sqlite":
         statement = _by_percent(statement)
-    driver_of(conn).execute(statement, values)
+    driver: Any = conn.connection.driver_connection
+    driver.execute(statement, values)
 
 
 @cache
 def _by_percent(statement: str) -> str:
     return re.sub(r":(\w+)", r"%(\1)s", statement)
-
-
-def stored_time(conn: Connection, time: datetime.datetime) -> Any:
-    """Return a time in UTC as `run` takes it: in a file SQLAlchemy keeps it as a text."""
-    if not in_file(conn):
-        return time
-    return time.replace(tzinfo=None).isoformat(" ", "microseconds")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import math
+import re
 import struct
 import tokenize
 import zlib
@@ -11,6 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from datetime import UTC, datetime
 from functools import lru_cache
+from operator import attrgetter
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
@@ -57,6 +59,11 @@ class HoldoutRecord:
         Of all certificates, fixed at registration.
     labels_version : int
         One more than the number of amendments of its labels.
+    estimand : {"rows", "groups"} or None
+        Which mean certificates are of, where whole groups of rows were drawn; None where each row
+        is a draw of its own.
+    block : int
+        Which block of rows of its holdout it is, from 1.
     """
 
     id: int
@@ -73,6 +80,8 @@ class HoldoutRecord:
     reserve: NDArray[np.bool_] | None = field(repr=False, compare=False)
     confidence: float = 0.95
     labels_version: int = 1
+    estimand: str | None = None
+    block: int = 1
 
     @property
     def n_reserve(self) -> int:
@@ -101,6 +110,8 @@ class KnownRows:
         Like those of the labels; None where all weights are one.
     labels_digest : bytes or None
         Of all labels in that order; None where another sequence may well be the same.
+    groups : ndarray of uint64, shape (n,), or None
+        A hash of each row's group; None where each row is a draw of its own.
     """
 
     label_digests: NDArray[np.uint64]
@@ -108,6 +119,7 @@ class KnownRows:
     ids: NDArray[np.uint64] | None = None
     weight_digests: NDArray[np.uint64] | None = None
     labels_digest: bytes | None = None
+    groups: NDArray[np.uint64] | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -152,6 +164,8 @@ class LadderSettings:
         Releases allowed in all.
     unit : float or None
         Width of the loss range, by which risks are divided; None: adapted to the risk.
+    show : str
+        What answers have: "scores", or "improvements" alone.
     """
 
     account: str
@@ -162,9 +176,61 @@ class LadderSettings:
     mechanism_settings: Mapping[str, Any]
     budget: int | None
     unit: float | None
+    show: str
+
+    @property
+    def shows_scores(self) -> bool:
+        """Whether answers have the released score, and no request is needed."""
+        return self.show == "scores"
 
     def __hash__(self) -> int:
-        return hash((self.account, self.name, self.metric, self.mechanism, self.budget, self.unit))
+        return hash((self.account, self.name, self.metric, self.mechanism, self.budget, self.show))
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """Where a chain ends: what is anchored outside of the ledger.
+
+    Attributes
+    ----------
+    length : int
+        Number of links.
+    hash : str
+        Of the last link, 64 hex characters; it covers all of the others.
+
+    Examples
+    --------
+    >>> print(Head(12, "9f3a"))
+    12:9f3a
+    """
+
+    length: int
+    hash: str
+
+    def __str__(self) -> str:
+        return f"{self.length}:{self.hash}"
+
+
+EMPTY = Head(0, "")
+"""Where a chain without links ends."""
+
+
+@dataclass(slots=True)
+class End:
+    """What has to be known of a holdout to add to its chain."""
+
+    name: str
+    retired: datetime | None
+    labels_version: int
+    secret: bytes = field(repr=False)
+    # They decide where the holdout's mark is.
+    fingerprint: str
+    vault_path: str | None
+    # The last link inside this transaction, how many runs of batches had begun by then, and the
+    # batch of the last submission.
+    head: Head
+    runs: int
+    batch: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -291,11 +357,18 @@ class AuditEntry:
 
     @property
     def recorded(self) -> Recorded:
-        """What a replay needs of it."""
-        one = self.entry
-        assert one.risk is not None  # nothing is hidden from an audit
-        found = (one.number, one.repeat_of, one.improved, one.risk)
-        return Recorded(*found, self.evidence, one.digest, self.reserve_digest)
+        """What a replay needs of this submission."""
+        entry = self.entry
+        assert entry.risk is not None  # nothing is hidden from an audit
+        return Recorded(
+            entry.number,
+            entry.repeat_of,
+            entry.improved,
+            entry.risk,
+            self.evidence,
+            entry.digest,
+            self.reserve_digest,
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -358,8 +431,29 @@ AT_A_TIME = 1000
 
 _MOST = 2**53
 # Of holdouts, what is as long as their rows and asked for by itself.
-_OF_EACH_ROW = ("row_hashes", "ids", "labels_digest", "label_digests", "weight_digests", "places")
+_OF_EACH_ROW = (
+    *("row_hashes", "ids", "labels_digest", "label_digests", "weight_digests", "places"),
+    "groups",
+)
 _NOT_OF_ENTRIES = ("raw_risk", "evidence", "reserve_digest", "position", "hash")
+
+
+_OF_BLOCK = re.compile(r"(.+)@([1-9][0-9]{0,8})", re.DOTALL)
+
+
+def block_name(holdout: str, number: int) -> str:
+    """Return the name of an earlier block of a holdout, once fresh rows took its place."""
+    return f"{holdout}@{number}"
+
+
+def parted_name(name: str) -> tuple[str, int | None]:
+    """Return the name of the whole holdout, and which earlier block of it a name means, if one.
+
+    >>> parted_name("coins"), parted_name("coins@2"), parted_name("ada@home")
+    (('coins', None), ('coins', 2), ('ada@home', None))
+    """
+    parts = _OF_BLOCK.fullmatch(name)
+    return (name, None) if parts is None else (parts[1], int(parts[2]))
 
 
 def now() -> datetime:
@@ -382,11 +476,23 @@ def to_bytes(array: NDArray[Any]) -> bytes:
 
 
 def from_bytes(stored: bytes) -> NDArray[Any]:
-    """Read an array that `to_bytes` wrote; ValueError where it is none."""
+    """Read an array that `to_bytes` wrote; ValueError where it is none.
+
+    Its header may state no more than there is.
+    """
+    file = io.BytesIO(stored)
     try:
-        return _read_npy(stored)
+        if np.lib.format.read_magic(file) != (1, 0):
+            raise ValueError("another version of the format")
+        shape, by_columns, dtype = np.lib.format.read_array_header_1_0(file)
     except (EOFError, KeyError, OSError, SyntaxError, tokenize.TokenError) as fault:
         raise ValueError(type(fault).__name__) from None
+    if dtype.hasobject or not dtype.itemsize:
+        raise ValueError("objects, or nothing")
+    if math.prod(shape) * dtype.itemsize != len(stored) - file.tell():
+        raise ValueError("another length")
+    flat = np.frombuffer(stored, dtype, offset=file.tell()).copy()
+    return flat.reshape(shape, order="F" if by_columns else "C")
 
 
 # One column of two: the first is one minus it, as probabilities of two classes are.
@@ -415,10 +521,10 @@ def unpacked(stored: bytes) -> NDArray[Any]:
     """Read what `packed` wrote; LedgerError where somebody changed it."""
     if stored.startswith(_CODES):
         return _codes(stored)
-    found = read_array(stored)
-    if found.dtype != _SECOND:
-        return found
-    second = found["second"]
+    array = read_array(stored)
+    if array.dtype != _SECOND:
+        return array
+    second = array["second"]
     return np.column_stack([1 - second, second])
 
 
@@ -427,12 +533,12 @@ def _codes(stored: bytes) -> NDArray[np.int32]:
     if len(stored) < start:
         raise damaged()
     width, n = _WIDTH_AND_LENGTH.unpack_from(stored, len(_CODES))
-    found = np.frombuffer(stored, dtype=np.uint8, offset=start)
-    if width not in (1, 8) or len(found) != -(-n * width // 8):
+    codes = np.frombuffer(stored, dtype=np.uint8, offset=start)
+    if width not in (1, 8) or len(codes) != -(-n * width // 8):
         raise damaged()
-    if len(found) and found[-1] & (1 << -n * width % 8) - 1:  # bits of no row
+    if len(codes) and codes[-1] & (1 << -n * width % 8) - 1:  # bits of no row
         raise damaged()
-    return (np.unpackbits(found, count=n) if width == 1 else found).astype(np.int32)
+    return (np.unpackbits(codes, count=n) if width == 1 else codes).astype(np.int32)
 
 
 def compressed(predictions: NDArray[Any]) -> bytes:
@@ -467,22 +573,6 @@ def read_array(stored: bytes) -> NDArray[Any]:
         raise damaged() from None
 
 
-def _read_npy(stored: bytes) -> NDArray[Any]:
-    """Read an array, whose header may state no more than there is."""
-    file = io.BytesIO(stored)
-    version = np.lib.format.read_magic(file)
-    read = np.lib.format.read_array_header_1_0 if version == (1, 0) else None
-    if read is None:
-        raise ValueError("another version of the format")
-    shape, by_columns, dtype = read(file)
-    if dtype.hasobject or not dtype.itemsize:
-        raise ValueError("objects, or nothing")
-    if math.prod(shape) * dtype.itemsize != len(stored) - file.tell():
-        raise ValueError("another length")
-    flat = np.frombuffer(stored, dtype, offset=file.tell()).copy()
-    return flat.reshape(shape, order="F" if by_columns else "C")
-
-
 def booleans(stored: bytes, n: int) -> NDArray[np.bool_]:
     """Read n booleans that `numpy.packbits` wrote."""
     return np.unpackbits(np.frombuffer(stored, dtype=np.uint8), count=n).astype(bool)
@@ -491,7 +581,7 @@ def booleans(stored: bytes, n: int) -> NDArray[np.bool_]:
 def read_all(result: Iterable[Any], make: Callable[[Any], Record]) -> tuple[Record, ...]:
     """Read rows as records; refuse those that are not as this library writes them."""
     try:
-        return tuple(make(row) for row in result)
+        return tuple(map(make, result))
     except (*FAULTS, MemoryError):  # their text shows what is there
         raise damaged() from None
 
@@ -501,31 +591,36 @@ def select_holdouts() -> Select[Any]:
     return select(*(column for column in holdouts.c if column.name not in _OF_EACH_ROW))
 
 
-_OF_HOLDOUT = [one.name for one in fields(HoldoutRecord)]
+_OF_HOLDOUT = [field.name for field in fields(HoldoutRecord)]
 
 
 def holdout_record(row: Row[Any], prefix: str = "") -> HoldoutRecord:
     """Return a row, or those of its columns with this prefix, as a record."""
-    found = {name: getattr(row, prefix + name) for name in _OF_HOLDOUT}
-    if found["classes"] is not None:
-        found["classes"] = from_bytes(found["classes"])
-    if found["reserve"] is not None:
-        found["reserve"] = booleans(found["reserve"], found["n"])
-    found["created"] = utc(found["created"])
-    found["retired"] = found["retired"] and utc(found["retired"])
-    return HoldoutRecord(**found)
+    values = {name: getattr(row, prefix + name) for name in _OF_HOLDOUT}
+    if values["classes"] is not None:
+        values["classes"] = from_bytes(values["classes"])
+    if values["reserve"] is not None:
+        values["reserve"] = booleans(values["reserve"], values["n"])
+    values["created"] = utc(values["created"])
+    values["retired"] = values["retired"] and utc(values["retired"])
+    return HoldoutRecord(**values)
 
 
 def ladder_record(row: Row[Any]) -> LadderRecord:
     """Return a row as a record."""
-    settings = _settings(*(getattr(row, name) for name in _SETTINGS))
     counts, state = (row.submissions, row.version, row.withdrawals), read_json(row.state)
-    if min(counts) < 0 or max(counts) > _MOST or not _is_state(state):
+    numbers = {type(state.get("standing")), type(state.get("noise"))}
+    if (
+        min(counts) < 0
+        or max(counts) > _MOST
+        or type(state.get("releases")) is not int
+        or not numbers <= {int, float, type(None)}
+    ):
         raise ValueError("no state of a ladder")
     return LadderRecord(
         id=row.id,
         holdout_id=row.holdout_id,
-        settings=settings,
+        settings=_settings(*_columns_of_settings(row)),
         created=utc(row.created),
         opened=None if row.opened is None else utc(row.opened),
         submissions=row.submissions,
@@ -536,22 +631,17 @@ def ladder_record(row: Row[Any]) -> LadderRecord:
     )
 
 
-_SETTINGS = [one.name for one in fields(LadderSettings)]
+_SETTINGS = [field.name for field in fields(LadderSettings)]
+_columns_of_settings = attrgetter(*_SETTINGS)
 
 
 @lru_cache(256)
 def _settings(*values: Any) -> LadderSettings:
-    """Return the settings of a ladder, which never change: those of each are read once."""
-    found = dict(zip(_SETTINGS, values, strict=True))
+    """Return the settings of a ladder, which never change, so that they are read once."""
+    settings = dict(zip(_SETTINGS, values, strict=True))
     for name in ("metric_settings", "mechanism_settings"):
-        found[name] = read_json(found[name])
-    return LadderSettings(**found)
-
-
-def _is_state(state: Mapping[str, Any]) -> bool:
-    """Recognise the numbers that `replay.state_to` keeps."""
-    numbers = {type(state.get("standing")), type(state.get("noise"))}
-    return type(state.get("releases")) is int and numbers <= {int, float, type(None)}
+        settings[name] = read_json(settings[name])
+    return LadderSettings(**settings)
 
 
 def same_ladder(ladder: LadderRecord, since: datetime) -> LadderRecord:

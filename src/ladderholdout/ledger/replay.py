@@ -33,7 +33,7 @@ NOT_IMPROVED: Mapping[str, Any] = {"answer": "not improved"}
 
 @dataclass(slots=True)  # a frozen one takes three times as long to make, and there are millions
 class Replayed:
-    """One submission beside what its replay gives; `agrees` compares them to the bit."""
+    """One submission with what its replay gives; `agrees` compares them to the bit."""
 
     number: int
     recorded: tuple[float, bool]
@@ -53,7 +53,7 @@ class Replayed:
 
 @dataclass(frozen=True, slots=True)
 class _Answers:
-    """What each submission was answered, in nine bytes, for the repeats of any of them."""
+    """The answer to each submission, in nine bytes, for the repeats of any of them."""
 
     risks: array[float] = field(default_factory=lambda: array("d"))
     improved: bytearray = field(default_factory=bytearray)
@@ -74,7 +74,7 @@ def rules_of(settings: LadderSettings) -> LadderRules:
     """Return the rules a ladder follows; those of the same settings are made once."""
     mechanism = mechanism_from(settings.mechanism, settings.mechanism_settings)
     scale = scale_of(stored_metric(settings))
-    return LadderRules(mechanism, settings.budget, settings.unit, scale)
+    return LadderRules(mechanism, settings.budget, settings.unit, scale, settings.show)
 
 
 @lru_cache(256)
@@ -94,6 +94,8 @@ def stored_metric(settings: LadderSettings) -> Metric:
     if (targets := settings.metric_settings.get("target_range")) is not None:
         largest = float(settings.metric_settings["largest_error"])
         return metric.with_target_range((targets[0], targets[1]), (0.0, largest))
+    if settings.metric_settings.get("alike_rows") and not custom:
+        metric = metric.with_alike_rows()
     return metric if stated is None else metric.with_risk_range((stated[0], stated[1]))
 
 
@@ -114,11 +116,11 @@ class _Unavailable:
 
 
 def not_improved(rules: LadderRules, released: float, first: float) -> tuple[float, bool]:
-    """Return the answer to predictions that came before and did not improve.
+    """Return the answer to predictions that were submitted before and did not improve.
 
-    And to those that differ from earlier ones on the reserve's rows alone: what a query of them
-    would get that does not improve, but without stepping anything. So nobody can see on which
-    rows predictions agree, nor which rows are the reserve's.
+    Predictions that differ from earlier ones on the reserve's rows alone get it as well. It is the
+    answer to a query that does not improve, and it steps nothing. So nobody can see on which rows
+    predictions agree, nor which rows are the reserve's.
 
     Parameters
     ----------
@@ -126,27 +128,28 @@ def not_improved(rules: LadderRules, released: float, first: float) -> tuple[flo
     released : float
         The risk that is released now.
     first : float
-        What the first of these predictions was answered.
+        The risk that answered the first submission of these predictions.
 
     Returns
     -------
     tuple of (float, bool)
     """
-    rule = rules.mechanism
-    own = rule.discloses or rule.redraws or rule.needs_account
-    return (first if own else released), False
+    return (first if _answers_apart(rules) else released), False
 
 
 def repeats_alike(settings: LadderSettings) -> bool:
     """Return whether repeats of what did not improve are answered like a query that does not."""
-    if settings.mechanism not in MECHANISMS:
-        return False
-    rule = rules_of(settings).mechanism
-    return not (rule.discloses or rule.redraws or rule.needs_account)
+    return settings.mechanism in MECHANISMS and not _answers_apart(rules_of(settings))
+
+
+def _answers_apart(rules: LadderRules) -> bool:
+    """Return whether each submission that does not improve has an answer of its own."""
+    rule = rules.mechanism
+    return rules.shows_scores and (rule.discloses or rule.redraws or rule.needs_account)
 
 
 def rule_shown(settings: LadderSettings) -> str:
-    """Return the rule as Python writes it; also somebody's own, which may be unknown here."""
+    """Return the rule as Python writes it; a rule of the user's own may be unknown here."""
     if settings.mechanism in MECHANISMS:
         return repr(rules_of(settings).mechanism)
     given = (f"{name}={value!r}" for name, value in settings.mechanism_settings.items())
@@ -154,15 +157,22 @@ def rule_shown(settings: LadderSettings) -> str:
 
 
 def state_to(state: State) -> dict[str, Any]:
-    """Bring a state to the numbers that the ledger keeps."""
-    numbers = {"standing": state.standing, "noise": state.noise, "releases": state.releases}
-    # As JSON gives it back; ladders of one account have none.
-    return numbers | ({"places": [list(one) for one in state.places]} if state.places else {})
+    """Return a state as the numbers that the ledger keeps."""
+    numbers: dict[str, Any] = {
+        "standing": state.standing,
+        "noise": state.noise,
+        "releases": state.releases,
+    }
+    if state.places:  # ladders of one account have none
+        numbers["places"] = [list(place) for place in state.places]  # as JSON gives it back
+    if state.candidates:  # of a gate
+        numbers |= {"candidates": state.candidates, "accepted": state.accepted}
+    return numbers
 
 
 def state_from(numbers: Mapping[str, Any], n: int, incumbent: Evaluation | None) -> State:
-    """Bring a state back from the ledger's numbers and its incumbent."""
-    places = tuple((at, account) for at, account in numbers.get("places", ()))
+    """Return the state of the ledger's numbers and its incumbent."""
+    places = tuple(map(tuple, numbers.get("places", ())))
     return State(**{**numbers, "n": n, "incumbent": incumbent, "places": places})
 
 
@@ -191,7 +201,7 @@ def replay(
     rules = rules_of(ladder.settings)
     state = rules.start(holdout.n_ladder)
     start, answers = state.standing, _Answers()
-    returns = [one for one in withdrawals if one.replaced]
+    returns = [withdrawal for withdrawal in withdrawals if withdrawal.replaced]
     draws = FreshRngs(rules, holdout.secret, ladder.id)
     for entry in entries:
         number = entry.number
@@ -206,9 +216,9 @@ def replay(
                 recomputed = not_improved(rules, state.standing, recomputed[0])
         answers.keep(number, *recomputed)
         after = state
-        for one in returns:
-            if one.until == number:
-                after = _back(after, start, answers, one)
+        for withdrawal in returns:
+            if withdrawal.until == number:
+                after = _back(after, start, answers, withdrawal)
         yield Replayed(number, (entry.risk, entry.improved), recomputed, after)
 
 

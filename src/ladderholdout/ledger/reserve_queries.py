@@ -13,8 +13,7 @@ from numpy.typing import NDArray
 from sqlalchemy import Connection, Row, Select, insert, select, update
 
 from ladderholdout.certificates import ReserveGrid
-from ladderholdout.errors import HoldoutConflict
-from ladderholdout.ledger.chain import Chains, look_content
+from ladderholdout.ledger.chain import Chains, look_content, refuse_retired
 from ladderholdout.ledger.records import LadderRecord, now, read_all, utc
 from ladderholdout.ledger.tables import (
     chains,
@@ -32,7 +31,7 @@ _SEEN = ("number", "ladder_id", "submission", "time", *_SHOWN, "position", "afte
 
 @dataclass(frozen=True, slots=True)
 class ReserveEvidence:
-    """What was measured on the reserve, and what can be shown of it; raw, so not shown.
+    """What was measured on the reserve, which is raw, and what can be shown of it.
 
     Attributes
     ----------
@@ -58,6 +57,10 @@ class ReserveEvidence:
         low, high = self.grid.below(self.low), self.grid.above(self.high)
         return min(low, risk), risk, max(high, risk)
 
+    def price(self) -> float:
+        """Return what later queries pay for what is shown, in nats."""
+        return self.grid.price(self.shown()[1])
+
 
 @dataclass(frozen=True, slots=True)
 class ReserveQuery:
@@ -73,7 +76,9 @@ class ReserveQuery:
     low, risk, high : float or None
         What was shown. All None: the metric had no value there.
     log_values : float
-        Logarithm of the number of values that it could have shown.
+        What later queries pay for what it showed, in nats.
+    grid : ReserveGrid
+        What it could show.
     about : tuple of str
         What it was about: the metric, its settings, and the digests of the predictions.
     position : int
@@ -92,6 +97,7 @@ class ReserveQuery:
     risk: float | None
     high: float | None
     log_values: float
+    grid: ReserveGrid
     about: tuple[str | None, ...]
     position: int
     after: int
@@ -112,7 +118,7 @@ class ReserveQueries:
         self._chains.note(holdout_id, "reserve")
 
     def about_incumbent(self, ladder: LadderRecord) -> tuple[str | None, ...]:
-        """Return what a query about the incumbent of a ladder is about, as in `ReserveQuery`."""
+        """Return `ReserveQuery.about` of a query about the incumbent of a ladder."""
         query = _about().where(
             submissions.c.ladder_id == ladder.id, submissions.c.number == ladder.incumbent
         )
@@ -125,7 +131,7 @@ class ReserveQueries:
         )
         query = (
             _about()
-            .add_columns(*(reserve_looks.c[name] for name in (*_SEEN, "others")))
+            .add_columns(*(reserve_looks.c[name] for name in (*_SEEN, "evidence", "others")))
             .join(reserve_looks, place)
             .where(reserve_looks.c.holdout_id == holdout_id)
             .order_by(reserve_looks.c.number)
@@ -140,7 +146,7 @@ class ReserveQueries:
         ladder : LadderRecord
             As read under lock in this transaction.
         number : int
-            Of the query: one more than there were.
+            The query's number: one more than there were.
         evidence : ReserveEvidence
 
         Raises
@@ -168,7 +174,7 @@ class ReserveQueries:
             "low": low,
             "risk": risk,
             "high": high,
-            "log_values": evidence.grid.log_values,
+            "log_values": evidence.price(),
             "after": self._chains.latest(),
             "others": json.dumps(lengths) if lengths else None,
         }
@@ -177,20 +183,18 @@ class ReserveQueries:
         self._conn.execute(insert(reserve_looks).values(values))
 
     def replays(self, holdout_id: int) -> Iterator[tuple[int, bool]]:
-        """Replay the queries of a reserve: for each its number, and whether it shows the same."""
+        """Replay the queries of a reserve: yield their numbers, and whether they show the same."""
         columns = (reserve_looks.c[name] for name in ("number", "evidence", *_SHOWN))
-        query = select(*columns).where(reserve_looks.c.holdout_id == holdout_id)
+        place = (reserve_looks.c.ladder_id == submissions.c.ladder_id) & (
+            reserve_looks.c.submission == submissions.c.number
+        )
+        query = (
+            select(*columns, submissions.c.released_risk)
+            .select_from(reserve_looks.outerjoin(submissions, place))
+            .where(reserve_looks.c.holdout_id == holdout_id)
+        )
         for row in self._conn.execute(query.order_by(reserve_looks.c.number)):
             yield row.number, _agrees(row)
-
-
-def refuse_retired(name: str, retired: datetime | None) -> None:
-    """Refuse to add to a holdout that was retired."""
-    if retired is not None:
-        raise HoldoutConflict(
-            f"The holdout {name!r} was retired on {retired:%Y-%m-%d} and takes no more "
-            "submissions. Its status, history and audit stay; register fresh rows to go on."
-        )
 
 
 def _about() -> Select[Any]:
@@ -201,24 +205,32 @@ def _about() -> Select[Any]:
 
 def _query(row: Row[Any]) -> ReserveQuery:
     about = (row.metric, row.metric_settings, row.digest, row.reserve_digest)
-    found = {name: getattr(row, name) for name in _SEEN}
+    seen = {name: getattr(row, name) for name in _SEEN}
     others = tuple(
-        (int(key), int(length)) for key, length in json.loads(row.others or "{}").items()
+        (int(holdout_id), int(length))
+        for holdout_id, length in json.loads(row.others or "{}").items()
     )
-    return ReserveQuery(**{**found, "time": utc(row.time)}, about=about, others=others)
+    grid = _grid_from(json.loads(row.evidence)["grid"])
+    return ReserveQuery(**{**seen, "time": utc(row.time)}, grid=grid, about=about, others=others)
 
 
-def _agrees(row: Row[Any]) -> bool:
+def _grid_from(stored: dict[str, Any]) -> ReserveGrid:
+    limits, scale = stored["limits"], stored["scale"]
+    stated = {
+        "limits": None if limits is None else tuple(limits),
+        "scale": None if scale is None else Scale(**scale),
+    }
+    return ReserveGrid(**{**stored, **stated})
+
+
+def _agrees(row: Any) -> bool:
     try:
         measured = json.loads(row.evidence)
-        limits = measured["grid"]["limits"]
-        scale = measured["grid"].get("scale")  # none in the entries of earlier layouts
-        stated = {
-            "limits": None if limits is None else tuple(limits),
-            "scale": None if scale is None else Scale(**scale),
-        }
-        grid = ReserveGrid(**{**measured.pop("grid"), **stated})
-        shown = (*ReserveEvidence(grid, **measured).shown(), grid.log_values)
+        grid = _grid_from(measured.pop("grid"))
+        evidence = ReserveEvidence(grid, **measured)
+        shown = (*evidence.shown(), evidence.price())
     except Exception:  # a changed entry can hold anything
         return False
-    return shown == (row.low, row.risk, row.high, row.log_values)
+    # A query is coded around what the ladder has released of this very submission, or alike.
+    fits = grid.query == row.number and grid.released in (None, row.released_risk)
+    return fits and shown == (row.low, row.risk, row.high, row.log_values)

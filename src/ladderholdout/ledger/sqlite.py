@@ -22,8 +22,16 @@ from sqlalchemy.pool import NullPool, StaticPool
 
 from ladderholdout.errors import InvalidArgument, LedgerBusy, LedgerError
 from ladderholdout.ledger.place import Access, file_of, is_memory, timeout_of
-from ladderholdout.ledger.turns import Turns
-from ladderholdout.process import BINARY, read_start
+from ladderholdout.process import (
+    HAS_QUEUES,
+    lock_byte,
+    make_private,
+    open_private,
+    open_to_read,
+    read_start,
+    sync,
+    unlock_byte,
+)
 
 _FAULTS = {
     "SQLITE_READONLY": "it is read-only. Give this user write access to the file and its folder",
@@ -36,6 +44,9 @@ _FAULTS = {
 _BUSY = ("SQLITE_BUSY", "SQLITE_LOCKED")
 # Seconds between two questions for the lock of one who does not take turns, at most.
 _PAUSE = 0.008
+# The byte of a file that turns lock. SQLite neither locks nor writes it: it is in the page of
+# SQLite's own locks, behind them.
+_BYTE = 0x40000000 + 0x300
 
 _HEADER = b"SQLite format 3\0"
 # Without a frame of Python: a ledger of a million entries has ten million texts.
@@ -45,12 +56,82 @@ Identity: TypeAlias = tuple[int, int]
 """What identifies a file: its device and its inode."""
 
 
+class Turns:
+    """The turns that the processes of one machine take at writing to a file.
+
+    SQLite asks for a lock again after a pause: nobody may ask in the moment in which the file is
+    free, and of many processes one may wait for seconds. The operating system keeps a queue of
+    those that wait for a lock, and wakes the first one as soon as it is free. One thread of a
+    process at a time may take a turn.
+
+    Turns protect nothing: SQLite's own lock does, for which a process asks when it has a turn, or
+    has waited for one in vain. So nothing is lost where there are none: on other systems, on a file
+    that cannot be written to, or where another connection of this process is closed, which gives up
+    all that a process has locked of a file (POSIX).
+
+    Parameters
+    ----------
+    descriptor : int
+        The open file, to read and write; it is kept open.
+    """
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+        # It is held to change the two below.
+        self._change = threading.Lock()
+        # The thread that waits for the system's lock, and whether anybody waits for that thread.
+        self._waiting: threading.Thread | None = None
+        self._awaited = False
+
+    def take(self, seconds: float) -> None:
+        """Wait for a turn, for so many seconds at most; `leave` has to follow in any case."""
+        if not HAS_QUEUES:
+            return
+        with self._change:
+            waiting = self._waiting
+            if waiting is not None and not waiting.is_alive():
+                waiting = None
+            # It is set before a new thread starts, which may have the lock at once. There is no
+            # `try` in here: CPython 3.11 leaves a block without giving up its lock where one is
+            # interrupted at its first line.
+            self._awaited = waiting is not None or not lock_byte(
+                self._descriptor, _BYTE, wait=False
+            )
+        if not self._awaited:
+            return
+        try:
+            (waiting or self._start_waiting()).join(seconds)
+        except RuntimeError:  # where no thread can be had, there are no turns
+            pass
+        finally:
+            self._awaited = False
+
+    def leave(self) -> None:
+        """Let the next process have its turn."""
+        unlock_byte(self._descriptor, _BYTE)
+
+    def _start_waiting(self) -> threading.Thread:
+        """Let a thread wait, since nobody can give up a wait for the system's lock."""
+        waiting = threading.Thread(target=self._wait, name="ladderholdout-turn", daemon=True)
+        self._waiting = waiting
+        waiting.start()
+        return waiting
+
+    def _wait(self) -> None:
+        """Wait for the system's lock, and give it back where nobody waits for a turn any more."""
+        lock_byte(self._descriptor, _BYTE, wait=True)
+        with self._change:
+            self._waiting = None
+            if not self._awaited:
+                self.leave()
+
+
 @dataclass(slots=True, eq=False)
 class _Kept:
     """What is known of a connection that stays open from one transaction to the next.
 
-    SQLAlchemy's own begin, commit and pool take several times as long as SQLite's. So for it the
-    connection is in one transaction from its first to its last day.
+    SQLAlchemy's own begin, commit and pool take several times as long as SQLite's. So to SQLAlchemy
+    the connection is in one transaction as long as it is open.
     """
 
     driver: sqlite3.Connection
@@ -85,13 +166,13 @@ class FileSource:
     _places: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        """Name the files that belong together."""
+        """Name the three files of a ledger."""
         self._turns = Turns(self.descriptor)
         self._places = () if self.path is None else _places(self.path)
 
     @property
     def faults(self) -> tuple[type[Exception], ...]:
-        """What a statement may raise, from SQLAlchemy or from the driver."""
+        """The errors that a statement may raise, from SQLAlchemy or from the driver."""
         return SQLAlchemyError, sqlite3.Error
 
     def turn(self, *, write: bool) -> AbstractContextManager[Any]:
@@ -107,7 +188,7 @@ class FileSource:
         return self.path is None or _identities(self._places)[0] == self.identity
 
     def connect(self) -> Connection:
-        """Return a connection that nobody uses; whoever loses it has locked nothing yet."""
+        """Return a connection that nobody uses, and that has locked nothing yet."""
         with suppress(IndexError):
             while (conn := self._idle.pop()).closed:  # an interrupt came as it was kept
                 pass
@@ -121,8 +202,12 @@ class FileSource:
         if self.path is not None:
             # Ten microseconds: cached pages would hide that those on disk are damaged.
             kept.driver.execute("PRAGMA shrink_memory")
+        # How long SQLite itself waits for a lock; for turns at writing this process waits.
+        patience = self.timeout if access is Access.READ else 0.0
+        if kept.patience != patience:
+            kept.driver.execute(f"PRAGMA busy_timeout={1000 * patience:.0f}")
+            kept.patience = patience
         if access is Access.READ:
-            _set_patience(kept, self.timeout)
             kept.driver.execute("BEGIN")
         else:
             self._begin_alone(kept)
@@ -162,33 +247,32 @@ class FileSource:
         """
         if self.path is None:
             return
-        places = _identities(self._places)
-        # Last, and first to be named: SQLite itself removes the -wal beside an emptied file.
-        known, found = self.changes, _changes(self.descriptor)
-        if found < known:
+        identities = _identities(self._places)
+        # It is read last and compared first: SQLite itself removes the -wal beside an emptied file.
+        changes = _changes(self.descriptor)
+        if changes < self.changes:
             raise LedgerError(
                 f"The ledger {self.path} was overwritten while it was in use; what is written "
                 "to it now would be lost. Restore it from a backup, then start again in a new "
                 "process."
             )
-        if places != [self.identity, *self._kept[conn].companions]:
+        if identities != [self.identity, *self._kept[conn].companions]:
             raise LedgerError(
                 f"The ledger {self.path}, or the -wal or -shm file beside it, was removed or "
                 "replaced while it was in use; what is written to it now would be lost. Put "
                 "it back, then start again."
             )
-        self.changes = found
+        self.changes = changes
 
     def _begin_alone(self, kept: _Kept) -> None:
-        """Begin to write: at once, for a deferred BEGIN takes the lock too late.
+        """Begin to write, with the lock: a deferred BEGIN would take it too late.
 
-        Whoever does not take turns may hold it even then.
+        A process that does not take turns may hold the lock even then.
         """
         end = time.monotonic() + self.timeout
         if self.path is not None:
             kept.writes = True
             self._turns.take(self.timeout)
-        _set_patience(kept, 0.0)
         while True:
             try:
                 kept.driver.execute("BEGIN IMMEDIATE")
@@ -199,7 +283,7 @@ class FileSource:
             time.sleep(random.uniform(0, _PAUSE))
 
     def _leave(self, kept: _Kept) -> None:
-        """Let the next one write."""
+        """Let the next process write."""
         if kept.writes:
             kept.writes = False
             self._turns.leave()
@@ -239,9 +323,9 @@ def make(path: Path) -> None:
     if path.exists():
         return
     try:
-        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        make_private(path.parent)
         # This file will hold raw scores: it is created private.
-        os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
+        os.close(open_private(path))
     except OSError as fault:
         raise LedgerError(
             f"The ledger {path} cannot be made ({fault.strerror}). Name another place "
@@ -280,9 +364,9 @@ def file_source(url: str) -> FileSource:
         )
         # SQLite takes the -wal file beside an empty database for a leftover and deletes it at
         # the first statement, and with it the newest entries of the ledger that was there.
-        own, written_ahead, _ = _identities(_places(path))
-        emptied = _changes(descriptor) < 0 and written_ahead is not None
-        if emptied or own != identity:
+        of_file, of_wal, _ = _identities(_places(path))
+        emptied = _changes(descriptor) < 0 and of_wal is not None
+        if emptied or of_file != identity:
             opened.close()
             raise LedgerError(
                 f"The ledger {path} was emptied or replaced by another file. Put it back, or "
@@ -305,9 +389,9 @@ def file_source(url: str) -> FileSource:
 def _opened(path: Path) -> tuple[Identity, int]:
     try:
         try:
-            descriptor = os.open(path, os.O_RDWR | BINARY)
-        except PermissionError:  # to be read, then, and without turns at writing
-            descriptor = os.open(path, os.O_RDONLY | BINARY)
+            descriptor = open_private(path, create=False)
+        except PermissionError:  # the file is read then, without turns at writing
+            descriptor = open_to_read(path)
     except FileNotFoundError:
         raise LedgerError(
             f"The ledger {path} is not there. Restore the file, or open the holdout with its "
@@ -318,8 +402,8 @@ def _opened(path: Path) -> tuple[Identity, int]:
             f"The ledger {path} cannot be used ({fault.strerror}). Give this user access to "
             "the file and its folder."
         ) from None
-    found = os.fstat(descriptor)
-    return (found.st_dev, found.st_ino), descriptor
+    status = os.fstat(descriptor)
+    return (status.st_dev, status.st_ino), descriptor
 
 
 def _prepare(engine: Engine, timeout: float = 0.0) -> None:
@@ -343,13 +427,6 @@ def _prepare(engine: Engine, timeout: float = 0.0) -> None:
 def _close(conn: Connection) -> None:
     with suppress(SQLAlchemyError, sqlite3.Error):
         conn.close()
-
-
-def _set_patience(kept: _Kept, seconds: float) -> None:
-    """Set how long SQLite itself waits for a lock, where it is not so set already."""
-    if kept.patience != seconds:
-        kept.driver.execute(f"PRAGMA busy_timeout={1000 * seconds:.0f}")
-        kept.patience = seconds
 
 
 def _is_busy(fault: BaseException | None) -> bool:
@@ -416,7 +493,7 @@ def copy(path: Path, target: Path) -> None:
         The copy cannot be written, or would be of a damaged ledger.
     """
     try:
-        os.close(os.open(target, os.O_CREAT | os.O_EXCL, 0o600))
+        os.close(open_private(target, new=True))
     except FileExistsError:
         raise InvalidArgument(
             "the copy", "a file that is not there yet", f"{target}, which is", "Name another."
@@ -447,8 +524,8 @@ def _replace(path: Path, target: Path) -> None:
             copied.execute("PRAGMA journal_mode=DELETE")
             if copied.execute("PRAGMA quick_check").fetchone() != ("ok",):
                 raise sqlite3.DatabaseError
-        with open(temporary, "rb") as written:
-            os.fsync(written.fileno())
+        with open(temporary, "rb+") as written:
+            sync(written)
         os.replace(temporary, target)
     finally:
         Path(temporary).unlink(missing_ok=True)

@@ -5,12 +5,14 @@ To make a statement with SQLAlchemy takes longer than to run it.
 
 from __future__ import annotations
 
+from functools import partial
+
 from sqlalchemy import ColumnElement, bindparam, exists, func, select
 
 from ladderholdout.ledger.chain import END_COLUMNS, GROUPED, RESTORED, WITHDRAWN
 from ladderholdout.ledger.history import is_marked, is_of
 from ladderholdout.ledger.prepared import Prepared
-from ladderholdout.ledger.records import select_entries, select_holdouts
+from ladderholdout.ledger.records import holdout_record, select_entries, select_holdouts
 from ladderholdout.ledger.tables import (
     NUMBER,
     chains,
@@ -25,11 +27,11 @@ from ladderholdout.ledger.tables import (
 _LADDER = (
     select(ladders).add_columns(NUMBER.label("format")).where(ladders.c.id == bindparam("ladder"))
 )
-OF_HOLDOUT = "its_holdout_"
+_OF_HOLDOUT = "its_holdout_"
 # The kinds of events that are read together, for they are few; others describe all of the rows.
 KINDS = (
-    *("amended", "asked", "batch", "confidence", "estimate", "interval", "opened", RESTORED),
-    *(GROUPED, WITHDRAWN),
+    *("amended", "asked", "batch", "compared", "confidence", "estimate", "interval", "opened"),
+    *(GROUPED, RESTORED, WITHDRAWN),
 )
 # What most holdouts have none of, by the name under which a transaction reads it.
 MISSING: dict[str, ColumnElement[bool]] = {
@@ -46,11 +48,13 @@ _COUNT = (
 )
 LADDER_WITH_HOLDOUT = Prepared(
     _LADDER.join(holdouts).add_columns(
-        *(one.label(OF_HOLDOUT + one.name) for one in select_holdouts().selected_columns),
+        *(column.label(_OF_HOLDOUT + column.name) for column in select_holdouts().selected_columns),
         _COUNT.label("ladders"),
-        *(one.label(f"with_{name}") for name, one in MISSING.items()),
+        *(exist.label(f"with_{name}") for name, exist in MISSING.items()),
     )
 )
+holdout_with_ladder = partial(holdout_record, prefix=_OF_HOLDOUT)
+"""Returns the holdout of a row of `LADDER_WITH_HOLDOUT`."""
 # All ladders of a holdout take turns, so that the ids of their submissions are in one order.
 # That the holdout's row still reads also finds a damaged file. The holdout is locked first: who
 # waits for it holds no ladder, which a submission to several may need.
@@ -93,10 +97,10 @@ _BY_KEY = submissions.c.key == bindparam("key")
 def _asked(*where: ColumnElement[bool], repeats: bool) -> tuple[Prepared, Prepared]:
     """Return the query of the submissions that fit, oldest first, and that of the first alone."""
     columns = (submissions.c[name] for name in ("number", "released_risk", "improved", "repeat_of"))
-    found = select(*columns).where(_OF_LADDER, *where).order_by(_IN_ORDER)
+    query = select(*columns).where(_OF_LADDER, *where).order_by(_IN_ORDER)
     if not repeats:
-        found = found.where(submissions.c.repeat_of.is_(None))
-    return Prepared(found), Prepared(found.limit(1))
+        query = query.where(submissions.c.repeat_of.is_(None))
+    return Prepared(query), Prepared(query.limit(1))
 
 
 FIRST_BY_KEY = _asked(_BY_KEY, repeats=False)

@@ -10,7 +10,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import TypeVar
 
-from sqlalchemy import Connection, select
+from sqlalchemy import select
 
 from ladderholdout.errors import (
     LedgerBusy,
@@ -22,10 +22,16 @@ from ladderholdout.errors import (
 from ladderholdout.ledger import connections as engine
 from ladderholdout.ledger import postgres as servers
 from ladderholdout.ledger import tables
-from ladderholdout.ledger.chain import EMPTY, Head, Left
+from ladderholdout.ledger.chain import Left
 from ladderholdout.ledger.marks import mark_of
 from ladderholdout.ledger.place import Access, file_of, is_server, shown
-from ladderholdout.ledger.records import Asked, LadderRecord, Progress, same_ladder
+from ladderholdout.ledger.records import (
+    EMPTY,
+    Asked,
+    LadderRecord,
+    Progress,
+    same_ladder,
+)
 from ladderholdout.ledger.sqlite import copy
 from ladderholdout.ledger.tables import FORMAT, holdouts
 from ladderholdout.ledger.transaction import Transaction
@@ -37,7 +43,7 @@ T = TypeVar("T")
 class Ledger:
     """A durable, ordered record of all submissions.
 
-    What it promises, whatever integration, process or machine uses it:
+    It promises, whatever integration, process or machine uses it:
 
     *Atomic.* All that one call writes is one transaction: a submission with its link in the
     holdout's chain, the ladder's new state and its incumbent; a registration with its ladder.
@@ -109,22 +115,22 @@ class Ledger:
     def __init__(self, url: str, *, create: bool = False) -> None:
         self.url = url
         source = engine.create(url) if create else engine.source(url)
-        number = _again_while_it_may_pass(source, lambda: _format_of(source))
+        number = self.transact(lambda tx: tables.format_of(tx.conn), Access.READ)
         if number is None and not create:
             raise LedgerError(
                 f"The ledger {shown(url)} is empty. Restore the file, or open the holdout "
                 "with its rows, LadderHoldout(X, y, ...), to start a new one."
             )
         if number != FORMAT:
-            _again_while_it_may_pass(source, lambda: _ensure(source))
+            self.transact(_make_tables)
         source.ready = True
 
     @classmethod
     def opened(cls, url: str) -> Ledger:
-        """Return a ledger that this process has opened before, as it was found then.
+        """Return a ledger that this process has opened before, without another check of its format.
 
-        One that it has not is opened now. Each transaction checks the file, and the version with
-        the ladder that it reads.
+        A ledger that this process has not opened is opened now. Each transaction checks the file,
+        and the format with the ladder that it reads.
 
         Examples
         --------
@@ -136,15 +142,15 @@ class Ledger:
         """
         if not engine.source(url).ready:
             return cls(url)
-        found = cls.__new__(cls)
-        found.url = url
-        return found
+        ledger = cls.__new__(cls)
+        ledger.url = url
+        return ledger
 
     @contextmanager
     def read(self) -> Iterator[Transaction]:
         """Open a transaction that sees one state of the ledger and blocks no writer."""
         with engine.connection(engine.source(self.url), Access.READ) as conn:
-            yield self._transaction(conn, Access.READ)
+            yield Transaction(conn, self.url, writes=False)
 
     @contextmanager
     def write(self, access: Access = Access.ALL) -> Iterator[Transaction]:
@@ -166,7 +172,7 @@ class Ledger:
         1
         """
         with engine.connection(engine.source(self.url), access) as conn:
-            tx = self._transaction(conn, access)
+            tx = Transaction(conn, self.url, writes=access is not Access.READ)
             yield tx
         self._move_marks(tx)
 
@@ -176,11 +182,11 @@ class Ledger:
         Parameters
         ----------
         body : callable
-            Is given the transaction, and again another one where the server undid the first
+            It is given the transaction, and again another one where the server undid the first
             or was lost. What it links to a chain is found again by the hash of the link: a
             commit whose answer was lost is not repeated.
         access : Access
-            To read as well: then all of it is of one state.
+            With ``Access.READ``, all that is read is of one state.
 
         Returns
         -------
@@ -200,20 +206,50 @@ class Ledger:
         >>> Ledger(place).transact(lambda tx: len(tx.holdouts()))
         1
         """
-        done: tuple[Transaction, T] | None = None
-
-        def attempt() -> tuple[Transaction, T]:
-            nonlocal done
-            if done is not None and self._is_committed(done[0].chains.last):
-                return done
-            done = None
-            with engine.connection(engine.source(self.url), access) as conn:
-                tx = self._transaction(conn, access)
-                result = tx, body(tx)
-                done = None if tx.chains.last is None else result
-            return result
-
-        tx, result = _again_while_it_may_pass(engine.source(self.url), attempt)
+        source = engine.source(self.url)
+        pauses = source.pauses()
+        # What was committed, perhaps, on connections of which nothing was heard since.
+        lost: list[tuple[Transaction, T]] = []
+        stale: servers.Stale | None = None
+        while True:
+            done: tuple[Transaction, T] | None = None
+            try:
+                committed = self._committed(lost)
+                if committed is not None:
+                    tx, result = committed
+                    break
+                if stale is not None:
+                    raise stale
+                with engine.connection(source, access) as conn:
+                    tx = Transaction(conn, self.url, writes=access is not Access.READ)
+                    result = body(tx)
+                    # A server may read the message of a lost connection only after it was asked.
+                    # From here to its own end this transaction is alone in writing to the chain.
+                    # It may have made the same link itself, if that has the same moment.
+                    for earlier, answer in lost:
+                        link = earlier.chains.last
+                        if link and link != tx.chains.last and tx.chains.has(*link):
+                            raise _CommittedBefore(earlier, answer)
+                    if tx.chains.last is not None:
+                        done = tx, result
+                break
+            except _CommittedBefore as earlier:
+                tx, result = earlier.args
+                break
+            except servers.Stale as error:
+                # What has moved the ladder on may be the message of a lost connection: it is asked
+                # for as at any other try, since this connection can be lost as well.
+                if not lost or stale is not None:
+                    raise
+                stale = error
+                continue
+            except engine.PASSING:
+                if done is not None:
+                    lost.append(done)
+                pause = next(pauses, None)
+                if pause is None:
+                    raise
+            time.sleep(pause)
         self._move_marks(tx)
         return result
 
@@ -232,9 +268,9 @@ class Ledger:
         ----------
         ladder_id : int
         since : datetime
-            When it was created: another one in its place is refused (`same_ladder`).
+            When the ladder was created: another one in its place is refused (`same_ladder`).
         body : callable
-            Is given the transaction and the ladder as it is under lock.
+            It is given the transaction and the ladder as it is under lock.
         asked, left
             As in `Transaction.locked_ladder`.
         """
@@ -248,7 +284,7 @@ class Ledger:
     def verify(self, holdout_id: int, progress: Progress | None = None) -> Verification:
         """Verify the record of a holdout, and that this machine has seen no later one.
 
-        The parameters and what is returned as for `verify`.
+        It takes and returns what the function `verify` takes and returns.
         """
         with self.read() as tx:
             try:
@@ -259,29 +295,24 @@ class Ledger:
                 seen = None
         # After its mark, so that this ledger does not lag behind that.
         with self.read() as tx:
-            found = verify(tx, holdout_id, progress)
+            verified = verify(tx, holdout_id, progress)
             if (
                 seen is None
-                or found.head == EMPTY
-                or not tx.chains.lacks(holdout_id, found.head, seen)
+                or verified.head == EMPTY
+                or not tx.chains.lacks(holdout_id, verified.head, seen)
             ):
-                return found
+                return verified
         older = Finding(f"this is an older copy: link {seen.length} was seen on this machine")
-        return replace(found, findings=(*found.findings, older))
-
-    def _transaction(self, conn: Connection, access: Access) -> Transaction:
-        return Transaction(
-            conn, writes=access is not Access.READ, seen=lambda end: mark_of(self.url, end).seen()
-        )
+        return replace(verified, findings=(*verified.findings, older))
 
     def _move_marks(self, tx: Transaction) -> None:
-        """Keep the ends that were committed, and warn of chains that had lost what was seen."""
+        """Keep the ends that were committed, and warn of chains that had lost a marked link."""
         for end in tx.chains.ends.values():
             mark_of(self.url, end).write(end.head)
-        for gone in tx.chains.gone:
+        for lost in tx.chains.lost:
             warn(
                 "An older copy of the ledger was put in place, or another one: link "
-                f"{gone.length} of this holdout's chain was seen on this machine and is not in "
+                f"{lost.length} of this holdout's chain was seen on this machine and is not in "
                 "it. What it had released since is known and off the record, so that nothing can "
                 "be certified from now on. This is on record. If you have the newer ledger, put it "
                 "back.",
@@ -295,15 +326,18 @@ class Ledger:
         with engine.connection(engine.source(self.url), Access.READ) as conn:
             return servers.unsafe_settings(conn)
 
-    def _is_committed(self, link: tuple[int, Head] | None) -> bool:
-        """Return whether a link was committed.
+    def _committed(self, lost: list[tuple[Transaction, T]]) -> tuple[Transaction, T] | None:
+        """Return which of the transactions whose answers were lost was committed, if one was.
 
-        Alone in writing: whoever is still committing it, on a connection that was lost, is
-        waited for.
+        No other process writes meanwhile: whoever is still committing its link, on a connection
+        that was lost, is waited for.
         """
+        if not lost:
+            return None
         try:
             with self.write() as tx:
-                return link is not None and tx.chains.has(*link)
+                links = ((pair, pair[0].chains.last) for pair in lost)
+                return next((pair for pair, link in links if link and tx.chains.has(*link)), None)
         except LedgerBusy:
             raise LedgerUnreachable(
                 f"The connection to the ledger {shown(self.url)} was lost in mid-commit, and who "
@@ -312,29 +346,14 @@ class Ledger:
             ) from None
 
 
-def _again_while_it_may_pass(source: engine.Source, attempt: Callable[[], T]) -> T:
-    """Try again what a server undid, or was lost in, as long as its timeout allows."""
-    pauses = source.pauses()
-    while True:
-        try:
-            return attempt()
-        except engine.PASSING:
-            pause = next(pauses, None)
-            if pause is None:
-                raise
-        time.sleep(pause)
+class _CommittedBefore(Exception):
+    """Ends a transaction that repeats one whose answer was lost; it has that one and its result."""
 
 
-def _format_of(source: engine.Source) -> int | None:
-    with engine.connection(source, Access.READ) as conn:
-        return tables.format_of(conn)
-
-
-def _ensure(source: engine.Source) -> None:
-    with engine.connection(source, Access.ALL) as conn:
-        if conn.dialect.name == "postgresql" and tables.format_of(conn) is None:
-            servers.make_schema(conn)
-        tables.ensure(conn)
+def _make_tables(tx: Transaction) -> None:
+    if tx.conn.dialect.name == "postgresql" and tables.format_of(tx.conn) is None:
+        servers.make_schema(tx.conn)
+    tables.ensure(tx.conn)
 
 
 def holdout_names(url: str) -> tuple[str, ...]:

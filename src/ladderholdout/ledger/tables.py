@@ -93,10 +93,7 @@ class Boolean(_Checked):
     impl = types.Boolean
     kinds = (bool, int)
 
-    @staticmethod
-    def fits(value: Any) -> bool:
-        """Return whether a number is 0 or 1."""
-        return value in (0, 1)
+    fits = staticmethod((0, 1).__contains__)
 
 
 class String(_Checked):
@@ -133,10 +130,10 @@ RAW: TypeEngine[Any] = types.NullType()
 
 def read_json(text: str) -> dict[str, Any]:
     """Read what `json.dumps` wrote of a dict; ValueError where it is anything else, or has nan."""
-    found, end = _DECODER.raw_decode(text)
-    if end != len(text) or not isinstance(found, dict):
+    value, end = _DECODER.raw_decode(text)
+    if end != len(text) or not isinstance(value, dict):
         raise ValueError("no object")
-    return found
+    return value
 
 
 def _constant(name: str) -> float:
@@ -205,8 +202,14 @@ holdouts = Table(
     Column("label_digests", LargeBinary),
     Column("weight_digests", LargeBinary),
     Column("places", LargeBinary),
+    # Where whole groups of rows were drawn: a hash of each row's group, in the order of
+    # registration, and the mean that certificates are of.
+    Column("groups", LargeBinary),
+    Column("estimand", String(10)),
     # How many versions of the labels there have been: one more for each amendment.
     Column("labels_version", Integer, nullable=False, server_default="1"),
+    # Which block of rows of its holdout it is: each takes the place of the one before it.
+    Column("block", Integer, nullable=False, server_default="1"),
 )
 
 # The same rows with other features. The first view is the holdout's own row.
@@ -237,6 +240,7 @@ ladders = Table(
     Column("mechanism_settings", Text, nullable=False),
     Column("budget", Integer),
     Column("unit", Float),
+    Column("show", String(20), nullable=False),
     Column("created", DateTime(timezone=True), nullable=False),
     Column("opened", DateTime(timezone=True)),
     # What changes with a submission. `version` counts the incumbents, so that a process

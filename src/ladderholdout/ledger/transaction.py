@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import partial, wraps
+from functools import wraps
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 import numpy as np
@@ -20,54 +20,41 @@ from sqlalchemy import (
     update,
 )
 
+from ladderholdout.certificates import COUNT_NOISE
 from ladderholdout.errors import UnknownHoldout
-from ladderholdout.ledger import statements
+from ladderholdout.ledger import history, statements
 from ladderholdout.ledger.accounts import Accounts
 from ladderholdout.ledger.batches import Batches, NewIncumbent, keep_incumbent
+from ladderholdout.ledger.blocks import Blocks
 from ladderholdout.ledger.chain import (
-    EMPTY,
     GROUPED,
     RESTORED,
     WITHDRAWN,
     Chains,
-    End,
-    Head,
     Left,
     end_of,
     heads,
+    refuse_retired,
+    submission_content,
+    submitted,
 )
-from ladderholdout.ledger.history import (
-    ALL,
-    Chosen,
-    EventRecord,
-    LadderQueries,
-    Used,
-    asked_values,
-    is_on_grid,
-    read_amended,
-    read_answered,
-    read_audited,
-    read_chosen,
-    read_events,
-    read_improved,
-    read_recorded,
-    read_shown,
-    read_withdrawal,
-)
-from ladderholdout.ledger.known_rows import HoldoutRows, Sharing, as_bytes
-from ladderholdout.ledger.prepared import Prepared, in_file, run, stored_time
+from ladderholdout.ledger.known_rows import HoldoutRows, Sharing
+from ladderholdout.ledger.prepared import Prepared, run
 from ladderholdout.ledger.records import (
+    EMPTY,
     Asked,
     AuditEntry,
     AuditRow,
     Entry,
     First,
+    Head,
     HoldoutRecord,
     LadderRecord,
     LadderSettings,
     Overlap,
     Recorded,
     Withdrawal,
+    booleans,
     decompressed,
     entry_record,
     holdout_record,
@@ -79,9 +66,10 @@ from ladderholdout.ledger.records import (
     select_incumbents,
     to_bytes,
 )
-from ladderholdout.ledger.replay import repeats_alike, rules_of
-from ladderholdout.ledger.reserve_queries import ReserveQueries, refuse_retired
+from ladderholdout.ledger.replay import repeats_alike
+from ladderholdout.ledger.reserve_queries import ReserveQueries
 from ladderholdout.ledger.tables import (
+    FAULTS,
     FORMAT,
     chains,
     check_format,
@@ -91,6 +79,7 @@ from ladderholdout.ledger.tables import (
     incumbents,
     ladders,
     read_json,
+    reserve_looks,
     submissions,
 )
 from ladderholdout.ledger.withdrawals import Withdrawals
@@ -111,8 +100,8 @@ def _once(
         key = (read.__name__, *args, *kwargs.items())
         if key not in tx.known:
             tx.known[key] = read(tx, *args, **kwargs)
-        found: T = tx.known[key]
-        return found
+        value: T = tx.known[key]
+        return value
 
     return reading
 
@@ -124,10 +113,10 @@ class Transaction:
     ----------
     conn : Connection
         In a transaction.
+    url : str
+        Of the ledger.
     writes : bool
         Whether it may write.
-    seen : callable
-        As for `Chains`.
 
     Attributes
     ----------
@@ -139,16 +128,15 @@ class Transaction:
 
     __slots__ = ("_ahead", "_unkept", "chains", "conn", "known")
 
-    def __init__(
-        self, conn: Connection, *, writes: bool, seen: Callable[[End], Head | None]
-    ) -> None:
+    def __init__(self, conn: Connection, url: str, *, writes: bool) -> None:
         self.conn = conn
-        self.chains = Chains(conn, seen)
+        self.chains = Chains(conn, url)
         self.known: dict[Any, Any] | None = None if writes else {}
         # The incumbent that a later round of its fit may replace before it is written.
         self._unkept: NewIncumbent | None = None
-        # What was asked for before it is needed.
-        self._ahead: dict[tuple[Any, ...], Callable[[], list[First]]] = {}
+        # By a query of first submissions and its values: the cursor of a query that was sent before
+        # its rows are needed, or a list of the submissions where they are known.
+        self._ahead: dict[tuple[Any, ...], Any] = {}
 
     @property
     def rows(self) -> HoldoutRows:
@@ -167,13 +155,18 @@ class Transaction:
 
     @property
     def withdrawals(self) -> Withdrawals:
-        """What was withdrawn of ladders."""
+        """The withdrawals of ladders."""
         return Withdrawals(self.conn, self.chains)
 
     @property
     def accounts(self) -> Accounts:
         """The accounts of a server."""
         return Accounts(self.conn)
+
+    @property
+    def blocks(self) -> Blocks:
+        """The blocks of rows that holdouts have had, and how fresh ones follow."""
+        return Blocks(self.conn, self.chains)
 
     # -- holdouts ---------------------------------------------------------------------
 
@@ -191,40 +184,17 @@ class Transaction:
 
     @_once
     def holdout(self, holdout_id: int) -> HoldoutRecord:
-        """Return one holdout by its id."""
-        found = statements.HOLDOUT.rows(self.conn, {"holdout": holdout_id})
-        for record in read_all(found, holdout_record):
-            return record
-        raise UnknownHoldout(f"The ledger holds no holdout number {holdout_id}.")
+        """Return a holdout by its id."""
+        rows = statements.HOLDOUT.rows(self.conn, {"holdout": holdout_id})
+        if not rows:
+            raise UnknownHoldout(f"The ledger holds no holdout number {holdout_id}.")
+        (record,) = read_all(rows, holdout_record)
+        return record
 
     def row_hashes(self, holdout_id: int) -> NDArray[np.uint64]:
         """Return the row hashes of a holdout in the order it was registered, shape (n,)."""
         query = select(holdouts.c.row_hashes).where(holdouts.c.id == holdout_id)
         return np.frombuffer(self.conn.execute(query).scalar_one(), dtype="<u8")
-
-    def start_holdout(
-        self,
-        name: str,
-        fingerprint: str,
-        content_digest: bytes,
-        secret: bytes,
-        row_hashes: NDArray[np.uint64],
-        confidence: float,
-    ) -> int:
-        """Register a holdout without what is as long as its rows: `HoldoutRows.fill` comes last."""
-        values = {
-            "name": name,
-            "fingerprint": fingerprint,
-            "content_digest": content_digest,
-            "secret": secret,
-            "n": len(row_hashes),
-            "row_hashes": b"",
-            "created": now(),
-            "confidence": confidence,
-        }
-        holdout_id = _key(self.conn.execute(insert(holdouts).values(values)))
-        self.chains.start(holdout_id, as_bytes(row_hashes))
-        return holdout_id
 
     def set_classes(self, holdout_id: int, classes: NDArray[Any]) -> HoldoutRecord:
         """Fix the class labels of a holdout, sorted."""
@@ -245,15 +215,14 @@ class Transaction:
     @_once
     def ladders(self, holdout_id: int) -> tuple[LadderRecord, ...]:
         """Return the ladders on a holdout, oldest first."""
-        found = statements.LADDERS.rows(self.conn, {"holdout": holdout_id})
-        return read_all(found, ladder_record)
+        rows = statements.LADDERS.rows(self.conn, {"holdout": holdout_id})
+        return read_all(rows, ladder_record)
 
     @_once
     def ladder(self, ladder_id: int) -> LadderRecord:
         """Return a ladder."""
         rows = statements.ONE_LADDER.rows(self.conn, {"ladder": ladder_id})
-        (record,) = read_all([_checked_row(rows, ladder_id)], ladder_record)
-        return record
+        return _checked_ladder(rows, ladder_id)
 
     def locked_ladder(
         self,
@@ -268,66 +237,64 @@ class Transaction:
         ----------
         ladder_id : int
         asked : sequence of Asked
-            What is about to be searched: a server is asked for all of it at once.
+            The submissions that are about to be searched: a server is asked for all at once.
         left : Left, optional
             The ladder as this process left it, which is not waited for: the server commits nothing
-            where that has changed, or where what is asked for is known and not remembered
-            (`postgres.Stale`).
+            where the ladder has changed, or where a submission that is asked for is known there and
+            not remembered here (`postgres.Stale`).
         """
         if left is not None:
             return self._taken_up(left, asked)
-        return self._locking(ladder_id, asked)()
+        (ladder,) = self.locked_ladders({ladder_id: asked})
+        return ladder
 
     def locked_ladders(self, asked: Mapping[int, Sequence[Asked]]) -> tuple[LadderRecord, ...]:
         """Return several ladders of a holdout, by their ids, as `locked_ladder` returns one."""
-        waiting = [self._locking(ladder_id, each) for ladder_id, each in asked.items()]
-        return tuple(found() for found in waiting)
-
-    def _locking(self, ladder_id: int, asked: Sequence[Asked]) -> Callable[[], LadderRecord]:
-        """Ask for a ladder and its lock; return what waits for it."""
-        found = statements.LOCKED_LADDER.send(self.conn, {"ladder": ladder_id})
-        # Statements of their own, for each sees what was committed when it begins: the first
-        # waits for others to commit.
-        for one in () if in_file(self.conn) else asked:
-            for query, given in _questions(ladder_id, one):
-                self._ahead[query, *given.values()] = self._firsts(query, given)
-
-        def read() -> LadderRecord:
-            row = _checked_row(found(), ladder_id)
-            (record,) = read_all([row], ladder_record)
-            self.chains.hold(record.holdout_id, end_of(row))
-            return record
-
-        return read
+        cursors, ladders = {}, []
+        for ladder_id, submissions_of_ladder in asked.items():
+            cursors[ladder_id] = statements.LOCKED_LADDER.send(self.conn, {"ladder": ladder_id})
+            if self.conn.dialect.name == "sqlite":  # a file answers at once
+                continue
+            # In statements of their own, since each sees what was committed when it begins: the
+            # statement that locks waits until others have committed.
+            for submission in submissions_of_ladder:
+                for query, values in _questions(ladder_id, submission):
+                    self._ahead[query, *values.values()] = query.send(self.conn, values)
+        for ladder_id, cursor in cursors.items():
+            rows = statements.LOCKED_LADDER.read(self.conn, cursor)
+            ladder = _checked_ladder(rows, ladder_id)
+            self.chains.hold(ladder.holdout_id, end_of(rows[0]))
+            ladders.append(ladder)
+        return tuple(ladders)
 
     def _taken_up(self, left: Left, asked: Sequence[Asked]) -> LadderRecord:
-        """Return a ladder as it was left, if all that is written rests on nothing else."""
+        """Return a ladder as it was left; the server checks that nothing else was written since."""
         ladder, end = left.ladder, left.end
-        rests = {"ladder": ladder.id, "length": end.head.length, "head": end.head.hash}
-        for one in asked:
-            unknown = {"digest": None if one.first else one.digest, "key": one.key}
-            statements.UNCHANGED.send(self.conn, {**rests, **unknown, "format": FORMAT})
-            for query, given in _questions(ladder.id, one):
-                self._ahead[query, *given.values()] = list
-            self.remember(ladder, one, one.first)
+        unchanged = {"ladder": ladder.id, "length": end.head.length, "head": end.head.hash}
+        for submission in asked:
+            digest = None if submission.first else submission.digest
+            unknown = {"digest": digest, "key": submission.key, "format": FORMAT}
+            statements.UNCHANGED.send(self.conn, unchanged | unknown)
+            for query, values in _questions(ladder.id, submission):
+                self._ahead[query, *values.values()] = []
+            self.remember(ladder, submission, submission.first)
         self.chains.hold(ladder.holdout_id, replace(end))
         return ladder
 
     def ladder_with_holdout(self, ladder_id: int) -> LadderRecord:
-        """Return a ladder, and read its holdout at once: `holdout` asks nothing any more."""
+        """Return a ladder, and read its holdout with it, so that `holdout` asks nothing more."""
         rows = statements.LADDER_WITH_HOLDOUT.rows(self.conn, {"ladder": ladder_id})
-        row = _checked_row(rows, ladder_id)
-        (record,) = read_all([row], ladder_record)
+        ladder = _checked_ladder(rows, ladder_id)
         if self.known is not None:
-            (holdout,) = read_all([row], lambda row: holdout_record(row, statements.OF_HOLDOUT))
-            self.known |= {("ladder", ladder_id): record, ("holdout", holdout.id): holdout}
+            (holdout,) = read_all(rows, statements.holdout_with_ladder)
+            self.known |= {("ladder", ladder_id): ladder, ("holdout", holdout.id): holdout}
             # What the row shows to be empty, or to have no other, need not be asked for.
-            if row.ladders == 1:
-                self.known["ladders", holdout.id] = (record,)
+            if rows[0].ladders == 1:
+                self.known["ladders", holdout.id] = (ladder,)
             for name in statements.MISSING:
-                if not getattr(row, f"with_{name}"):
+                if not getattr(rows[0], f"with_{name}"):
                     self.known[name, holdout.id] = ()
-        return record
+        return ladder
 
     def add_ladder(
         self, holdout_id: int, settings: LadderSettings, state: Mapping[str, Any]
@@ -345,6 +312,7 @@ class Transaction:
             "mechanism_settings": json.dumps(settings.mechanism_settings),
             "budget": settings.budget,
             "unit": settings.unit,
+            "show": settings.show,
             "created": now(),
             "submissions": 0,
             "state": json.dumps(state),
@@ -379,13 +347,10 @@ class Transaction:
         """Take note of the first submission of some predictions, which need not be asked for."""
         if first is not None and asked.reserve_digest is None:
             by_digest = statements.FIRST_BY_DIGEST[1]
-            self._ahead[by_digest, ladder.id, asked.digest] = partial(list, (first,))
+            self._ahead[by_digest, ladder.id, asked.digest] = [first]
 
     def first_by_key(self, ladder: LadderRecord, key: str) -> First | None:
-        """Return the submission under a key, if there was one.
-
-        For the guard, which hides what the ladder does not release.
-        """
+        """Return the submission under a key, for the guard, which hides what is not released."""
         return self._in_force(ladder, statements.FIRST_BY_KEY, {"key": key}, ())
 
     def first(
@@ -397,36 +362,35 @@ class Transaction:
         predictions differ on rows of the reserve alone, it is the first one that was the same on
         those that the ladder measures, and False. For the guard.
         """
-        gone = self.withdrawals.of(ladder)
+        withdrawals = self.withdrawals.of(ladder) if ladder.withdrawals else ()
         if reserve_digest is not None:
-            # As long with known predictions as with others, for it must not show which they are.
-            both = {"digest": digest, "reserve_digest": reserve_digest}
-            found = self._in_force(ladder, statements.OF_ALL_ROWS, both, gone)
-            if found is not None:
-                return found, True
-        found = self._in_force(ladder, statements.FIRST_BY_DIGEST, {"digest": digest}, gone)
-        return found, reserve_digest is None
+            # It takes as long with known predictions as with others, for the time must not show
+            # which they are.
+            digests = {"digest": digest, "reserve_digest": reserve_digest}
+            first = self._in_force(ladder, statements.OF_ALL_ROWS, digests, withdrawals)
+            if first is not None:
+                return first, True
+        by_digest = statements.FIRST_BY_DIGEST
+        first = self._in_force(ladder, by_digest, {"digest": digest}, withdrawals)
+        return first, reserve_digest is None
 
     def _in_force(
         self,
         ladder: LadderRecord,
         queries: tuple[Prepared, Prepared],
-        asked: Mapping[str, Any],
-        gone: Sequence[Withdrawal],
+        values: Mapping[str, Any],
+        withdrawals: Sequence[Withdrawal],
     ) -> First | None:
         """Return the first submission found whose answer no withdrawal has set aside."""
-        query, given = queries[0 if gone else 1], {"ladder": ladder.id, **asked}
-        ahead = self._ahead.pop((query, *given.values()), None)
-        for found in (ahead or self._firsts(query, given))():
-            if not any(one.sets_aside(found.number) for one in gone):
+        query, values = queries[0 if withdrawals else 1], {"ladder": ladder.id, **values}
+        rows = self._ahead.pop((query, *values.values()), None)
+        if not isinstance(rows, list):
+            rows = query.read(self.conn, rows or query.send(self.conn, values))
+        for row in rows:
+            if not any(withdrawal.sets_aside(row.number) for withdrawal in withdrawals):
                 reasons = self.withdrawals.reasons(ladder)
-                return found._replace(withdrawn=reasons.get(found.repeat_of or found.number))
+                return First(*row)._replace(withdrawn=reasons.get(row.repeat_of or row.number))
         return None
-
-    def _firsts(self, query: Prepared, given: Mapping[str, Any]) -> Callable[[], list[First]]:
-        """Ask for submissions; return what waits for them."""
-        found = query.send(self.conn, given)
-        return lambda: [First(*row) for row in found()]
 
     def append(
         self,
@@ -475,18 +439,22 @@ class Transaction:
         end = self.chains.end(ladder.holdout_id)
         refuse_retired(end.name, end.retired)
         number = ladder.submissions + 1
-        time = entry.get("time") or now()
         values = {
             **statements.OPTIONAL,
             **entry,
             "ladder_id": ladder.id,
             "number": number,
-            "time": time,
+            "time": entry.get("time") or now(),
             "evidence": json.dumps(evidence),
             "context": json.dumps(entry["context"]),
         }
-        values |= self.chains.add_submission(ladder.holdout_id, values)
-        values["time"] = stored_time(self.conn, time)
+        end.runs += values["batch"] is not None and values["batch"] != end.batch
+        end.batch = values["batch"]
+        content = submission_content(submitted(values))
+        head = self.chains.add(ladder.holdout_id, "submission", content)
+        values |= {"position": head.length, "hash": head.hash, "runs": end.runs}
+        # A text, as SQLAlchemy writes it to a file; the zone of a connection to a server is UTC.
+        values["time"] = values["time"].replace(tzinfo=None).isoformat(" ", "microseconds")
         run(self.conn, statements.ADD_SUBMISSION, values)
         kept = candidate is not None and self.batches.keep(ladder, number, candidate)
         changes: dict[str, Any] = {"ladder": ladder.id, "number": number}
@@ -502,7 +470,7 @@ class Transaction:
             new |= {"version": ladder.version + 1, "incumbent": number}
             run(self.conn, statements.IMPROVE_LADDER, {**changes, "version": new["version"]})
             fit = entry.get("batch") if "round" in entry["context"] else None
-            # Of a run of one fit's incumbents what was there before it is replaced.
+            # Several incumbents of one fit replace what was the incumbent before the first of them.
             before = ladder if self._unkept is None else self._unkept.ladder
             self._unkept = NewIncumbent(before, number, None if kept else incumbent, stored, fit)
         if self._unkept is not None and not (more and self._unkept.fit is not None):
@@ -520,21 +488,23 @@ class Transaction:
     ) -> tuple[Entry, ...]:
         """Return submissions in their order, without anything raw or not asked for."""
         query = statements.OF_SEARCH if search is not None else statements.ENTRIES
-        given = {"ladder": ladder_id, "after": after, "search": search}
-        given["most"] = ALL if limit is None else limit
-        # First what may be shown: should reading it fail, no frame holds what may not.
+        values = {"ladder": ladder_id, "after": after, "search": search}
+        values["most"] = history.ALL if limit is None else limit
+        # What may be shown is read first: should that fail, no frame holds what may not be shown.
         ladder = self.ladder(ladder_id)
-        shown = self.shown_risks(ladder)
-        found = read_all(query.rows(self.conn, given), entry_record)
-        if shown is not None:
-            # A risk that two incumbents had, as is possible after a withdrawal, is shown once
-            # both were asked for.
-            found = tuple(one if one.risk in shown else replace(one, risk=None) for one in found)
-        reasons = self.withdrawals.reasons(ladder)
-        if not reasons:
-            return found
+        shown, reasons = self.shown_risks(ladder), self.withdrawals.reasons(ladder)
+        entries = read_all(query.rows(self.conn, values), entry_record)
+        if shown is None and not reasons:
+            return entries
+        # A risk that two incumbents had, as is possible after a withdrawal, is shown once both were
+        # asked for.
         return tuple(
-            replace(one, withdrawn=reasons.get(one.repeat_of or one.number)) for one in found
+            replace(
+                entry,
+                risk=entry.risk if shown is None or entry.risk in shown else None,
+                withdrawn=reasons.get(entry.repeat_of or entry.number),
+            )
+            for entry in entries
         )
 
     def audit_entries(
@@ -553,50 +523,60 @@ class Transaction:
         return read_all(rows, read)
 
     def recorded(self, ladder_id: int) -> Iterator[Recorded]:
-        """Yield all submissions to a ladder in their order, for a replay.
+        """Yield all submissions to a ladder in their order, for a replay; few are in memory.
 
-        There may be millions, of which few are in memory at a time. A value that was changed ends
-        the reading in a LedgerError.
+        A value that was changed ends the reading in a LedgerError.
         """
-        return read_recorded(self.conn, ladder_id)
+        return history.read_recorded(self.conn, ladder_id)
 
     def audited(self, ladder_id: int) -> Iterator[tuple[AuditRow, ...]]:
-        """Yield the same some at a time, for an audit."""
-        return read_audited(self.conn, ladder_id)
+        """Yield all submissions to a ladder in their order, some at a time, for an audit."""
+        return history.read_audited(self.conn, ladder_id)
 
     # -- what certificates count ------------------------------------------------------
 
-    def chosen(self, ladder: LadderRecord) -> Chosen | None:
-        """Return what was revealed of the holdout's rows when a ladder's incumbent was chosen.
+    def chosen(self, ladder: LadderRecord) -> history.Chosen | None:
+        """Return what all holdouts with these rows had revealed before the incumbent was chosen."""
+        sharing = self.sharing(ladder.holdout_id)
+        used = self._used([ladder.holdout_id, *(other.holdout_id for other in sharing)])
+        return history.read_chosen(self.conn, used, ladder.id, ladder.incumbent)
 
-        By its own ladders and by those of all holdouts that share rows with it.
-        """
-        others = (one.holdout_id for one in self.sharing(ladder.holdout_id))
-        used = self._used((ladder.holdout_id, *others))
-        return read_chosen(self.conn, used, ladder.id, ladder.incumbent)
-
-    def answered(self, holdout_ids: Sequence[int], until: int) -> tuple[LadderQueries, ...]:
+    def answered(self, holdout_ids: Sequence[int], until: int) -> tuple[history.LadderQueries, ...]:
         """Return the queries of these holdouts up to the submission of this id, by ladder."""
-        return read_answered(self.conn, self._used(holdout_ids), until)
+        return history.read_answered(self.conn, self._used(holdout_ids), until)
 
-    def _used(self, holdout_ids: Sequence[int]) -> Used:
+    def _used(self, holdout_ids: Sequence[int]) -> history.Used:
         """Return the ladders of some holdouts, as their submissions are counted."""
+        plain: dict[int, bool] = {}
         returns: dict[int, list[int]] = {}
-        for event in (one for each in holdout_ids for one in self.events(each, WITHDRAWN)):
-            one = read_withdrawal(event)
-            if one.replaced and event.ladder_id is not None:
-                returns.setdefault(event.ladder_id, []).append(one.until)
-        every = [one for each in holdout_ids for one in self.ladders(each)]
-        plain = {one.id: not one.withdrawals and repeats_alike(one.settings) for one in every}
-        return Used(tuple(holdout_ids), plain, returns)
+        for holdout_id in holdout_ids:
+            for ladder in self.ladders(holdout_id):
+                plain[ladder.id] = not ladder.withdrawals and repeats_alike(ladder.settings)
+            for event in self.events(holdout_id, WITHDRAWN):
+                withdrawal = history.read_withdrawal(event)
+                if withdrawal.replaced and event.ladder_id is not None:
+                    returns.setdefault(event.ladder_id, []).append(withdrawal.until)
+        return history.Used(tuple(holdout_ids), plain, returns)
 
     def is_on_grid(self, ladder_id: int, until: int, n: int) -> bool:
-        """Return whether all that a ladder released up to a submission are shares of n rows."""
-        return is_on_grid(self.conn, ladder_id, until, n)
+        """Return whether all that a ladder released up to a submission are shares of n rows.
+
+        Where they are, they are counted as such, whatever weights its rows may have: a code for
+        shares alone gives no chance to anything else.
+        """
+        entry = submissions.c
+        query = select(entry.released_risk).where(
+            entry.ladder_id == ladder_id, entry.repeat_of.is_(None), entry.id <= until
+        )
+        counts = n * np.array(self.conn.execute(query).scalars().all(), dtype=np.float64)
+        return bool((np.abs(counts - np.rint(counts)) < COUNT_NOISE).all())
 
     def shown_values(self, holdout_id: int) -> tuple[tuple[int, int, float], ...]:
         """Return position, `EventRecord.after` and ln(values) of the queries of a reserve."""
-        return read_shown(self.conn, holdout_id)
+        look = reserve_looks.c
+        query = select(look.position, look.after, look.log_values)
+        rows = self.conn.execute(query.where(look.holdout_id == holdout_id))
+        return tuple((position, after, values) for position, after, values in rows)
 
     @_once
     def sharing(self, holdout_id: int) -> tuple[Sharing, ...]:
@@ -610,14 +590,14 @@ class Transaction:
 
     # -- events: what was shown on demand, amended, stated, opened, found -------------
 
-    def events(self, holdout_id: int, *kinds: str) -> tuple[EventRecord, ...]:
+    def events(self, holdout_id: int, *kinds: str) -> tuple[history.EventRecord, ...]:
         """Return the events of a holdout of these kinds (of a kind's first word), oldest first."""
-        found = self._events(holdout_id)
-        return tuple(one for one in found if one.kind.partition(" ")[0] in kinds)
+        events = self._events(holdout_id)
+        return tuple([event for event in events if event.kind.partition(" ")[0] in kinds])
 
     @_once
-    def _events(self, holdout_id: int) -> tuple[EventRecord, ...]:
-        return read_events(self.conn, holdout_id, *statements.KINDS)
+    def _events(self, holdout_id: int) -> tuple[history.EventRecord, ...]:
+        return history.read_events(self.conn, holdout_id, *statements.KINDS)
 
     def confidences(self, holdout_id: int) -> tuple[float, ...]:
         """Return the confidences that were asked for beside the registered one, in order."""
@@ -656,15 +636,16 @@ class Transaction:
         ndarray of bool, shape (n,), or None
             In the order of the content.
         """
-        noted = self.events(holdout_id, "amended")
-        noted = tuple(one for one in noted if before is None or one.position < before)
-        if not noted:
-            return None
-        n = self.holdout(holdout_id).n
-        found: NDArray[np.bool_] = np.logical_or.reduce(
-            read_all(noted, lambda one: read_amended(one, n))
-        )
-        return found
+        amended = None
+        for event in self.events(holdout_id, "amended"):
+            if before is None or event.position < before:
+                try:
+                    rows = bytes.fromhex(json.loads(event.detail or "")["rows"])
+                    labels = booleans(rows, self.holdout(holdout_id).n)
+                except FAULTS:
+                    raise damaged() from None
+                amended = labels if amended is None else amended | labels
+        return amended
 
     def restorings(self, holdout_id: int) -> tuple[tuple[int, int], ...]:
         """Return where older copies were found in place, and how many links there had been."""
@@ -686,14 +667,20 @@ class Transaction:
 
     # -- releases ---------------------------------------------------------------------
 
-    def asked(self, holdout_id: int) -> dict[tuple[int, int], EventRecord]:
-        """Return which values of ladders that release none were asked for, and when.
+    def asked(self, holdout_id: int) -> dict[tuple[int, int], history.EventRecord]:
+        """Return which values of ladders that release none were asked for, and when first.
 
         Returns
         -------
         dict of (ladder id, number of the submission) to EventRecord
         """
-        return asked_values(self.events(holdout_id, "asked"))
+        first: dict[tuple[int, int], history.EventRecord] = {}
+        for event in self.events(holdout_id, "asked"):
+            if event.ladder_id is not None:
+                # Each asking is about the submission that was the incumbent then.
+                number = int(json.loads(event.detail or "")["submission"])
+                first.setdefault((event.ladder_id, number), event)
+        return first
 
     def ask(self, ladder: LadderRecord) -> None:
         """Note that the released score of a ladder is shown; the first time counts.
@@ -704,8 +691,8 @@ class Transaction:
             As read under lock in this transaction.
         """
         if ladder.incumbent is not None and self.released(ladder) is None:
-            about = {"submission": ladder.incumbent}
-            self.chains.note(ladder.holdout_id, "asked", ladder.id, about)
+            detail = {"submission": ladder.incumbent}
+            self.chains.note(ladder.holdout_id, "asked", ladder.id, detail)
 
     def released(self, ladder: LadderRecord) -> float | None:
         """Return the released risk as the analyst may see it.
@@ -725,15 +712,16 @@ class Transaction:
         if _releases_values(ladder):
             return None
         asked = self.asked(ladder.holdout_id)
-        improved = read_improved(self.conn, ladder.holdout_id) if asked else ()
-        own = [one for one in improved if one.ladder_id == ladder.id]
-        hidden = {one.risk for one in own if (ladder.id, one.number) not in asked}
-        return frozenset(one.risk for one in own) - hidden
+        improved = history.read_improved(self.conn, ladder.holdout_id) if asked else ()
+        records = [record for record in improved if record.ladder_id == ladder.id]
+        hidden = {record.risk for record in records if (ladder.id, record.number) not in asked}
+        return frozenset(record.risk for record in records) - hidden
 
     def improvements(self, ladder_id: int, number: int) -> int:
         """Count the submissions that had improved a ladder up to this one, repeats left out."""
-        found = statements.IMPROVEMENTS.one(self.conn, {"ladder": ladder_id, "number": number})
-        return int(found.count)  # type: ignore[union-attr]  # a count is one row
+        values = {"ladder": ladder_id, "number": number}
+        (row,) = statements.IMPROVEMENTS.rows(self.conn, values)
+        return int(row.count)
 
     def repeats(self, ladder_id: int) -> int:
         """Count the submissions that repeated earlier predictions: for audits."""
@@ -757,32 +745,33 @@ class Transaction:
 
     def head_at(self, holdout_id: int, length: int) -> Head | None:
         """Recompute where that chain ended after so many links; None where it has fewer."""
-        found = heads(self.holdout(holdout_id).secret, self.chains.links(holdout_id))
-        return next((head for head in found if head.length == length), None)
+        every = heads(self.holdout(holdout_id).secret, self.chains.links(holdout_id))
+        return next((head for head in every if head.length == length), None)
 
 
-def _checked_row(found: Sequence[Any], ladder_id: int) -> Any:
-    """Return the row of a ladder; refuse where there is none, or where its ledger was replaced."""
-    if not found:
+def _checked_ladder(rows: Sequence[Any], ladder_id: int) -> LadderRecord:
+    """Return the ladder of a row; refuse where there is none, or where its ledger was replaced."""
+    if not rows:
         raise UnknownHoldout(f"The ledger holds no ladder number {ladder_id}.")
-    # With the row, for it costs no statement: another process may put another ledger in place.
-    check_format(found[0].format)
-    return found[0]
+    # With the row, for that costs no statement: another process may put another ledger in place.
+    check_format(rows[0].format)
+    (ladder,) = read_all(rows, ladder_record)
+    return ladder
 
 
-def _questions(ladder_id: int, one: Asked) -> Iterator[tuple[Prepared, dict[str, Any]]]:
-    """Yield what a submission is searched by: the query, and what it is given."""
-    by_digest = {"ladder": ladder_id, "digest": one.digest}
-    if one.key is not None:
-        yield statements.FIRST_BY_KEY[1], {"ladder": ladder_id, "key": one.key}
-    if one.reserve_digest is not None:
-        yield statements.OF_ALL_ROWS[1], {**by_digest, "reserve_digest": one.reserve_digest}
+def _questions(ladder_id: int, asked: Asked) -> Iterator[tuple[Prepared, dict[str, Any]]]:
+    """Yield the queries by which a submission is searched, each with its values."""
+    by_digest = {"ladder": ladder_id, "digest": asked.digest}
+    if asked.key is not None:
+        yield statements.FIRST_BY_KEY[1], {"ladder": ladder_id, "key": asked.key}
+    if asked.reserve_digest is not None:
+        yield statements.OF_ALL_ROWS[1], {**by_digest, "reserve_digest": asked.reserve_digest}
     yield statements.FIRST_BY_DIGEST[1], by_digest
 
 
 def _releases_values(ladder: LadderRecord) -> bool:
     """Return whether all values of a ladder are known: released, or opened by an audit."""
-    return rules_of(ladder.settings).mechanism.shows_values or ladder.opened is not None
+    return ladder.settings.shows_scores or ladder.opened is not None
 
 
 def _key(result: CursorResult[Any]) -> int:

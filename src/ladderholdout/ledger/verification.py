@@ -24,10 +24,8 @@ from ladderholdout.errors import (
     printable,
 )
 from ladderholdout.ledger.chain import (
-    EMPTY,
     FACTS_OF_VIEW,
     RESTORED,
-    Head,
     Link,
     Unsorted,
     digests_of,
@@ -39,6 +37,8 @@ from ladderholdout.ledger.chain import (
 )
 from ladderholdout.ledger.records import (
     AT_A_TIME,
+    EMPTY,
+    Head,
     HoldoutRecord,
     LadderRecord,
     Progress,
@@ -107,11 +107,13 @@ class Verification:
         The end of the chain, to compare with what was anchored outside of the ledger.
     findings : tuple of Finding
         None where all is as it was written.
+    blocks : int
+        How many blocks of rows were verified: all up to that of this name.
 
     Examples
     --------
     >>> from ladderholdout import LadderHoldout
-    >>> from ladderholdout.guard.health import verify_holdout
+    >>> from ladderholdout.guard.opening.health import verify_holdout
     >>> place = "memory:verified"
     >>> holdout = LadderHoldout([[0], [1]], [0, 1], scoring="accuracy", name="coins", ledger=place)
     >>> found = verify_holdout(place, "coins")
@@ -123,6 +125,7 @@ class Verification:
     submissions: int
     head: Head
     findings: tuple[Finding, ...]
+    blocks: int = 1
 
 
 def verify(tx: Transaction, holdout_id: int, progress: Progress | None = None) -> Verification:
@@ -152,14 +155,14 @@ def verify(tx: Transaction, holdout_id: int, progress: Progress | None = None) -
     ...     verify(tx, 1).findings
     ()
     """
-    found = _Found([])
+    findings = _Findings([])
     with _database_beside(tx.conn) as database:
         try:
-            verified = _verified(tx, holdout_id, found, progress)
+            verified = _verified(tx, holdout_id, findings, progress)
             damage = database()
-            if not damage and not found.findings:
+            if not damage and not findings.items:
                 # A batch that was changed spoils the counts of all that follow.
-                found.add(
+                findings.add(
                     "what is counted of its batches", partial(_check_runs, tx.conn, holdout_id)
                 )
         except (SQLAlchemyError, sqlite3.Error):
@@ -168,29 +171,34 @@ def verify(tx: Transaction, holdout_id: int, progress: Progress | None = None) -
                 raise
             # A page of it does not read; what the database found is all that is known of it.
             verified = Verification("", 0, EMPTY, ())
-            found.findings.append(Finding("the rest of it cannot be read"))
-    return replace(verified, findings=(*damage, *found.findings))
+            findings.items.append(Finding("the rest of it cannot be read"))
+    return replace(verified, findings=(*damage, *findings.items))
 
 
 def _verified(
-    tx: Transaction, holdout_id: int, found: _Found, progress: Progress | None
+    tx: Transaction, holdout_id: int, findings: _Findings, progress: Progress | None
 ) -> Verification:
-    """Compare a holdout's entries with its chain and their replay; findings go to `found`."""
-    head = found.tried("the end of its chain", lambda: tx.head(holdout_id), EMPTY)
-    holdout = found.tried("the record of the holdout", lambda: tx.holdout(holdout_id), None)
-    own = select(holdouts.c.secret).where(holdouts.c.id == holdout_id)
-    secret = found.tried("its secret", lambda: bytes(tx.conn.execute(own).scalar_one()), b"")
-    every = select(ladders.c.id).where(ladders.c.holdout_id == holdout_id).order_by(ladders.c.id)
+    """Compare a holdout's entries with its chain and their replay; add to the findings."""
+    head = findings.read("the end of its chain", lambda: tx.head(holdout_id), EMPTY)
+    holdout = findings.read("the record of the holdout", lambda: tx.holdout(holdout_id), None)
+    of_secret = select(holdouts.c.secret).where(holdouts.c.id == holdout_id)
+    secret = findings.read(
+        "its secret", lambda: bytes(tx.conn.execute(of_secret).scalar_one()), b""
+    )
+    of_ladders = select(ladders.c.id).where(ladders.c.holdout_id == holdout_id)
     none: Sequence[int] = ()
-    ids = found.tried(
-        "the list of its ladders", lambda: tx.conn.execute(every).scalars().all(), none
+    ladder_ids = findings.read(
+        "the list of its ladders",
+        lambda: tx.conn.execute(of_ladders.order_by(ladders.c.id)).scalars().all(),
+        none,
     )
-    known = (
-        found.tried(f"the record of ladder number {one}", partial(tx.ladder, one), None)
-        for one in ids
-    )
-    read = [one for one in known if one is not None]
-    counts = {place_of(ladder): ladder.submissions for ladder in read}
+    readable = []
+    for ladder_id in ladder_ids:
+        what = f"the record of ladder number {ladder_id}"
+        ladder = findings.read(what, partial(tx.ladder, ladder_id), None)
+        if ladder is not None:
+            readable.append(ladder)
+    counts = {place_of(ladder): ladder.submissions for ladder in readable}
     noted: set[Note] = set()
     steps = _Steps(progress, head.length + sum(counts.values()))
 
@@ -213,25 +221,30 @@ def _verified(
 
     def reserve() -> Iterator[Finding]:
         # A query that was changed is not named twice.
-        changed = {one.number for one in found.findings if one.ladder is None}
+        changed = {finding.number for finding in findings.items if finding.ladder is None}
         for number, agrees in tx.reserve.replays(holdout_id):
             if not agrees and number not in changed:
                 what = f"what query {number} of the reserve showed is not its replay"
                 yield Finding(what, None, number)
 
-    found.add("its chain", links)
+    findings.add("its chain", links)
     if holdout is not None:
         # Replays need nothing of what is wrong already, and maybe none is possible.
-        found.add("its notes", partial(_check_notes, holdout, read, noted))
-    found.add("what is recorded of the rows", rows)
-    found.add("the openings of its reserve", reserve)
-    found.add("the rows that it shares", shared)
-    for ladder in read if holdout is not None else ():
+        findings.add("its notes", partial(_check_notes, holdout, readable, noted))
+    findings.add("what is recorded of the rows", rows)
+    findings.add("the openings of its reserve", reserve)
+
+    def blocks() -> Iterator[Finding]:
+        yield from map(Finding, tx.blocks.findings(holdout_id))
+
+    findings.add("the rows that it shares", shared)
+    findings.add("its place among the blocks of its holdout", blocks)
+    for ladder in readable if holdout is not None else ():
         place = place_of(ladder)
-        found.add(f"ladder {place}", partial(_check_firsts, tx, ladder, found.findings))
-        if holdout is not None and place not in {one.ladder for one in found.findings}:
+        findings.add(f"ladder {place}", partial(_check_firsts, tx, ladder, findings.items))
+        if holdout is not None and place not in {finding.ladder for finding in findings.items}:
             entries = steps.of(tx.recorded(ladder.id))
-            found.add(f"ladder {place}", partial(_check_ladder, tx, holdout, ladder, entries))
+            findings.add(f"ladder {place}", partial(_check_ladder, tx, holdout, ladder, entries))
     name = "" if holdout is None else holdout.name
     return Verification(name, sum(counts.values()), head, ())
 
@@ -240,16 +253,16 @@ def _check_runs(conn: Connection, holdout_id: int) -> Iterator[Finding]:
     """Count again the runs of submissions of one batch, which certificates pay for."""
     entry = submissions.c
     place = ladders.c.account + "/" + ladders.c.name
-    own = select(ladders.c.id, place).where(ladders.c.holdout_id == holdout_id)
-    known = {row[0]: row[1] for row in conn.execute(own)}
+    of_ladders = select(ladders.c.id, place).where(ladders.c.holdout_id == holdout_id)
+    places = {row[0]: row[1] for row in conn.execute(of_ladders)}
     columns = (entry.ladder_id, entry.number, entry.runs, entry.batch)
-    every = select(*(type_coerce(column, RAW) for column in columns)).order_by(entry.id)
-    every = every.where((entry.ladder_id + 0).in_(known))
+    query = select(*(type_coerce(column, RAW) for column in columns)).order_by(entry.id)
+    query = query.where((entry.ladder_id + 0).in_(places))
     count, last = 0, None
-    # Here and not by the database, whose windows take three times as long.
-    with conn.execute(every, execution_options={"yield_per": AT_A_TIME}) as rows:
+    # They are counted here: a window of the database takes three times as long.
+    with conn.execute(query, execution_options={"yield_per": AT_A_TIME}) as rows:
         for ladder_id, number, runs, batch in rows:
-            ladder = known.get(ladder_id)
+            ladder = places.get(ladder_id)
             if ladder is None:  # to a database a text that begins with a number can equal it
                 continue
             count += batch is not None and batch != last
@@ -288,35 +301,35 @@ class _Steps:
         if self.progress is None:
             yield from entries
             return
-        for one in entries:
+        for entry in entries:
             self.done += 1
             if not self.done % AT_A_TIME:
                 self.progress(self.done, self.total)
-            yield one
+            yield entry
 
 
 @dataclass(frozen=True, slots=True)
-class _Found:
-    """What was found by now; reading on never ends in the fault of a value that was changed."""
+class _Findings:
+    """The findings so far; a value that was changed ends no reading in a fault."""
 
-    findings: list[Finding]
+    items: list[Finding]
 
-    def tried(self, what: str, read: Callable[[], T], default: T) -> T:
+    def read(self, what: str, read: Callable[[], T], default: T) -> T:
         """Read something, or find that it does not read."""
         try:
             return read()
         except (LedgerBusy, LedgerUnreachable):
             raise
         except (LadderHoldoutError, MemoryError, *FAULTS):  # their text may show what is there
-            self.findings.append(Finding(f"{what} was changed beyond reading"))
+            self.items.append(Finding(f"{what} was changed beyond reading"))
             return default
 
     def add(self, what: str, check: Callable[[], Iterable[Finding]]) -> None:
         """Add what a check finds, up to where it can read no further."""
         nothing: Iterable[Finding] = ()
-        each = iter(self.tried(what, check, nothing))
-        while (one := self.tried(what, partial(next, each, None), None)) is not None:
-            self.findings.append(one)
+        findings = iter(self.read(what, check, nothing))
+        while (finding := self.read(what, partial(next, findings, None), None)) is not None:
+            self.items.append(finding)
 
 
 def _check_firsts(
@@ -325,10 +338,11 @@ def _check_firsts(
     """Find repeats that were taken for queries, from the entries and not by an index."""
     place = place_of(ladder)
     withdrawn = tx.withdrawals.noted(ladder.id)
-    named = {(one.ladder, one.number) for one in findings}
+    named = {(finding.ladder, finding.number) for finding in findings}
     for number, first in repeated_queries(tx.conn, ladder.id):
         # What is submitted again after it was withdrawn is meant to be new.
-        if (place, number) not in named and not any(one.sets_aside(first) for one in withdrawn):
+        is_new = any(withdrawal.sets_aside(first) for withdrawal in withdrawn)
+        if (place, number) not in named and not is_new:
             what = f"submission {number} of ladder {place} repeats submission {first}, and was "
             yield Finding(f"{what}taken for new", place, number)
 
@@ -350,8 +364,8 @@ def _check_chain(
 ) -> Iterator[Finding]:
     """Find the links that were changed, removed, inserted or moved.
 
-    They come by position, as they are now; `head` is the end that was written last, and `counts`
-    has how many submissions each ladder's row states, by account and name.
+    `links` come by position, as they are now; `head` is the end that was written last, and `counts`
+    has by account and name how many submissions a ladder's row states.
     """
     numbers = {place: _Numbers() for place in counts}
     mismatches: list[Finding] = []
@@ -368,14 +382,14 @@ def _check_chain(
             within += 1
             end = before
     gone = 0
-    for place, came in numbers.items():
-        came.reach(counts[place])
-        for gap in came.gaps:
+    for place, of_ladder in numbers.items():
+        of_ladder.reach(counts[place])
+        for gap in of_ladder.gaps:
             gone += gap.stop - gap.start  # len() is of 63 bits at most
             yield from _removed(place, gap)
-    more = head.length - within - gone
-    if more > 0:
-        yield Finding(f"{more} more entries of the chain were removed")
+    others = head.length - within - gone
+    if others > 0:
+        yield Finding(f"{others} more entries of the chain were removed")
     yield from mismatches
     if end != (head.length, head.hash) and within == head.length:
         yield Finding("the end of the chain is not that of its last entry")
@@ -385,7 +399,7 @@ def _check_notes(
     holdout: HoldoutRecord, ladders: Iterable[LadderRecord], noted: Set[Note]
 ) -> Iterator[Finding]:
     """Find what is in the ledger without the link that is written with it."""
-    there: dict[Note, bool] = {
+    is_recorded: dict[Note, bool] = {
         ("holdout", None): True,
         ("reserve", None): holdout.reserve is not None,
         ("classes", None): holdout.classes is not None,
@@ -393,13 +407,13 @@ def _check_notes(
     }
     for ladder in ladders:
         place = place_of(ladder)
-        there |= {("ladder", place): True, ("opened", place): ladder.opened is not None}
+        is_recorded |= {("ladder", place): True, ("opened", place): ladder.opened is not None}
     for length in sorted(kind.split()[1] for kind, _ in noted if kind.startswith(f"{RESTORED} ")):
         yield Finding(f"an older copy was put in place where link {length} had been known")
-    for (kind, of_ladder), there_now in there.items():
-        if there_now and (kind, of_ladder) not in noted:
-            found = Link(0, kind, of_ladder, None, "", None)
-            yield Finding(f"{found} was inserted: it is no entry of the chain", of_ladder)
+    for (kind, of_ladder), is_there in is_recorded.items():
+        if is_there and (kind, of_ladder) not in noted:
+            link = Link(0, kind, of_ladder, None, "", None)
+            yield Finding(f"{link} was inserted: it is no entry of the chain", of_ladder)
 
 
 def _check_ladder(
@@ -414,11 +428,11 @@ def _check_ladder(
     kept = tuple(kept_incumbents(tx.conn, ladder.id))
     last = _Last(state_to(rules_of(ladder.settings).start(holdout.n_ladder)), withdrawals)
     try:
-        for one in replay(holdout, ladder, last.seen(entries), withdrawals):
-            last.replayed = one
-            if not one.agrees:
-                what = f"the release of submission {one.number} of ladder {place} is not its replay"
-                yield Finding(what, place, one.number)
+        for replayed in replay(holdout, ladder, last.seen(entries), withdrawals):
+            last.replayed, number = replayed, replayed.number
+            if not replayed.agrees:
+                what = f"the release of submission {number} of ladder {place} is not its replay"
+                yield Finding(what, place, number)
     except Exception:  # a changed entry can hold anything, and its error any text
         yield Finding(f"ladder {place} cannot be replayed", place)
         return
@@ -455,9 +469,9 @@ def _noting(links: Iterable[Link], noted: set[Note]) -> Iterator[Link]:
 
 @dataclass(slots=True)
 class _Numbers:
-    """Which of the numbers from 1 have come, by the gaps between them, in order.
+    """Which of the numbers from 1 a ladder has, by the gaps between them, in order.
 
-    A number that was changed may be any of 64 bits: no gap is gone through.
+    A number that was changed may be any of 64 bits, so no gap is gone through.
     """
 
     largest: int = 0
@@ -478,11 +492,11 @@ class _Numbers:
             self.largest = number
 
     def _fill(self, number: int) -> None:
-        at = bisect_right(self.gaps, number, key=lambda gap: gap.start) - 1
-        if at >= 0 and number in self.gaps[at]:
-            gap = self.gaps[at]
+        index = bisect_right(self.gaps, number, key=lambda gap: gap.start) - 1
+        if index >= 0 and number in self.gaps[index]:
+            gap = self.gaps[index]
             halves = range(gap.start, number), range(number + 1, gap.stop)
-            self.gaps[at : at + 1] = [half for half in halves if half]
+            self.gaps[index : index + 1] = [half for half in halves if half]
 
 
 def _removed(place: str, gap: range) -> Iterator[Finding]:
@@ -511,29 +525,29 @@ def _problem(secret: bytes, before: int, hash_before: str, link: Link, length: i
 
 @dataclass(slots=True)
 class _Last:
-    """Where the replay of a ladder ends: what its entries come to."""
+    """The state in which the replay of a ladder ends."""
 
     start: Mapping[str, Any]
     withdrawals: tuple[Withdrawal, ...]
     count: int = 0
     version: int = 0
     incumbent: int | None = None
-    # What the predictions of each submission that improved hash to.
+    # The digests of the predictions of each submission that improved.
     improvers: dict[int, tuple[str, str | None]] = field(default_factory=dict, repr=False)
     replayed: Replayed | None = field(default=None, repr=False)
 
     def seen(self, entries: Iterable[Recorded]) -> Iterator[Recorded]:
-        returns = [one for one in self.withdrawals if one.replaced]
-        for one in entries:
-            while returns and returns[0].until < one.number:
+        returns = [withdrawal for withdrawal in self.withdrawals if withdrawal.replaced]
+        for entry in entries:
+            while returns and returns[0].until < entry.number:
                 self._back(returns.pop(0))
             self.count += 1
-            if one.improved and one.repeat_of is None:
-                self.version, self.incumbent = self.version + 1, one.number
-                self.improvers[one.number] = one.digest, one.reserve_digest
-            yield one
-        for late in returns:
-            self._back(late)
+            if entry.improved and entry.repeat_of is None:
+                self.version, self.incumbent = self.version + 1, entry.number
+                self.improvers[entry.number] = entry.digest, entry.reserve_digest
+            yield entry
+        for withdrawal in returns:
+            self._back(withdrawal)
 
     def _back(self, withdrawal: Withdrawal) -> None:
         self.version, self.incumbent = self.version + 1, withdrawal.incumbent
@@ -552,9 +566,9 @@ def _bits(state: Mapping[str, Any]) -> dict[str, str]:
     }
 
 
-# -- what is asked of the database itself: whether its indices agree with its tables --------
-# A damaged index hides entries from whoever asks for them by it, and then a repeat becomes a
-# query. So nothing here goes by an index of entries.
+# -- whether the database's indices agree with its tables -----------------------------------
+# A damaged index hides entries from a query that goes by it, and then a repeat becomes a query of
+# the ladder. So nothing here goes by an index of entries.
 
 _MANY = 100
 _AMCHECK = text(
@@ -572,14 +586,14 @@ def _database_beside(conn: Connection) -> Iterator[Callable[[], tuple[Finding, .
     SQLite's check of a million entries takes seconds, in which Python waits for nothing.
     """
     if conn.dialect.name != "sqlite" or isinstance(conn.engine.pool, StaticPool):
-        found = _database_findings(conn)
-        yield lambda: found
+        findings = _database_findings(conn)
+        yield lambda: findings
         return
     with conn.engine.connect() as other, ThreadPoolExecutor(1) as thread:
-        asked = thread.submit(_database_findings, other)
+        check = thread.submit(_database_findings, other)
         driver = other.connection.driver_connection
         try:
-            yield asked.result
+            yield check.result
         finally:
             cast(sqlite3.Connection, driver).interrupt()  # of use where an error ended the reading
 
@@ -587,8 +601,8 @@ def _database_beside(conn: Connection) -> Iterator[Callable[[], tuple[Finding, .
 def _database_findings(conn: Connection) -> tuple[Finding, ...]:
     """Run the database's own check; what it finds shows no values.
 
-    On PostgreSQL that is its extension amcheck, where this user may use it; without it nothing
-    is found here, and `repeated_queries` still is.
+    On PostgreSQL that is the extension amcheck, where this user may use it. Without it nothing is
+    found here, and `repeated_queries` still finds repeats that were taken for new.
     """
     if conn.dialect.name == "sqlite":
         told = conn.exec_driver_sql(f"PRAGMA integrity_check({_MANY})").scalars()
@@ -596,7 +610,7 @@ def _database_findings(conn: Connection) -> tuple[Finding, ...]:
     known = "SELECT count(*) FROM pg_extension WHERE extname = 'amcheck'"
     if not conn.execute(text(known)).scalar():
         return ()
-    found = []
+    findings = []
     for row in conn.execute(_AMCHECK, {"tables": sorted(metadata.tables)}).all():
         try:
             with conn.begin_nested():
@@ -604,8 +618,8 @@ def _database_findings(conn: Connection) -> tuple[Finding, ...]:
         except SQLAlchemyError as fault:
             if getattr(fault.__cause__, "sqlstate", None) != "42501":  # not allowed to ask
                 what = f"the database: index {row.name} does not agree with its table"
-                found.append(Finding(what))
-    return tuple(found)
+                findings.append(Finding(what))
+    return tuple(findings)
 
 
 def repeated_queries(conn: Connection, ladder_id: int) -> Iterator[tuple[int, int]]:
@@ -614,9 +628,10 @@ def repeated_queries(conn: Connection, ladder_id: int) -> Iterator[tuple[int, in
     # Joined to a text, or added to zero, a column is not looked up in an index.
     for column in (entry.digest, entry.key):
         plain = column.concat("")
-        own = (entry.ladder_id + 0 == ladder_id) & entry.repeat_of.is_(None) & plain.is_not(None)
-        # One reading: a window over all entries, of which few are left.
-        first = func.min(entry.number).over(partition_by=plain)
-        found = select(entry.number, first.label("first")).where(own).subquery().c
-        query = select(found.number, found.first).where(found.number > found.first)
-        yield from ((row.number, row.first) for row in conn.execute(query.order_by(found.number)))
+        is_query = (entry.ladder_id + 0 == ladder_id) & entry.repeat_of.is_(None)
+        # A window over all entries reads them once; few of them are left.
+        first = func.min(entry.number).over(partition_by=plain).label("first")
+        queries = select(entry.number, first).where(is_query, plain.is_not(None)).subquery().c
+        repeats = select(queries.number, queries.first).where(queries.number > queries.first)
+        for row in conn.execute(repeats.order_by(queries.number)):
+            yield row.number, row.first

@@ -1,4 +1,4 @@
-"""What was withdrawn of ladders, inside one transaction."""
+"""The withdrawals of submissions, inside one transaction."""
 
 from __future__ import annotations
 
@@ -7,11 +7,10 @@ from typing import Any
 
 from sqlalchemy import Connection, delete, select, update
 
-from ladderholdout.ledger.chain import WITHDRAWN, Chains
+from ladderholdout.ledger.chain import WITHDRAWN, Chains, refuse_retired
 from ladderholdout.ledger.history import read_withdrawal
 from ladderholdout.ledger.records import LadderRecord, Withdrawal, now
 from ladderholdout.ledger.replay import rules_of
-from ladderholdout.ledger.reserve_queries import refuse_retired
 from ladderholdout.ledger.tables import events, incumbents, ladders
 
 
@@ -30,11 +29,11 @@ class Withdrawals:
         self._conn, self._chains = conn, chains
 
     def of(self, ladder: LadderRecord) -> tuple[Withdrawal, ...]:
-        """Return what was withdrawn of a ladder, oldest first."""
+        """Return the withdrawals of a ladder, oldest first."""
         return self.noted(ladder.id) if ladder.withdrawals else ()
 
     def noted(self, ladder_id: int) -> tuple[Withdrawal, ...]:
-        """Return the same from the events alone, whatever the ladder counts: for `verify`."""
+        """Return the withdrawals that events record, whatever the ladder counts, for `verify`."""
         query = (
             select(events.c.detail, events.c.position)
             .where(events.c.ladder_id == ladder_id, events.c.kind == WITHDRAWN)
@@ -44,7 +43,7 @@ class Withdrawals:
 
     def reasons(self, ladder: LadderRecord) -> dict[int, str]:
         """Return why submissions were withdrawn, by their numbers."""
-        return {one.number: one.reason for one in self.of(ladder)}
+        return {withdrawal.number: withdrawal.reason for withdrawal in self.of(ladder)}
 
     def add(self, ladder: LadderRecord, number: int, reason: str, n: int) -> Withdrawal:
         """Withdraw a submission that is no repeat; where it is the incumbent, the ladder goes back.
@@ -57,7 +56,7 @@ class Withdrawals:
         ladder : LadderRecord
             As read under lock in this transaction.
         number : int
-            Of a submission that was not withdrawn.
+            The submission's, which was not withdrawn before.
         reason : str
         n : int
             How many rows the ladder measures.
@@ -79,9 +78,9 @@ class Withdrawals:
             risk = rules.start(n).standing
             columns = (incumbents.c.number, incumbents.c.state)
             last = select(*columns).where(of_ladder).order_by(incumbents.c.number.desc())
-            found = self._conn.execute(last.limit(1)).one_or_none()
-            if found is not None:
-                back, risk = found.number, json.loads(found.state)["standing"]
+            earlier = self._conn.execute(last.limit(1)).one_or_none()
+            if earlier is not None:
+                back, risk = earlier.number, json.loads(earlier.state)["standing"]
             changes["incumbent"] = back
             changes["state"] = json.dumps({**ladder.state, "standing": risk})
             changes["version"] = ladder.version + 1

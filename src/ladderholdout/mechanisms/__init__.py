@@ -13,12 +13,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ladderholdout.errors import InvalidArgument, as_given
+from ladderholdout.arguments import as_given
+from ladderholdout.errors import InvalidArgument
 from ladderholdout.mechanisms.base import Evidence, Mechanism, Outcome, State, a_mechanism
+from ladderholdout.mechanisms.gate import GateLadder
 from ladderholdout.mechanisms.noiseless import (
     FullDisclosure,
     Ladder,
-    OneBitLadder,
     PairedTestLadder,
     ParameterFreeLadder,
     PricedLadder,
@@ -37,12 +38,12 @@ __all__ = [
     "BayesBootLadderBoot",
     "Evidence",
     "FullDisclosure",
+    "GateLadder",
     "GaussianLadder",
     "Ladder",
     "LadderBoot",
     "LadderRules",
     "Mechanism",
-    "OneBitLadder",
     "Outcome",
     "PairedTestLadder",
     "ParameterFreeLadder",
@@ -68,8 +69,8 @@ MECHANISMS: dict[str, type[Mechanism]] = {
         SimplifiedLadder,
         ParameterFreeLadder,
         PairedTestLadder,
+        GateLadder,
         PricedLadder,
-        OneBitLadder,
         ShakyLadder,
         GaussianLadder,
         LadderBoot,

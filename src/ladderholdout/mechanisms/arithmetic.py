@@ -1,13 +1,8 @@
-"""Rounding and comparing risks as the papers mean it, and checking the numbers of a setting."""
+"""Rounding and comparing risks as the papers mean it."""
 
 from __future__ import annotations
 
 import math
-import operator
-
-import numpy as np
-
-from ladderholdout.errors import InvalidArgument, as_given, as_number
 
 # A difference below this counts as a tie: 0.8 - 0.1 is not 0.7 in binary, and rounding
 # noise of the last digit must never decide whether a release is given.
@@ -17,8 +12,6 @@ TIE = 1e-12
 HALFWAY = 1e-9
 # From here on neighbouring floats are whole steps apart, and there is nothing to round.
 EXACT = 2.0**52
-# Counts are stored as 64-bit numbers, and a float holds each of them up to here.
-MOST = 2**53
 
 
 def below(risk: float, bound: float) -> bool:
@@ -66,66 +59,3 @@ def round_half_up(x: float, step: float) -> float:
     if math.isclose(parts * step, 1.0, rel_tol=TIE):
         return multiple / parts
     return float(f"{multiple * step:.15g}")
-
-
-def whole(argument: str, value: object, most: int = MOST) -> int:
-    """Validate a count.
-
-    Examples
-    --------
-    >>> whole("n", np.int64(3))
-    3
-    """
-    try:
-        count = 0 if isinstance(value, bool) else operator.index(value)  # type: ignore[arg-type]
-    except Exception:  # whatever its own method raises
-        count = 0
-    if not 1 <= count <= most:
-        allowed = "a whole number of at least 1"
-        if count > most:
-            allowed += f" and at most {most}"
-        raise InvalidArgument(argument, allowed, as_given(value))
-    return count
-
-
-def natural(argument: str, value: object) -> int:
-    """Validate a number that may be zero, such as a seed.
-
-    Examples
-    --------
-    >>> natural("seed", 0)
-    0
-    """
-    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 0:
-        raise InvalidArgument(argument, "a whole number of at least 0", as_given(value))
-    return int(value)
-
-
-def within(argument: str, value: object, most: float, remedy: str = "") -> float:
-    """Validate a setting in (0, most].
-
-    Examples
-    --------
-    >>> within("step", 1, 1.0)
-    1.0
-    """
-    allowed = f"a number in (0, {most:g}]"
-    number = as_number(value)
-    # Compared before it is rounded to a float.
-    if not (number > 0 and value <= most):  # type: ignore[operator]
-        raise InvalidArgument(argument, allowed, as_given(value), remedy)
-    return number
-
-
-def inside(argument: str, value: object) -> float:
-    """Validate a number in (0, 1), such as a confidence.
-
-    Examples
-    --------
-    >>> inside("confidence", 0.95)
-    0.95
-    """
-    number = as_number(value)
-    if not 0.0 < number < 1.0:
-        raise InvalidArgument(argument, "a number in (0, 1)", as_given(value))
-    return number

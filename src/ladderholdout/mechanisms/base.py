@@ -10,8 +10,9 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-from ladderholdout.errors import InvalidArgument, as_given
-from ladderholdout.mechanisms.arithmetic import round_half_up, whole, within
+from ladderholdout.arguments import as_given, whole, within
+from ladderholdout.errors import InvalidArgument
+from ladderholdout.mechanisms.arithmetic import round_half_up
 from ladderholdout.metrics import Evaluation
 
 
@@ -36,6 +37,13 @@ class State:
     places : tuple of (int, str), default=()
         For `RankLadder`: the released risk of each place, the best first, as a number of steps,
         and whose it is.
+    candidates, accepted : int, default=0
+        For `GateLadder`: how many were compared with an incumbent, and replaced it.
+    unit : float, default=1.0
+        For `GateLadder`: the width of the range of losses, set by `LadderRules` before it measures.
+    price : float, default=0.0
+        For `GateLadder`: the code length of what was shown of the rows beside its own decisions, in
+        nats. Whoever holds the record of that sets it before the ladder measures.
 
     Examples
     --------
@@ -49,8 +57,13 @@ class State:
     noise: float | None = field(default=None, repr=False)
     releases: int = 0
     places: tuple[tuple[int, str], ...] = field(default=(), repr=False)
-    # What this submission would be released as, where the metric has a grid of its own.
-    shown: float | None = field(default=None, compare=False, repr=False)
+    candidates: int = field(default=0, repr=False)
+    accepted: int = field(default=0, repr=False)
+    unit: float = field(default=1.0, compare=False, repr=False)
+    price: float = field(default=0.0, compare=False, repr=False)
+    # What the next submission would be released as, where the metric has a grid of its own:
+    # `LadderRules` sets it before each decision.
+    on_grid: float | None = field(default=None, compare=False, repr=False)
 
     def released_as(self, evidence: Evidence, step: float) -> float:
         """Return the number that a submission is released as, if it is.
@@ -70,31 +83,32 @@ class State:
         >>> State(n=100, standing=0.25).released_as(Evidence(0.2001), step=0.1)
         0.2
         """
-        own = round_half_up(evidence.risk, step)
-        return own if self.shown is None else self.shown
+        return round_half_up(evidence.risk, step) if self.on_grid is None else self.on_grid
 
-    def released_at(self, risk: float) -> State:
+    def released_at(self, standing: float, on_grid: float | None = None) -> State:
         """Return the same state with another released risk.
+
+        Parameters
+        ----------
+        standing : float
+        on_grid : float or None, default=None
+            What the next submission would be released as, on the grid of the metric.
+
+        Returns
+        -------
+        State
 
         Examples
         --------
         >>> State(n=100, standing=0.25, releases=3).released_at(0.2).standing
         0.2
-        """
-        # Not by `replace`, which takes five times as long: every decision does this twice.
-        return State(self.n, risk, self.incumbent, self.noise, self.releases, self.places)
-
-    def showing(self, risk: float | None) -> State:
-        """Return the same state with what the next submission would be released as.
-
-        Examples
-        --------
-        >>> State(n=100, standing=0.25).showing(0.2).released_as(Evidence(0.2001), step=0.1)
+        >>> State(100, 0.25).released_at(0.25, 0.2).released_as(Evidence(0.2001), step=0.1)
         0.2
         """
-        return State(
-            *(self.n, self.standing, self.incumbent, self.noise, self.releases, self.places), risk
-        )
+        # Not by `replace`, which takes five times as long: every decision does this.
+        carried = self.incumbent, self.noise, self.releases, self.places
+        gate = self.candidates, self.accepted, self.unit, self.price
+        return State(self.n, standing, *carried, *gate, on_grid)
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,13 +127,15 @@ class Evidence:
         p-value of a test or a posterior probability. Raw, so not shown.
     estimate : float or None, default=None
         A bootstrap estimate of the risk, to be released. Not shown before it is.
-    guide : float or None, default=None
+    inner_score : float or None, default=None
         The risk on the training rows, for `Thresholdout`.
     account : str or None, default=None
         Who submits, for `RankLadder`.
     clipped : int or None, default=None
         How many losses were clipped to the stated range, for an audit: no rule goes by it.
         None where none can be. Raw, so not shown.
+    margin : float or None, default=None
+        Of `GateLadder`: the gain that was tested for; None for other rules.
 
     Examples
     --------
@@ -131,9 +147,10 @@ class Evidence:
     spread: float | None = field(default=None, repr=False)
     p_null: float | None = field(default=None, repr=False)
     estimate: float | None = field(default=None, repr=False)
-    guide: float | None = field(default=None, repr=False)
+    inner_score: float | None = field(default=None, repr=False)
     account: str | None = field(default=None, repr=False)
     clipped: int | None = field(default=None, repr=False)
+    margin: float | None = field(default=None, repr=False)
 
     def per(self, unit: float) -> Evidence:
         """Express the evidence in another unit of risk.
@@ -158,8 +175,9 @@ class Evidence:
             return None if number is None else number / unit
 
         risk, spread = self.risk / unit, divided(self.spread)
-        estimate, guide = divided(self.estimate), divided(self.guide)
-        return Evidence(risk, spread, self.p_null, estimate, guide, self.account, self.clipped)
+        estimate, inner_score = divided(self.estimate), divided(self.inner_score)
+        others = self.account, self.clipped, self.margin
+        return Evidence(risk, spread, self.p_null, estimate, inner_score, *others)
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,10 +210,12 @@ __all__ = [
     "Outcome",
     "State",
     "a_mechanism",
+    "bar_of",
     "check_fits",
     "counting_of",
     "draws",
     "released",
+    "takes_groups",
     "takes_scale",
     "unchanged",
 ]
@@ -218,14 +238,15 @@ class Mechanism(ABC):
         Whether a new number is released for a submission that does not improve, too.
     needs_losses : bool
         Whether `measure` needs per-example losses.
-    needs_guide : bool
+    needs_inner_score : bool
         Whether `measure` needs the risk on the training rows.
     needs_account : bool
         Whether `measure` needs to know who submits.
     needs_bounded_risk : bool
         Whether the rule means nothing unless the range of the risk is known.
-    shows_values : bool
-        Whether released risks are shown to all; else to those who ask for them.
+    flags_alone : bool
+        Whether the rule's promise holds where nothing but whether submissions improved is shown.
+        Then `LadderHoldout` shows that alone, weighs no rows, and judges batches in their order.
     counted : {"falling", "any"} or None
         How a certificate counts what is released: the empirical risk, on the grid of
         `resolution` (0.0: unrounded), each smaller than the one before, or in any order. None
@@ -240,6 +261,9 @@ class Mechanism(ABC):
     draws : bool
         Whether `measure` or `decide` uses ``rng``. A subclass with either of its own states it
         anew: by default it does.
+    by_groups : bool
+        Whether a `measure` of its own compares or resamples whole groups of rows, where the
+        evaluation has groups. A subclass with a `measure` or `decide` of its own states it anew.
 
     Examples
     --------
@@ -258,14 +282,60 @@ class Mechanism(ABC):
     discloses: ClassVar[bool] = False
     redraws: ClassVar[bool] = False
     needs_losses: ClassVar[bool] = False
-    needs_guide: ClassVar[bool] = False
+    needs_inner_score: ClassVar[bool] = False
     needs_account: ClassVar[bool] = False
     needs_bounded_risk: ClassVar[bool] = False
-    shows_values: ClassVar[bool] = True
+    flags_alone: ClassVar[bool] = False
     counted: ClassVar[Literal["falling", "any"] | None] = None
     noisy: ClassVar[bool] = False
     takes_scale: ClassVar[bool] = False
     draws: ClassVar[bool] = True
+    by_groups: ClassVar[bool] = False
+
+    def with_margin(self, margin: float) -> Mechanism:
+        """Return the rule that tests for another gain; rules that test for none refuse.
+
+        Parameters
+        ----------
+        margin : float
+            In units of the range of the loss.
+
+        Returns
+        -------
+        Mechanism
+
+        Raises
+        ------
+        InvalidArgument
+            This rule tests for no gain.
+
+        Examples
+        --------
+        >>> from ladderholdout.mechanisms import GateLadder
+        >>> GateLadder().with_margin(0.02).margin
+        0.02
+        """
+        remedy = "Leave it out, or start a ladder with mechanism=GateLadder()."
+        raise InvalidArgument("margin", f"left out for {self.name}", repr(margin), remedy)
+
+    def is_spent(self, state: State) -> bool:
+        """Return whether the rule accepts nothing any more, whatever is submitted.
+
+        Parameters
+        ----------
+        state : State
+
+        Returns
+        -------
+        bool
+
+        Examples
+        --------
+        >>> from ladderholdout.mechanisms import GateLadder
+        >>> GateLadder(horizon=5).is_spent(State(100, 0.2, candidates=5))
+        True
+        """
+        return False
 
     @property
     def name(self) -> str:
@@ -409,7 +479,7 @@ class Mechanism(ABC):
         """
         return 0.0
 
-    def margin(self, state: State, variance: float) -> float:
+    def least_gain(self, state: State, variance: float) -> float:
         """Return by how much a risk has to be smaller than the released one to improve.
 
         Parameters
@@ -428,10 +498,34 @@ class Mechanism(ABC):
         Examples
         --------
         >>> from ladderholdout.mechanisms import Ladder
-        >>> Ladder(step=0.1).margin(State(n=400, standing=0.3, releases=1), 0.25)
+        >>> Ladder(step=0.1).least_gain(State(n=400, standing=0.3, releases=1), 0.25)
         0.1
         """
         return self.resolution(state.n)
+
+    def bar(self, state: State) -> float:
+        """Return what a risk has to be below to be released next, as far as releases show it.
+
+        Certificates pay for a value as one of those below this number.
+
+        Parameters
+        ----------
+        state : State
+            Of a ladder with a release; the incumbent is not used.
+
+        Returns
+        -------
+        float
+            Here the released risk.
+
+        Examples
+        --------
+        >>> from ladderholdout.mechanisms import Ladder, ParameterFreeLadder
+        >>> state = State(n=400, standing=0.3, releases=1)
+        >>> round(Ladder(step=0.1).bar(state), 12), ParameterFreeLadder().bar(state)
+        (0.2, 0.3)
+        """
+        return state.standing
 
     def allowance(self, log_level: float) -> float:
         """Return how far noise moves a release, but for a small chance.
@@ -495,6 +589,33 @@ def counting_of(mechanism: Mechanism) -> Literal["falling", "any"] | None:
     return mechanism.counted if _states(type(mechanism), "counted") else None
 
 
+def bar_of(mechanism: Mechanism, state: State) -> float:
+    """Return `Mechanism.bar` as the class that decides states it, else the released risk.
+
+    Parameters
+    ----------
+    mechanism : Mechanism
+    state : State
+        Of a ladder with a release.
+
+    Returns
+    -------
+    float
+
+    Examples
+    --------
+    >>> from ladderholdout.mechanisms import Ladder
+    >>> class Mine(Ladder):
+    ...     counted = "falling"
+    ...
+    ...     def decide(self, state, evidence, rng):
+    ...         return released(state, evidence, evidence.risk)
+    >>> bar_of(Mine(step=0.1), State(n=400, standing=0.3, releases=1))
+    0.3
+    """
+    return mechanism.bar(state) if _states(type(mechanism), "bar") else state.standing
+
+
 @cache
 def draws(rule: type[Mechanism]) -> bool:
     """Return whether a class of mechanisms uses ``rng``, as it states itself; else it may.
@@ -519,6 +640,21 @@ def takes_scale(rule: type[Mechanism]) -> bool:
     (True, False)
     """
     return rule.takes_scale and _states(rule, "takes_scale")
+
+
+@cache
+def takes_groups(rule: type[Mechanism]) -> bool:
+    """Return whether a class of mechanisms is right for rows that were drawn in groups.
+
+    It is where it goes by the risk alone, or states that it takes groups for its units.
+
+    Examples
+    --------
+    >>> from ladderholdout.mechanisms import Ladder, PairedTestLadder, ParameterFreeLadder
+    >>> [takes_groups(rule) for rule in (Ladder, ParameterFreeLadder, PairedTestLadder)]
+    [True, True, False]
+    """
+    return rule.measure is Mechanism.measure or (rule.by_groups and _states(rule, "by_groups"))
 
 
 def _states(rule: type[Mechanism], name: str) -> bool:

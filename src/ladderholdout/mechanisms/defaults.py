@@ -20,7 +20,7 @@ from ladderholdout.metrics.table import is_named
 _SLOW = "roc_auc_ov"
 
 
-FINALISTS = 20
+FINALISTS = 3
 """How many candidates `LadderHoldout.guard` shows to the holdout at most, by default."""
 
 

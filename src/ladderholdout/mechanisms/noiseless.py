@@ -10,8 +10,9 @@ import numpy as np
 import scipy
 from numpy.typing import NDArray
 
+from ladderholdout.arguments import whole, within
 from ladderholdout.errors import InvalidArgument
-from ladderholdout.mechanisms.arithmetic import below, round_half_up, whole, within
+from ladderholdout.mechanisms.arithmetic import below, round_half_up
 from ladderholdout.mechanisms.base import (
     Evidence,
     Mechanism,
@@ -79,9 +80,9 @@ class RoundedDisclosure(Stepped):
         self, state: State, evidence: Evidence, rng: np.random.Generator
     ) -> tuple[State, Outcome]:
         """Release the rounded risk; `Mechanism.decide` has the parameters."""
-        risk, own = evidence.risk, round_half_up(evidence.risk, self.step)
         # A step of a range that is much wider than the risk would show nothing of it.
-        nearest = min((own, state.released_as(evidence, self.step)), key=lambda at: abs(at - risk))
+        rounded = round_half_up(evidence.risk, self.step), state.released_as(evidence, self.step)
+        nearest = min(rounded, key=lambda risk: abs(risk - evidence.risk))
         return _disclosed(state, evidence, nearest)
 
 
@@ -126,7 +127,11 @@ class Ladder(Stepped):
         self, state: State, evidence: Evidence, rng: np.random.Generator
     ) -> tuple[State, Outcome]:
         """Release below the last risk less the step; `Mechanism.decide` has the parameters."""
-        return _climbed(state, evidence, state.standing - self.step, self.step)
+        return climbed(state, evidence, state.standing - self.step, self.step)
+
+    def bar(self, state: State) -> float:
+        """Return the released risk less the step."""
+        return state.standing - self.step
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,13 +168,32 @@ class SimplifiedLadder(Stepped):
         self, state: State, evidence: Evidence, rng: np.random.Generator
     ) -> tuple[State, Outcome]:
         """Release any rounded improvement; `Mechanism.decide` has the parameters."""
-        own = round_half_up(evidence.risk, self.step)
-        lower = below(own, round_half_up(state.standing, self.step))
-        return _climbed(state, evidence, math.inf if lower else -math.inf, self.step)
+        rounded = round_half_up(evidence.risk, self.step)
+        lower = below(rounded, round_half_up(state.standing, self.step))
+        return climbed(state, evidence, math.inf if lower else -math.inf, self.step)
+
+    def bar(self, state: State) -> float:
+        """Return the least risk that is rounded to the released one."""
+        return round_half_up(state.standing, self.step) - self.step / 2
 
 
 @dataclass(frozen=True, slots=True)
-class ParameterFreeLadder(Mechanism):
+class PairedLadder(Mechanism):
+    """A mechanism that compares each loss of a submission with the incumbent's."""
+
+    needs_losses: ClassVar[bool] = True
+
+    def measure(self, state: State, evaluation: Evaluation, rng: np.random.Generator) -> Evidence:
+        """Measure the risk, and the standard error of its difference from the incumbent's."""
+        return compared(self.name, state, evaluation)
+
+    def resolution(self, n: int) -> float:
+        """Return 1/n."""
+        return 1.0 / n
+
+
+@dataclass(frozen=True, slots=True)
+class ParameterFreeLadder(PairedLadder):
     """Release if the risk is below the released one by more than a standard error.
 
     Blum & Hardt 2015, Algorithm 2. The standard error is that of the mean difference
@@ -187,32 +211,24 @@ class ParameterFreeLadder(Mechanism):
     [0.75, 0.75, 0.0]
     """
 
-    needs_losses: ClassVar[bool] = True
     draws: ClassVar[bool] = False
     counted: ClassVar[Literal["falling", "any"] | None] = "falling"
+    by_groups: ClassVar[bool] = True
     takes_scale: ClassVar[bool] = True
-
-    def measure(self, state: State, evaluation: Evaluation, rng: np.random.Generator) -> Evidence:
-        """Measure the risk, and the standard error of its difference from the incumbent's."""
-        return compared(self.name, state, evaluation)
 
     def decide(
         self, state: State, evidence: Evidence, rng: np.random.Generator
     ) -> tuple[State, Outcome]:
         """Release below the last risk less the spread; see `Mechanism.decide`."""
-        return _climbed(state, evidence, _threshold(state, evidence, 1.0), 1.0 / state.n)
+        return climbed(state, evidence, _threshold(state, evidence, 1.0), 1.0 / state.n)
 
-    def resolution(self, n: int) -> float:
-        """Return 1/n."""
-        return 1.0 / n
-
-    def margin(self, state: State, variance: float) -> float:
+    def least_gain(self, state: State, variance: float) -> float:
         """Return one standard error of the mean difference."""
         return math.sqrt(variance / state.n)
 
 
 @dataclass(frozen=True, slots=True)
-class PairedTestLadder(Mechanism):
+class PairedTestLadder(PairedLadder):
     """Release if a one-sided paired t-test against the incumbent rejects.
 
     Neto et al. 2016, Algorithm 3, with the upper quantile of the t distribution (the
@@ -238,7 +254,6 @@ class PairedTestLadder(Mechanism):
     """
 
     alpha: float
-    needs_losses: ClassVar[bool] = True
     draws: ClassVar[bool] = False
     counted: ClassVar[Literal["falling", "any"] | None] = "falling"
     takes_scale: ClassVar[bool] = True
@@ -248,10 +263,6 @@ class PairedTestLadder(Mechanism):
         remedy = "0.15 is close to the parameter-free ladder."
         object.__setattr__(self, "alpha", within("alpha", self.alpha, 0.5, remedy))
 
-    def measure(self, state: State, evaluation: Evaluation, rng: np.random.Generator) -> Evidence:
-        """Measure the risk, and the standard error of its difference from the incumbent's."""
-        return compared(self.name, state, evaluation)
-
     def decide(
         self, state: State, evidence: Evidence, rng: np.random.Generator
     ) -> tuple[State, Outcome]:
@@ -259,13 +270,9 @@ class PairedTestLadder(Mechanism):
         # On one example it is nan, but then the spread is infinite, and no threshold is
         # worked out.
         critical = self._critical(state.n)
-        return _climbed(state, evidence, _threshold(state, evidence, critical), 1.0 / state.n)
+        return climbed(state, evidence, _threshold(state, evidence, critical), 1.0 / state.n)
 
-    def resolution(self, n: int) -> float:
-        """Return 1/n."""
-        return 1.0 / n
-
-    def margin(self, state: State, variance: float) -> float:
+    def least_gain(self, state: State, variance: float) -> float:
         """Return the critical difference of the test."""
         n = state.n
         return math.inf if n == 1 else self._critical(n) * math.sqrt(variance / n)
@@ -274,7 +281,7 @@ class PairedTestLadder(Mechanism):
         return -float(scipy.special.stdtrit(n - 1, self.alpha))  # by symmetry the upper quantile
 
 
-def _climbed(
+def climbed(
     state: State, evidence: Evidence, threshold: float, step: float
 ) -> tuple[State, Outcome]:
     """Release the rounded risk if the risk is below the threshold.
@@ -303,13 +310,17 @@ def _threshold(state: State, evidence: Evidence, factor: float) -> float:
 
 def compared(mechanism: str, state: State, evaluation: Evaluation) -> Evidence:
     """Measure the risk, and the standard error of its difference from the incumbent's."""
-    losses = _losses(mechanism, evaluation)
+    losses = losses_of(mechanism, evaluation)
     if state.incumbent is None:
         return Evidence(evaluation.risk)
-    if state.n == 1:
+    draws = evaluation.n_draws
+    if draws == 1:
         return Evidence(evaluation.risk, spread=math.inf)
-    difference = losses - _losses(mechanism, state.incumbent)
-    return Evidence(evaluation.risk, _deviation(difference) / math.sqrt(state.n))
+    difference = losses - losses_of(mechanism, state.incumbent)
+    if evaluation.groups is not None:
+        # Of a ratio of sums over groups: each group by its rows less what their number explains.
+        difference = evaluation.of_draws(difference - difference.mean()) * (draws / state.n)
+    return Evidence(evaluation.risk, _deviation(difference) / math.sqrt(draws))
 
 
 def _deviation(values: NDArray[np.float64]) -> float:
@@ -319,7 +330,8 @@ def _deviation(values: NDArray[np.float64]) -> float:
     return math.sqrt(values.sum() / (len(values) - 1))
 
 
-def _losses(mechanism: str, evaluation: Evaluation) -> NDArray[np.float64]:
+def losses_of(mechanism: str, evaluation: Evaluation) -> NDArray[np.float64]:
+    """Return the losses of a submission; refuse a metric that has none."""
     if evaluation.losses is None:
         raise InvalidArgument(
             "mechanism",
@@ -328,46 +340,6 @@ def _losses(mechanism: str, evaluation: Evaluation) -> NDArray[np.float64]:
             "Ladder, ShakyLadder, BayesBootLadder and more work for any metric.",
         )
     return evaluation.losses
-
-
-@dataclass(frozen=True, slots=True)
-class OneBitLadder(PairedTestLadder):
-    """Improve if a one-sided paired t-test rejects, and show only that it did.
-
-    The rule of `PairedTestLadder`. Of a submission is shown whether it is the incumbent
-    now; the released risk is stored in the ledger, and shown when somebody asks for it
-    (`LadderHoldout.reveal`). A certificate pays for what was shown, and a bit costs less than
-    a value. `run` and `decide` give the values all the same: they are pure functions for
-    simulations, and it is the guard that withholds them.
-
-    Parameters
-    ----------
-    alpha : float
-        Level of the test, in (0, 0.5].
-
-    Raises
-    ------
-    InvalidArgument
-        If alpha is outside (0, 0.5].
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from ladderholdout import LadderHoldout
-    >>> X, y = np.arange(200).reshape(-1, 1), np.arange(200) % 2
-    >>> holdout = LadderHoldout(X, y, scoring="accuracy", mechanism=OneBitLadder(alpha=0.01),
-    ...                         ledger="memory")
-    >>> for right in (120, 124, 160):
-    ...     release = holdout.submit(np.where(np.arange(200) < right, y, 1 - y))
-    ...     print(release.score, release.improved)
-    None True
-    None False
-    None True
-    >>> holdout.reveal()
-    0.8
-    """
-
-    shows_values: ClassVar[bool] = False
 
 
 # About what a certificate of 95% pays before the first release, and for each one, in nats: so
@@ -420,23 +392,24 @@ class PricedLadder(Mechanism):
         self, state: State, evidence: Evidence, rng: np.random.Generator
     ) -> tuple[State, Outcome]:
         """Release below the last risk less the price; see `Mechanism.decide`."""
-        threshold = state.standing - self._price(state) if state.releases else math.inf
-        return _climbed(state, evidence, threshold, 1.0 / state.n)
+        threshold = state.standing - self.least_gain(state, 0.0) if state.releases else math.inf
+        return climbed(state, evidence, threshold, 1.0 / state.n)
+
+    def bar(self, state: State) -> float:
+        """Return the released risk less the price of the next release."""
+        return state.standing - self.least_gain(state, 0.0)
 
     def resolution(self, n: int) -> float:
         """Return 1/n."""
         return 1.0 / n
 
-    def margin(self, state: State, variance: float) -> float:
-        """Return the price of the next release."""
-        return self._price(state)
-
-    def _price(self, state: State) -> float:
+    def least_gain(self, state: State, variance: float) -> float:
+        """Return the price of the next release, whatever the variance."""
         paid = _BEFORE + _EACH * state.releases
         wider = math.sqrt(2.0 * paid) - math.sqrt(2.0 * (paid - _EACH))
         # The mean of losses in [0, 1] may be outside of it by a rounding error.
-        variance = max(state.standing * (1.0 - state.standing), 0.0)
-        return self.weight * wider * math.sqrt(variance / state.n)
+        largest_variance = max(state.standing * (1.0 - state.standing), 0.0)
+        return self.weight * wider * math.sqrt(largest_variance / state.n)
 
 
 BY_ACCOUNT = 'Give the account that submits: ladderholdout.leaderboard.Leaderboard(per="rank").'
@@ -486,6 +459,7 @@ class RankLadder(Stepped):
     needs_account: ClassVar[bool] = True
     draws: ClassVar[bool] = False
     counted: ClassVar[Literal["falling", "any"] | None] = "any"
+    by_groups: ClassVar[bool] = True
     needs_bounded_risk: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
@@ -510,10 +484,10 @@ class RankLadder(Stepped):
         steps = round(risk / self.step)
         if bar is not None and steps >= bar:
             return state, Outcome(round_half_up(bar * self.step, self.step), False, evidence)
-        place = sum(at <= steps for at, _ in state.places)
-        others = [(at, who) for at, who in state.places if who != account]
-        now = (*others[:place], (steps, account), *others[place:])
-        return released(replace(state, places=now[: self.places]), evidence, risk)
+        place = sum(known <= steps for known, _ in state.places)
+        others = [(known, holder) for known, holder in state.places if holder != account]
+        places = (*others[:place], (steps, account), *others[place:])
+        return released(replace(state, places=places[: self.places]), evidence, risk)
 
     def to_beat(self, state: State, account: str) -> int | None:
         """Return what an account has to be below to take a place.
@@ -535,7 +509,7 @@ class RankLadder(Stepped):
         >>> ladder.to_beat(ladder.start(2), "Ada") is None
         True
         """
-        own = [at for at, who in state.places if who == account]
-        if own or len(state.places) == self.places:
-            return own[0] if own else state.places[-1][0]
-        return None
+        for steps, holder in state.places:
+            if holder == account:
+                return steps
+        return state.places[-1][0] if len(state.places) == self.places else None

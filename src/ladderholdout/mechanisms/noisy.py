@@ -9,8 +9,9 @@ from typing import ClassVar, Literal
 import numpy as np
 import scipy
 
+from ladderholdout.arguments import whole, within
 from ladderholdout.errors import InvalidArgument
-from ladderholdout.mechanisms.arithmetic import below, round_half_up, whole, within
+from ladderholdout.mechanisms.arithmetic import below, round_half_up
 from ladderholdout.mechanisms.base import Evidence, Mechanism, Outcome, State, released, unchanged
 from ladderholdout.metrics import Evaluation
 
@@ -160,7 +161,7 @@ class ShakyLadder(Mechanism):
             return released(replace(state, noise=redrawn), evidence, evidence.risk + release)
         return unchanged(replace(state, noise=threshold), evidence)
 
-    def margin(self, state: State, variance: float) -> float:
+    def least_gain(self, state: State, variance: float) -> float:
         """Return the step; the noise is centred on it."""
         return self.step
 
@@ -288,7 +289,7 @@ class Thresholdout(Mechanism):
 
     Dwork et al. 2015 (Generalization in adaptive data analysis and holdout reuse, Figure
     1). It answers every submission, not only the improvements, and compares with the risk
-    on the training rows: each evaluation has to bring one (`Evaluation.guided`). Once the
+    on the training rows: each evaluation has to bring one (`Evaluation.with_inner_score`). Once the
     budget is used up it answers nan, the paper's "no answer". Releases count the answers
     from the holdout. ``standing`` is the smallest answer so far.
 
@@ -311,8 +312,8 @@ class Thresholdout(Mechanism):
     --------
     >>> rng, mechanism = np.random.default_rng(0), Thresholdout(0.1, noise=0.01, budget=1)
     >>> state = mechanism.start(2)
-    >>> for guide in (0.45, 0.2, 0.2):
-    ...     evaluation = Evaluation.from_losses([0.5, 0.5]).guided(guide)
+    >>> for inner_score in (0.45, 0.2, 0.2):
+    ...     evaluation = Evaluation.from_losses([0.5, 0.5]).with_inner_score(inner_score)
     ...     state, outcome = mechanism.advance(state, evaluation, rng)
     ...     print(round(outcome.risk, 3))
     0.45
@@ -324,7 +325,7 @@ class Thresholdout(Mechanism):
     noise: float = 0.01
     budget: int = 100
     discloses: ClassVar[bool] = True
-    needs_guide: ClassVar[bool] = True
+    needs_inner_score: ClassVar[bool] = True
     needs_bounded_risk: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
@@ -335,31 +336,31 @@ class Thresholdout(Mechanism):
 
     def measure(self, state: State, evaluation: Evaluation, rng: np.random.Generator) -> Evidence:
         """Read the risks on holdout and training rows."""
-        if evaluation.guide is None:
+        if evaluation.inner_score is None:
             raise InvalidArgument(
                 "mechanism",
                 "one that needs the holdout alone, for a submission without a training risk",
                 self.name,
-                "Give it one, Evaluation.guided(risk), or take another mechanism.",
+                "Give it one, Evaluation.with_inner_score(risk), or take another mechanism.",
             )
-        return Evidence(evaluation.risk, guide=evaluation.guide)
+        return Evidence(evaluation.risk, inner_score=evaluation.inner_score)
 
     def decide(
         self, state: State, evidence: Evidence, rng: np.random.Generator
     ) -> tuple[State, Outcome]:
         """Answer from either side; `Mechanism.decide` has the parameters."""
-        assert evidence.guide is not None  # `measure` refuses without
+        assert evidence.inner_score is not None  # `measure` refuses without
         first = laplace(2.0 * self.noise, rng) if state.noise is None else state.noise
         # All are drawn whatever happens, as in `ShakyLadder`.
         comparison, answer = laplace(4.0 * self.noise, rng), laplace(self.noise, rng)
         redrawn = laplace(2.0 * self.noise, rng)
         if state.releases >= self.budget:
             return state, Outcome(math.nan, False, evidence)
-        gap = abs(evidence.risk - evidence.guide)
+        gap = abs(evidence.risk - evidence.inner_score)
         if below(self.threshold + first + comparison, gap):
             after = replace(state, noise=redrawn, releases=state.releases + 1)
             return _answered(after, evidence, evidence.risk + answer)
-        return _answered(replace(state, noise=first), evidence, evidence.guide)
+        return _answered(replace(state, noise=first), evidence, evidence.inner_score)
 
 
 def _answered(state: State, evidence: Evidence, risk: float) -> tuple[State, Outcome]:

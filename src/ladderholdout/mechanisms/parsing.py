@@ -77,9 +77,9 @@ def typed(
 
 
 def _settings(kind: type, call: ast.Call) -> dict[str, Any]:
-    names = [one.name for one in fields(kind)][: len(call.args)]
-    names += [str(one.arg) for one in call.keywords]
-    values = [*call.args, *(one.value for one in call.keywords)]
+    names = [setting.name for setting in fields(kind)][: len(call.args)]
+    names += [str(keyword.arg) for keyword in call.keywords]
+    values = [*call.args, *(keyword.value for keyword in call.keywords)]
     if len(set(names)) != len(values):
         raise ValueError
     return dict(zip(names, map(ast.literal_eval, values), strict=True))

@@ -15,8 +15,9 @@ import numpy as np
 import scipy
 from numpy.typing import NDArray
 
-from ladderholdout.errors import InvalidArgument, as_given, as_number
-from ladderholdout.mechanisms.arithmetic import TIE, below, round_half_up, whole, within
+from ladderholdout.arguments import whole, within
+from ladderholdout.errors import InvalidArgument
+from ladderholdout.mechanisms.arithmetic import TIE, below, round_half_up
 from ladderholdout.mechanisms.base import Evidence, Mechanism, Outcome, State, released, unchanged
 from ladderholdout.mechanisms.noiseless import compared
 from ladderholdout.metrics import Evaluation
@@ -63,20 +64,20 @@ def bootstrap_mean(evaluation: Evaluation, replications: int, rng: np.random.Gen
     """
     if evaluation.losses is not None:
         return _mean_of_draws(evaluation.losses, replications * evaluation.n, rng)
-    total, found = 0.0, 0
+    total, counted = 0.0, 0
     for _ in range(_ATTEMPTS):
-        for count in chunks(replications - found, evaluation.n):
+        for count in chunks(replications - counted, evaluation.n):
             risks = evaluation.risks_under(resamples(count, evaluation.n, rng))
             defined = risks[np.isfinite(risks)]
-            total, found = total + float(defined.sum()), found + len(defined)
-    if not found:
+            total, counted = total + float(defined.sum()), counted + len(defined)
+    if not counted:
         raise InvalidArgument(
             "mechanism",
             "one without a bootstrap, where the metric has no value on nearly any resample",
             "one that bootstraps",
             "Take BayesBootLadder.",
         )
-    return total / found
+    return total / counted
 
 
 def resamples(count: int, n: int, rng: np.random.Generator) -> FloatArray:
@@ -164,7 +165,8 @@ class LadderBoot(Mechanism):
         remedy = "0.15 is close to the parameter-free ladder."
         object.__setattr__(self, "alpha", within("alpha", self.alpha, 0.5, remedy))
         object.__setattr__(self, "n_bootstrap", whole("n_bootstrap", self.n_bootstrap))
-        object.__setattr__(self, "half_life", half_life_of(self.half_life))
+        if self.half_life is not None:
+            object.__setattr__(self, "half_life", whole("half_life", self.half_life))
 
     def measure(self, state: State, evaluation: Evaluation, rng: np.random.Generator) -> Evidence:
         """Test, and draw the estimate that is released."""
@@ -182,7 +184,7 @@ class LadderBoot(Mechanism):
         """Release the estimate that was drawn; `Mechanism.decide` has the parameters."""
         return redrawn(state, evidence, self._passes(state, evidence))
 
-    def margin(self, state: State, variance: float) -> float:
+    def least_gain(self, state: State, variance: float) -> float:
         """Return the critical difference of the test."""
         n = state.n
         if n == 1:
@@ -215,11 +217,6 @@ def paired_p(risk: float, incumbent: float, spread: float, n: int) -> float:
     # Also where it is not needed: the time that it takes must reveal nothing.
     tail = float(scipy.special.stdtr(n - 1, gap / (spread or 1.0)))
     return tail if spread > 0 else float(gap >= 0)
-
-
-def half_life_of(value: object) -> int | None:
-    """Validate a half-life: None, or a whole number of at least 1."""
-    return None if value is None else whole("half_life", value)
 
 
 def shrunk(n_bootstrap: int, half_life: int | None, releases: int) -> int:
@@ -300,6 +297,8 @@ def null_probability(
     """
     if new.losses is not None and incumbent.losses is not None:
         differences = _differences(new.losses, incumbent.losses)
+        if new.groups is not None:
+            return 1.0 - probability_below_zero(new.of_draws(differences))
         if _are_hits(new.losses) and _are_hits(incumbent.losses):
             return 1.0 - _of_one_size(differences)
         return 1.0 - probability_below_zero(differences)
@@ -307,7 +306,8 @@ def null_probability(
     if linear is None:
         wins = sum(int(_better(new, incumbent, w).sum()) for w in _weights(draws, new, rng))
         return 1.0 - wins / draws
-    return 1.0 - _corrected(new, incumbent, linear, drawn(draws, new.n), rng)
+    linear = new.of_draws(linear)
+    return 1.0 - _corrected(new, incumbent, linear, drawn(draws, new.n_draws), rng)
 
 
 def drawn(draws: int, n: int) -> int:
@@ -452,10 +452,10 @@ def _normalised(
 
 def _linear_part(new: Evaluation, incumbent: Evaluation) -> FloatArray | None:
     """Return what each row adds to the weighted sum that is about the difference in risk."""
-    ours, theirs = new.influences(), incumbent.influences()
-    if ours is None or theirs is None:
+    of_new, of_incumbent = new.influences(), incumbent.influences()
+    if of_new is None or of_incumbent is None:
         return None
-    return np.asarray(ours - theirs + (new.risk - incumbent.risk))
+    return np.asarray(of_new - of_incumbent + (new.risk - incumbent.risk))
 
 
 def _corrected(
@@ -477,19 +477,20 @@ def _corrected(
 
 
 def _weights(total: int, new: Evaluation, rng: np.random.Generator) -> Iterator[FloatArray]:
-    """Draw weightings, a chunk at a time."""
+    """Draw weightings of the units, a chunk at a time."""
     for count in chunks(total, new.n):
         if new.needs_whole_weights:
-            yield resamples(count, new.n, rng)
+            yield resamples(count, new.n_draws, rng)
         else:
-            yield rng.standard_exponential((count, new.n))
+            yield rng.standard_exponential((count, new.n_draws))
 
 
 def _better(new: Evaluation, incumbent: Evaluation, weights: FloatArray) -> NDArray[np.bool_]:
-    """Return under which weightings the submission has the smaller risk."""
-    theirs, ours = incumbent.risks_under(weights), new.risks_under(weights)
-    noise = TIE * np.maximum(np.abs(theirs), np.abs(ours))
-    return np.asarray(ours < theirs - noise)
+    """Return under which weightings of the units the submission has the smaller risk."""
+    weights = new.of_examples(weights)
+    incumbent_risks, risks = incumbent.risks_under(weights), new.risks_under(weights)
+    noise = TIE * np.maximum(np.abs(incumbent_risks), np.abs(risks))
+    return np.asarray(risks < incumbent_risks - noise)
 
 
 # Posterior probabilities are exact to 1e-8 at best.
@@ -538,6 +539,7 @@ class BayesBootLadder(Mechanism):
     n_posterior: int = 10_000
     step: float | None = None
     counted: ClassVar[Literal["falling", "any"] | None] = "falling"
+    by_groups: ClassVar[bool] = True
     takes_scale: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
@@ -556,18 +558,24 @@ class BayesBootLadder(Mechanism):
     ) -> tuple[State, Outcome]:
         """Release if the odds suffice; `Mechanism.decide` has the parameters."""
         step = self.resolution(state.n)
-        risk, own = state.released_as(evidence, step), round_half_up(evidence.risk, step)
+        risk, rounded = state.released_as(evidence, step), round_half_up(evidence.risk, step)
         # A step that was left out is a grid alone.
-        lower = below(own, round_half_up(state.standing, step)) | (self.step is None)
+        lower = below(rounded, round_half_up(state.standing, step)) | (self.step is None)
         if _believed(state, evidence, self.odds) & lower & below(risk, state.standing):
             return released(state, evidence, risk)
         return unchanged(state, evidence)
+
+    def bar(self, state: State) -> float:
+        """Return the least risk that is rounded to the released one, where there is a step."""
+        if self.step is None:
+            return state.standing
+        return round_half_up(state.standing, self.step) - self.step / 2
 
     def resolution(self, n: int) -> float:
         """Return the step, which is 1/n if it was left out."""
         return 1.0 / n if self.step is None else self.step
 
-    def margin(self, state: State, variance: float) -> float:
+    def least_gain(self, state: State, variance: float) -> float:
         """Return the difference that has these odds, where the posterior is about normal."""
         return max(self.resolution(state.n), _margin(self.odds, state.n, variance))
 
@@ -616,7 +624,8 @@ class BayesBootLadderBoot(Mechanism):
         object.__setattr__(self, "odds", _odds_of(self.odds))
         object.__setattr__(self, "n_posterior", whole("n_posterior", self.n_posterior))
         object.__setattr__(self, "n_bootstrap", whole("n_bootstrap", self.n_bootstrap))
-        object.__setattr__(self, "half_life", half_life_of(self.half_life))
+        if self.half_life is not None:
+            object.__setattr__(self, "half_life", whole("half_life", self.half_life))
 
     def measure(self, state: State, evaluation: Evaluation, rng: np.random.Generator) -> Evidence:
         """Compare with the incumbent, and draw the estimate that is released."""
@@ -631,17 +640,14 @@ class BayesBootLadderBoot(Mechanism):
         """Release the estimate that was drawn; `Mechanism.decide` has the parameters."""
         return redrawn(state, evidence, _believed(state, evidence, self.odds))
 
-    def margin(self, state: State, variance: float) -> float:
+    def least_gain(self, state: State, variance: float) -> float:
         """Return the difference that has these odds, where the posterior is about normal."""
         return _margin(self.odds, state.n, variance)
 
 
 def _odds_of(value: object) -> float:
-    number = as_number(value)
-    if not 1 <= number <= _MOST:
-        remedy = "17 / 3 corresponds to a test at level 0.15, 99 to one at 0.01."
-        raise InvalidArgument("odds", f"a number in [1, {_MOST:g}]", as_given(value), remedy)
-    return number
+    remedy = "17 / 3 corresponds to a test at level 0.15, 99 to one at 0.01."
+    return within("odds", value, _MOST, remedy, least=1.0)
 
 
 def _compared(

@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
+from ladderholdout.arguments import as_given, as_number, choice, whole, within
 from ladderholdout.errors import InvalidArgument
-from ladderholdout.mechanisms.arithmetic import whole, within
 from ladderholdout.mechanisms.base import (
     Evidence,
     Mechanism,
@@ -31,6 +31,7 @@ from ladderholdout.metrics.scales import Scale
 
 # Beyond these powers of ten a double loses digits or overflows.
 LEAST_EXPONENT, LARGEST_EXPONENT = -300, 300
+SHOWN = ("scores", "improvements")
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +56,9 @@ class LadderRules:
         The grid of releases: that of the metric, which is finer than chance. A mechanism's own
         step is then the margin alone. None where releases are on the mechanism's grid, as in the
         papers.
+    show : {"scores", "improvements"}, default="scores"
+        What the answer to a submission has. With "improvements" it is whether it improved, and the
+        released risk is shown on request alone. The decisions are the same.
 
     Raises
     ------
@@ -79,10 +83,12 @@ class LadderRules:
     budget: int | None = None
     unit: float | None = 1.0
     scale: Scale | None = None
+    show: str = "scores"
 
     def __post_init__(self) -> None:
         """Validate the settings."""
         a_mechanism(self.mechanism)
+        choice("show", self.show, SHOWN)
         if self.budget is not None:
             object.__setattr__(self, "budget", whole("budget", self.budget))
         if self.unit is not None:
@@ -94,6 +100,64 @@ class LadderRules:
                 None,
                 "State loss_range=(low, high).",
             )
+
+    @property
+    def shows_scores(self) -> bool:
+        """Whether answers have the released score; else it is shown on request."""
+        return self.show == "scores"
+
+    def with_margin(self, margin: float | None) -> LadderRules:
+        """Return the rules by which a gate tests for one gain.
+
+        Parameters
+        ----------
+        margin : float or None
+            In the metric's own units; None for that of the mechanism.
+
+        Returns
+        -------
+        LadderRules
+
+        Raises
+        ------
+        InvalidArgument
+            The mechanism tests for no gain, or the margin is refused.
+
+        Examples
+        --------
+        >>> from ladderholdout.mechanisms import GateLadder
+        >>> LadderRules(GateLadder(), unit=10.0).with_margin(0.5).mechanism
+        GateLadder(alpha=0.05, horizon=None, margin=0.05)
+        """
+        if margin is None:
+            return self
+        unit = self.unit or 1.0
+        number = as_number(margin)
+        if not 0.0 <= number < unit:  # nan is refused too
+            allowed = f"a number from 0 to below {unit:g}, in the unit of the metric"
+            raise InvalidArgument("margin", allowed, as_given(margin))
+        return replace(self, mechanism=self.mechanism.with_margin(number / unit))
+
+    def is_spent(self, state: State) -> bool:
+        """Return whether nothing can improve the ladder any more, whatever is submitted.
+
+        Parameters
+        ----------
+        state : State
+
+        Returns
+        -------
+        bool
+
+        Examples
+        --------
+        >>> from ladderholdout.mechanisms import GateLadder
+        >>> rules = LadderRules(GateLadder(horizon=20))
+        >>> [rules.is_spent(State(100, 0.1, candidates=count)) for count in (19, 20)]
+        [False, True]
+        """
+        used_up = self.budget is not None and state.releases >= self.budget
+        return used_up or self.mechanism.is_spent(state)
 
     def start(self, n: int) -> State:
         """Return the state before the first submission.
@@ -143,9 +207,11 @@ class LadderRules:
             If the evaluation does not fit the state or the mechanism.
         """
         check_fits(state, evaluation)
-        if self._used_up(state):
+        if self.budget is not None and state.releases >= self.budget:
             return unchanged(state, Evidence(evaluation.risk, clipped=evaluation.clipped))
-        evidence = self.mechanism.measure(state, evaluation, rng)
+        # A range is public: what a rule knows of it depends on no loss.
+        before = replace(state, unit=self.unit or 1.0) if self.mechanism.flags_alone else state
+        evidence = self.mechanism.measure(before, evaluation, rng)
         if evaluation.clipped is not None:
             evidence = replace(evidence, clipped=evaluation.clipped)
         after, outcome = self._decide(state, evidence, rng)
@@ -179,38 +245,51 @@ class LadderRules:
         >>> rules.replay(rules.start(4), Evidence(0.25), rng)[1].improved
         True
         """
-        return (
-            unchanged(state, evidence)
-            if self._used_up(state)
-            else self._decide(state, evidence, rng)
-        )
-
-    def _used_up(self, state: State) -> bool:
-        return self.budget is not None and state.releases >= self.budget
+        if self.budget is not None and state.releases >= self.budget:
+            return unchanged(state, evidence)
+        return self._decide(state, evidence, rng)
 
     def _decide(
         self, state: State, evidence: Evidence, rng: np.random.Generator
     ) -> tuple[State, Outcome]:
+        """Decide; where improvements alone are shown, nothing else is released."""
+        after, outcome = self._decided(state, evidence, rng)
+        if self.shows_scores or outcome.improved:
+            return after, outcome
+        # A rule may release a number for what does not improve. No answer has it, so that a
+        # request shows the same number until something improves.
+        kept = replace(after, standing=state.standing, releases=state.releases)
+        return kept, Outcome(state.standing, False, evidence)
+
+    def _decided(
+        self, state: State, evidence: Evidence, rng: np.random.Generator
+    ) -> tuple[State, Outcome]:
         """Decide in the mechanism's unit, and bring the result back."""
-        shown = self._shown(state, evidence)
-        if self.unit == 1.0:  # there is nothing to bring anywhere, whatever the evidence
-            after, outcome = self.mechanism.decide(state.showing(shown), evidence, rng)
+        grid, unit = self.grid(state.n), self.unit
+        on_grid = None if grid is None else grid.nearest(evidence.risk, state.n)
+        if unit == 1.0:  # nothing has to be divided, whatever the evidence
+            before = state.released_at(state.standing, on_grid)
+            after, outcome = self.mechanism.decide(before, evidence, rng)
             risk = state.standing if outcome.risk == state.standing else outcome.risk  # 0.0, -0.0
-            return after.showing(None), Outcome(risk, outcome.improved, evidence)
-        unit = self._unit(state, evidence)
-        coming = None if shown is None else shown / unit
-        before = state.released_at(state.standing / unit).showing(coming)
+            return after, Outcome(risk, outcome.improved, evidence)
+        if unit is None:
+            # A disclosed risk is rounded by its own size, whatever was released before it.
+            unit = unit_of(math.inf if self.mechanism.discloses else state.standing, evidence.risk)
+        before = state.released_at(
+            state.standing / unit, None if on_grid is None else on_grid / unit
+        )
         after, outcome = self.mechanism.decide(before, evidence.per(unit), rng)
 
-        def outside(risk: float) -> float:
-            # The last release goes through unchanged: dividing and multiplying could
-            # move its last digit. Either way the same work is done.
-            scaled = shown if shown is not None and risk == coming else _times(risk, unit)
-            return state.standing if risk == before.standing else scaled
+        def multiplied(risk: float) -> float:
+            # The last release and the number on the grid go through unchanged: dividing and
+            # multiplying could move their last digit. Either way the same work is done.
+            is_on_grid = risk == before.on_grid
+            product = on_grid if on_grid is not None and is_on_grid else _times(risk, unit)
+            return state.standing if risk == before.standing else product
 
         return (
-            after.released_at(outside(after.standing)).showing(None),
-            Outcome(outside(outcome.risk), outcome.improved, evidence),
+            after.released_at(multiplied(after.standing)),
+            Outcome(multiplied(outcome.risk), outcome.improved, evidence),
         )
 
     def grid(self, n: int) -> Scale | None:
@@ -239,8 +318,8 @@ class LadderRules:
         scale = self.scale
         if scale is None or not takes_scale(type(self.mechanism)):
             return None
-        own = scale.kind == "counts" and self.mechanism.resolution(n) * n != 1.0
-        return None if own else scale
+        step_is_stated = scale.kind == "counts" and self.mechanism.resolution(n) * n != 1.0
+        return None if step_is_stated else scale
 
     def spacing(self, risk: float, n: int) -> float:
         """Return the distance between two risks that can be released, beside a released one.
@@ -269,17 +348,6 @@ class LadderRules:
             return grid.width(risk, n)
         unit = self.unit or unit_of(math.inf, risk)
         return (self.mechanism.resolution(n) or 1.0 / n) * unit
-
-    def _shown(self, state: State, evidence: Evidence) -> float | None:
-        grid = self.grid(state.n)
-        return None if grid is None else grid.nearest(evidence.risk, state.n)
-
-    def _unit(self, state: State, evidence: Evidence) -> float:
-        if self.unit is not None:
-            return self.unit
-        # A disclosed risk is rounded by its own size, whatever was released before it.
-        released = math.inf if self.mechanism.discloses else state.standing
-        return unit_of(released, evidence.risk)
 
 
 def unit_of(released: float, risk: float) -> float:

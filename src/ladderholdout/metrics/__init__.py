@@ -1,7 +1,7 @@
 """Metrics by name, metrics of your own, and what a mechanism sees of a submission."""
 
-from ladderholdout.metrics.arrays import Support
-from ladderholdout.metrics.evaluation import Evaluation, FloatArray
+from ladderholdout.metrics.arrays import FloatArray, Support
+from ladderholdout.metrics.evaluation import Evaluation
 from ladderholdout.metrics.items import ItemMetric, metric_of_items
 from ladderholdout.metrics.metric import Metric
 from ladderholdout.metrics.scores import MeanOfPairs, RatioOfMeans

@@ -1,4 +1,7 @@
-"""Labels and predictions in whatever container, as checked and canonical NumPy arrays."""
+"""Labels and predictions in whatever container, as checked and canonical NumPy arrays.
+
+Values with an index of pandas are brought to the order of the rows, or refused.
+"""
 
 from __future__ import annotations
 
@@ -9,9 +12,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ladderholdout.errors import InvalidArgument, InvalidSubmission
-from ladderholdout.metrics.evaluation import Array, FloatArray, IntArray
 
+FloatArray = NDArray[np.float64]
+IntArray = NDArray[np.intp]
+Array = NDArray[Any]
 _TEXT, _NUMBERS = "U", "biuf"
+
+
+def read_only(array: Array) -> Array:
+    """Return another array object over the same memory that refuses writes."""
+    view = array.view()
+    view.flags.writeable = False
+    return view
 
 
 def refusal(argument: str, allowed: str, came: str, remedy: str = "") -> InvalidArgument:
@@ -88,40 +100,36 @@ def readable(values: Any, argument: str) -> Array:
             argument,
             "an array with a prediction for each row",
             f"a {type(values).__name__}, which is a model",
-            "Give the model to holdout.evaluate(model), or its predictions to submit.",
+            "Submit the model itself, holdout.submit(model), or what it predicts.",
         )
     refuse_masked(argument, values)
-    array = _read(values, argument)
+    try:
+        # NumPy makes text of [1, "a"], so lists are read entry by entry.
+        as_objects = object if isinstance(values, list | tuple) else None
+        array: Array | None = np.asanyarray(values, dtype=as_objects)
+    except Exception:  # its text may show entries, so what came is described below
+        array = None
+    if array is not values:  # what an object makes of itself may be masked, too
+        refuse_masked(argument, array)
+    array = None if array is None else np.asarray(array)
+    if array is not None and array.dtype.kind in "OT":
+        array = _of_one_type(array)
     if array is None or array.dtype.kind not in _TEXT + _NUMBERS:
         came = f"a {type(values).__name__} that holds something else, or missing values, or a mix"
         raise refusal(argument, "an array of real numbers or an array of text", came)
     return array[:, 0] if array.ndim == 2 and array.shape[1] == 1 else array
 
 
-def _read(values: Any, argument: str) -> Array | None:
+def _of_one_type(array: Array) -> Array | None:
+    """Return objects as an array of NumPy's own types; None where there is none for all."""
     try:
-        # NumPy makes text of [1, "a"], so lists are read entry by entry.
-        as_object = object if isinstance(values, list | tuple) else None
-        # What an object makes of itself may be masked, too.
-        array = np.asanyarray(values, dtype=as_object)
-        masked = has_mask(array)
-        if not masked:
-            return _narrowed(np.asarray(array))
-    except Exception:  # its text may show entries; `readable` describes what came
+        objects = array.astype(object)  # NumPy's strings of any length may hold missing values
+        are_texts = {isinstance(entry, str) for entry in objects.flat}
+        if are_texts == {True}:
+            return objects.astype(str)
+        return None if True in are_texts else np.array(objects.tolist())
+    except Exception:  # its text may show entries
         return None
-    refuse_masked(argument, array)
-    return None
-
-
-def _narrowed(array: Array) -> Array | None:
-    if array.dtype.kind == "T":  # NumPy's strings of any length may hold missing values
-        array = array.astype(object)
-    if array.dtype.kind != "O":
-        return array
-    text = {isinstance(entry, str) for entry in array.flat}
-    if text == {True, False}:
-        return None
-    return array.astype(str) if text == {True} else np.array(array.tolist())
 
 
 def read_once(values: Any) -> Any:
@@ -167,7 +175,12 @@ def codes_of(labels: Array, classes: Array) -> IntArray:
     """Return the position of each label in the sorted ``classes``, -1 for those not there."""
     if is_text(labels) != is_text(classes):
         return np.full(labels.shape, -1, dtype=np.intp)
-    if _are_consecutive(classes) and labels.dtype.kind in "bi":
+    are_consecutive = (
+        classes.dtype.kind in "bi"
+        and int(classes[-1]) - int(classes[0]) == len(classes) - 1
+        and abs(int(classes[0])) < 2**31  # small enough to subtract
+    )
+    if are_consecutive and labels.dtype.kind in "bi":
         codes: IntArray = np.subtract(labels, classes[0], dtype=np.int64)
         # Read as if there were no signs, those below zero are the largest.
         if codes.size and np.maximum.reduce(codes.view(np.uint64)) < len(classes):
@@ -176,21 +189,6 @@ def codes_of(labels: Array, classes: Array) -> IntArray:
     codes = np.searchsorted(classes, labels)
     codes[codes == len(classes)] = 0
     return np.where(classes[codes] == labels, codes, -1)
-
-
-def _are_consecutive(classes: Array) -> bool:
-    """Return whether classes are whole numbers without a gap, small enough to subtract."""
-    if classes.dtype.kind not in "bi":
-        return False
-    first, last = int(classes[0]), int(classes[-1])
-    return last - first == len(classes) - 1 and abs(first) < 2**31
-
-
-def united(first: Array, second: Array) -> Array | None:
-    """Return the sorted union of two sets of classes, None if text would meet numbers."""
-    if is_text(first) != is_text(second):
-        return None
-    return np.unique(np.concatenate([first, second]))
 
 
 def sorted_classes(y: Any, classes: Any = None) -> Array:
@@ -206,13 +204,14 @@ def sorted_classes(y: Any, classes: Any = None) -> Array:
 
 def union_of_classes(y: Any, known: Array | None) -> Array:
     """Return the classes of labels together with those an estimator knows."""
-    found = sorted_classes(y)
-    union = found if known is None else united(found, known)
-    if union is None:
+    classes = sorted_classes(y)
+    if known is None:
+        return classes
+    if is_text(classes) != is_text(known):
         raise InvalidArgument(
             "y", "labels like those of the fit", "text for numbers or the reverse"
         )
-    return union
+    return np.unique(np.concatenate([classes, known]))
 
 
 def target_codes(y: Any, classes: Array) -> IntArray:
@@ -277,8 +276,9 @@ class Support:
         return int(np.count_nonzero(near & (distance != 0) if touching else near))
 
 
-def _check_length(array: Array, n: int, allowed: str, remedy: str = "") -> None:
-    if array.ndim == 0 or len(array) != n:
+def _check_shape(array: Array, n: int, dimensions: int, allowed: str, remedy: str) -> None:
+    """Refuse predictions of another length, or of more dimensions."""
+    if not 1 <= array.ndim <= dimensions or len(array) != n:
         raise InvalidSubmission("predictions", allowed, described(array), remedy)
 
 
@@ -287,9 +287,7 @@ def canonical_labels(predictions: Any, n: int, classes: Array) -> NDArray[np.int
     labels = readable(predictions, "predictions")
     allowed = f"one label for each of the {n} rows"
     remedy = "Submit predict(X); probabilities and scores need another metric."
-    _check_length(labels, n, allowed, remedy)
-    if labels.ndim != 1:
-        raise InvalidSubmission("predictions", allowed, described(labels), remedy)
+    _check_shape(labels, n, 1, allowed, remedy)
     codes = codes_of(labels, classes)
     if np.minimum.reduce(codes) < 0:
         raise _unknown_labels(labels, classes, np.flatnonzero(codes < 0))
@@ -322,7 +320,7 @@ def canonical_probabilities(predictions: Any, n: int, classes: Array) -> FloatAr
         allowed += f", or of shape ({n},) for the second class"
     remedy = "Submit predict_proba(X); labels need a metric such as 'accuracy'."
     table = number_array(predictions, "predictions", allowed, remedy)
-    _check_length(table, n, allowed, remedy)
+    _check_shape(table, n, 2, allowed, remedy)
     _check_unit_interval(table)
     if table.ndim == 1 and width == 2:
         second = np.clip(table, 0.0, 1.0)
@@ -375,9 +373,7 @@ def canonical_scores(predictions: Any, n: int) -> FloatArray:
     allowed = f"one score of the second class for each of the {n} rows"
     remedy = "Submit decision_function(X) or predict_proba(X)[:, 1]."
     scores = number_array(predictions, "predictions", allowed, remedy)
-    _check_length(scores, n, allowed, remedy)
-    if scores.ndim != 1:
-        raise InvalidSubmission("predictions", allowed, described(scores), remedy)
+    _check_shape(scores, n, 1, allowed, remedy)
     return scores
 
 
@@ -388,9 +384,7 @@ def canonical_values(
     allowed = f"one number for each of the {n} rows" + (" and outputs" if multioutput else "")
     remedy = "Submit predict(X)."
     values = number_array(predictions, "predictions", allowed, remedy)
-    _check_length(values, n, allowed, remedy)
-    if values.ndim > 1 + multioutput:
-        raise InvalidSubmission("predictions", allowed, described(values), remedy)
+    _check_shape(values, n, 1 + multioutput, allowed, remedy)
     check_magnitude(values, "predictions")
     outside = support.count_outside(values) if support is not None else 0
     if support is not None and outside:
@@ -407,3 +401,89 @@ def check_magnitude(values: FloatArray, argument: str) -> None:
     if outside:
         allowed = f"numbers between {-LARGEST:g} and {LARGEST:g}"
         raise refusal(argument, allowed, f"an array with {outside} outside")
+
+
+def by_index(predictions: Any, X: Any) -> Any:
+    """Return predictions in the order of the rows, where both have the same index of their own.
+
+    Raises
+    ------
+    InvalidSubmission
+        The two contradict each other, and nobody can know what is meant.
+    """
+    index, rows = index_of(predictions), index_of(X)
+    if index is None or rows is None or len(index) != len(rows) or rows.equals(index):
+        return predictions
+    same_entries = index.is_unique and rows.is_unique and (index.get_indexer(rows) >= 0).all()
+    # Positions that somebody counted name no rows.
+    if same_entries and not is_counted(index) and not is_counted(rows):
+        return predictions.iloc[index.get_indexer(rows)]
+    check_index("predictions", predictions, X)
+    return predictions
+
+
+def check_index(argument: str, values: Any, X: Any) -> None:
+    """Refuse a pandas index that contradicts that of the rows.
+
+    Values are taken by position, as scikit-learn takes them. Where the index has the rows in
+    another order, or other rows, that is not what is meant, or nobody can know.
+    """
+    index, rows = index_of(values), index_of(X)
+    if index is None or rows is None or len(index) != len(rows) or rows.equals(index):
+        return
+    same = _sortable(rows, index) and rows.sort_values().equals(index.sort_values())
+    if not same and (is_counted(index) or is_counted(rows)):
+        return  # one of the two was never given an index, and holds its rows by position
+    raise refusal(
+        argument,
+        "in the order of the rows by its index too",
+        "indexed like the rows, in another order" if same else "indexed by other rows",
+        f"Bring it to their order, {argument}.loc[X.index], or give {argument}.to_numpy() to take "
+        "it by position.",
+    )
+
+
+def is_counted(index: Any) -> bool:
+    """Return whether an index only counts the rows."""
+    return bool(list(index) == list(range(len(index))))
+
+
+def index_of(values: Any) -> Any:
+    """Return the index of a pandas object; None of all else."""
+    try:
+        index = getattr(values, "index", None)
+        return index if hasattr(index, "equals") and hasattr(index, "sort_values") else None
+    except Exception:  # of an object of any kind
+        return None
+
+
+def _sortable(*indexes: Any) -> bool:
+    try:
+        return all(index.sort_values() is not None for index in indexes)
+    except TypeError:  # entries of several types
+        return False
+
+
+def shares_of_groups(groups: IntArray, values: FloatArray, *, alike: bool) -> FloatArray:
+    """Return the sum of each group as a share of the most that it can be, of values up to 1.
+
+    Parameters
+    ----------
+    groups : ndarray of int, shape (n,)
+        The number of each value's group, from 0 on; each number occurs.
+    values : ndarray of shape (n,)
+    alike : bool
+        Whether every group counts alike: its share is of its own size then, and of the size of the
+        largest group otherwise.
+
+    Returns
+    -------
+    ndarray of shape (n_groups,)
+
+    Examples
+    --------
+    >>> shares_of_groups(np.array([0, 0, 1]), np.ones(3), alike=False).tolist()
+    [1.0, 0.5]
+    """
+    sizes = np.bincount(groups)
+    return np.asarray(np.bincount(groups, values) / (sizes if alike else sizes.max()))

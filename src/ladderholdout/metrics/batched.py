@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from ladderholdout.metrics.evaluation import Array, FloatArray, IntArray
+from ladderholdout.metrics.arrays import Array, FloatArray, IntArray
 from ladderholdout.metrics.scores import (
     Averaged,
     Weighted,
@@ -97,7 +97,7 @@ def _tallied_influences(score: OfTally, targets: Array, predictions: Array) -> F
     sums = [np.bincount(labels, hit, size), np.bincount(labels, minlength=size)]
     counts = np.concatenate([*sums, np.bincount(guesses, minlength=size)]).astype(np.float64)
     step = _DIFFERENCE * len(labels) * np.eye(len(counts))
-    above, below = (score(*np.split(counts + one, 3, axis=1)) for one in (step, -step))
+    above, below = (score(*np.split(counts + change, 3, axis=1)) for change in (step, -step))
     # To a tally of nothing no row adds.
     slopes = np.where(counts > 0, (above - below) / (2 * _DIFFERENCE), 0.0)
     values = hit * slopes[labels] + slopes[size + labels] + slopes[2 * size + guesses]
@@ -107,16 +107,16 @@ def _tallied_influences(score: OfTally, targets: Array, predictions: Array) -> F
 def _roc_auc_influences(targets: Array, scores: Array) -> FloatArray:
     """Return placement values (DeLong et al. 1988): how much of the other class a row beats."""
     positive = targets == 1
-    mine, others = np.sort(scores[positive]), np.sort(scores[~positive])
+    positives, negatives = np.sort(scores[positive]), np.sort(scores[~positive])
 
     def beaten(rows: Array, by: Array) -> FloatArray:
         least, most = np.searchsorted(rows, by, "left"), np.searchsorted(rows, by, "right")
         return np.asarray((least + most) / (2 * len(rows)))
 
     values = np.empty(len(targets))
-    values[positive] = beaten(others, scores[positive])
-    values[~positive] = 1 - beaten(mine, scores[~positive])
-    sizes = np.where(positive, len(mine), len(others))
+    values[positive] = beaten(negatives, scores[positive])
+    values[~positive] = 1 - beaten(positives, scores[~positive])
+    sizes = np.where(positive, len(positives), len(negatives))
     return np.asarray((values - values[positive].mean()) * len(targets) / sizes)
 
 
@@ -182,12 +182,12 @@ def _average_precision(targets: Array, scores: Array) -> Many:
     def many(weights: FloatArray) -> FloatArray:
         ranked = _taken(weights, order)
         seen = _taken(np.cumsum(ranked, axis=1), ends)
-        found = _taken(np.cumsum(ranked * positive, axis=1), ends)
-        precisions = found / np.where(seen > 0, seen, 1.0)
+        hits = _taken(np.cumsum(ranked * positive, axis=1), ends)
+        precisions = hits / np.where(seen > 0, seen, 1.0)
         # Each step of recall counts with the precision where it ends.
-        total = found[:, 0] * precisions[:, 0]
-        total += np.einsum("ij,ij->i", np.diff(found, axis=1), precisions[:, 1:])
-        return np.asarray(total / found[:, -1])
+        total = hits[:, 0] * precisions[:, 0]
+        total += np.einsum("ij,ij->i", np.diff(hits, axis=1), precisions[:, 1:])
+        return np.asarray(total / hits[:, -1])
 
     return many
 

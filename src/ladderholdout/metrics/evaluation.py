@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-from ladderholdout.errors import InvalidArgument, as_given, as_number
-
-FloatArray = NDArray[np.float64]
-IntArray = NDArray[np.intp]
-Array = NDArray[Any]
+from ladderholdout.arguments import as_given, finite, inside
+from ladderholdout.errors import InvalidArgument
+from ladderholdout.metrics.arrays import FloatArray, IntArray, read_only, shares_of_groups
 
 
 def _floats(values: ArrayLike, argument: str) -> FloatArray:
@@ -48,13 +46,6 @@ def checked_matrix(weights: ArrayLike, n: int) -> FloatArray:
     return matrix
 
 
-def read_only(array: Array) -> Array:
-    """Return another array object over the same memory that refuses writes."""
-    view = array.view()
-    view.flags.writeable = False
-    return view
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class Evaluation:
     """One submission as a mechanism may see it.
@@ -70,16 +61,23 @@ class Evaluation:
     losses : ndarray of shape (n,) or None
         Per-example losses, float64, for metrics that are means of them; their mean is
         ``risk`` exactly.
-    guide : float or None
+    inner_score : float or None
         The risk on the training rows, for mechanisms that compare the two.
     account : str or None
         Who submits it, for mechanisms that serve many.
     clipped : int or None
         How many losses left the stated range and were clipped to it; None where none can be.
         It depends on the labels as the risk does, so it is for the ledger and for audits.
+    counts : bool or None
+        Whether each loss is 0 or 1 by what the metric is; None where no metric states it.
     needs_whole_weights : bool
         Whether the metric is one of ranks or of extremes, which fractions of a row do not
         change as a draw of other rows would: it is resampled with whole rows.
+    groups : ndarray of int, shape (n,), or None
+        The number of each row's group, from 0 on, where whole groups of rows were drawn: what is
+        compared or resampled are groups then.
+    alike : bool
+        Whether every group counts alike in a decision, and not every example.
 
     Examples
     --------
@@ -96,17 +94,100 @@ class Evaluation:
     risk: float = field(repr=False)
     losses: FloatArray | None = field(repr=False)
     # The holdout's own weights with mean 1: the losses already carry them.
-    _own: FloatArray | None = field(default=None, repr=False)
+    _row_weights: FloatArray | None = field(default=None, repr=False)
     # The risk under a weighting, for metrics that are no mean of losses.
     _function: Callable[[FloatArray], float] | None = field(default=None, repr=False)
     # The same under many weightings at once, nan where there is none.
     _many: Callable[[FloatArray], FloatArray] | None = field(default=None, repr=False)
     # The influence function of the risk, worked out when it is asked for.
     _influences: Callable[[], FloatArray | None] | None = field(default=None, repr=False)
-    guide: float | None = field(default=None, repr=False)
+    inner_score: float | None = field(default=None, repr=False)
     account: str | None = field(default=None, repr=False)
     needs_whole_weights: bool = field(default=False, repr=False)
     clipped: int | None = field(default=None, repr=False)
+    counts: bool | None = field(default=None, repr=False)
+    groups: IntArray | None = field(default=None, repr=False)
+    alike: bool = field(default=False, repr=False)
+
+    @property
+    def n_draws(self) -> int:
+        """How many units were drawn: the examples, or their groups."""
+        return self.n if self.groups is None else int(self.groups.max()) + 1
+
+    def of_draws(self, values: FloatArray) -> FloatArray:
+        """Return the sums of numbers of the examples over each unit that was drawn.
+
+        Examples
+        --------
+        >>> evaluation = Evaluation.from_losses([0, 1, 1]).in_groups(np.array([0, 0, 1]))
+        >>> evaluation.of_draws(evaluation.losses).tolist()
+        [1.0, 1.0]
+        """
+        if self.groups is None:
+            return values
+        return np.asarray(np.bincount(self.groups, values), dtype=np.float64)
+
+    def shares(self, values: FloatArray) -> FloatArray:
+        """Return the sum of each unit as a share of the most that it can be, of values up to 1.
+
+        Of the size of the largest group, or of its own where every group counts alike.
+
+        Examples
+        --------
+        >>> evaluation = Evaluation.from_losses([0, 1, 1]).in_groups(np.array([0, 0, 1]))
+        >>> evaluation.shares(evaluation.losses).tolist()
+        [0.5, 0.5]
+        """
+        if self.groups is None:
+            return values
+        return shares_of_groups(self.groups, values, alike=self.alike)
+
+    def of_examples(self, weights: FloatArray) -> FloatArray:
+        """Return the weights of the examples by those of the units that were drawn.
+
+        Parameters
+        ----------
+        weights : ndarray of shape (b, n_draws)
+
+        Returns
+        -------
+        ndarray of shape (b, n)
+
+        Examples
+        --------
+        >>> evaluation = Evaluation.from_losses([0, 1, 1]).in_groups(np.array([0, 0, 1]))
+        >>> evaluation.of_examples(np.array([[1.0, 2.0]])).tolist()
+        [[1.0, 1.0, 2.0]]
+        """
+        return weights if self.groups is None else weights[:, self.groups]
+
+    def in_groups(self, groups: IntArray, *, alike: bool = False) -> Evaluation:
+        """Return the same submission on examples of which whole groups were drawn.
+
+        Parameters
+        ----------
+        groups : ndarray of int, shape (n,)
+            The number of each example's group, from 0 on; each number occurs.
+        alike : bool, default=False
+            Whether every group counts alike in a decision, and not every example.
+
+        Returns
+        -------
+        Evaluation
+
+        Examples
+        --------
+        >>> Evaluation.from_losses([0, 1, 1]).in_groups(np.array([0, 0, 1])).n_draws
+        2
+        """
+        return replace(self, groups=groups, alike=alike)
+
+    @property
+    def is_count(self) -> bool:
+        """Whether each loss is 0 or 1; of losses without a metric they alone can show it."""
+        if self.counts is not None or self.losses is None:
+            return bool(self.counts)
+        return bool(((self.losses == 0.0) | (self.losses == 1.0)).all())
 
     @classmethod
     def from_losses(cls, losses: ArrayLike) -> Evaluation:
@@ -163,7 +244,7 @@ class Evaluation:
             return self._risk_under(array)
         # (w * l).sum() and not a dot product: BLAS libraries differ in the last bits
         # between machines, and a replay must not.
-        total = float((array if self._own is None else array * self._own).sum())
+        total = float((array if self._row_weights is None else array * self._row_weights).sum())
         if total == 0:
             raise InvalidArgument("weights", "positive where the holdout's are", "zero there")
         return float((array * self.losses).sum()) / total
@@ -200,7 +281,7 @@ class Evaluation:
             if self._many is not None:
                 return self._many(matrix)
             return np.array([self._risk_under(row) for row in matrix], dtype=np.float64)
-        totals = matrix.sum(axis=1) if self._own is None else matrix @ self._own
+        totals = matrix.sum(axis=1) if self._row_weights is None else matrix @ self._row_weights
         risks = np.full(len(totals), np.nan)
         np.divide(matrix @ self.losses, totals, out=risks, where=totals > 0)
         return risks
@@ -224,7 +305,7 @@ class Evaluation:
         """
         return None if self._influences is None else self._influences()
 
-    def guided(self, risk: float) -> Evaluation:
+    def with_inner_score(self, risk: float) -> Evaluation:
         """Return the same submission with its risk on the training rows beside it.
 
         Parameters
@@ -243,13 +324,10 @@ class Evaluation:
 
         Examples
         --------
-        >>> Evaluation.from_losses([0, 1]).guided(0.25).guide
+        >>> Evaluation.from_losses([0, 1]).with_inner_score(0.25).inner_score
         0.25
         """
-        guide = as_number(risk)
-        if not np.isfinite(guide):
-            raise InvalidArgument("risk", "a finite number", "not one")
-        return replace(self, guide=guide)
+        return replace(self, inner_score=finite("risk", risk))
 
     def by(self, account: str) -> Evaluation:
         """Return the same submission with who submits it beside it.
@@ -287,8 +365,8 @@ class Evaluation:
         0.75
         """
         if self.losses is not None:
-            own = 1.0 if self._own is None else self._own
-            losses = read_only(self.losses + amount * own)
+            row_weights = 1.0 if self._row_weights is None else self._row_weights
+            losses = read_only(self.losses + amount * row_weights)
             return replace(self, risk=float(losses.mean()), losses=losses)
         many = self._many
         return replace(
@@ -320,19 +398,17 @@ class Evaluation:
         >>> Evaluation.from_losses([2, 4]).scaled(0.5).risk
         1.5
         """
-        if not 0 < as_number(factor) < np.inf:
-            raise InvalidArgument("factor", "a positive finite number", as_given(factor))
-        if factor == 1:
+        if inside("factor", factor, high=math.inf) == 1:
             return self
-        guide = None if self.guide is None else self.guide * factor
+        inner_score = None if self.inner_score is None else self.inner_score * factor
         if self.losses is not None:
             losses = read_only(self.losses * factor)
-            return replace(self, risk=float(losses.mean()), losses=losses, guide=guide)
+            return replace(self, risk=float(losses.mean()), losses=losses, inner_score=inner_score)
         many = self._many
 
         def influences() -> FloatArray | None:
-            found = self.influences()
-            return None if found is None else factor * found
+            unscaled = self.influences()
+            return None if unscaled is None else factor * unscaled
 
         return replace(
             self,
@@ -340,7 +416,7 @@ class Evaluation:
             _function=lambda weights: factor * self._risk_under(weights),
             _many=None if many is None else lambda weights: factor * many(weights),
             _influences=influences,
-            guide=guide,
+            inner_score=inner_score,
         )
 
     def _risk_under(self, weights: FloatArray) -> float:

@@ -10,11 +10,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from ladderholdout.errors import InvalidArgument, InvalidSubmission, as_given
+from ladderholdout.arguments import as_given, function
+from ladderholdout.errors import InvalidArgument, InvalidSubmission
 from ladderholdout.identity import copy_of
 from ladderholdout.metrics import measuring, responses
-from ladderholdout.metrics.arrays import refusal
-from ladderholdout.metrics.evaluation import Array, Evaluation, FloatArray, checked_weights
+from ladderholdout.metrics.arrays import Array, FloatArray, refusal
+from ladderholdout.metrics.evaluation import Evaluation, checked_weights
 from ladderholdout.metrics.metric import Metric
 from ladderholdout.metrics.scores import zero_one
 
@@ -87,10 +88,10 @@ class ItemMetric(Metric):
         InvalidSubmission
             They are no n such texts or objects.
         """
-        found = _encoded(predictions, "predictions")
-        if len(found) != n:
-            raise InvalidSubmission("predictions", f"of {n} items", f"of {len(found)}")
-        return found
+        encoded = _encoded(predictions, "predictions")
+        if len(encoded) != n:
+            raise InvalidSubmission("predictions", f"of {n} items", f"of {len(encoded)}")
+        return encoded
 
     def as_submitted(self, canonical: Array, classes: Array | None) -> list[Any]:
         """Return the texts and objects of predictions in canonical form."""
@@ -127,8 +128,8 @@ class ItemMetric(Metric):
             raise InvalidArgument(
                 "judge", allowed, "another", "State graded=True for verdicts in between."
             )
-        own = None if weights is None else checked_weights(weights, len(targets), "weights")
-        return measuring.measure(self, np.ones(len(targets)), verdicts, own)
+        row_weights = None if weights is None else checked_weights(weights, len(targets), "weights")
+        return measuring.measure(self, np.ones(len(targets)), verdicts, row_weights)
 
     def _verdicts(self, targets: Array, predictions: Array) -> FloatArray:
         assert self.judge is not None
@@ -171,8 +172,7 @@ def metric_of_items(
     >>> round(holdout.submit(["It is 4.", "It is 8.", "It is 4."]).score, 4)
     0.6667
     """
-    if not callable(judge):
-        raise InvalidArgument("judge", "a function of reference and prediction", as_given(judge))
+    function("judge", judge, "a function of reference and prediction")
     return ItemMetric(
         name,
         "values",
@@ -188,11 +188,11 @@ def _encoded(values: Any, argument: str) -> Array:
     if isinstance(values, str | bytes | dict) or not hasattr(values, "__iter__"):
         raise refusal(argument, _ALLOWED, as_given(values))
     try:
-        texts = [_json(one) for one in values]
+        texts = [_json(value) for value in values]
     except Exception:  # its text may quote an entry
         texts = []
     if not texts:
-        remedy = "Pick the answer out of each object: [one.answer for one in predictions]."
+        remedy = "Pick the answer out of each object: [item.answer for item in predictions]."
         raise refusal(argument, _ALLOWED, "something else, or nothing", remedy)
     longest = max(map(len, texts))
     if longest * len(texts) > _LARGEST:

@@ -6,13 +6,14 @@ import math
 import threading
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from functools import cache
 from typing import Any
 
 import numpy as np
 
 from ladderholdout.errors import InvalidArgument, InvalidSubmission, LadderHoldoutError, MetricError
+from ladderholdout.metrics.arrays import Array, FloatArray, read_only
 from ladderholdout.metrics.batched import (
     Many,
     influences,
@@ -20,13 +21,7 @@ from ladderholdout.metrics.batched import (
     one_by_one,
     weighted_many,
 )
-from ladderholdout.metrics.evaluation import (
-    Array,
-    Evaluation,
-    FloatArray,
-    checked_weights,
-    read_only,
-)
+from ladderholdout.metrics.evaluation import Evaluation, checked_weights
 from ladderholdout.metrics.scores import WeightedScore, concordance
 from ladderholdout.metrics.settings import MetricSettings
 from ladderholdout.process import PerProcess
@@ -42,41 +37,36 @@ def measure(
     metric: MetricSettings,
     targets: Array,
     predictions: Array,
-    own: FloatArray | None = None,
+    weights: FloatArray | None = None,
 ) -> Evaluation:
     """Return the evaluation of canonical predictions under the holdout's own weights."""
-    # Views of our own: MLflow knows what predict returned by its identity, and nobody's
-    # function may write to the holdout.
+    # Views: MLflow knows what predict returned by its identity, and nobody's function may write
+    # to the holdout.
     targets, predictions = read_only(targets), read_only(predictions)
-    if metric.loss is not None:
-        losses, clipped = _losses(metric, targets, predictions)
-        evaluation = _of_losses(losses, clipped, own)
-        if not math.isfinite(evaluation.risk):
-            raise _undefined(metric, "the mean of its losses overflows")
-        return evaluation
-    return _of_score(metric, targets, predictions, own)
-
-
-def _losses(
-    metric: MetricSettings, targets: Array, predictions: Array
-) -> tuple[FloatArray, int | None]:
-    """Return the losses, and how many of them were clipped, where they are."""
-
-    def as_floats() -> FloatArray:
-        assert metric.loss is not None
-        given = (targets, predictions) if _is_own(metric) else (targets.copy(), predictions.copy())
-        # A copy: the function may write to its array again.
-        return np.array(metric.loss(*given), dtype=np.float64)
-
-    losses: FloatArray = called(metric, as_floats)
-    if losses.shape != targets.shape[:1]:
+    loss = metric.loss
+    if loss is None:
+        return _of_score(metric, targets, predictions, weights)
+    given = (targets, predictions) if _is_named(metric) else (targets.copy(), predictions.copy())
+    # A copy of what is returned: the function may write to its array again.
+    losses: FloatArray = called(metric, lambda: np.array(loss(*given), dtype=np.float64))
+    n, clipped = len(targets), None
+    if losses.shape != (n,):
         came = f"one that returned shape {losses.shape}"
         raise InvalidArgument("loss", "a function that returns one loss for each row", came)
-    if not metric.clip or metric.risk_range is None:
-        return _within_range(metric, losses), None
-    clipped = np.clip(losses, *metric.risk_range)
-    # Losses of nan are refused below, and are equal to nothing.
-    return _within_range(metric, clipped), int(np.count_nonzero(clipped != losses))
+    if metric.clip and metric.risk_range is not None:
+        unclipped, losses = losses, np.clip(losses, *metric.risk_range)
+        # Losses of nan are refused below, and are equal to nothing.
+        clipped = int(np.count_nonzero(losses != unclipped))
+    losses = _within_range(metric, losses)
+    if weights is not None:
+        weights = weights * (n / weights.sum())
+        losses = losses * weights
+    # As `mean` adds them up, without what it does around it.
+    risk = float(np.add.reduce(losses)) / n
+    if not math.isfinite(risk):
+        raise _undefined(metric, "the mean of its losses overflows")
+    counts = metric.counts and weights is None
+    return Evaluation(n, risk, read_only(losses), weights, clipped=clipped, counts=counts)
 
 
 def _within_range(metric: MetricSettings, values: FloatArray) -> FloatArray:
@@ -93,15 +83,6 @@ def _within_range(metric: MetricSettings, values: FloatArray) -> FloatArray:
         remedy = "State a wider range, or set clip=True."
         raise InvalidArgument("loss_range", f"wide enough for {metric.name!r}", "left", remedy)
     return np.clip(values, *limits)
-
-
-def _of_losses(losses: FloatArray, clipped: int | None, own: FloatArray | None) -> Evaluation:
-    if own is not None:
-        own = own * (len(own) / own.sum())
-        losses = losses * own
-    # As `mean` adds them up, without what it does around it.
-    risk = float(np.add.reduce(losses)) / len(losses)
-    return Evaluation(len(losses), risk, read_only(losses), own, clipped=clipped)
 
 
 def _scorer(
@@ -150,7 +131,7 @@ def _many(
 
 
 def _of_score(
-    metric: MetricSettings, targets: Array, predictions: Array, own: FloatArray | None
+    metric: MetricSettings, targets: Array, predictions: Array, row_weights: FloatArray | None
 ) -> Evaluation:
     n = len(targets)
     predictions, clipped = within_stated(metric, targets, predictions)
@@ -162,11 +143,13 @@ def _of_score(
         return float(_within_range(metric, np.asarray(risk)))
 
     def reweighted(weights: FloatArray) -> float:
-        combined = weights if own is None else checked_weights(weights * own, n, "weights")
+        combined = (
+            weights if row_weights is None else checked_weights(weights * row_weights, n, "weights")
+        )
         return risk_of(combined)
 
     def many_reweighted(weights: FloatArray) -> FloatArray:
-        combined = weights if own is None else weights * own
+        combined = weights if row_weights is None else weights * row_weights
         live = combined.sum(axis=1) > 0
         risks = np.full(len(weights), np.nan)
         # Without a copy where, as nearly always, all have some weight.
@@ -176,23 +159,21 @@ def _of_score(
             risks[defined] = _within_range(metric, risks[defined])
         return risks
 
-    prepare = getattr(metric.score, "prepare", None)
-
-    def of_risk() -> FloatArray | None:
-        if own is not None or prepare is None:
+    def influences_on_risk() -> FloatArray | None:
+        if row_weights is not None or metric.prepare is None:
             return None
-        of_score = called(metric, lambda: influences(prepare, targets, predictions))
-        return None if of_score is None else -of_score
+        on_score = called(metric, lambda: influences(metric.prepare, targets, predictions))
+        return None if on_score is None else -on_score
 
     return Evaluation(
         n,
-        risk_of(own),
+        risk_of(row_weights),
         None,
         clipped=clipped,
         _function=reweighted,
         _many=many_reweighted,
-        _influences=of_risk,
-        needs_whole_weights=needs_whole_weights(prepare),
+        _influences=influences_on_risk,
+        needs_whole_weights=needs_whole_weights(metric.prepare),
     )
 
 
@@ -202,11 +183,11 @@ def within_stated(
     """Clip predictions to the stated largest error, and count the rows where that changed them."""
     if metric.target_range is None or metric.largest_error is None:
         return predictions, None
-    found = np.clip(predictions, targets - metric.largest_error, targets + metric.largest_error)
-    if getattr(metric.score, "prepare", None) is concordance:  # it goes by their spread, too
-        found = np.clip(found, *metric.target_range)
-    changed = found != predictions
-    return read_only(found), int(np.count_nonzero(changed.reshape(len(targets), -1).any(axis=1)))
+    clipped = np.clip(predictions, targets - metric.largest_error, targets + metric.largest_error)
+    if metric.prepare is concordance:  # it goes by their spread, too
+        clipped = np.clip(clipped, *metric.target_range)
+    changed = clipped != predictions
+    return read_only(clipped), int(np.count_nonzero(changed.reshape(len(targets), -1).any(axis=1)))
 
 
 def called(metric: MetricSettings, run: Callable[[], Any]) -> Any:
@@ -216,7 +197,8 @@ def called(metric: MetricSettings, run: Callable[[], Any]) -> Any:
     a missing value, a draw of a bootstrap would silently count against the submission.
     """
     try:
-        with _quiet(metric):
+        # Warnings of a user's function are held back; ours know only those of NumPy.
+        with np.errstate(all="ignore") if _is_named(metric) else _silence():
             return run()
     except LadderHoldoutError:  # holds nothing that may not be seen
         raise
@@ -237,16 +219,11 @@ def _undefined(metric: MetricSettings, reason: str) -> InvalidSubmission:
     return InvalidSubmission("predictions", allowed, f"such that {reason}")
 
 
-def _quiet(metric: MetricSettings) -> AbstractContextManager[object]:
-    """Hold back the warnings of a user's function; ours know only those of NumPy."""
-    return np.errstate(all="ignore") if _is_own(metric) else _silence()
-
-
-def _is_own(metric: MetricSettings) -> bool:
+def _is_named(metric: MetricSettings) -> bool:
     """Return whether the function of a metric is one of this library's."""
     function = metric.loss or metric.score
-    inner = getattr(function, "prepare", function)
-    return str(getattr(inner, "__module__", "")).startswith(__package__)
+    function = getattr(function, "prepare", function)
+    return str(getattr(function, "__module__", "")).startswith(__package__)
 
 
 @contextmanager

@@ -9,10 +9,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from ladderholdout.errors import InvalidArgument, InvalidSubmission, as_given, warn
+from ladderholdout.arguments import as_given
+from ladderholdout.errors import InvalidArgument, InvalidSubmission, warn
 from ladderholdout.metrics import arrays as forms
 from ladderholdout.metrics import measuring, responses
-from ladderholdout.metrics.evaluation import Array, Evaluation, FloatArray, checked_weights
+from ladderholdout.metrics.arrays import Array, FloatArray
+from ladderholdout.metrics.evaluation import Evaluation, checked_weights
 from ladderholdout.metrics.scores import average_precision, cohen_kappa, r2, zero_one
 from ladderholdout.metrics.settings import MetricSettings
 
@@ -61,6 +63,8 @@ class Metric(MetricSettings):
         ``loss_range`` where there are two classes; `for_classes` puts it there.
     target_range, largest_error : tuple of (float, float) and float, optional
         Range of the targets and largest absolute error; `with_target_range` puts them there.
+    alike_rows : bool, default=False
+        Of a mean loss of classes: whether no split drew the rows by strata (`with_alike_rows`).
 
     Raises
     ------
@@ -299,8 +303,8 @@ class Metric(MetricSettings):
         ):
             allowed = f"of the shape of the targets, {targets.shape}"
             raise InvalidSubmission("predictions", allowed, f"of shape {predictions.shape}")
-        own = None if weights is None else checked_weights(weights, len(targets), "weights")
-        return measuring.measure(self, targets, predictions, own)
+        row_weights = None if weights is None else checked_weights(weights, len(targets), "weights")
+        return measuring.measure(self, targets, predictions, row_weights)
 
     def score_of(
         self,
@@ -390,7 +394,7 @@ class Metric(MetricSettings):
 
     def _scored(self, targets: Array, answer: Any, classes: Array | None, weights: Any) -> float:
         predictions = self.canonical(answer, len(targets), classes)
-        prepare = self._prepared
+        prepare = self.prepare
         if prepare is average_precision and not (targets == 1).any():
             text = "No positive class found in y_true, recall is set to one for all thresholds."
             warn(text, UserWarning)

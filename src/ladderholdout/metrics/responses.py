@@ -11,7 +11,9 @@ import numpy as np
 from ladderholdout.errors import InvalidArgument, InvalidSubmission
 from ladderholdout.identity import copy_of
 from ladderholdout.metrics.arrays import (
+    Array,
     by_column_names,
+    by_index,
     codes_of,
     described,
     is_text,
@@ -20,8 +22,6 @@ from ladderholdout.metrics.arrays import (
     readable,
     refuse_masked,
 )
-from ladderholdout.metrics.evaluation import Array
-from ladderholdout.metrics.indexes import by_index
 
 _METHODS = ("predict", "predict_proba", "decision_function")
 
@@ -35,7 +35,19 @@ def predicts(model: object) -> bool:
     >>> predicts(LogisticRegression()), predicts([0, 1, 1])
     (True, False)
     """
-    return any(callable(getattr(model, name, None)) for name in _METHODS)
+    return any(callable(attribute(model, name)) for name in _METHODS)
+
+
+def is_model(value: object) -> bool:
+    """Return whether something was meant as a model: it predicts, can be fitted, or is a class.
+
+    Examples
+    --------
+    >>> from sklearn.linear_model import LogisticRegression
+    >>> is_model(LogisticRegression), is_model([0, 1, 1])
+    (True, False)
+    """
+    return isinstance(value, type) or predicts(value) or callable(attribute(value, "fit"))
 
 
 def respond(
@@ -142,10 +154,14 @@ def answer_of(method: Callable[[Any], Any], X: Any) -> Any:
 
 def _refuse_places(estimator: Any, X: Any) -> None:
     """Refuse a model of LightGBM on a table with other columns: it takes them by their place."""
-    names, own = attribute(estimator, "feature_name_"), getattr(X, "columns", None)
-    if names is None or own is None or list(names) == [f"Column_{at}" for at in range(len(names))]:
+    names, columns = attribute(estimator, "feature_name_"), getattr(X, "columns", None)
+    if (
+        names is None
+        or columns is None
+        or list(names) == [f"Column_{place}" for place in range(len(names))]
+    ):
         return
-    if list(names) != [str(name).replace(" ", "_") for name in own]:  # as LightGBM writes them
+    if list(names) != [str(name).replace(" ", "_") for name in columns]:  # as LightGBM writes them
         raise InvalidSubmission(
             "predictions",
             "from a model that was fitted on the holdout's columns, in their order",

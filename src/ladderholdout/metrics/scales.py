@@ -95,9 +95,8 @@ class Scale:
         float
             A risk, as `risk` is.
         """
-        shown = self._shown(risk)
-        found, _ = self._place(shown, n)
-        return found * abs(found) if self.root else found
+        shown, _ = self._place(risk, n)
+        return shown * abs(shown) if self.root else shown
 
     def number(self, risk: float, n: int) -> int:
         """Return the number of the nearest value, counted from that of a risk of 0.
@@ -107,7 +106,7 @@ class Scale:
         >>> [Scale("shares").number(risk, 1000) for risk in (0.0, 0.153, 0.152, -0.152)]
         [0, 190, 189, -189]
         """
-        return self._place(self._shown(risk), n)[1]
+        return self._place(risk, n)[1]
 
     def width(self, risk: float, n: int) -> float:
         """Return the distance between the values beside a risk, the larger one, as a risk.
@@ -119,7 +118,8 @@ class Scale:
         """
         if self.kind == "counts":
             return 1.0 / (_PARTS * n)
-        shown, segments = abs(self._shown(risk)), self._segments(n, risk < 0)
+        shown = math.sqrt(abs(risk)) if self.root else abs(risk)
+        segments = self._segments(n, risk < 0)
         step = segments.steps[max(bisect_right(segments.starts, shown) - 1, 0)]
         return (shown + step) ** 2 - shown**2 if self.root else step
 
@@ -136,25 +136,23 @@ class Scale:
         most = max(self.number(end * sys.float_info.max, n) * end for end in (1, -1))
         return 2 * most + 1
 
-    def _shown(self, risk: float) -> float:
-        """Return the number that the metric shows of a risk, but for sign and offset."""
-        return math.copysign(math.sqrt(abs(risk)), risk) if self.root else risk
-
-    def _place(self, shown: float, n: int) -> tuple[float, int]:
+    def _place(self, risk: float, n: int) -> tuple[float, int]:
+        """Return the nearest value as the metric shows it, but for sign and offset; its number."""
+        shown = math.copysign(math.sqrt(abs(risk)), risk) if self.root else risk
         if self.kind == "counts":
             parts = _PARTS * n
-            at = math.floor(shown * parts + 0.5 + _HALFWAY)
-            return at / parts, at
+            count = math.floor(shown * parts + 0.5 + _HALFWAY)
+            return count / parts, count
         if not math.isfinite(shown):
             return shown, 0
         segments, size = self._segments(n, shown < 0), abs(shown)
-        here = max(bisect_right(segments.starts, size) - 1, 0)
-        digit, exponent = segments.named[here]
+        segment = max(bisect_right(segments.starts, size) - 1, 0)
+        digit, exponent = segments.named[segment]
         # Halves go towards the larger risk, whatever its sign.
         half = 0.5 + _HALFWAY if shown >= 0 else 0.5 - _HALFWAY
-        at = math.floor(size / segments.steps[here] + half)
-        number = segments.numbers[here] + at - segments.firsts[here]
-        value = float(f"{at * digit}e{exponent}")
+        count = math.floor(size / segments.steps[segment] + half)
+        number = segments.numbers[segment] + count - segments.firsts[segment]
+        value = float(f"{count * digit}e{exponent}")
         return (value, number) if shown >= 0 else (-value, -number)
 
     def _segments(self, n: int, negative: bool) -> _Segments:
@@ -238,7 +236,7 @@ def scale_of(metric: Metric) -> Scale:
     least = _LEAST * (math.sqrt(high) if metric.root and metric.bounded else high)
     if metric.loss is squared and not metric.root:
         least *= _LEAST  # that share of the largest error, squared
-    prepare = getattr(metric.score, "prepare", None)
+    prepare = metric.prepare
     squares = metric.loss in (squared, squared_log) or prepare in (r2, explained_variance)
     fineness = _FINE
     if squares and not metric.root:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 import scipy
 
-from ladderholdout.metrics.evaluation import Array, FloatArray, IntArray
+from ladderholdout.metrics.arrays import Array, FloatArray, IntArray
 
 Weighted = Callable[[FloatArray], float]
 _EPSILON = float(np.finfo(np.float64).eps)
@@ -365,10 +365,10 @@ def average_precision(targets: Array, scores: Array) -> Weighted:
     positive = np.flatnonzero(targets == 1)
 
     def weighted(weights: FloatArray) -> float:
-        found = totals(groups[positive], weights[positive], size)
+        hits = totals(groups[positive], weights[positive], size)
         seen = np.cumsum(totals(groups, weights, size))
-        precisions = divided(np.cumsum(found), seen)
-        return float((precisions * found).sum() / found.sum())
+        precisions = divided(np.cumsum(hits), seen)
+        return float((precisions * hits).sum() / hits.sum())
 
     return weighted
 
@@ -543,13 +543,13 @@ class RatioOfMeans:
         >>> [part.tolist() for part in share.parts(np.array([0.0, 100.0]), np.array([0.9, 0.2]))]
         [[0.0, 0.0], [0.0, 100.0]]
         """
-        found = []
+        parts = []
         for function, largest in zip((self.numerator, self.denominator), self.largest, strict=True):
             values = np.asarray(function(targets, predictions), dtype=np.float64)
             if values.shape != targets.shape[:1] or not ((values >= 0) & (values <= largest)).all():
                 raise ValueError("a number of a row is outside of its stated range")
-            found.append(values)
-        return found[0], found[1]
+            parts.append(values)
+        return parts[0], parts[1]
 
 
 @dataclass(frozen=True, slots=True)
@@ -590,11 +590,11 @@ class MeanOfPairs:
         weights = np.ones(n) if sample_weight is None else sample_weight
         total = 0.0
         for start in range(0, n, _BLOCK):
-            own = slice(start, start + _BLOCK)
-            table = self.table(targets[own], predictions[own], targets, predictions)
+            block = slice(start, start + _BLOCK)
+            table = self.table(targets[block], predictions[block], targets, predictions)
             rows = np.arange(start, min(start + _BLOCK, n))
             table[rows - start, rows] = 0.0
-            total += float(weights[own] @ table @ weights)
+            total += float(weights[block] @ table @ weights)
         return total / float(weights.sum() ** 2 - (weights**2).sum())
 
     def table(
@@ -609,14 +609,14 @@ class MeanOfPairs:
         >>> order.table(y, p, y, p).tolist()
         [[0.0, 0.0], [0.0, 0.0]]
         """
-        one, other = targets[:, None], others[None, :]
-        given = one, predictions[:, None], other, other_predictions[None, :]
-        shape = np.broadcast_shapes(one.shape[:2], other.shape[:2])
-        found = np.array(np.broadcast_to(self.kernel(*given), shape), dtype=np.float64)
+        left, right = targets[:, None], others[None, :]
+        numbers = self.kernel(left, predictions[:, None], right, other_predictions[None, :])
+        shape = np.broadcast_shapes(left.shape[:2], right.shape[:2])
+        table = np.array(np.broadcast_to(numbers, shape), dtype=np.float64)
         low, high = self.kernel_range
-        if not ((found >= low) & (found <= high)).all():
+        if not ((table >= low) & (table <= high)).all():
             raise ValueError("a number of a pair is outside of its stated range")
-        return found
+        return table
 
 
 # Rows of a table of pairs that are worked out at a time.

@@ -6,13 +6,11 @@ import inspect
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal, Self, TypeAlias
+from typing import Any, Literal, Self, TypeAlias, get_args
 
-import numpy as np
-
-from ladderholdout.errors import InvalidArgument, as_given
-from ladderholdout.metrics.arrays import LARGEST, Support
-from ladderholdout.metrics.evaluation import Array
+from ladderholdout.arguments import as_given, choice, finite, flag, function
+from ladderholdout.errors import InvalidArgument
+from ladderholdout.metrics.arrays import LARGEST, Array, Support
 from ladderholdout.metrics.scores import (
     absolute,
     concordance,
@@ -23,7 +21,6 @@ from ladderholdout.metrics.scores import (
 )
 
 Response: TypeAlias = Literal["labels", "probabilities", "scores", "values"]
-_RESPONSES = ("labels", "probabilities", "scores", "values")
 # Losses that are powers of an error, and scores that are ratios of squared errors.
 _POWERS: dict[Any, int] = {absolute: 1, squared: 2}
 _RATIOS = (r2, explained_variance, concordance)
@@ -50,6 +47,7 @@ class MetricSettings:
     two_class_range: tuple[float, float] | None = None
     target_range: tuple[float, float] | None = None
     largest_error: float | None = None
+    alike_rows: bool = False
     # The range of the target that states the range of the error, for checks where it is stated.
     stated_targets: tuple[float, float] | None = field(default=None, compare=False, repr=False)
     # The stated range in the unit of a single loss: squared where the score is a root.
@@ -191,7 +189,7 @@ class MetricSettings:
             high = (most - least) ** (1 if self.root else power)
             metric = self.with_range((0.0, high) if loss_range is None else loss_range)
             return replace(metric, stated_targets=(least, most))
-        if self._prepared not in _RATIOS:
+        if self.prepare not in _RATIOS:
             raise InvalidArgument(
                 "target_range", "left out for this metric", "given: it does not depend on it"
             )
@@ -207,10 +205,34 @@ class MetricSettings:
             clip=True,
         )
 
+    def with_alike_rows(self) -> Self:
+        """Return this metric with the statement that no split drew the holdout's rows by strata.
+
+        The certificate of a mean loss of classes is then narrower, and for new rows alone
+        (Proposition B2 of docs/background/metric_certificates.md). Without the statement it
+        holds after a split that was stratified by the label, too.
+
+        Returns
+        -------
+        Metric
+
+        Raises
+        ------
+        InvalidArgument
+            If the certificate of the metric does not depend on it.
+
+        Examples
+        --------
+        >>> from ladderholdout.metrics import get_metric
+        >>> get_metric("neg_brier_score").with_alike_rows().alike_rows
+        True
+        """
+        return replace(self, alike_rows=True)
+
     @property
     def takes_target_range(self) -> bool:
         """Whether a certificate of it needs the range of the target."""
-        return self._prepared in _RATIOS
+        return self.prepare in _RATIOS
 
     @property
     def clipping(self) -> str:
@@ -231,7 +253,7 @@ class MetricSettings:
         return f"{what} clipped at {self.loss_range[1]:.12g}"
 
     @property
-    def _prepared(self) -> Any:
+    def prepare(self) -> Any:
         """What prepares the score, where it is one of the library's own."""
         return getattr(self.score, "prepare", None)
 
@@ -309,11 +331,10 @@ def _check_settings(metric: MetricSettings) -> None:
     """Refuse settings that are empty or contradict each other."""
     if not isinstance(metric.name, str) or not metric.name:
         raise InvalidArgument("name", "a text that is not empty", as_given(metric.name))
-    if not isinstance(metric.response, str) or metric.response not in _RESPONSES:
-        raise InvalidArgument("response", f"one of {_RESPONSES}", as_given(metric.response))
+    choice("response", metric.response, get_args(Response))
     for name in ("loss", "score"):
-        if getattr(metric, name) is not None and not callable(getattr(metric, name)):
-            raise InvalidArgument(name, "a function", as_given(getattr(metric, name)))
+        if getattr(metric, name) is not None:
+            function(name, getattr(metric, name))
     if metric.score is not None and not _takes_weights(metric.score):
         raise InvalidArgument(
             "score",
@@ -323,13 +344,11 @@ def _check_settings(metric: MetricSettings) -> None:
         )
     if callable(metric.loss) == callable(metric.score):
         raise InvalidArgument("loss", "a function exactly where score is none", "not so")
-    for name in ("root", "in_units_of_y", "clip", "binary", "multioutput"):
-        if not isinstance(getattr(metric, name), bool | np.bool_):
-            raise InvalidArgument(name, "True or False", as_given(getattr(metric, name)))
+    for name in ("root", "in_units_of_y", "clip", "binary", "multioutput", "alike_rows"):
+        flag(name, getattr(metric, name))
     if metric.support is not None and not isinstance(metric.support, Support):
         raise InvalidArgument("support", "a Support", as_given(metric.support))
-    if not _is_finite(metric.offset):
-        raise InvalidArgument("offset", "a finite number", as_given(metric.offset))
+    finite("offset", metric.offset)
     for name in ("loss_range", "two_class_range"):
         if getattr(metric, name) is not None:
             _check_range(name, getattr(metric, name), root=metric.root)
@@ -337,6 +356,13 @@ def _check_settings(metric: MetricSettings) -> None:
         (metric.loss is None and metric.target_range is None) or metric.loss_range is None
     ):
         raise InvalidArgument("clip", "False without loss and loss_range", True)
+    if metric.alike_rows and (metric.loss is None or metric.counts or not metric.is_classification):
+        raise InvalidArgument(
+            "alike_rows",
+            "False but for a mean loss of classes that is not 0 or 1",
+            True,
+            f"The certificate of {metric.name} does not depend on it: leave it out.",
+        )
     if (metric.target_range is None) != (metric.largest_error is None):
         raise InvalidArgument("largest_error", "given exactly where target_range is", "not so")
 
@@ -347,15 +373,8 @@ def _takes_weights(score: Callable[..., Any]) -> bool:
         parameters = inspect.signature(score).parameters
     except (TypeError, ValueError):  # one of C
         return True
-    any_name = any(one.kind is one.VAR_KEYWORD for one in parameters.values())
+    any_name = any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values())
     return any_name or "sample_weight" in parameters
-
-
-def _is_finite(value: Any) -> bool:
-    try:
-        return math.isfinite(value)
-    except Exception:  # no number, or one that no float can hold
-        return False
 
 
 def _check_range(name: str, given: Any, *, root: bool) -> None:

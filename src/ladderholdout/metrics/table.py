@@ -10,7 +10,8 @@ from functools import partial
 from types import MappingProxyType
 from typing import Any
 
-from ladderholdout.errors import InvalidArgument, as_given, did_you_mean
+from ladderholdout.arguments import as_given
+from ladderholdout.errors import InvalidArgument, did_you_mean
 from ladderholdout.metrics.arrays import Support
 from ladderholdout.metrics.metric import Metric
 from ladderholdout.metrics.scores import (
@@ -183,7 +184,7 @@ def get_metric(scoring: str | Metric) -> Metric:
 
 
 def is_named(metric: Metric) -> bool:
-    """Return whether a metric is one of the table, but for the range of its losses."""
+    """Return whether a metric is one of the table, but for what a caller states of the data."""
     known = METRICS.get(metric.name)
     if known is None:
         return False
@@ -193,6 +194,7 @@ def is_named(metric: Metric) -> bool:
         clip=known.clip,
         target_range=None,
         largest_error=None,
+        alike_rows=False,
     )
     return plain == known
 
@@ -248,9 +250,9 @@ def _meant(name: str | None) -> str | None:
     plain = re.sub(r"[^a-z0-9]+", "_", name.casefold()).strip("_")
     short = re.sub(r"^neg(ative)?_|(_score|_loss|_error)$", "", plain)
     core = re.sub(r"^neg(ative)?_|(_score|_loss)$", "", plain)
-    for one in (plain, f"neg_{plain}", core, f"neg_{core}", short):
-        if one in METRICS:
-            return one
+    for known in (plain, f"neg_{plain}", core, f"neg_{core}", short):
+        if known in METRICS:
+            return known
     return _CALLED.get(core) or _CALLED.get(short)
 
 

@@ -5,34 +5,38 @@ from __future__ import annotations
 import math
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from ladderholdout.arguments import inside, whole
 from ladderholdout.certificates import (
     LadderTranscript,
+    Request,
     Transcript,
     certify,
     exact_upper,
     grid_of,
+    highest_release,
     reserve_log_count,
 )
 from ladderholdout.errors import InvalidArgument
 from ladderholdout.mechanisms import (
     Ladder,
     Mechanism,
-    OneBitLadder,
     PairedTestLadder,
     ParameterFreeLadder,
     PricedLadder,
     SimplifiedLadder,
 )
-from ladderholdout.mechanisms.arithmetic import inside, whole
+from ladderholdout.mechanisms.arithmetic import HALFWAY
 from ladderholdout.mechanisms.defaults import FINALISTS, default_mechanism
-from ladderholdout.metrics import get_metric
+from ladderholdout.mechanisms.rules import SHOWN
+from ladderholdout.metrics import Metric, get_metric
 from ladderholdout.pictures import BLUES, GREEN, GREY, ORANGE, RED, axes_or_new
+from ladderholdout.planning.reserves import ReserveAdvice, reserve_advice
 from ladderholdout.planning.simulation import SimulatedSearch, simulated_searches
 from ladderholdout.planning.widths import (
     MOST_ROWS,
@@ -81,12 +85,14 @@ class Way:
         Releases in the simulated searches, the mean.
     gain : float
         By how much the rule certifies more than the one of the class; 0 where it is that one.
+    show : {"scores", "improvements"}
+        What answers have.
 
     Examples
     --------
     >>> way = plan(n=500, submissions=50, searches=2).finalists
     >>> round(way.width, 2), way.within(0.2)
-    (0.05, True)
+    (0.04, True)
     """
 
     name: str
@@ -101,6 +107,13 @@ class Way:
     certified: float
     releases: float
     gain: float
+    show: str = SHOWN[0]
+
+    @property
+    def is_default(self) -> bool:
+        """Whether `LadderHoldout` does this where neither a rule nor what is shown is stated."""
+        rule = _default(self.rows, self.reserve > 0.0)
+        return self.mechanism == rule and self.show == SHOWN[0]
 
     def within(self, width: float) -> bool:
         """Return whether a width is proved for this way.
@@ -124,6 +137,7 @@ class Way:
         """
         is_default = self.mechanism == _default(self.rows, self.reserve > 0.0)
         stated = [] if is_default else [f"mechanism={self.mechanism!r}"]
+        stated += [f"show={self.show!r}"] * (self.show != SHOWN[0])
         stated += [f"budget={self.budget}"] * (self.budget is not None)
         stated += [f"reserve={self.reserve:g}"] * (self.reserve > 0.0)
         return ", ".join(stated)
@@ -165,13 +179,16 @@ class Plan:
         Each answer may steer the next submission.
     reserved : Way
         The same, and the winner is certified on rows that no answer ever came from.
+    advice : ReserveAdvice or None
+        The widths of a metric's certificates with a reserve and without, for as many
+        improvements as the searches of `learning` had; None of a metric without a certificate.
 
     Examples
     --------
-    >>> found = plan(n=500, submissions=50, searches=2)
-    >>> found.n, found.submissions
+    >>> advice = plan(n=500, submissions=50, searches=2)
+    >>> advice.n, advice.submissions
     (500, 50)
-    >>> found.finalists.name
+    >>> advice.finalists.name
     'finalists on the holdout'
     """
 
@@ -187,6 +204,7 @@ class Plan:
     fixed: Way
     learning: Way
     reserved: Way
+    advice: ReserveAdvice | None
 
     @property
     def ways(self) -> tuple[Way, Way, Way, Way]:
@@ -200,18 +218,14 @@ class Plan:
 
     def __str__(self) -> str:
         """Return on a page what to expect and what to type."""
-        return described(self)
-
-
-def described(plan: Plan) -> str:
-    """Return a plan as text."""
-    asked = "" if plan.width is None else f", width asked for {plan.width:g}"
-    question = [
-        f"A holdout of {plan.n} rows for {plan.submissions} submissions; the winner is expected",
-        f"to err on {plan.risk:.3g} of the rows. Confidence {plan.confidence:g}{asked}.",
-    ]
-    parts = question, _table(plan), _explained(plan), _limits(plan), _to_type(plan)
-    return "\n\n".join("\n".join(part) for part in parts if part)
+        asked = "" if self.width is None else f", width asked for {self.width:g}"
+        question = (
+            f"A holdout of {self.n} rows for {self.submissions} submissions; the winner is expected"
+            f"\nto err on {self.risk:.3g} of the rows. Confidence {self.confidence:g}{asked}."
+        )
+        advice = [] if self.advice is None else [str(self.advice)]
+        parts = [question], _table(self), _explained(self), _limits(self), advice, _to_type(self)
+        return "\n\n".join("\n".join(part) for part in parts if part)
 
 
 def _table(plan: Plan) -> list[str]:
@@ -221,17 +235,12 @@ def _table(plan: Plan) -> list[str]:
         f"{'':26}{'width':>7}{goal:>11}{'true':>10}{'released':>10}{'certified':>11}",
     ]
     for way in plan.ways:
+        rows = "" if plan.width is None else str(way.rows_needed or f"over {MOST_ROWS:.0e}")
         lines.append(
-            f"{way.name:26}{way.width:>7.3f}{_rows(plan, way):>11}"
+            f"{way.name:26}{way.width:>7.3f}{rows:>11}"
             f"{way.true:>10.3f}{way.released:>10.3f}{way.certified:>11.3f}"
         )
     return lines
-
-
-def _rows(plan: Plan, way: Way) -> str:
-    if plan.width is None:
-        return ""
-    return f"over {MOST_ROWS:.0e}" if way.rows_needed is None else str(way.rows_needed)
 
 
 def _explained(plan: Plan) -> list[str]:
@@ -269,7 +278,7 @@ def _to_type(plan: Plan) -> list[str]:
         f"    holdout = {first.lstrip()}",
         *rest,
         "    holdout.guard(search).fit(X_train, y_train)",
-        "    or, for a study: holdout.finalists(study, objective)",
+        "    or, for a study: holdout.optuna.finalists(study, objective)",
         "If all models query the holdout, and are fixed before the first answer (a grid, a",
         "random search, a study whose feedback is inner scores alone):",
         *_typed(plan.fixed),
@@ -277,9 +286,14 @@ def _to_type(plan: Plan) -> list[str]:
         *_typed(plan.adaptive),
     ]
     if plan.adaptive.reserve:
-        lines.append("    and holdout.certify(), once, at the end")
-    if not plan.learning.mechanism.shows_values:
-        lines += _one_bit(plan)
+        lines.append("    and holdout.reserve_certificate(), once, at the end")
+    if plan.learning.show != SHOWN[0]:
+        if plan.adaptive.reserve:
+            lines += ["or, with all rows for the search:", *_typed(plan.learning)]
+        lines += [
+            "    each answer is whether the model improved; holdout.reveal() shows the",
+            "    score, once, at the end",
+        ]
     return lines
 
 
@@ -295,16 +309,6 @@ def _typed(way: Way) -> list[str]:
     if way.gain:
         lines.append(f"    in simulation this certifies {way.gain:.3f} more than the default rule")
     return lines
-
-
-def _one_bit(plan: Plan) -> list[str]:
-    """Describe how a ladder is used that shows no values."""
-    lines = []
-    if plan.adaptive.reserve:
-        lines = ["or, with all rows for the search:"]
-        lines += _typed(plan.learning)
-    lines.append("    each answer is whether the model improved; holdout.reveal() shows the")
-    return [*lines, "    score, once, at the end"]
 
 
 # Columns of a call that is printed, without what surrounds it.
@@ -326,6 +330,7 @@ def plan(
     width: float | None = None,
     risk: float = 0.1,
     confidence: float = 0.95,
+    scoring: str | Metric = "accuracy",
     searches: int = 20,
     seed: int = 0,
 ) -> Plan:
@@ -345,6 +350,8 @@ def plan(
         models err less.
     confidence : float, default=0.95
         In (0, 1).
+    scoring : str or Metric, default="accuracy"
+        The metric of the advice on a reserve; all else is for losses of 0 and 1.
     searches : int, default=20
         Searches to simulate for each rule; fewer where there are many submissions, and of
         each no more than the first 100,000.
@@ -364,13 +371,13 @@ def plan(
 
     Examples
     --------
-    >>> found = plan(n=5000, submissions=1000, width=0.03)
-    >>> found.fixed.rows_needed, found.most_releases, found.least_reserve
-    (2983, 2, 0.13)
-    >>> found.adaptive.settings()
+    >>> advice = plan(n=5000, submissions=1000, width=0.03)
+    >>> advice.fixed.rows_needed, advice.most_releases, advice.least_reserve
+    (2942, 3, 0.13)
+    >>> advice.adaptive.settings()
     'reserve=0.5'
-    >>> found.finalists.settings(), round(found.finalists.width, 3)
-    ('', 0.014)
+    >>> advice.finalists.settings(), round(advice.finalists.width, 3)
+    ('', 0.011)
     """
     n, submissions = whole("n", n), whole("submissions", submissions)
     if n < 2:
@@ -378,10 +385,29 @@ def plan(
     width = None if width is None else inside("width", width)
     risk, confidence = inside("risk", risk), inside("confidence", confidence)
     searches = min(whole("searches", searches), max(FEWEST, MOST_SIMULATED // submissions))
+    metric = get_metric(scoring) if isinstance(scoring, str) else scoring
     asked = _Question(n, submissions, width, risk, confidence, searches, seed)
-    ways = _finalists(asked), _fixed(asked), _learning(asked), _reserved(asked)
-    limits = _most_releases(asked, ways[2]), _least_reserve(asked)
-    return Plan(n, submissions, width, risk, confidence, searches, *limits, *ways)
+    learning = _learning(asked)
+    return Plan(
+        *(n, submissions, width, risk, confidence, searches),
+        most_releases=_most_releases(asked, learning),
+        least_reserve=_least_reserve(asked),
+        finalists=_batch(asked, "finalists on the holdout", min(FINALISTS, submissions)),
+        fixed=_batch(asked, "fixed in advance", None),
+        learning=learning,
+        reserved=_reserved(asked),
+        # A holdout of fewer rows has none to set aside.
+        advice=None
+        if n < 10
+        else reserve_advice(
+            n=n,
+            metric=metric,
+            submissions=submissions,
+            improvements=max(1, round(learning.releases)),
+            risk=risk,
+            confidence=confidence,
+        ),
+    )
 
 
 def rules(n: int) -> tuple[Mechanism, ...]:
@@ -393,35 +419,15 @@ def rules(n: int) -> tuple[Mechanism, ...]:
         ParameterFreeLadder(),
         PairedTestLadder(alpha=0.05),
         PairedTestLadder(alpha=0.01),
-        *(Ladder(_step(parts / root)) for parts in (0.25, 0.5, 1.0)),
+        # Steps are rounded as people type them.
+        *(Ladder(min(float(f"{parts / root:.2g}"), 1.0)) for parts in (0.25, 0.5, 1.0)),
         SimplifiedLadder(1.0 / n),
-        *(OneBitLadder(alpha=alpha) for alpha in (0.15, 0.05, 0.01)),
     )
 
 
-def _step(step: float) -> float:
-    """Return a step as people type it, in (0, 1]."""
-    return min(float(f"{step:.2g}"), 1.0)
-
-
-class _Means(NamedTuple):
-    """What searches came to in the mean; scores."""
-
-    true: float
-    released: float
-    certified: float
-    releases: float
-
-
-class _Option(NamedTuple):
-    """Settings, the width that they prove, and what was simulated with them."""
-
-    rows: int
-    mechanism: Mechanism
-    budget: int | None
-    reserve: float
-    width: float
-    means: _Means
+# What a search came to, in scores: the true one, the released one, the certified one, and the
+# number of releases.
+_Outcome = tuple[float, float, float, float]
 
 
 class _Question(NamedTuple):
@@ -454,21 +460,37 @@ class _Question(NamedTuple):
         )
 
     def way(
-        self, name: str, chosen: _Option, width_at: Callable[[int], float], gain: float = 0.0
+        self,
+        name: str,
+        rows: int,
+        mechanism: Mechanism,
+        budget: int | None,
+        reserve: float,
+        width: float,
+        outcomes: Sequence[_Outcome],
     ) -> Way:
-        needed = None if self.width is None else rows_needed(width_at, self.width)
-        rows, mechanism, budget, reserve, width, means = chosen
-        return Way(name, rows, mechanism, budget, reserve, width, needed, *means, gain)
+        """Return a way with the means of its simulated searches."""
+        true, released, certified, releases = np.mean(outcomes, axis=0).tolist()
+        return Way(
+            name,
+            rows,
+            mechanism,
+            budget,
+            reserve,
+            width,
+            None,
+            true,
+            released,
+            certified,
+            releases,
+            0.0,
+        )
 
-
-def _finalists(asked: _Question) -> Way:
-    """Search on the training rows, and submit the finalists as a batch that states how many."""
-    return _batch(asked, "finalists on the holdout", min(FINALISTS, asked.submissions))
-
-
-def _fixed(asked: _Question) -> Way:
-    """Submit a grid."""
-    return _batch(asked, "fixed in advance", None)
+    def with_rows(self, way: Way, width_at: Callable[[int], float]) -> Way:
+        """Return a way with the rows that prove the width asked for, if one was."""
+        if self.width is None:
+            return way
+        return replace(way, rows_needed=rows_needed(width_at, self.width))
 
 
 def _batch(asked: _Question, name: str, finalists: int | None) -> Way:
@@ -479,31 +501,33 @@ def _batch(asked: _Question, name: str, finalists: int | None) -> Way:
         announced = finalists is not None
         return fixed_width(n, size, asked.risk, asked.confidence, announced=announced)
 
-    rule = _default(asked.n, reserved=False)
-    ends: list[_Means] = []
+    rule, outcomes = _default(asked.n, reserved=False), []
     for search in asked.simulated(rule, asked.n, learns=False, finalists=finalists):
         transcript = Transcript(0, search.improved[-1], (), size=finalists, event=1)
-        ends.append(_end(asked, search, transcript, rule.resolution(asked.n)))
-    chosen = _Option(asked.n, rule, None, 0.0, width_at(asked.n), _mean(ends))
-    return asked.way(name, chosen, width_at)
+        outcomes.append(_certified(asked, search, transcript, rule.resolution(asked.n)))
+    way = asked.way(name, asked.n, rule, None, 0.0, width_at(asked.n), outcomes)
+    return asked.with_rows(way, width_at)
 
 
 def _learning(asked: _Question) -> Way:
     """Climb with a bound on the releases."""
 
-    def width_at(mechanism: Mechanism, budget: int, n: int) -> float:
-        return learning_width(n, asked.submissions, asked.risk, mechanism, budget, asked.confidence)
+    def width_at(mechanism: Mechanism, budget: int, show: str, n: int) -> float:
+        search = asked.submissions, asked.risk, mechanism, budget, asked.confidence
+        return learning_width(n, *search, show)
 
-    options = []
+    ways = []
     for rule in rules(asked.n):
-        found = asked.simulated(rule, asked.n)
-        budget = AMPLE * max(len(search.improved) for search in found)
-        means = _mean([_certified(asked, rule, search) for search in found])
-        width = width_at(rule, budget, asked.n)
-        options.append(_Option(asked.n, rule, budget, 0.0, width, means))
-    chosen, gain = _preferred(options)
-    assert chosen.budget is not None
-    return asked.way("learning", chosen, partial(width_at, chosen.mechanism, chosen.budget), gain)
+        searches = asked.simulated(rule, asked.n)
+        budget = AMPLE * max(len(search.improved) for search in searches)
+        for show in SHOWN:
+            outcomes = [_last_certified(asked, rule, show, search) for search in searches]
+            width = width_at(rule, budget, show, asked.n)
+            way = asked.way("learning", asked.n, rule, budget, 0.0, width, outcomes)
+            ways.append(replace(way, show=show))
+    way = _preferred(ways)
+    assert way.budget is not None
+    return asked.with_rows(way, partial(width_at, way.mechanism, way.budget, way.show))
 
 
 def _reserved(asked: _Question) -> Way:
@@ -512,32 +536,29 @@ def _reserved(asked: _Question) -> Way:
     def width_at(share: float, n: int) -> float:
         return reserve_width(_kept(n, share), asked.risk, asked.confidence)
 
-    options = []
+    name, ways = "learning, with a reserve", []
     for share in SHARES:
         rows = _kept(asked.n, share)
+        left, width = asked.n - rows, width_at(share, asked.n)
         # A query of the reserve pays for nothing that the ladder released.
-        for rule in (one for one in rules(asked.n - rows) if one.shows_values):
-            found = asked.simulated(rule, asked.n - rows)
-            ends = [_checked(asked, search, rows) for search in found]
-            width = width_at(share, asked.n)
-            options.append(_Option(asked.n - rows, rule, None, share, width, _mean(ends)))
-    chosen, gain = _preferred(options)
-    return asked.way("learning, with a reserve", chosen, partial(width_at, chosen.reserve), gain)
+        for rule in rules(left):
+            searches = asked.simulated(rule, left)
+            outcomes = [_checked(asked, search, rows) for search in searches]
+            ways.append(asked.way(name, left, rule, None, share, width, outcomes))
+    way = _preferred(ways)
+    return asked.with_rows(way, partial(width_at, way.reserve))
 
 
-def _preferred(options: Sequence[_Option]) -> tuple[_Option, float]:
-    """Return the best option with the class's own rule, unless another certifies clearly more.
+def _preferred(ways: Sequence[Way]) -> Way:
+    """Return the best way with the class's own rule, unless another certifies clearly more.
 
-    And by how much more that one certifies.
+    Its gain states by how much more the other one certifies.
     """
-
-    def certified(option: _Option) -> float:
-        return option.means.certified
-
-    own = [one for one in options if one.mechanism == _default(one.rows, one.reserve > 0.0)]
-    default, best = max(own, key=certified), max(options, key=certified)
-    gain = certified(best) - certified(default)
-    return (best, gain) if gain >= MARGIN else (default, 0.0)
+    defaults = [way for way in ways if way.is_default]
+    default = max(defaults, key=lambda way: way.certified)
+    best = max(ways, key=lambda way: way.certified)
+    gain = best.certified - default.certified
+    return replace(best, gain=gain) if gain >= MARGIN else default
 
 
 def _most_releases(asked: _Question, way: Way) -> int | None:
@@ -546,10 +567,8 @@ def _most_releases(asked: _Question, way: Way) -> int | None:
         return None
 
     def proves(budget: int) -> bool:
-        width = learning_width(
-            asked.n, asked.submissions, asked.risk, way.mechanism, budget, asked.confidence
-        )
-        return width <= goal
+        search = asked.submissions, asked.risk, way.mechanism, budget, asked.confidence
+        return learning_width(asked.n, *search, way.show) <= goal
 
     goal = asked.width
     # Each release costs its part, so the first budget that fails is followed by no other.
@@ -577,35 +596,52 @@ def _kept(n: int, share: float) -> int:
     return max(1, math.floor(share * n + 0.5))
 
 
-def _certified(asked: _Question, mechanism: Mechanism, search: SimulatedSearch) -> _Means:
+def _last_certified(
+    asked: _Question, rule: Mechanism, show: str, search: SimulatedSearch
+) -> _Outcome:
     """Certify the last release by all those before it."""
     before = search.improved[-1] - 1
-    grid = grid_of(mechanism, asked.n, binary=True)
+    grid = grid_of(rule, asked.n, binary=True)
     assert grid is not None
-    step = mechanism.resolution(asked.n)
-    shown = search.released[:-1] if mechanism.shows_values else ()
+    step = rule.resolution(asked.n)
+    shown = search.released[:-1] if show == SHOWN[0] else ()
+    highest = [
+        highest_release(rule, asked.n, risk, releases, counts=True)
+        for releases, risk in enumerate(shown, 1)
+    ]
     values = tuple(round(risk / step) for risk in shown)
-    ladder = LadderTranscript(before, search.improved[:-1], values, grid.n_values)
-    return _end(asked, search, Transcript.alone(ladder if before else None), step)
+    choices = (math.floor(risk / step + 0.5 + HALFWAY) + 1 for risk in highest)
+    ladder = LadderTranscript(
+        before,
+        search.improved[:-1],
+        values,
+        grid.n_values,
+        choices=(grid.n_values, *choices)[: len(values)],
+    )
+    transcript = Transcript.alone(ladder if before else None)
+    if show != SHOWN[0]:
+        # The score is requested once, when the search is over.
+        all_queries = replace(ladder, queries=asked.submissions, improved=search.improved)
+        request = Request(1, (replace(all_queries, submissions=asked.submissions),))
+        transcript = replace(transcript, on_request=True, request=request)
+    return _certified(asked, search, transcript, step)
 
 
-def _end(asked: _Question, search: SimulatedSearch, transcript: Transcript, step: float) -> _Means:
+def _certified(
+    asked: _Question, search: SimulatedSearch, transcript: Transcript, step: float
+) -> _Outcome:
     released, true = search.released[-1], search.true[-1]
     certificate = certify(released, asked.n, transcript, confidence=asked.confidence, rounding=step)
-    return _Means(1.0 - true, 1.0 - released, 1.0 - certificate.high, len(search.improved))
+    return 1.0 - true, 1.0 - released, 1.0 - certificate.high, len(search.improved)
 
 
-def _checked(asked: _Question, search: SimulatedSearch, rows: int) -> _Means:
+def _checked(asked: _Question, search: SimulatedSearch, rows: int) -> _Outcome:
     """Query the reserve once, where the winner errs as often as it truly does."""
     true = search.true[-1]
     errors = math.floor(true * rows + 0.5)
-    log_level = math.log((1.0 - asked.confidence) / 2.0) - reserve_log_count(1, rows + 1)
+    log_level = math.log((1.0 - asked.confidence) / 2.0) - reserve_log_count(1)
     high = exact_upper(errors, rows, log_level)
-    return _Means(1.0 - true, 1.0 - errors / rows, 1.0 - high, len(search.improved))
-
-
-def _mean(ends: Sequence[_Means]) -> _Means:
-    return _Means(*np.mean(ends, axis=0).tolist())
+    return 1.0 - true, 1.0 - errors / rows, 1.0 - high, len(search.improved)
 
 
 def plot(
@@ -652,8 +688,8 @@ def plot(
         ax.plot(rows, widths, color=colour, ls=style, label=label)
 
     def learning(budget: int) -> Callable[[int], float]:
-        rule = plan.learning.mechanism
-        return lambda n: learning_width(n, *asked, rule, budget, plan.confidence)
+        rule, show = plan.learning.mechanism, plan.learning.show
+        return lambda n: learning_width(n, *asked, rule, budget, plan.confidence, show)
 
     for budget, colour in zip(budgets, BLUES, strict=False):
         draw(learning(whole("budgets", budget)), f"learning, {budget} releases", colour, "-")

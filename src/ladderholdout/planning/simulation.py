@@ -15,9 +15,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ladderholdout.errors import InvalidArgument, as_given
+from ladderholdout.arguments import flag, inside, seed_sequence, whole
+from ladderholdout.errors import InvalidArgument
 from ladderholdout.mechanisms import Evidence, Mechanism
-from ladderholdout.mechanisms.arithmetic import inside, natural, whole
 from ladderholdout.mechanisms.base import a_mechanism
 
 # The bowl: the first model's risk and that of the optimum, in units of the risk expected.
@@ -112,8 +112,7 @@ def simulated_searches(
     (1, True)
     """
     n, submissions = whole("n", n), whole("submissions", submissions)
-    if not isinstance(learns, bool | np.bool_):
-        raise InvalidArgument("learns", "True or False", as_given(learns))
+    flag("learns", learns)
     if a_mechanism(mechanism).discloses or mechanism.redraws or mechanism.resolution(n) == 0.0:
         raise InvalidArgument("mechanism", "a ladder without noise", mechanism.name)
     risk = inside("risk", risk)
@@ -121,11 +120,13 @@ def simulated_searches(
         finalists = min(whole("finalists", finalists), submissions)
         if learns:
             raise InvalidArgument("finalists", "left out for a search that learns", finalists)
-    seeds = np.random.SeedSequence(natural("seed", seed)).spawn(whole("searches", searches))
-    return tuple(
-        _search(field, mechanism, submissions if finalists is None else finalists)
-        for field in (_field(n, risk, learns, one, submissions, finalists) for one in seeds)
-    )
+    simulated = []
+    for child in seed_sequence(seed).spawn(whole("searches", searches)):
+        field = _Field(n, risk, learns, np.random.default_rng(child))
+        if finalists is not None:
+            field.choose(submissions, finalists)
+        simulated.append(_search(field, mechanism, finalists or submissions))
+    return tuple(simulated)
 
 
 class _Candidates(NamedTuple):
@@ -182,7 +183,8 @@ class _Field:
         """Draw the next candidates, after so many that were rejected or taken."""
         radius, distance = self._near(count) if self.learns else self._anywhere(count, done)
         mends, breaks = self._changes(radius, distance)
-        # The rows that the incumbent differs on apart, to know where the candidate differs.
+        # Rows on which the incumbent differs from the base are drawn apart from the others: it
+        # shows on how many rows the candidate differs from the incumbent.
         binomial, right = self.rng.binomial, self.n - self.errors
         as_mended = binomial(self.mended, mends)
         else_mended = binomial(self.errors - self.mended, mends)
@@ -216,24 +218,9 @@ class _Field:
         return self.rng.chisquare(DIMENSION, count) / DIMENSION, np.ones(count)
 
 
-def _field(
-    n: int,
-    risk: float,
-    learns: bool,
-    seed: np.random.SeedSequence,
-    submissions: int,
-    finalists: int | None,
-) -> _Field:
-    """Return the holdout of one search, with its finalists where there are some."""
-    field = _Field(n, risk, learns, np.random.default_rng(seed))
-    if finalists is not None:
-        field.choose(submissions, finalists)
-    return field
-
-
 def _search(field: _Field, mechanism: Mechanism, submissions: int) -> SimulatedSearch:
     state = mechanism.start(field.n)
-    found: list[tuple[int, float, float]] = []
+    releases: list[tuple[int, float, float]] = []
     incumbent = math.inf
     done = 0
     while done < submissions:
@@ -244,14 +231,13 @@ def _search(field: _Field, mechanism: Mechanism, submissions: int) -> SimulatedS
             state, outcome = mechanism.decide(state, evidence, field.rng)
             if outcome.improved:
                 incumbent = float(drawn.errors[i])
-                found.append((done + i + 1, outcome.risk, float(drawn.true[i])))
+                releases.append((done + i + 1, outcome.risk, float(drawn.true[i])))
                 field.take(drawn, i)
                 done += i + 1
                 break
         else:
             done += len(drawn.errors)
-    improved, released, true = zip(*found, strict=True)
-    return SimulatedSearch(improved, released, true)
+    return SimulatedSearch(*zip(*releases, strict=True))
 
 
 def _evidence(n: int, drawn: _Candidates, i: int, incumbent: float) -> Evidence:

@@ -5,18 +5,19 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
+from ladderholdout.arguments import choice, function, inside, whole
 from ladderholdout.certificates import (
+    Transcript,
     event_length,
     exact_upper,
     grid_of,
-    place_length,
     reserve_log_count,
+    worst_log_count,
 )
-from ladderholdout.certificates.codes import LEAST_LOG_COUNT, worst_log_count
-from ladderholdout.errors import InvalidArgument, as_given
+from ladderholdout.errors import InvalidArgument
 from ladderholdout.mechanisms import Mechanism
-from ladderholdout.mechanisms.arithmetic import inside, whole
 from ladderholdout.mechanisms.base import a_mechanism
+from ladderholdout.mechanisms.rules import SHOWN
 
 # No plan is made for more rows.
 MOST_ROWS = 10**8
@@ -61,8 +62,8 @@ def fixed_width(
     0.01
     """
     submissions = whole("submissions", submissions)
-    own = math.log(submissions) if announced else place_length(submissions)
-    price = max(event_length(1) + own, LEAST_LOG_COUNT)
+    place, size = (1, submissions) if announced else (submissions, None)
+    price = Transcript(0, place, (), size=size, event=1).log_count()
     return _width(n, risk, price, confidence)
 
 
@@ -73,12 +74,13 @@ def learning_width(
     mechanism: Mechanism,
     budget: int,
     confidence: float = 0.95,
+    show: str = SHOWN[0],
 ) -> float:
     """Return the largest width where each answer may steer the next submission.
 
-    Whichever submissions improve, and whatever values are released, as long as there are no more
-    than ``budget`` releases. Of a ladder that shows values on demand alone,
-    none may have been asked for before the last.
+    It holds whichever submissions improve and whatever values are released, as long as there are
+    no more than ``budget`` releases. Where improvements alone are shown, one score is requested,
+    the last.
 
     Parameters
     ----------
@@ -92,6 +94,8 @@ def learning_width(
         Releases in all. The last one pays for those before it.
     confidence : float, default=0.95
         In (0, 1).
+    show : {"scores", "improvements"}, default="scores"
+        What answers have, as for `LadderHoldout`.
 
     Returns
     -------
@@ -115,8 +119,14 @@ def learning_width(
     if grid is None or not grid.falling:
         raise InvalidArgument("mechanism", "a ladder without noise", mechanism.name)
     # With nothing released before it, the incumbent is the first submission.
-    n_values = grid.n_values if mechanism.shows_values else None
+    shows_scores = choice("show", show, SHOWN) == SHOWN[0]
+    n_values = grid.n_values if shows_scores else None
     price = worst_log_count(submissions - 1 if before else 0, before, n_values)
+    if not shows_scores:
+        # The first request, and not the event, whatever its number; each code has half of the
+        # chance.
+        flags = price - event_length(before + 1) if before else 0.0
+        price = flags + event_length(1) + math.log(2.0)
     step = mechanism.resolution(n)
     # Releases that are whole errors are not rounded.
     return _width(n, risk, price, confidence, step if step * n > 1.0 + _NOISE else 0.0)
@@ -150,7 +160,7 @@ def reserve_width(rows: int, risk: float, confidence: float = 0.95) -> float:
     0.018
     """
     rows = whole("rows", rows)
-    return _width(rows, risk, reserve_log_count(1, rows + 1), confidence)
+    return _width(rows, risk, reserve_log_count(1), confidence)
 
 
 def rows_needed(width_at: Callable[[int], float], width: float) -> int | None:
@@ -177,11 +187,10 @@ def rows_needed(width_at: Callable[[int], float], width: float) -> int | None:
     Examples
     --------
     >>> rows_needed(lambda n: fixed_width(n, 1000, 0.05), 0.03)
-    1844
+    1813
     """
     width = inside("width", width)
-    if not callable(width_at):
-        raise InvalidArgument("width_at", "a function of a number of rows", as_given(width_at))
+    function("width_at", width_at, "a function of a number of rows")
     few, enough = 0, 1
     while width_at(enough) > width:
         if enough >= MOST_ROWS:

@@ -8,7 +8,6 @@ import json as texts
 import os
 import random
 import shutil
-import stat
 import tempfile
 import threading
 import time
@@ -22,6 +21,7 @@ from urllib.request import getproxies, proxy_bypass
 import urllib3
 from urllib3.connection import HTTPConnection, HTTPSConnection
 
+from ladderholdout.arguments import as_given
 from ladderholdout.errors import (
     AccessDenied,
     InvalidArgument,
@@ -29,10 +29,9 @@ from ladderholdout.errors import (
     LadderHoldoutWarning,
     LedgerError,
     LedgerUnreachable,
-    as_given,
     warn,
 )
-from ladderholdout.process import PerProcess
+from ladderholdout.process import PerProcess, is_open_to_others, open_private
 from ladderholdout.remote.wire import JSON, KEY, error_of
 
 TOKEN, TOKEN_FILE = "LADDERHOLDOUT_TOKEN", "LADDERHOLDOUT_TOKEN_FILE"
@@ -42,7 +41,7 @@ _POOL = 64
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 5.0
 _AGAIN = {502, 503, 504}
 _LOCAL = {"127.0.0.1", "::1", "localhost"}
-_LARGEST_TIMEOUT = 86_400.0
+LARGEST_TIMEOUT = 86_400.0
 # Name a file of authorities, or a folder; OpenSSL itself reads SSL_CERT_FILE and SSL_CERT_DIR.
 _BUNDLES = ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE")
 
@@ -55,10 +54,6 @@ class Token:
 
     A pickle names a place and never the token. One that was given as an argument is put into a
     private file of this process for its workers, and removed when it ends.
-
-    Parameters
-    ----------
-    given : str, path or None
     """
 
     def __init__(self, given: str | os.PathLike[str] | None = None) -> None:
@@ -100,7 +95,7 @@ class Token:
 def _private(file: Path) -> str:
     """Read a token from a file that is nobody else's."""
     try:
-        if os.name != "nt" and stat.S_IMODE(file.stat().st_mode) & 0o077:
+        if is_open_to_others(file.stat()):
             raise AccessDenied(f"Others can read the token in {file}: chmod 600 {file}")
         return file.read_text("utf-8").strip()
     except (OSError, ValueError):
@@ -120,8 +115,7 @@ def _handed_on(secret: str) -> Path:
         file = _folder / hashlib.sha256(secret.encode()).hexdigest()[:16]
         if not file.exists():
             temporary = file.with_suffix(f".{threading.get_ident()}")
-            descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-            with os.fdopen(descriptor, "w") as opened:
+            with os.fdopen(open_private(temporary, new=True), "w") as opened:
                 opened.write(secret)
             temporary.replace(file)
     return file
@@ -156,7 +150,7 @@ class _InOnePiece(HTTPConnection):
 
 
 class _InOnePieceOverTLS(_InOnePiece, HTTPSConnection):
-    """The same over TLS."""
+    """Sends a request in one piece over TLS."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,16 +182,7 @@ class Connection:
     ) -> urllib3.BaseHTTPResponse:
         """Make a request, again with the same key while the server is gone or busy.
 
-        Parameters
-        ----------
-        method, path : str
-        key : str or None
-            Makes a retry a repeat.
-        query : Mapping or None
-            Without what is None in it.
-        json, data : object, bytes or None
-            The body, as JSON or as it is.
-        headers : Mapping or None
+        The key makes a retry a repeat. Parts of the query that are None are left out.
 
         Raises
         ------
@@ -239,8 +224,10 @@ class Connection:
             except urllib3.exceptions.HTTPError as fault:
                 reason = type(fault).__name__
             else:
+                if answer.status < 300:
+                    return answer
                 if answer.status not in _AGAIN:
-                    return _checked(answer)
+                    raise _error_in(answer)
                 reason = f"status {answer.status}"
             if time.monotonic() + pause > end:
                 break
@@ -249,12 +236,6 @@ class Connection:
             f"The server {self.base} did not answer for {self.timeout:g} seconds ({reason}). "
             "Submit again when it is back: what it had recorded is answered as it was."
         )
-
-
-def _checked(answer: urllib3.BaseHTTPResponse) -> urllib3.BaseHTTPResponse:
-    if answer.status < 300:
-        return answer
-    raise _error_in(answer)
 
 
 def _error_in(answer: urllib3.BaseHTTPResponse) -> LadderHoldoutError:
@@ -295,8 +276,8 @@ def _new_pool(base: str) -> urllib3.PoolManager:
     if proxy is None:
         pool = urllib3.PoolManager(**stated)
     else:
-        found = urlsplit(proxy)
-        user = unquote(f"{found.username}:{found.password or ''}") if found.username else None
+        server = urlsplit(proxy)
+        user = unquote(f"{server.username}:{server.password or ''}") if server.username else None
         headers = urllib3.make_headers(proxy_basic_auth=user)
         pool = urllib3.ProxyManager(proxy, proxy_headers=headers, **stated)
     pool.pool_classes_by_scheme = {"http": _HTTPPool, "https": _HTTPSPool}
@@ -310,7 +291,7 @@ class _HTTPPool(urllib3.HTTPConnectionPool):
 
 
 class _HTTPSPool(urllib3.HTTPSConnectionPool):
-    """The same over TLS."""
+    """Connections over TLS that send a request in one piece."""
 
     ConnectionCls = _InOnePieceOverTLS
 
@@ -333,12 +314,12 @@ def place_of(url: object) -> tuple[str, str | None]:
         host, _ = parts.hostname, parts.port
     except ValueError:
         raise InvalidArgument("url", allowed, "no URL") from None
-    path, found, name = parts.path.removesuffix("/").rpartition("/holdouts/")
+    path, separator, name = parts.path.removesuffix("/").rpartition("/holdouts/")
     fine = parts.scheme in ("http", "https") and host and not (parts.query or parts.fragment)
     if not fine or "@" in parts.netloc or "/" in name:
-        came = "one with a user or password" if "@" in parts.netloc else "another"
-        raise InvalidArgument("url", allowed, came)
-    if not found:
+        actual = "one with a user or password" if "@" in parts.netloc else "another"
+        raise InvalidArgument("url", allowed, actual)
+    if not separator:
         path, name = parts.path, ""
     if parts.scheme == "http" and host not in _LOCAL:
         warn(
@@ -355,13 +336,3 @@ def path_of(name: str, *parts: str) -> str:
     if name in (".", ".."):  # of an older ledger: left as they are they lead elsewhere
         quoted = name.replace(".", "%2E")
     return "/".join(("/v1/holdouts", quoted, *parts))
-
-
-def check_timeout(timeout: object) -> float:
-    """Validate a time limit."""
-    fine = isinstance(timeout, int | float) and not isinstance(timeout, bool)
-    if not fine or not 0 < timeout <= _LARGEST_TIMEOUT:  # type: ignore[operator]
-        raise InvalidArgument(
-            "timeout", f"a number in (0, {_LARGEST_TIMEOUT:g}]", as_given(timeout)
-        )
-    return float(timeout)  # type: ignore[arg-type]

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
+import shlex
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
 from typing import Any, NoReturn, Self, TypeVar
 from uuid import UUID, uuid4
 
@@ -13,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ladderholdout import identity as fp
+from ladderholdout.arguments import within
 from ladderholdout.errors import (
     BudgetWarning,
     HoldoutConflict,
@@ -22,35 +24,49 @@ from ladderholdout.errors import (
     warn,
 )
 from ladderholdout.feedback import check_policy
-from ladderholdout.guard.containment import without_autologging
-from ladderholdout.guard.named_rows import NamedPredictions, values_of
-from ladderholdout.guard.open_ladder import (
+from ladderholdout.guard import (
+    Comparison,
+    Decision,
+    Estimate,
     Facts,
+    FreshRows,
     HeldRows,
+    NamedPredictions,
     OpenLadder,
     Origin,
-    Place,
+    Point,
     Predictions,
+    Release,
+    ScoreCertificate,
     SeenGroups,
     SeenRows,
     State,
+    Status,
+    Submission,
+    Unsent,
+    check_decides,
+    note_answer,
+    note_shown,
+    number_of,
+    settle,
     transformed,
+    values_of,
+    without_autologging,
 )
-from ladderholdout.guard.points import Point, Unsent
-from ladderholdout.guard.shown import note_answer, note_shown, settle
-from ladderholdout.guard.views import Estimate, Release, ScoreCertificate, Status, Submission
 from ladderholdout.ledger import LadderSettings
 from ladderholdout.ledger.records import from_bytes, to_bytes
 from ladderholdout.ledger.replay import rules_of, stored_metric
 from ladderholdout.metrics import Metric
-from ladderholdout.metrics.arrays import refuse_masked
-from ladderholdout.metrics.indexes import by_index, index_of
+from ladderholdout.metrics.arrays import by_index, index_of, refuse_masked
 from ladderholdout.process import PerProcess
-from ladderholdout.remote.connection import Connection, Token, check_timeout, path_of, place_of
+from ladderholdout.remote.connection import LARGEST_TIMEOUT, Connection, Token, path_of, place_of
 from ladderholdout.remote.wire import (
+    BLOCK,
     NPY,
     ROWS,
     certificate_from,
+    comparison_from,
+    decision_from,
     estimate_from,
     moment,
     optional,
@@ -67,8 +83,9 @@ T = TypeVar("T")
 _PAGE = 1000
 
 # The rows that a server shares, and the hashes of rows, once for each process.
-_shared: dict[str, Any] = {}
-_hashes: dict[str, NDArray[np.uint64]] = {}
+_shared: dict[tuple[str, str], Any] = {}
+_hashes: dict[tuple[str, str], NDArray[np.uint64]] = {}
+_group_names: dict[tuple[str, str], NDArray[np.uint64]] = {}
 _lock = PerProcess(threading.Lock)
 
 
@@ -84,13 +101,13 @@ class RemoteLadder:
     facts : Facts
         What the server stated of the holdout when it was connected to, and what never changes.
     account, role : str
-        Of the token.
+        Account and role of the token.
     shares_rows : bool
         Whether the server shares the rows.
     X : object
         The rows as the caller gave them; None where the server's are taken.
     places : ndarray of int, shape (n,), or None
-        Where each row of the server is among those; None where they are in its order.
+        The place of each of the server's rows among those; None where they are in its order.
     """
 
     connection: Connection
@@ -107,13 +124,8 @@ class RemoteLadder:
 
     @property
     def by_metric(self) -> Mapping[str, OpenLadder]:
-        """Nothing: it is of one metric."""
+        """No ladder: a ladder behind a server is of one metric."""
         return {}
-
-    @property
-    def place(self) -> Place:
-        """The holdout, which is one for its URL."""
-        return self.ledger, 0
 
     def verified(self) -> Facts:
         """Return what never changes: a server is asked about it when it is connected to."""
@@ -126,6 +138,16 @@ class RemoteLadder:
         settle()
         return self._answer(self._values(predictions), origin)
 
+    def decide(self, predictions: Any, origin: Origin) -> Decision:
+        """Submit predictions to a gate, and return whether they may replace the incumbent."""
+        settle()
+        rules = self.facts.rules
+        check_decides(rules, self.facts.name)
+        rules.with_margin(origin.margin)
+        body = self._body(self._values(predictions), origin)
+        asked = {"key": origin.key or uuid4().hex, "query": {"margin": origin.margin}}
+        return decision_from(self._call("POST", "decisions", json=body, **asked))
+
     def submit_rounds(
         self, outputs: Sequence[Any], origins: Sequence[Origin]
     ) -> tuple[Release, ...]:
@@ -134,27 +156,27 @@ class RemoteLadder:
         return tuple(map(self._answer, outputs, origins))
 
     def _answer(self, predictions: Any, origin: Origin) -> Release:
+        body = self._body(predictions, origin)
+        answer = self._call("POST", "submissions", key=origin.key or uuid4().hex, json=body)
+        return self._warned(release_from(answer))
+
+    def _body(self, predictions: Any, origin: Origin) -> dict[str, Any]:
+        """Return one submission as it is sent."""
         if origin.batch is None:
             note_answer()
-        body = {
-            **self._sent(predictions),
-            "context": dict(origin.context),
-            "search": origin.search,
-        }
-        found = self._call("POST", "submissions", key=origin.key or uuid4().hex, json=body)
-        return self._warned(release_from(found))
+        context = dict(origin.context)
+        return {**self._sent(predictions), "context": context, "search": origin.search}
 
     def submit_batch(
         self, batch: str, predictions: Sequence[Predictions], origins: Sequence[Origin]
-    ) -> Iterator[Release]:
+    ) -> tuple[Release, ...]:
         """Submit a batch in one request."""
         listed = [
             {**self._sent(given.values), "context": dict(origin.context)}
             for given, origin in zip(predictions, origins, strict=True)
         ]
-        found = self._call("POST", "batches", key=batch, json={"submissions": listed})
-        for release in found["releases"]:
-            yield self._warned(release_from(release))
+        answer = self._call("POST", "batches", key=batch, json={"submissions": listed})
+        return tuple(self._warned(release_from(release)) for release in answer["releases"])
 
     def _values(self, predictions: Any) -> Any:
         """Return predictions in the order of the rows here, unless the server has to find it."""
@@ -238,21 +260,46 @@ class RemoteLadder:
         """Return the submissions after a number, in as many requests as needed."""
         if shown:
             note_shown()
-        found: list[Submission] = []
-        while limit is None or len(found) < limit:
-            most = _PAGE if limit is None else min(_PAGE, limit - len(found))
+        submissions: list[Submission] = []
+        while limit is None or len(submissions) < limit:
+            most = _PAGE if limit is None else min(_PAGE, limit - len(submissions))
             asked = {"after": max(after, 0), "limit": most, "search": search}
             page = self._call("GET", "submissions", query=asked)["submissions"]
-            found += map(submission_from, page)
+            submissions += map(submission_from, page)
             if len(page) < most:
                 break
-            after = found[-1].number
-        return tuple(found)
+            after = submissions[-1].number
+        return tuple(submissions)
 
     def certificate(self, confidence: float | None, *, reserve: bool = False) -> ScoreCertificate:
         """Certify the incumbent, with the registered confidence."""
         if reserve:
             self._refuse("The reserve is queried")
+        self._check_confidence(confidence)
+        note_shown()
+        # A reader is shown what is on record; others may have it worked out, and put there.
+        method = "GET" if self.role == "reader" else "POST"
+        return certificate_from(self._call(method, "certificate"))
+
+    def compare(self, first: Any, second: Any, confidence: float | None) -> Comparison:
+        """Compare two models, with the registered confidence."""
+        self._check_confidence(confidence)
+        note_shown()
+        body = {name: self._side(model) for name, model in (("first", first), ("second", second))}
+        return comparison_from(self._call("POST", "comparisons", json=body))
+
+    def _side(self, model: Any) -> Any:
+        """Return one side of a comparison as it is sent."""
+        number = number_of(model)
+        return self._sent(self._values(model)) if number is None else number
+
+    def estimate(self) -> Estimate:
+        """Correct the incumbent's score for its selection."""
+        note_shown()
+        return estimate_from(self._call("POST", "estimate"))
+
+    def _check_confidence(self, confidence: float | None) -> None:
+        """Refuse another confidence than the registered one."""
         if confidence not in (None, self.facts.confidence):
             raise InvalidArgument(
                 "confidence",
@@ -260,15 +307,6 @@ class RemoteLadder:
                 "another",
                 "Another one has a price, and is asked for where the ledger is.",
             )
-        note_shown()
-        # A reader is shown what is on record; others may have it worked out, and put there.
-        method = "GET" if self.role == "reader" else "POST"
-        return certificate_from(self._call(method, "certificate"))
-
-    def estimate(self) -> Estimate:
-        """Correct the incumbent's score for its selection."""
-        note_shown()
-        return estimate_from(self._call("POST", "estimate"))
 
     def reveal(self) -> float | None:
         """Show the released score of a ladder that shows none."""
@@ -293,7 +331,7 @@ class RemoteLadder:
             for line in self.history(after, limit, shown=False)
         )
         # Whatever of it changes, something was shown of submissions that a copy may hold.
-        asked = None if self.facts.rules.mechanism.shows_values else status.score
+        asked = None if self.facts.rules.shows_scores else status.score
         shown = hash((status.opened, asked, status.reserve_score, estimate))
         return Unsent(points, None, (shown, 0, 0))
 
@@ -314,6 +352,11 @@ class RemoteLadder:
         """Refuse: owners do it on the server's pages."""
         self._refuse("That is done on the server's pages, or")
 
+    def replenish(self, fresh: FreshRows) -> NoReturn:
+        """Refuse: owners do it where the ledger is."""
+        name = shlex.quote(self.facts.name)
+        self._refuse(f"Fresh rows are given (ladder-holdout replenish {name} FILE --target COLUMN)")
+
     def alone(self, body: Callable[[], T]) -> T:
         """Do something; the server locks nothing for its clients."""
         return body()
@@ -331,9 +374,19 @@ class RemoteLadder:
         if not checked and self.X is None and not self.shares_rows:
             return HeldRows(None, np.zeros(0, dtype=np.uint64), 0, True)
         X = self._features()
-        if self.ledger not in _hashes:  # whatever the order, and equal for all accounts
-            _hashes[self.ledger] = np.sort(fp.row_hashes(X))
-        return HeldRows(X, _hashes[self.ledger], 0, True)
+        if self._rows_key not in _hashes:  # whatever the order, and equal for all accounts
+            _hashes[self._rows_key] = np.sort(fp.row_hashes(X))
+        return HeldRows(X, _hashes[self._rows_key], 0, True, groups=self._groups())
+
+    def _groups(self) -> NDArray[np.uint64] | None:
+        """Return sorted hashes of the groups, where there are groups and the server shares rows."""
+        if self.facts.estimand is None or not self.shares_rows:
+            return None
+        if self._rows_key not in _group_names:
+            path = path_of(self.facts.name, "rows", "groups")
+            answer = self.connection.call("GET", path, headers=self._of_block)
+            _group_names[self._rows_key] = from_bytes(answer.data)
+        return _group_names[self._rows_key]
 
     def _features(self) -> Any:
         if self.X is not None:
@@ -346,15 +399,28 @@ class RemoteLadder:
                 "Or submit predictions: holdout.submit(predictions).",
             )
         with _lock():
-            if self.ledger not in _shared:
+            if self._rows_key not in _shared:
                 answer = self.connection.call(
-                    "GET", path_of(self.facts.name, "rows"), headers={"Accept": ROWS}
+                    "GET",
+                    path_of(self.facts.name, "rows"),
+                    headers={"Accept": ROWS, **self._of_block},
                 )
-                _shared[self.ledger] = features_from_bytes(answer.data)
-            return _shared[self.ledger]
+                _shared[self._rows_key] = features_from_bytes(answer.data)
+            return _shared[self._rows_key]
+
+    @property
+    def _rows_key(self) -> tuple[str, str]:
+        """The holdout and its rows: fresh ones may take their place."""
+        return self.ledger, self.facts.fingerprint
+
+    @property
+    def _of_block(self) -> dict[str, str]:
+        """The header that names the rows which this client knows."""
+        return {BLOCK: str(self.facts.block)}
 
     def _call(self, method: str, *parts: str, **request: Any) -> Any:
-        answer = self.connection.call(method, path_of(self.facts.name, *parts), **request)
+        path = path_of(self.facts.name, *parts)
+        answer = self.connection.call(method, path, headers=self._of_block, **request)
         return answer.json() if answer.data else None
 
     def _refuse(self, what: str) -> NoReturn:
@@ -387,25 +453,11 @@ class RemoteLadder:
 
 def _listed(ids: Any) -> list[int | float | str]:
     """Return ids as JSON holds them."""
-    plain = [one.item() if hasattr(one, "item") else one for one in ids]
-    found = [str(one) if isinstance(one, UUID) else one for one in plain]
-    if not all(type(one) in (int, float, str) for one in found):
+    plain = [name.item() if hasattr(name, "item") else name for name in ids]
+    listed = [str(name) if isinstance(name, UUID) else name for name in plain]
+    if not all(type(name) in (int, float, str) for name in listed):
         raise InvalidArgument("ids", "numbers or texts behind a server", "others")
-    return found
-
-
-def _settings(facts: Mapping[str, Any]) -> LadderSettings:
-    rules = facts["rules"]
-    return LadderSettings(
-        account=rules["account"],
-        name=rules["ladder"],
-        metric=rules["metric"],
-        metric_settings=rules["metric_settings"],
-        mechanism=rules["mechanism"],
-        mechanism_settings=rules["mechanism_settings"],
-        budget=rules["budget"],
-        unit=optional(float, rules["unit"]),
-    )
+    return listed
 
 
 def connect(
@@ -418,18 +470,22 @@ def connect(
 ) -> RemoteLadder:
     """Connect to a holdout; the arguments as for `LadderHoldout.connect`."""
     base, name = place_of(url)
-    connection = Connection(base, Token(token), check_timeout(timeout))
+    connection = Connection(base, Token(token), within("timeout", timeout, LARGEST_TIMEOUT))
     if name is None:
         listed = connection.call("GET", "/v1/holdouts").json()["holdouts"]
         if len(listed) != 1:
             raise UnknownHoldout("The token is for no single holdout: name one in the URL.")
         name = listed[0]["name"]
     described = connection.call("GET", path_of(name)).json()
-    settings, classes = _settings(described), described["classes"]
-    classes = None if classes is None else np.asarray(classes)
+    rules_told = described["rules"]
+    told = {**rules_told, "name": rules_told["ladder"], "unit": optional(float, rules_told["unit"])}
+    settings = LadderSettings(**{field.name: told[field.name] for field in fields(LadderSettings)})
+    classes = optional(np.asarray, described["classes"])
     metric, rules = stored_metric(settings).for_classes(classes), rules_of(settings)
-    check_policy(feedback, shows_values=rules.mechanism.shows_values)
+    check_policy(feedback, shows_scores=rules.shows_scores)
+    url = f"{base}/holdouts/{described['name']}"
     facts = Facts(
+        place=(url, 0),
         name=described["name"],
         fingerprint=described["fingerprint"],
         n=described["n"],
@@ -438,8 +494,10 @@ def connect(
         confidence=described["confidence"],
         account=settings.account,
         ladder=settings.name,
-        created=moment(described["rules"]["created"]),
+        created=moment(told["created"]),
         rules=rules,
+        estimand=described["estimand"],
+        block=described["block"],
     )
     places = None
     if X is not None:
@@ -449,14 +507,14 @@ def connect(
             "POST",
             path_of(name, "rows", "order"),
             data=to_bytes(fp.row_hashes(X)),
-            headers={"Content-Type": NPY},
+            headers={"Content-Type": NPY, BLOCK: str(facts.block)},
         )
         places = from_bytes(answer.data)
         if np.array_equal(places, np.arange(len(places))):
             places = None
     return RemoteLadder(
         connection=connection,
-        ledger=f"{base}/holdouts/{facts.name}",
+        ledger=url,
         facts=facts,
         account=described["account"],
         role=described["role"],

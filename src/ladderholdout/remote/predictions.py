@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ladderholdout.errors import InvalidArgument, InvalidSubmission
-from ladderholdout.guard.named_rows import NamedPredictions
+from ladderholdout.guard import NamedPredictions
 from ladderholdout.identity.spelling import any_number, plain_number
 from ladderholdout.metrics import Metric
 from ladderholdout.metrics.arrays import refusal
@@ -36,21 +36,11 @@ class Form:
 
 
 def predictions_in(table: Table, form: Form, ids: str | None = None) -> Any:
-    """Return the predictions of a table.
+    """Return the predictions of a table, as `LadderHoldout.submit` takes them.
 
-    Parameters
-    ----------
-    table : Table
-        One column, or one for each class, named after it.
-    form : Form
-    ids : str or None
-        The column that has the ids of the rows.
-
-    Returns
-    -------
-    ndarray or NamedPredictions
-        As `LadderHoldout.submit` takes it; in the order of the table, which its ids or its index
-        name.
+    The table has one column, or one for each class that is named after it; `ids` is the column
+    that has the ids of the rows. Predictions are in the order of the table, which its ids or its
+    index name.
 
     Raises
     ------
@@ -71,18 +61,18 @@ def _without_ids(table: Table, ids: str) -> tuple[Table, list[Any]]:
     """Part the ids from the other columns; refuse ids that are missing or repeated."""
     place = table.place_of(ids)
     if place is None and not (ids == table.index_name and table.index is not None):
-        came = f"{ids!r}, which names none of them"
-        raise InvalidArgument("ids", f"one of the {len(table.names)} columns", came)
+        actual = f"{ids!r}, which names none of them"
+        raise InvalidArgument("ids", f"one of the {len(table.names)} columns", actual)
     left = table
     if place is None:
         assert table.index is not None
         names = list(table.index)
     else:
         names = list(table.columns[place])
-        others = [at for at in range(len(table.names)) if at != place]
+        others = [other for other in range(len(table.names)) if other != place]
         left = Table(
-            tuple(table.names[at] for at in others),
-            tuple(table.columns[at] for at in others),
+            tuple(table.names[other] for other in others),
+            tuple(table.columns[other] for other in others),
             starts=table.starts,
         )
     check_ids(names, table)
@@ -109,11 +99,11 @@ def check_ids(
     known: dict[Any, int] = {}
     for place, name in enumerate(names):
         if name is None or name == "" or name != name:
-            came = f"missing in {table.where(place)}"
-            raise InvalidArgument(argument, "there for each row", came)
+            actual = f"missing in {table.where(place)}"
+            raise InvalidArgument(argument, "there for each row", actual)
         if distinct and name in known:
-            came = f"the same in {table.where(known[name])} and {table.where(place)}"
-            raise InvalidArgument(argument, "distinct", came, "Give each row an id of its own.")
+            actual = f"the same in {table.where(known[name])} and {table.where(place)}"
+            raise InvalidArgument(argument, "distinct", actual, "Give each row an id of its own.")
         known[name] = place
 
 
@@ -164,15 +154,15 @@ def _values(table: Table, form: Form) -> NDArray[Any]:
     order = range(len(table.columns)) if classes is None else _order(table, form, classes)
     if several and response == "values" and table.names[0].strip().lower() in _IDS:
         raise _too_many(table, form, "columns of values alone")
-    numbers = [_numbers(table.columns[at], table) for at in order]
+    numbers = [_numbers(table.columns[column], table) for column in order]
     return np.column_stack(numbers) if several else numbers[0]
 
 
 def _check_missing(column: Sequence[Any], table: Table) -> None:
-    place = next((at for at, cell in enumerate(column) if cell is None or cell == ""), None)
+    place = next((row for row, cell in enumerate(column) if cell is None or cell == ""), None)
     if place is not None:
-        came = f"missing in {table.where(place)}"
-        raise InvalidSubmission("predictions", "there for each row", came)
+        actual = f"missing in {table.where(place)}"
+        raise InvalidSubmission("predictions", "there for each row", actual)
 
 
 def _plain_array(column: Sequence[Any]) -> NDArray[Any]:
@@ -208,7 +198,7 @@ def _order(table: Table, form: Form, classes: NDArray[Any]) -> list[int]:
     except InvalidSubmission:
         names = []
     if len(names) == len(classes) and set(names) == set(classes.tolist()):
-        return [names.index(one) for one in classes.tolist()]
+        return [names.index(label) for label in classes.tolist()]
     refused = _too_many(table, form, f"{len(classes)} columns, named after the classes")
     if len(table.columns) == 2 and table.names[0].strip().lower() in _IDS:
         raise refused
@@ -238,8 +228,8 @@ def numbers_of(
     wrong = [place for place, number in enumerate(numbers) if number is None]
     if wrong:
         cause, remedy = why_no_number(texts[wrong[0]])
-        came = f"something else in {len(wrong)} of {len(texts)} rows, the first in "
-        raise refusal(argument, what, f"{came}{table.where(wrong[0])}: {cause}", remedy)
+        actual = f"something else in {len(wrong)} of {len(texts)} rows, the first in "
+        raise refusal(argument, what, f"{actual}{table.where(wrong[0])}: {cause}", remedy)
     whole = all(isinstance(number, int) and abs(number) < 2**63 for number in numbers)
     return np.array(numbers, dtype=np.int64 if whole else np.float64)
 
@@ -252,19 +242,7 @@ def labels_like(
 ) -> NDArray[Any]:
     """Bring labels that were read as text to the type of the holdout's labels.
 
-    Parameters
-    ----------
-    classes : ndarray
-        Labels of the type that is wanted.
-    texts : sequence of str
-    argument : str, default="predictions"
-        What the caller calls them.
-    table : Table or None
-        Where they were read, for the line in a refusal.
-
-    Returns
-    -------
-    ndarray
+    The table is the one they were read from, for the line in a refusal.
 
     Raises
     ------
@@ -293,8 +271,8 @@ def labels_like(
     cause, remedy = why_no_number(texts[wrong[0]])
     if any_number(texts[wrong[0]]) is not None:
         cause, remedy = "another spelling of a number", _PLAIN
-    came = f"{len(wrong)} of {len(labels)} others, the first in {where(wrong[0])}: {cause}"
-    raise refusal(argument, f"{kind}, like the holdout's labels", came, remedy)
+    actual = f"{len(wrong)} of {len(labels)} others, the first in {where(wrong[0])}: {cause}"
+    raise refusal(argument, f"{kind}, like the holdout's labels", actual, remedy)
 
 
 def _texts_like(classes: NDArray[Any], texts: Sequence[str]) -> NDArray[Any]:
@@ -304,8 +282,8 @@ def _texts_like(classes: NDArray[Any], texts: Sequence[str]) -> NDArray[Any]:
     # An array of texts takes for each of them what the longest one needs.
     longest = max((len(name) for name in known if isinstance(name, str)), default=0) + 1
     cut = {text: text if len(text) <= _LONG else text[:longest] for text in bare}
-    found = [bare[text] if bare.get(text) in known else cut.get(text, text) for text in texts]
-    return np.array(found, dtype=str)
+    brought = [bare[text] if bare.get(text) in known else cut.get(text, text) for text in texts]
+    return np.array(brought, dtype=str)
 
 
 def _label(text: str) -> int | float | None:

@@ -11,7 +11,7 @@ import io
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import chain, pairwise
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from ladderholdout.identity.spelling import any_number
@@ -46,7 +46,7 @@ class Table:
     Attributes
     ----------
     names : tuple of str
-        Of the columns; empty texts where no line names them.
+        Names of the columns; empty texts where no line names them.
     columns : tuple of sequences
         Texts of CSV, else values of the types that the file has.
     index : sequence or None
@@ -71,7 +71,7 @@ class Table:
 
     def place_of(self, name: str) -> int | None:
         """Return the place of a column by its name, around which there may be spaces; or None."""
-        for known in (self.names, [one.strip() for one in self.names]):
+        for known in (self.names, [name.strip() for name in self.names]):
             for wanted in (name, name.strip()):
                 if wanted in known:
                     return list(known).index(wanted)
@@ -90,9 +90,9 @@ class Csv:
     table : Table
         The columns that were asked for.
     names : tuple of str
-        Of all columns that the header names, but that of an index.
+        All columns that the header names, but that of an index.
     places : tuple of int
-        Of these columns in each row.
+        Places of these columns in each row.
     """
 
     text: str
@@ -135,8 +135,8 @@ def read_csv(
         _refuse_form(argument, "nothing")
     assert begin is not None
     names = tuple(begin[1]) if header else ("",) * len(begin[1])
-    found = _collected(begin, rows, names, delimiter, argument, header, wanted)
-    return Csv(text, delimiter, *found)
+    collected = _collected(begin, rows, names, delimiter, argument, header, wanted)
+    return Csv(text, delimiter, *collected)
 
 
 def _begun(data: bytes, argument: str, header: bool) -> tuple[str, str, int]:
@@ -187,9 +187,9 @@ def _rows(
         try:
             row = next(reader, None)
         except csv.Error:
-            came = f"with a quote in the row of line {start} that is not closed as CSV closes it"
+            actual = f"with a quote in the row of line {start} that is not closed as CSV closes it"
             remedy = 'Write a quote inside of a cell twice, and close each cell: "a ""b"" c".'
-            raise refusal(argument, "CSV", came, remedy) from None
+            raise refusal(argument, "CSV", actual, remedy) from None
         if row is None:
             return
         yield start, row, raw[0]
@@ -208,12 +208,13 @@ def _collected(
     """Count the fields of each row, and collect the columns that are wanted."""
     count = _Count(argument, names, delimiter, begin[0])
     indexed = header and len(names) > 1 and names[0] in UNNAMED
-    kept = [at for at, name in enumerate(names) if wanted(name) and not (indexed and at == 0)]
+    every = list(range(int(indexed), len(names)))
+    kept = [place for place in every if wanted(names[place])]
     cells: list[list[str]] = [[] for _ in kept]
     starts: list[int] = []
     labels: list[str] = []
     if not header:
-        rows = _before(begin, rows)
+        rows = chain([begin], rows)
     for start, row, raw in rows:
         if not count.takes(start, row, raw):
             continue
@@ -221,33 +222,26 @@ def _collected(
         shift = count.shift
         if shift or indexed:
             labels.append(row[0])
-        for column, at in zip(cells, kept, strict=True):
-            column.append(row[at + shift])
+        for column, place in zip(cells, kept, strict=True):
+            column.append(row[place + shift])
     if count.shift:
         count.check_row_names(labels)
     if not starts:
         _refuse_form(argument, "a header alone" if header else "nothing")
-    every = [at for at in range(len(names)) if not (indexed and at == 0)]
     if header and every and not names[-1] and not count.last:  # a delimiter ends all lines
         every.pop()
         if kept and kept[-1] == len(names) - 1:
             kept.pop()
             cells.pop()
     table = Table(
-        tuple(names[at] for at in kept),
+        tuple(names[place] for place in kept),
         tuple(cells),
         labels if count.shift or indexed else None,
         "",
         starts,
     )
-    return table, tuple(names[at] for at in every), tuple(at + count.shift for at in every)
-
-
-def _before(
-    begin: tuple[int, list[str], str], rows: Iterator[tuple[int, list[str], str]]
-) -> Iterator[tuple[int, list[str], str]]:
-    yield begin
-    yield from rows
+    shifted = tuple(place + count.shift for place in every)
+    return table, tuple(names[place] for place in every), shifted
 
 
 @dataclass(slots=True)
@@ -272,12 +266,12 @@ class _Count:
             self.blank = self.blank or start
             return False
         if self.blank:
-            came = f"with a blank line: line {self.blank}"
+            actual = f"with a blank line: line {self.blank}"
             remedy = (
                 "It may mean a missing value: give the cell its value, or remove the line "
                 "where no row is meant."
             )
-            raise refusal(self.argument, "CSV with a row in each line", came, remedy)
+            raise refusal(self.argument, "CSV with a row in each line", actual, remedy)
         if not self.begun:
             self.begun, self.first = True, (start, row)
             self.shift = int(len(row) == len(self.names) + 1)
@@ -291,7 +285,9 @@ class _Count:
     def check_row_names(self, labels: list[str]) -> None:
         """Refuse a first column without a header that does not look like names of rows."""
         distinct = len(set(labels)) == len(labels)
-        counted = any(labels == [str(first + at) for at in range(len(labels))] for first in (0, 1))
+        counted = any(
+            labels == [str(first + row) for row in range(len(labels))] for first in (0, 1)
+        )
         texts = all(any_number(label) is None for label in labels)
         if not (distinct and self.last and (counted or self.quoted or texts)):
             self._refuse(*self.first)
@@ -309,7 +305,7 @@ class _Count:
                 "Remove the delimiter at the end of the lines, or end the header with one too.",
             )
         digits = [bool(_DIGITS.fullmatch(cell.strip())) for cell in row]
-        pairs = any(one and other for one, other in pairwise(digits))
+        pairs = any(first and second for first, second in pairwise(digits))
         if self.delimiter == "," and len(row) > len(self.names) and pairs:
             return (
                 "numbers seem to have decimal commas, or commas between thousands",
@@ -328,51 +324,40 @@ class _Count:
         )
 
 
-def _refuse_form(argument: str, came: str) -> NoReturn:
+def _refuse_form(argument: str, actual: str) -> NoReturn:
     raise refusal(
         argument,
         "CSV with a header, and a line for each row below it, in UTF-8 or UTF-16",
-        came,
+        actual,
         'Write it in Python with frame.to_csv("file.csv", index=False), or from a spreadsheet as '
         '"CSV UTF-8".',
     )
 
 
-def _listed(column: pyarrow.ChunkedArray) -> Sequence[Any]:
-    found: Sequence[Any] = column.to_pylist()
-    return found
-
-
 def table_of(
-    arrow: pyarrow.Table, read: Callable[[pyarrow.ChunkedArray], Sequence[Any]] = _listed
+    arrow: pyarrow.Table,
+    read: Callable[[pyarrow.ChunkedArray], Sequence[Any]] = lambda column: column.to_pylist(),
 ) -> Table:
-    """Return an Arrow table with the index that pandas wrote beside its columns.
-
-    Parameters
-    ----------
-    arrow : pyarrow.Table
-    read : callable
-        Returns the values of a column.
-    """
+    """Return an Arrow table with the index that pandas wrote beside its columns."""
     stated = (arrow.schema.pandas_metadata or {}).get("index_columns", [])
-    indexed = [one for one in stated if isinstance(one, str) and one in arrow.column_names]
+    indexed = [name for name in stated if isinstance(name, str) and name in arrow.column_names]
     if not indexed:
         indexed = [name for name in arrow.column_names[:1] if name in UNNAMED[1:]]
     index: Sequence[Any] | None = None
     name = ""
     if indexed:
-        labels = [read(arrow.column(one)) for one in indexed]
+        labels = [read(arrow.column(column)) for column in indexed]
         index = labels[0] if len(labels) == 1 else list(zip(*labels, strict=True))
         name = indexed[0] if len(labels) == 1 and indexed[0] not in UNNAMED else ""
-    for one in stated:
-        if isinstance(one, dict) and one.get("kind") == "range":
-            counted = range(one["start"], one["stop"], one["step"])
+    for column in stated:
+        if isinstance(column, dict) and column.get("kind") == "range":
+            counted = range(column["start"], column["stop"], column["step"])
             if len(counted) == len(arrow):
-                index, name = counted, str(one["name"] or "")
-    places = [at for at, one in enumerate(arrow.column_names) if one not in indexed]
+                index, name = counted, str(column["name"] or "")
+    places = [place for place, other in enumerate(arrow.column_names) if other not in indexed]
     return Table(
-        tuple(arrow.column_names[at] for at in places),
-        tuple(read(arrow.column(at)) for at in places),
+        tuple(arrow.column_names[place] for place in places),
+        tuple(read(arrow.column(place)) for place in places),
         index,
         name,
     )

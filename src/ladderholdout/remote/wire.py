@@ -17,10 +17,19 @@ from numpy.typing import NDArray
 from ladderholdout import errors
 from ladderholdout.errors import InvalidArgument, LadderHoldoutError, LedgerError
 from ladderholdout.extras import needed
-from ladderholdout.guard.open_ladder import State
-from ladderholdout.guard.views import Estimate, Release, ScoreCertificate, Status, Submission
+from ladderholdout.guard import (
+    Comparison,
+    Decision,
+    Estimate,
+    Release,
+    ScoreCertificate,
+    State,
+    Status,
+    Submission,
+)
 from ladderholdout.ledger import Overlap
 from ladderholdout.ledger.records import from_bytes, to_bytes
+from ladderholdout.mechanisms import Mechanism
 
 if TYPE_CHECKING:
     import pyarrow
@@ -30,8 +39,9 @@ NPY, CSV, ARROW = "application/x-npy", "text/csv", "application/vnd.apache.arrow
 ROWS = "application/vnd.ladderholdout.rows"
 """Features as a vault keeps them: arrays, frames and sparse matrices, and nothing that runs."""
 
-KEY, CONTEXT = "Idempotency-Key", "Ladder-Context"
-"""Headers: what names an attempt, so that a retry is a repeat; notes for the history, as JSON."""
+KEY, CONTEXT, BLOCK = "Idempotency-Key", "Ladder-Context", "Holdout-Block"
+"""Headers: what names an attempt, so that a retry is a repeat; notes for the history, as JSON; and
+which block of rows the client knows, so that no predictions are taken for those of other rows."""
 
 _TYPE = "urn:ladderholdout:error:"
 _PARTS = ("argument", "allowed", "came", "remedy")
@@ -40,13 +50,17 @@ T = TypeVar("T")
 
 
 def plain(value: Any) -> Any:
-    """Bring dataclasses, times and numbers to what JSON knows; nan and infinity to texts."""
+    """Bring dataclasses, rules, times and numbers to what JSON knows; nan and infinity to texts."""
+    if isinstance(value, Mechanism):
+        return repr(value)  # as it is typed
     if is_dataclass(value) and not isinstance(value, type):
-        return {one.name: plain(getattr(value, one.name)) for one in fields(value)}
+        value = {field.name: getattr(value, field.name) for field in fields(value)}
     if isinstance(value, Mapping):
-        return {str(name): plain(one) for name, one in value.items()}
+        # What is shown of one metric has no others to name.
+        named = (item for item in value.items() if item != ("by_metric", {}))
+        return {str(name): plain(entry) for name, entry in named}
     if isinstance(value, list | tuple):
-        return [plain(one) for one in value]
+        return [plain(entry) for entry in value]
     if isinstance(value, datetime):
         return value.isoformat()
     return str(value) if isinstance(value, float) and not math.isfinite(value) else value
@@ -63,56 +77,69 @@ def arrow_table(data: bytes, what: str) -> pyarrow.Table:
 # -- results ----------------------------------------------------------------------------
 
 
-def release_from(found: Mapping[str, Any]) -> Release:
+def release_from(body: Mapping[str, Any]) -> Release:
     """Read a release."""
-    return Release(**{**found, "score": _number(found["score"])})
+    return Release(**{**body, "score": optional(float, body["score"])})
 
 
-def submission_from(found: Mapping[str, Any]) -> Submission:
+def decision_from(body: Mapping[str, Any]) -> Decision:
+    """Read a decision."""
+    return Decision(**body)
+
+
+def comparison_from(body: Mapping[str, Any]) -> Comparison:
+    """Read a comparison."""
+    numbers = {name: float(body[name]) for name in ("low", "high")}
+    return Comparison(**{**body, **numbers, "assumptions": tuple(body["assumptions"])})
+
+
+def submission_from(body: Mapping[str, Any]) -> Submission:
     """Read a line of the history."""
-    known = {one.name: found[one.name] for one in fields(Submission)}
-    return Submission(**known | {"time": moment(found["time"]), "score": _number(found["score"])})
+    known = {field.name: body[field.name] for field in fields(Submission) if field.name in body}
+    return Submission(
+        **known | {"time": moment(body["time"]), "score": optional(float, body["score"])}
+    )
 
 
-def state_from(found: Mapping[str, Any]) -> State:
+def state_from(body: Mapping[str, Any]) -> State:
     """Read the state of a ladder."""
-    times = {name: optional(moment, found[name]) for name in ("opened", "retired")}
-    return State(**{**found, **times, "released": _number(found["released"])})
+    times = {name: optional(moment, body[name]) for name in ("opened", "retired")}
+    return State(**{**body, **times, "released": optional(float, body["released"])})
 
 
-def certificate_from(found: Mapping[str, Any]) -> ScoreCertificate:
+def certificate_from(body: Mapping[str, Any]) -> ScoreCertificate:
     """Read a certificate."""
-    numbers = {name: _number(found[name]) for name in ("score", "low", "high", "log_count")}
-    lists = {name: tuple(found[name]) for name in ("assumptions", "doubts")}
-    lists |= {name: tuple(map(tuple, found[name])) for name in ("bill", "instead")}
-    return ScoreCertificate(**{**found, **numbers, **lists})
+    numbers = {name: optional(float, body[name]) for name in ("score", "low", "high", "log_count")}
+    lists = {name: tuple(body[name]) for name in ("assumptions", "doubts")}
+    lists |= {name: tuple(map(tuple, body[name])) for name in ("bill", "instead")}
+    return ScoreCertificate(**{**body, **numbers, **lists})
 
 
-def estimate_from(found: Mapping[str, Any]) -> Estimate:
+def estimate_from(body: Mapping[str, Any]) -> Estimate:
     """Read a corrected score."""
-    return Estimate(**{**found, "score": _number(found["score"])})
+    return Estimate(**{**body, "score": optional(float, body["score"])})
 
 
-def status_from(found: Mapping[str, Any], place: str) -> Status:
+def status_from(body: Mapping[str, Any], place: str) -> Status:
     """Read a status, with the place of the ledger as the client knows it."""
-    estimate = found["estimate"]
     changed = {
-        "score": _number(found["score"]),
-        "reserve_score": _number(found["reserve_score"]),
-        "ladders": tuple(map(tuple, found["ladders"])),
-        "sharing": tuple(map(tuple, found["sharing"])),
-        "restored": tuple(found["restored"]),
-        "opened": optional(moment, found["opened"]),
-        "retired": optional(moment, found["retired"]),
+        "score": optional(float, body["score"]),
+        "reserve_score": optional(float, body["reserve_score"]),
+        "ladders": tuple(map(tuple, body["ladders"])),
+        "sharing": tuple(map(tuple, body["sharing"])),
+        "restored": tuple(body["restored"]),
+        "opened": optional(moment, body["opened"]),
+        "retired": optional(moment, body["retired"]),
         "overlaps": tuple(
-            Overlap(one["source"], one["rows"], moment(one["time"])) for one in found["overlaps"]
+            Overlap(overlap["source"], overlap["rows"], moment(overlap["time"]))
+            for overlap in body["overlaps"]
         ),
-        "latest": tuple(map(submission_from, found["latest"])),
-        "certificate": certificate_from(found["certificate"]),
-        "estimate": None if estimate is None else estimate_from(estimate),
+        "latest": tuple(map(submission_from, body["latest"])),
+        "certificate": certificate_from(body["certificate"]),
+        "estimate": optional(estimate_from, body["estimate"]),
         "ledger": place,
     }
-    return Status(**{**found, **changed})
+    return Status(**{**body, **changed})
 
 
 def optional(read: Callable[[Any], T], value: Any) -> T | None:
@@ -123,10 +150,6 @@ def optional(read: Callable[[Any], T], value: Any) -> T | None:
 def moment(text: str) -> datetime:
     """Read a time."""
     return datetime.fromisoformat(text)
-
-
-def _number(value: Any) -> float | None:
-    return None if value is None else float(value)
 
 
 # -- arrays -----------------------------------------------------------------------------
@@ -168,15 +191,15 @@ def not_read(argument: str, allowed: str) -> errors.InvalidSubmission:
 def problem_of(error: LadderHoldoutError, status: int) -> dict[str, Any]:
     """Return an error as problem details (RFC 9457), with the library's own text."""
     kind = type(error).__name__
-    found: dict[str, Any] = {
+    problem: dict[str, Any] = {
         "type": _TYPE + kind,
         "title": kind,
         "status": status,
         "detail": str(error),
     }
     if isinstance(error, InvalidArgument):
-        found |= zip(_PARTS, map(str, error.args), strict=False)
-    return found
+        problem |= zip(_PARTS, map(str, error.args), strict=False)
+    return problem
 
 
 def error_of(problem: Mapping[str, Any]) -> LadderHoldoutError:

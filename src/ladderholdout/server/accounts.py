@@ -16,10 +16,17 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from ladderholdout.arguments import choice, segment, whole
 from ladderholdout.errors import HoldoutConflict, InvalidArgument, UnknownHoldout, did_you_mean
-from ladderholdout.guard.ladder import LocalLadder, by_first_order, reopen
-from ladderholdout.guard.registration import named
-from ladderholdout.guard.settings import LARGEST_NUMBER, HoldoutSettings, choice, parted, segment
+from ladderholdout.guard import (
+    LARGEST_NUMBER,
+    HoldoutSettings,
+    LocalLadder,
+    by_first_order,
+    named,
+    parted,
+    reopen_ladder,
+)
 from ladderholdout.leaderboard.board import check_rule
 from ladderholdout.leaderboard.standings import BOARD, start
 from ladderholdout.ledger import (
@@ -32,10 +39,13 @@ from ladderholdout.ledger import (
 )
 from ladderholdout.ledger.records import now
 from ladderholdout.mechanisms import mechanism_from
-from ladderholdout.mechanisms.arithmetic import whole
+from ladderholdout.mechanisms.rules import SHOWN
 
-ROLES = ("analyst", "reader", "owner")
-"""An analyst submits and sees one ladder; a reader sees all of them; an owner manages it."""
+ROLES = ("analyst", "program", "reader", "owner")
+"""An analyst submits and sees one ladder; a reader sees all of them; an owner manages it.
+
+A program is an analyst that is shown improvements alone, unless `show` states another thing.
+"""
 
 _TOKEN = re.compile(r"lh_([0-9a-f]{16})_[A-Za-z0-9_-]{43}")
 _NOBODY = "0" * 64
@@ -80,6 +90,7 @@ def add_account(
     *,
     per_day: int | None = None,
     budget: int | None = None,
+    show: str | None = None,
     expires: datetime | None = None,
 ) -> Issued:
     """Add an account on a holdout; an analyst gets a ladder of its own.
@@ -97,6 +108,8 @@ def add_account(
         Submissions a day, by UTC.
     budget : int, optional
         Releases in all; by default that of the ladder whose rules are taken.
+    show : {"scores", "improvements"}, optional
+        What answers have; by default as of that ladder.
     expires : datetime, optional
         When the token ends.
 
@@ -133,23 +146,36 @@ def add_account(
     per_day = _limit("--per-day", role, per_day)
     budget = _limit("--budget", role, budget)
     home = home_of(resolve_url(ledger), holdout)
+    if role == "program":
+        role = "analyst"
+        if show is None and home.facts.account != BOARD:
+            show = SHOWN[1]
+    if show is not None:
+        choice("--show", show, SHOWN)
+        if role != "analyst":
+            raise InvalidArgument("--show", "left out for a role that submits nothing", show)
+        if show == SHOWN[0] and home.facts.rules.mechanism.flags_alone:
+            allowed = f"'improvements' for {home.facts.rules.mechanism.name}"
+            raise InvalidArgument("--show", allowed, show, "Its decisions show no score.")
     if budget is not None and home.facts.account == BOARD:
         raise InvalidArgument("--budget", "left out on a leaderboard, which has its own", budget)
+    if show is not None and home.facts.account == BOARD:
+        raise InvalidArgument("--show", "left out on a leaderboard, which shows scores", show)
     token, fields = _new_token(expires)
 
-    def add(tx: Transaction, one: LadderRecord) -> AccountRecord:
-        if tx.accounts.named(one.holdout_id, name) is not None:
+    def add(tx: Transaction, rules: LadderRecord) -> AccountRecord:
+        if tx.accounts.named(rules.holdout_id, name) is not None:
             raise HoldoutConflict(
                 f"There is an account {name!r} on {holdout!r}. `account rotate` gives it a new "
                 "token, and `account limit` other submissions a day."
             )
-        ladder = _ladder_of(tx, one, name, budget) if role == "analyst" else None
+        ladder = _ladder_of(tx, rules, name, budget, show) if role == "analyst" else None
         values = {"name": name, "role": role, "per_day": per_day, **fields}
         values["ladder_id"] = None if ladder is None else ladder.id
-        tx.accounts.add(one.holdout_id, values)
-        found = tx.accounts.named(one.holdout_id, name)
-        assert found is not None
-        return found
+        tx.accounts.add(rules.holdout_id, values)
+        added = tx.accounts.named(rules.holdout_id, name)
+        assert added is not None
+        return added
 
     return Issued(home.write(add), token)
 
@@ -227,8 +253,10 @@ def limit_account(
     return _changed(ledger, holdout, name, limits)
 
 
-def end_of(day: str) -> datetime:
-    """Return the end of a day, in UTC."""
+def end_of(day: str | None) -> datetime | None:
+    """Return the end of a day, in UTC; None of none."""
+    if day is None:
+        return None
     try:
         return datetime.strptime(day, "%Y-%m-%d").replace(tzinfo=UTC) + timedelta(days=1)
     except (ValueError, OverflowError):
@@ -248,7 +276,7 @@ def accounts_of(ledger: str | None, holdout: str | None) -> tuple[AccountRecord,
     >>> holdout = LadderHoldout([[0], [1]], [0, 1], scoring="accuracy", name="coins", ledger=ledger)
     >>> from ladderholdout.server.accounts import add_account
     >>> issued = add_account(ledger, "coins", "Ada", "analyst", per_day=20)
-    >>> [one.name for one in accounts_of(ledger, "coins")]
+    >>> [account.name for account in accounts_of(ledger, "coins")]
     ['Ada']
     >>> folder.cleanup()
     """
@@ -265,9 +293,9 @@ def holder_of(ledger: Ledger, token: str) -> AccountRecord | None:
     """Return the account of a token; None where it is wrong, expired or revoked."""
     parts = _TOKEN.fullmatch(token)
     key = "" if parts is None else parts[1]
-    found = ledger.transact(lambda tx: tx.accounts.by_key(key), Access.READ)
-    same = hmac.compare_digest(_hash(token), _NOBODY if found is None else found.token_hash)
-    return found if found is not None and same and found.is_valid() else None
+    account = ledger.transact(lambda tx: tx.accounts.by_key(key), Access.READ)
+    same = hmac.compare_digest(_hash(token), _NOBODY if account is None else account.token_hash)
+    return account if account is not None and same and account.is_valid() else None
 
 
 def home_of(url: str, holdout: str) -> LocalLadder:
@@ -282,7 +310,7 @@ def home_of(url: str, holdout: str) -> LocalLadder:
     """
     with Ledger(url).read() as tx:
         ladders = tx.ladders(named(tx, holdout).id)
-    boards = [one for one in ladders if one.settings.account == BOARD]
+    boards = [ladder for ladder in ladders if ladder.settings.account == BOARD]
     if not ladders:
         raise UnknownHoldout(f"The holdout {holdout!r} has no ladder.")
     chosen = (boards or list(ladders))[0].settings
@@ -302,13 +330,13 @@ def home_of(url: str, holdout: str) -> LocalLadder:
                 f"{holdout!r} has a leaderboard per rank, whose one ladder is for all accounts. "
                 'Only leaderboards with per="team" are served.'
             ) from None
-    found = reopen(
+    home = reopen_ladder(
         HoldoutSettings(
             name=holdout, account=chosen.account, ladder=chosen.name, overlap="ignore", ledger=url
         )
     )
-    by_first_order(found)
-    return found
+    by_first_order(home)
+    return home
 
 
 def _changed(
@@ -320,37 +348,41 @@ def _changed(
     def change(tx: Transaction) -> AccountRecord:
         known = tx.accounts.named(named(tx, holdout).id, name)
         if known is None:
-            accounts = (one.name for one in tx.accounts.all(named(tx, holdout).id))
-            close = did_you_mean(name, accounts)
+            names = (account.name for account in tx.accounts.all(named(tx, holdout).id))
+            close = did_you_mean(name, names)
             raise UnknownHoldout(f"There is no account {name!r} on {holdout!r}. {close}".rstrip())
         tx.accounts.change(known.id, values(known))
-        found = tx.accounts.named(known.holdout_id, name)
-        assert found is not None
-        return found
+        changed = tx.accounts.named(known.holdout_id, name)
+        assert changed is not None
+        return changed
 
     return Ledger(resolve_url(ledger)).transact(change)
 
 
-def _ladder_of(tx: Transaction, home: LadderRecord, name: str, budget: int | None) -> LadderRecord:
+def _ladder_of(
+    tx: Transaction, home: LadderRecord, name: str, budget: int | None, show: str | None
+) -> LadderRecord:
     """Return the ladder of an account, started if there is none."""
     wanted = replace(home.settings, account=name)
     if budget is not None:
         wanted = replace(wanted, budget=budget)
-    for one in tx.ladders(home.holdout_id):
-        if (one.settings.account, one.settings.name) == (wanted.account, wanted.name):
-            if one.settings != wanted:
+    if show is not None:
+        wanted = replace(wanted, show=show)
+    for ladder in tx.ladders(home.holdout_id):
+        if (ladder.settings.account, ladder.settings.name) == (wanted.account, wanted.name):
+            if ladder.settings != wanted:
                 raise HoldoutConflict(
                     f"There is a ladder of account {name!r} with other rules. Take another name "
                     "for the account."
                 )
-            return one
+            return ladder
     return start(tx, replace(home, settings=wanted), name)
 
 
 def _limit(option: str, role: str, value: int | None) -> int | None:
     if value is None:
         return None
-    if role != "analyst":
+    if role not in ("analyst", "program"):
         raise InvalidArgument(option, "left out for a role that submits nothing", value)
     return min(whole(option, value), LARGEST_NUMBER)
 

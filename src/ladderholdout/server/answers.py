@@ -1,4 +1,4 @@
-"""What all answers share: bodies that are read with limits, errors as problems, headers."""
+"""What all routes share: they read bodies with limits, and answer errors as problems."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ HEADERS = {
     "X-Content-Type-Options": "nosniff",
     "X-Frame-Options": "DENY",
 }
-"""Of every answer that does not state its own."""
+"""The headers of every answer that does not state its own ones."""
 
 _SLOW = 60.0  # seconds that a request may pause while it is being sent
 _STATUS: tuple[tuple[type[LadderHoldoutError], int], ...] = (
@@ -93,8 +93,8 @@ async def read_body(request: Request, most: int, largest: int | None = None) -> 
     most : int
         Bytes that it may have here.
     largest : int, optional
-        Bytes that any request may have: up to so many are let pass by unread, where `most` is less,
-        for who still sends reads no answer.
+        Bytes that any request may have. Where `most` is less, up to so many are received and
+        dropped: a client that still sends reads no answer.
     """
     too_large = HTTPException(413, f"Such a request may have {most / MEGABYTE:.3g} megabytes.")
     stated = stated_size(request, 0)
@@ -117,7 +117,7 @@ async def read_body(request: Request, most: int, largest: int | None = None) -> 
 
 
 async def _parts_of(request: Request) -> AsyncIterator[bytes]:
-    """Yield what comes of a body; end the request of a client that pauses for long."""
+    """Yield the parts of a body; end the request of a client that pauses for long."""
     stream = aiter(request.stream())
     while True:
         try:

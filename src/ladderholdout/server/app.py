@@ -13,12 +13,13 @@ import os
 import time
 import traceback
 import warnings
-from collections.abc import Awaitable, Callable, MutableMapping
+from collections.abc import Callable
+from dataclasses import replace
 from importlib import metadata
-from typing import Annotated, Any, TypeAlias
+from typing import Annotated, Any
 
 import numpy as np
-from pydantic import BaseModel
+from numpy.typing import NDArray
 
 from ladderholdout.errors import (
     AccessDenied,
@@ -29,8 +30,10 @@ from ladderholdout.errors import (
 from ladderholdout.extras import needed
 from ladderholdout.ledger import AccountRecord
 from ladderholdout.ledger.records import to_bytes
+from ladderholdout.planning import MOST_MORE
 from ladderholdout.remote.wire import (
     ARROW,
+    BLOCK,
     CONTEXT,
     JSON,
     KEY,
@@ -40,7 +43,6 @@ from ladderholdout.remote.wire import (
     array_from,
     plain,
 )
-from ladderholdout.server.accounts import Issued, accounts_of
 from ladderholdout.server.answers import (
     HEADERS,
     LOG,
@@ -53,27 +55,27 @@ from ladderholdout.server.answers import (
     refused_by_http,
     stated_size,
 )
-from ladderholdout.server.bodies import SEARCH, batch_in, is_search, object_in, submission_in
-from ladderholdout.server.grid import OnGrid
+from ladderholdout.server.bodies import (
+    SEARCH,
+    batch_in,
+    comparison_in,
+    is_search,
+    margin_in,
+    object_in,
+    submission_in,
+)
+from ladderholdout.server.grid import ASGIApp, OnGrid, Receive, Scope, Send
 from ladderholdout.server.operations import (
-    A_BATCH,
-    A_SUBMISSION,
-    ACTIONS,
     LONGEST_KEY,
-    AccountName,
-    Action,
-    Confirmed,
-    FoundRows,
-    Sign,
-    Withdrawal,
-    takes,
+    OPERATIONS,
+    Operation,
 )
 from ladderholdout.server.pages import Pages, add_docs, add_pages
 from ladderholdout.server.refusals import Refusals
-from ladderholdout.server.served import MOST_ENTRIES, NotThere, Served, account_shown
 from ladderholdout.server.sessions import AccountGate, Gate, LocalGate
 from ladderholdout.server.settings import STARTED_WITH, ServerSettings
 from ladderholdout.server.space import Space
+from ladderholdout.server.views import NotThere, Served, View
 from ladderholdout.vault import features_to_bytes
 
 with needed("The server", extra="server"):
@@ -82,12 +84,9 @@ with needed("The server", extra="server"):
     from fastapi.exceptions import RequestValidationError
     from fastapi.responses import JSONResponse
 
-Scope: TypeAlias = MutableMapping[str, Any]
-Receive: TypeAlias = Callable[[], Awaitable[Scope]]
-Send: TypeAlias = Callable[[Scope], Awaitable[None]]
-ASGIApp: TypeAlias = Callable[[Scope, Receive, Send], Awaitable[None]]
-
+_HEADERS = {name.lower().encode(): text.encode() for name, text in HEADERS.items()}
 _GONE = 499  # in the log alone: who asked went away before the end of the request
+_MOST_ENTRIES = 1000  # lines of the history in one answer
 _SMALL = 2**16  # bytes of a body that is read before its token: a connection buffers as many
 
 
@@ -165,220 +164,176 @@ def from_environment() -> FastAPI:
 
 
 def _add_routes(app: FastAPI, served: Served, most: int, refusals: Refusals) -> None:
-    def token_holder(request: Request) -> AccountRecord:
+    def holder_of(request: Request) -> AccountRecord:
         kind, _, token = request.headers.get("authorization", "").partition(" ")
-        who = served.holder(token.strip()) if kind.lower() == "bearer" else None
-        if who is None:
+        account = served.holder(token.strip()) if kind.lower() == "bearer" else None
+        if account is None:
             raise AccessDenied("A token that is valid is needed, as Authorization: Bearer TOKEN.")
-        request.state.account = who
+        request.state.account = account
         refusals.check(request)
-        return who
+        return account
 
-    Holder = Annotated[AccountRecord, Depends(token_holder)]
-
-    def permitted(who: AccountRecord, name: str, *roles: str) -> AccountRecord:
-        if who.holdout != name or who.role not in roles:
+    def view_for(request: Request, asked: Operation, whose: str | None = None) -> View:
+        account, name = holder_of(request), request.path_params["name"]
+        if account.holdout != name or account.role not in asked.roles:
             raise NotThere
-        return who
+        view = served.view(account, whose)
+        view.check_block(request.headers.get(BLOCK))
+        return view
 
-    def role(*roles: str) -> Any:
-        async def check(who: Holder, name: Annotated[str, Path()]) -> AccountRecord:
-            return permitted(who, name, *roles)
+    def view_of(asked: Operation) -> Any:
+        """Return what FastAPI calls for the view of who asks for an operation."""
 
-        return Depends(check)
+        def own(request: Request, name: Annotated[str, Path()]) -> View:
+            return view_for(request, asked)
 
-    Anyone = Annotated[AccountRecord, role("analyst", "reader", "owner")]
-    Analyst = Annotated[AccountRecord, role("analyst")]
-    Owner = Annotated[AccountRecord, role("owner")]
-    Asking = Annotated[AccountRecord, role("analyst", "owner")]
-    Account = Annotated[str | None, Query(description="Whose ladder; for readers and owners.")]
-    Key = Annotated[
-        str | None,
-        Header(alias=KEY, max_length=LONGEST_KEY, description="Makes a retry a repeat."),
-    ]
+        def chosen(
+            request: Request,
+            name: Annotated[str, Path()],
+            account: Annotated[
+                str | None, Query(description="Whose ladder; for readers and owners.")
+            ] = None,
+        ) -> View:
+            return view_for(request, asked, account)
 
-    def space_of(who: Analyst) -> Space:
-        return Space.of(served.ladder(who))
+        return Depends(chosen if asked.any_ladder else own)
 
-    def of_analyst(model: type[BaseModel]) -> Any:
-        async def read(request: Request, who: Analyst) -> BaseModel:
-            return object_in((await read_body(request, _SMALL, most)).data, model)
+    def answer_to(asked: Operation, seen: Any) -> Callable[..., Response]:
+        async def fields_of(request: Request, view: Annotated[View, seen]) -> dict[str, Any]:
+            if asked.model is None:
+                return {}
+            body = await read_body(request, _SMALL, most)
+            return dict(object_in(body.data, asked.model))
 
-        return Depends(read)
+        def answer(
+            view: Annotated[View, seen], fields: Annotated[dict[str, Any], Depends(fields_of)]
+        ) -> Response:
+            if asked.name == "withdraw":  # its body names the ladder
+                assert view.account is not None
+                view = served.view(view.account, fields.pop("account"))
+            done = asked.does(view, **fields)
+            return Response(status_code=204) if done is None else _json(done)
 
-    def of_owner(model: type[BaseModel]) -> Any:
-        async def read(request: Request, who: Owner) -> BaseModel:
-            return object_in((await read_body(request, _SMALL, most)).data, model)
+        return answer
 
-        return Depends(read)
+    views = {name: view_of(known) for name, known in OPERATIONS.items()}
 
-    async def hashes_of_rows(request: Request, space: Annotated[Space, Depends(space_of)]) -> Body:
-        return await read_body(request, min(most, _SMALL + 8 * space.rows), most)
+    def rows(request: Request, view: Annotated[View, views["rows"]]) -> Response:
+        return _rows(view.rows(), request.headers.get("accept", ""))
 
-    async def batch_of_analyst(request: Request, who: Analyst) -> Body:
-        return await read_body(request, most)
+    def number_of_rows(view: Annotated[View, views["order"]]) -> int:
+        return view.ladder.facts.n
 
-    Hashes = Annotated[Body, Depends(hashes_of_rows)]
-    SentBatch = Annotated[Body, Depends(batch_of_analyst)]
+    async def hashes_of_rows(
+        request: Request, n: Annotated[int, Depends(number_of_rows)]
+    ) -> NDArray[Any]:
+        return array_from((await read_body(request, min(most, _SMALL + 8 * n), most)).data)
 
-    @app.get("/v1/holdouts", tags=["holdouts"])
-    def list_holdouts(who: Holder) -> Response:
-        """List the holdouts of the token."""
-        return _json({"holdouts": [served.listed(who)]})
+    def order(
+        view: Annotated[View, views["order"]],
+        hashes: Annotated[NDArray[Any], Depends(hashes_of_rows)],
+    ) -> Response:
+        return Response(to_bytes(view.order(hashes)), media_type=NPY)
 
-    @app.get("/v1/holdouts/{name:path}/rows", tags=["holdouts"])
-    def rows(request: Request, who: Anyone) -> Response:
-        """Send the features without labels, where the owner shares them."""
-        return _rows(served.rows(who), request.headers.get("accept", ""))
+    def group_names(view: Annotated[View, views["group_names"]]) -> Response:
+        return Response(to_bytes(view.group_names()), media_type=NPY)
 
-    @app.post("/v1/holdouts/{name:path}/rows/order", tags=["holdouts"], openapi_extra=takes(NPY))
-    def order(who: Analyst, sent: Hashes) -> Response:
-        """Return where each row of the holdout is among somebody's own, by hashes of these."""
-        return Response(to_bytes(served.order_of(who, array_from(sent.data))), media_type=NPY)
-
-    @app.post(
-        "/v1/holdouts/{name:path}/overlaps", tags=["holdouts"], openapi_extra=takes(model=FoundRows)
-    )
-    def overlaps(who: Analyst, found: Annotated[FoundRows, of_analyst(FoundRows)]) -> Response:
-        """Note that rows of the holdout are among the training rows: {"rows": count}."""
-        served.note_overlap(who, found.rows)
-        return Response(status_code=204)
-
-    @app.post("/v1/holdouts/{name}/groups", tags=["holdouts"], openapi_extra=takes(model=Sign))
-    def groups(who: Analyst, sign: Annotated[Sign, of_analyst(Sign)]) -> Response:
-        """Note what showed that the rows come in groups: {"by": text}."""
-        served.note_groups(who, sign.by)
-        return Response(status_code=204)
-
-    @app.post(
-        "/v1/holdouts/{name:path}/submissions",
-        tags=["submissions"],
-        openapi_extra=A_SUBMISSION,
-    )
-    async def submit(request: Request) -> Response:
-        """Submit predictions for the rows: in the order of the first registration, or with ids."""
-
+    async def query(request: Request, asked_for: Operation) -> Response:
         # What is asked for most: FastAPI takes longer to find five arguments than all else.
-        def submitted(sent: Body, who: AccountRecord) -> Response:
+        def submitted(sent: Body, view: View) -> Response:
             key = request.headers.get(KEY)
             if key is not None and len(key) > LONGEST_KEY:
                 raise InvalidArgument(KEY, f"at most {LONGEST_KEY} characters", "more")
             context, ids = request.headers.get(CONTEXT), request.query_params.get("ids")
-            space = Space.of(served.ladder(who))
-            asked = submission_in(sent.data, sent.media, served.wanted(who), context, space, ids)
-            return _json(served.submit(who, asked, key))
+            space = Space.of(view.ladder)
+            asked = submission_in(sent.data, sent.media, view.wanted, context, space, ids)
+            if asked_for.name == "decide":
+                margin = margin_in(request.query_params.get("margin"))
+                return _json(view.decide(replace(asked, margin=margin), key))
+            return _json(view.submit(asked, key))
 
-        def analyst() -> AccountRecord:
-            return permitted(token_holder(request), request.path_params["name"], "analyst")
+        def analyst() -> View:
+            return view_for(request, asked_for)
 
-        def expected() -> tuple[AccountRecord, int]:
-            who = analyst()
-            return who, min(most, space_of(who).largest)
+        def expected() -> tuple[View, int]:
+            view = analyst()
+            return view, min(most, Space.of(view.ladder).largest)
 
         if stated_size(request, _SMALL) < _SMALL:
             sent = await read_body(request, most)
             return await run_in_threadpool(lambda: submitted(sent, analyst()))
-        who, largest = await run_in_threadpool(expected)
+        view, largest = await run_in_threadpool(expected)
         sent = await read_body(request, largest, most)
-        return await run_in_threadpool(submitted, sent, who)
+        return await run_in_threadpool(submitted, sent, view)
 
-    @app.post("/v1/holdouts/{name:path}/batches", tags=["submissions"], openapi_extra=A_BATCH)
-    def submit_batch(who: Analyst, sent: SentBatch, key: Key = None) -> Response:
-        """Submit several sets of predictions, all fixed before feedback on any of them."""
+    async def submit(request: Request) -> Response:
+        return await query(request, OPERATIONS["submit"])
+
+    async def decide(request: Request) -> Response:
+        return await query(request, OPERATIONS["decide"])
+
+    async def batch_of_analyst(
+        request: Request, view: Annotated[View, views["submit_batch"]]
+    ) -> Body:
+        return await read_body(request, most)
+
+    def submit_batch(
+        view: Annotated[View, views["submit_batch"]],
+        sent: Annotated[Body, Depends(batch_of_analyst)],
+        key: Annotated[
+            str | None,
+            Header(alias=KEY, max_length=LONGEST_KEY, description="Makes a retry a repeat."),
+        ] = None,
+    ) -> Response:
         if sent.media not in ("", JSON):
             raise InvalidArgument("Content-Type", JSON, "another one")
-        batch = batch_in(sent.data, space_of(who))
-        return _json({"releases": served.submit_batch(who, batch, key)})
+        return _json(view.submit_batch(batch_in(sent.data, Space.of(view.ladder)), key))
 
-    @app.get("/v1/holdouts/{name:path}/submissions", tags=["submissions"])
+    async def compared(request: Request, view: Annotated[View, views["compare"]]) -> Body:
+        return await read_body(request, min(most, 2 * Space.of(view.ladder).largest), most)
+
+    def compare(
+        view: Annotated[View, views["compare"]], sent: Annotated[Body, Depends(compared)]
+    ) -> Response:
+        if sent.media not in ("", JSON):
+            raise InvalidArgument("Content-Type", JSON, "another one")
+        return _json(view.compare(*comparison_in(sent.data, Space.of(view.ladder))))
+
     def history(
-        who: Anyone,
-        account: Account = None,
+        view: Annotated[View, views["history"]],
         after: Annotated[int, Query(ge=0, lt=2**31)] = 0,
-        limit: Annotated[int, Query(ge=1, le=MOST_ENTRIES)] = 100,
+        limit: Annotated[int, Query(ge=1, le=_MOST_ENTRIES)] = 100,
         search: Annotated[str | None, Query(max_length=32)] = None,
     ) -> Response:
-        """List submissions and what was released after each."""
         if search is not None and not is_search(search):
             raise InvalidArgument("search", SEARCH, "another")
-        return _json(served.history(who, account, after, limit, search))
+        return _json(view.history(after, limit, search))
 
-    @app.get("/v1/holdouts/{name:path}/status", tags=["results"])
-    def status(who: Anyone, account: Account = None) -> Response:
-        """Return the released score, its certificate, and how much was asked."""
-        return _json(served.status(who, account))
+    def health(
+        view: Annotated[View, views["health"]],
+        more: Annotated[int, Query(ge=1, le=MOST_MORE)] = 5,
+        spent_at: Annotated[float | None, Query(gt=0, allow_inf_nan=False)] = None,
+    ) -> Response:
+        return _json(view.health(more, spent_at))
 
-    @app.get("/v1/holdouts/{name:path}/certificate", tags=["results"])
-    def certificate(who: Anyone, account: Account = None) -> Response:
-        """Return the interval for the true score of the incumbent that is on record."""
-        return _json(served.certificate(who, account)[0])
+    @app.get("/v1/holdouts", tags=["holdouts"])
+    def list_holdouts(account: Annotated[AccountRecord, Depends(holder_of)]) -> Response:
+        """List the holdouts of the token."""
+        return _json({"holdouts": [served.view(account).listed()]})
 
-    @app.post("/v1/holdouts/{name:path}/certificate", tags=["results"])
-    def work_out(who: Asking, account: Account = None) -> Response:
-        """Work out that interval, put it on record where it has a price, and return it."""
-        return _json(served.work_out(who, account))
-
-    @app.post("/v1/holdouts/{name:path}/estimate", tags=["results"])
-    def estimate(who: Analyst) -> Response:
-        """Correct the incumbent's score for its selection in a batch, where the owner allows it."""
-        return _json(served.estimate(who))
-
-    @app.post("/v1/holdouts/{name:path}/reveal", tags=["results"])
-    def reveal(who: Analyst) -> Response:
-        """Show the score of a ladder that releases none, where the owner allows it."""
-        return _json({"score": served.reveal(who)})
-
-    @app.get("/v1/holdouts/{name:path}/leaderboard", tags=["results"])
-    def leaderboard(who: Anyone) -> Response:
-        """Rank the accounts by their released scores."""
-        return _json(served.standings(who))
-
-    @app.get("/v1/holdouts/{name:path}/accounts", tags=["accounts"])
-    def accounts(who: Owner) -> Response:
-        """List the accounts on the holdout."""
-        return _json({"accounts": [*map(account_shown, accounts_of(served.url, who.holdout))]})
-
-    def add_action(name: str, action: Action) -> None:
-        def act(who: Owner, asked: Annotated[AccountName, of_owner(action.model)]) -> Response:
-            done = action.does(served.url, who.holdout, asked)
-            if isinstance(done, Issued):
-                return _json(account_shown(done.account) | {"token": done.token})
-            return _json(account_shown(done))
-
-        app.post(
-            "/v1/holdouts/{name:path}/accounts" + ("" if name == "add" else f"/{name}"),
-            tags=["accounts"],
+    results = (compare, history, health)
+    of_their_own_form = (rows, group_names, order, submit, decide, submit_batch, *results)
+    answers = {answer.__name__: answer for answer in of_their_own_form}
+    for name, known in OPERATIONS.items():
+        app.add_api_route(
+            "/v1/holdouts/{name:path}" + known.path,
+            answers.get(name) or answer_to(known, views[name]),
+            methods=[known.method],
+            tags=[known.tag],
             name=name,
-            description=action.described,
-            openapi_extra=takes(model=action.model),
-        )(act)
-
-    for action_name, action in ACTIONS.items():
-        add_action(action_name, action)
-
-    @app.post(
-        "/v1/holdouts/{name:path}/withdrawals",
-        tags=["holdouts"],
-        openapi_extra=takes(model=Withdrawal),
-    )
-    def withdraw(who: Owner, asked: Annotated[Withdrawal, of_owner(Withdrawal)]) -> Response:
-        """Withdraw a submission, on record: {"account", "submission", "reason"}."""
-        return _json(served.withdraw(who, asked.account, asked.submission, asked.reason))
-
-    @app.post(
-        "/v1/holdouts/{name:path}/retirement",
-        tags=["holdouts"],
-        openapi_extra=takes(model=Confirmed),
-    )
-    def retire(who: Owner, asked: Annotated[Confirmed, of_owner(Confirmed)]) -> Response:
-        """Take no more submissions: {"name"}, the holdout's, to confirm it."""
-        return _json({"retired": served.retire(who, asked.name)})
-
-    # Last: a name of an older ledger may have slashes.
-    @app.get("/v1/holdouts/{name:path}", tags=["holdouts"])
-    def describe(who: Anyone, account: Account = None) -> Response:
-        """Describe a holdout: its size, features, metric, rules, and the state of a ladder."""
-        return _json(served.described(who, account))
+            description=known.described,
+            openapi_extra=dict(known.openapi),
+        )
 
 
 def _json(value: Any) -> Response:
@@ -409,7 +364,7 @@ def _arrow(X: Any) -> bytes:
         dense = np.asarray(X.toarray() if hasattr(X, "toarray") else X)
         if dense.ndim != 2:
             raise InvalidArgument("Accept", f"{ROWS} for these rows", ARROW)
-        table = pyarrow.table({f"x{at}": column for at, column in enumerate(dense.T)})
+        table = pyarrow.table({f"x{place}": column for place, column in enumerate(dense.T)})
     file = io.BytesIO()
     with ipc.new_stream(file, table.schema) as writer:
         writer.write_table(table)
@@ -435,7 +390,7 @@ def _add_handlers(app: FastAPI, pages: Pages) -> None:
 
     @app.exception_handler(RequestValidationError)
     async def invalid(request: Request, error: RequestValidationError) -> Response:
-        named = ", ".join(sorted({str(one["loc"][-1]) for one in error.errors()}))
+        named = ", ".join(sorted({str(fault["loc"][-1]) for fault in error.errors()}))
         return await answered(request, refused(InvalidArgument(named, "of its form", "another")))
 
     async def of_http(request: Request, error: HTTPException) -> Response:
@@ -511,9 +466,8 @@ class Watched:
             if message["type"] == "http.response.start":
                 status = message["status"]
                 stated = list(message.get("headers", ()))
-                names = {name for name, _ in stated}
-                added = [(name.lower().encode(), text.encode()) for name, text in HEADERS.items()]
-                message["headers"] = stated + [one for one in added if one[0] not in names]
+                missing = _HEADERS.keys() - {name for name, _ in stated}
+                message["headers"] = stated + [(name, _HEADERS[name]) for name in sorted(missing)]
             await send(message)
 
         try:
@@ -535,16 +489,16 @@ class Watched:
 def _place_of(error: Exception) -> str:
     """Return the kind of an error and where it was raised, and nothing of its text."""
     raised = traceback.extract_tb(error.__traceback__, limit=-1)
-    return type(error).__name__ + "".join(f" in {one.name}:{one.lineno}" for one in raised)
+    return type(error).__name__ + "".join(f" in {line.name}:{line.lineno}" for line in raised)
 
 
 def _log(scope: Scope, status: int, seconds: float, fault: str | None) -> None:
-    route, who = scope.get("route"), scope["state"].get("account")
+    route, account = scope.get("route"), scope["state"].get("account")
     line = {
         "method": scope["method"],
         "route": getattr(route, "path_format", None),
-        "holdout": getattr(who, "holdout", None),
-        "account": getattr(who, "name", None),
+        "holdout": getattr(account, "holdout", None),
+        "account": getattr(account, "name", None),
         "status": status,
         "milliseconds": round(1000 * seconds, 1),
     }

@@ -1,6 +1,6 @@
 """Predictions in Arrow: what a stream states is read before any of its values is.
 
-Arrow makes what a message states, and checks the bytes later, if at all. So `vault.arrow` reads
+Arrow allocates what a message states, and checks the bytes later, if at all. So `vault.arrow` reads
 the messages first, and Arrow gets a stream that keeps within the space.
 """
 
@@ -64,8 +64,8 @@ def table_in(data: bytes, space: Space) -> Table:
         with ipc.open_stream(pyarrow.py_buffer(view)) as reader:
             batches = list(reader)
         table = pyarrow.Table.from_batches(batches, reader.schema)
-        for one in table.columns:
-            _check_views(one, len(view))
+        for column in table.columns:
+            _check_views(column, len(view))
         table.validate(full=True)  # else a place outside of the body could be read
         space.check_rows(len(table))
         return table_of(table, partial(_values, space=space))
@@ -93,15 +93,15 @@ def _check_views(column: pyarrow.ChunkedArray, size: int) -> None:
 
 
 def _parts(column: pyarrow.ChunkedArray) -> list[pyarrow.Array]:
-    """Return the arrays of a column, of one in a dictionary those of each dictionary once."""
+    """Return the arrays of a column; where it has dictionaries, return each of these once."""
     if not hasattr(column.type, "value_type"):
         return list(column.chunks)
-    return list({_place(one.dictionary): one.dictionary for one in column.chunks}.values())
+    return list({_place(part.dictionary): part.dictionary for part in column.chunks}.values())
 
 
 def _place(array: pyarrow.Array) -> tuple[int, ...]:
-    """Return where an array is in memory: a dictionary is of all batches after it."""
-    held = (0 if one is None else one.address for one in array.buffers())
+    """Return where an array is in memory, for all batches after a dictionary share it."""
+    held = (0 if buffer is None else buffer.address for buffer in array.buffers())
     return (array.offset, len(array), *held)
 
 
@@ -112,26 +112,27 @@ def _values(column: pyarrow.ChunkedArray, space: Space) -> Sequence[Any]:
 
     if column.null_count:
         raise not_read("predictions", "without missing values")
-    found: list[Any]
     if hasattr(column.type, "value_type"):
         known = {
-            _place(one): _values(pyarrow.chunked_array([one]), space) for one in _parts(column)
+            _place(part): _values(pyarrow.chunked_array([part]), space) for part in _parts(column)
         }
-        codes = ((known[_place(one.dictionary)], one.indices.to_pylist()) for one in column.chunks)
-        return [values[at] for values, places in codes for at in places]
+        codes = (
+            (known[_place(part.dictionary)], part.indices.to_pylist()) for part in column.chunks
+        )
+        return [values[place] for values, places in codes for place in places]
     if _is_text(column.type):
-        return [space.cut(one.as_py(), _LONGEST) for chunk in column.chunks for one in chunk]
+        return [space.cut(text.as_py(), _LONGEST) for chunk in column.chunks for text in chunk]
     if pyarrow.types.is_decimal(column.type):
         column = column.cast(pyarrow.float64())
-    found = column.to_pylist()
-    return found
+    values: list[Any] = column.to_pylist()
+    return values
 
 
 # -- what messages state ------------------------------------------------------------------
 
 
 def _check(view: memoryview, space: Space) -> None:
-    """Refuse a stream that states more than there is space for, or more of what is needless."""
+    """Refuse a stream that states more than there is space for, or has parts without a use."""
     rows = named = made = 0
     # Compressed parts become so many bytes: of each column values, their places and their texts.
     space_for = 2**16 + space.rows * (space.columns + 1) * (_WIDEST + 4 * (space.longest + 1))
@@ -163,8 +164,9 @@ def _check_schema(schema: ArrowTable, space: Space) -> None:
     """Refuse columns that are no numbers or texts, before any is made."""
     space.check_columns(schema.count(1))
     fields = list(schema.tables(1))
-    simple = all(one.number(2, "<B") in _SIMPLE and not one.count(5) for one in fields)
-    if not simple or any(one > _LABELS for one in (schema.count(2), *(f.count(6) for f in fields))):
+    simple = all(each.number(2, "<B") in _SIMPLE and not each.count(5) for each in fields)
+    notes = (schema.count(2), *(each.count(6) for each in fields))
+    if not simple or any(count > _LABELS for count in notes):
         raise not_read("predictions", _FORMS)
 
 
@@ -176,8 +178,8 @@ def _made(batch: ArrowTable, body: memoryview, most: int) -> int:
     if count > most:
         raise not_read("predictions", _FORMS)
     made = 0
-    for at in range(count):
-        offset, length = struct.unpack_from("<qq", batch.data, start + 16 * at)
+    for part in range(count):
+        offset, length = struct.unpack_from("<qq", batch.data, start + 16 * part)
         if length > 0:
             if not 0 <= offset <= len(body) - 8:
                 raise not_read("predictions", _FORMS)

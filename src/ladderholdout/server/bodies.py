@@ -15,8 +15,7 @@ from pydantic import BaseModel, ValidationError
 
 from ladderholdout.errors import InvalidArgument, LadderHoldoutError
 from ladderholdout.extras import needed
-from ladderholdout.guard.context import jsonable
-from ladderholdout.guard.named_rows import NamedPredictions
+from ladderholdout.guard import NamedPredictions, jsonable
 from ladderholdout.remote.predictions import Form as Wanted
 from ladderholdout.remote.predictions import check_lengths, predictions_in
 from ladderholdout.remote.tables import read_csv
@@ -35,7 +34,7 @@ from ladderholdout.server.space import Space
 MOST_IN_A_BATCH = 1000
 SEARCH = "a printable text of at most 32 characters"
 MOST_OF_A_FORM = 2**16
-"""Bytes of a form without a file."""
+"""How many bytes a form without a file may have."""
 _MOST_FIELDS = 32
 _MOST_DIGITS = 400  # more have no float of their own
 _BLOCK = 128
@@ -44,8 +43,9 @@ _NO_TEXT = re.compile(rb"\\u([dD][89a-fA-F]|0000)")
 
 M = TypeVar("M", bound=BaseModel)
 
-_ONE = 'an object {"predictions": [...], "ids": [...], "context": {...}}'
-_MANY = f'an object {{"submissions": [...]}} with 1 to {MOST_IN_A_BATCH} of {_ONE}'
+_SUBMISSION = 'an object {"predictions": [...], "ids": [...], "context": {...}}'
+_COMPARED = f'an object {{"first": ..., "second": ...}}, each a number or {_SUBMISSION}'
+_BATCH = f'an object {{"submissions": [...]}} with 1 to {MOST_IN_A_BATCH} of {_SUBMISSION}'
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,11 +59,14 @@ class Asked:
         The context, as JSON: all of a batch are here at once, and values take ten times as much.
     search : str or None
         Under what a search finds it again.
+    margin : float or None
+        The gain that a gate tests for; None for that of the ladder.
     """
 
     predictions: Any
     notes: str = "{}"
     search: str | None = None
+    margin: float | None = None
 
     @property
     def context(self) -> dict[str, Any]:
@@ -74,7 +77,7 @@ class Asked:
 def submission_in(
     data: bytes,
     media: str,
-    wanted: Wanted,
+    wanted: Callable[[], Wanted],
     context: str | None,
     space: Space,
     ids: str | None = None,
@@ -86,12 +89,12 @@ def submission_in(
     data : bytes
     media : str
         The media type, without its parameters.
-    wanted : Form
-        What predictions have to be for the ladder.
+    wanted : callable
+        Return what predictions have to be for the ladder; it is asked for the sake of tables alone.
     context : str or None
         JSON from a header, for bodies that hold predictions alone.
     space : Space
-        What there may be in it.
+        How much the body may hold.
     ids : str or None
         The column of a table that has the ids of the rows.
 
@@ -105,37 +108,53 @@ def submission_in(
         raise InvalidArgument("ids", allowed, "given")
     if media in ("", JSON):
         space.check_json(data)
-        return _asked(_json(data, _ONE), space)
+        return _asked(_json(data, _SUBMISSION), space)
     noted = {} if context is None else _object(_json(context.encode(), "an object"), "an object")
     if media == NPY:
         return Asked(space.check_array(array_from(data)), _notes(noted))
     if media == CSV:
         space.check_csv(data)
         table = read_csv(data, "predictions").table
-        return Asked(predictions_in(table, wanted, ids), _notes(noted))
+        return Asked(predictions_in(table, wanted(), ids), _notes(noted))
     if media == ARROW:
-        return Asked(predictions_in(table_in(data, space), wanted, ids), _notes(noted))
+        return Asked(predictions_in(table_in(data, space), wanted(), ids), _notes(noted))
     raise InvalidArgument("Content-Type", f"{JSON}, {NPY}, {CSV} or {ARROW}", "another one")
 
 
 def batch_in(data: bytes, space: Space) -> tuple[Asked, ...]:
     """Read several submissions, all fixed before feedback on any of them."""
     space.check_batch(data, MOST_IN_A_BATCH)
-    listed = _object(_json(data, _MANY, partial(_made_small, space)), _MANY).get("submissions")
+    listed = _object(_json(data, _BATCH, partial(_made_small, space)), _BATCH).get("submissions")
     if not isinstance(listed, list) or not 1 <= len(listed) <= MOST_IN_A_BATCH:
-        raise not_read("the body", _MANY)
+        raise not_read("the body", _BATCH)
     # By what rule a training run stopped is known where the run is, and not from afar.
-    return tuple(_asked(one, space, without="stopping") for one in listed)
+    return tuple(_asked(submission, space, without="stopping") for submission in listed)
 
 
-def _made_small(space: Space, found: dict[str, Any]) -> dict[str, Any]:
+def comparison_in(data: bytes, space: Space) -> tuple[Any, Any]:
+    """Read what is to be compared: numbers of submissions, or predictions."""
+    space.check_batch(data, 2)
+    body = _object(_json(data, _COMPARED, partial(_made_small, space)), _COMPARED)
+    if body.keys() != {"first", "second"}:
+        raise not_read("the body", _COMPARED)
+    return _model(body["first"], space), _model(body["second"], space)
+
+
+def _model(value: Any, space: Space) -> Any:
+    """Return one side of a comparison."""
+    if isinstance(value, int) and not isinstance(value, bool):
+        return value
+    return _asked(value, space).predictions
+
+
+def _made_small(space: Space, submission: dict[str, Any]) -> dict[str, Any]:
     """Bring one submission of a batch to few bytes, as soon as it is read."""
-    predictions, context = found.get("predictions"), found.get("context")
+    predictions, context = submission.get("predictions"), submission.get("context")
     if isinstance(predictions, list) and len(predictions) == space.rows:
-        found["predictions"] = space.check_list(predictions)
+        submission["predictions"] = space.check_list(predictions)
     if predictions is not None and isinstance(context, dict):
-        found["context"] = _Notes(json.dumps(context))
-    return found
+        submission["context"] = _Notes(json.dumps(context))
+    return submission
 
 
 class _Notes(str):
@@ -173,9 +192,13 @@ def checked(model: type[M], stated: Mapping[str, Any], *, strict: bool) -> M:
 
 
 def upload_in(
-    data: bytes, wanted: Wanted, context: Mapping[str, Any], space: Space, ids: str | None = None
+    data: bytes,
+    wanted: Callable[[], Wanted],
+    context: Mapping[str, Any],
+    space: Space,
+    ids: str | None = None,
 ) -> Asked:
-    """Read a file of predictions; what it is, is seen by how it begins.
+    """Read a file of predictions, whose first bytes show what it is.
 
     Parameters
     ----------
@@ -235,8 +258,8 @@ def _multipart(data: bytes, content_type: str) -> Form:
             raise ValueError
         parts.append(({}, []))
 
-    def note(at: int, text: bytes) -> None:
-        header[at] += text
+    def note(part: int, text: bytes) -> None:
+        header[part] += text
 
     def end_of_header() -> None:
         parts[-1][0][header[0].lower()] = header[1]
@@ -268,16 +291,26 @@ def _multipart(data: bytes, content_type: str) -> Form:
 
 def _texts(fields: dict[str, str]) -> dict[str, str]:
     """Refuse what no ledger holds as a text."""
-    if any("\0" in one for one in fields.values()):
+    if any("\0" in text for text in fields.values()):
         raise ValueError
     return fields
 
 
-def _asked(value: Any, space: Space, without: str | None = None) -> Asked:
-    value = _object(value, _ONE)
+def margin_in(text: str | None) -> float | None:
+    """Read the margin of a decision from the address of a request."""
+    if text is None:
+        return None
+    try:
+        return float(text)
+    except ValueError:
+        raise InvalidArgument("margin", "a number", "another text") from None
+
+
+def _asked(value: Any, space: Space, without: str = "") -> Asked:
+    value = _object(value, _SUBMISSION)
     unknown = value.keys() - {"predictions", "context", "search", "ids"}
     if "predictions" not in value or unknown:
-        raise not_read("the body", _ONE)
+        raise not_read("the body", _SUBMISSION)
     context, search = value.get("context") or {}, value.get("search")
     if search is not None and not (isinstance(search, str) and is_search(search)):
         raise not_read("search", SEARCH)
@@ -303,9 +336,10 @@ def is_search(text: str) -> bool:
     return len(text) <= 32 and text.isprintable()
 
 
-def _notes(context: Mapping[str, Any], without: str | None = None) -> str:
-    noted = jsonable(context)
-    return json.dumps({name: value for name, value in noted.items() if name != without})
+def _notes(context: Mapping[str, Any], without: str = "") -> str:
+    notes = jsonable(context)
+    notes.pop(without, None)
+    return json.dumps(notes)
 
 
 def _object(value: Any, allowed: str) -> dict[str, Any]:
@@ -317,13 +351,13 @@ def _object(value: Any, allowed: str) -> dict[str, Any]:
 def _json(data: bytes, allowed: str, hook: Callable[[dict[str, Any]], Any] | None = None) -> Any:
     try:
         whole = _whole if _has_long_values(data) else None
-        found = json.loads(data.decode("utf-8-sig"), object_hook=hook, parse_int=whole)
+        value = json.loads(data.decode("utf-8-sig"), object_hook=hook, parse_int=whole)
         # What no ledger holds: half a character, and the end of a text within it.
         if _NO_TEXT.search(data):
-            text = json.dumps(found, ensure_ascii=False, default=lambda array: None)
+            text = json.dumps(value, ensure_ascii=False, default=lambda array: None)
             if _ZERO.search(text) or not text.encode():
                 raise ValueError
-        return found
+        return value
     except LadderHoldoutError:
         raise
     except (ValueError, RecursionError):

@@ -1,4 +1,4 @@
-"""Answers on a grid of time: how long one took shows nothing of what was worked out for it."""
+"""A grid of time for answers, so that how long one took shows nothing of what it needed."""
 
 from __future__ import annotations
 

@@ -1,32 +1,31 @@
-"""What the API and the pages both ask for: models of small bodies, and what an owner does by them.
+"""How operations are asked for over HTTP: their places, who may ask, and the bodies they take.
 
-FastAPI reads a body before it knows who sent it, so the routes read bodies themselves, and describe
-them here for OpenAPI.
+`View` (views.py) has the operations themselves, and enters each of them here once. The API with its
+OpenAPI description and the forms of the pages are made from `OPERATIONS`.
+
+FastAPI reads a body before it knows who sent it, so the routes read bodies themselves, and
+describe them here for OpenAPI.
 """
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from datetime import datetime
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from ladderholdout.ledger import AccountRecord
-from ladderholdout.remote.wire import ARROW, CONTEXT, CSV, JSON, KEY, NPY
-from ladderholdout.server.accounts import (
-    Issued,
-    add_account,
-    end_of,
-    limit_account,
-    revoke_token,
-    rotate_token,
-)
+from ladderholdout.remote.wire import ARROW, BLOCK, CONTEXT, CSV, JSON, KEY, NPY
 from ladderholdout.server.bodies import MOST_IN_A_BATCH
+
+ANALYST, OWNER = frozenset({"analyst"}), frozenset({"owner"})
+ANYONE = ANALYST | OWNER | {"reader"}
 
 LONGEST_KEY = 200
 """Characters of an idempotency key."""
+
+F = TypeVar("F", bound=Callable[..., Any])
 
 
 def _parameter(place: str, name: str, described: str, **schema: Any) -> dict[str, Any]:
@@ -44,6 +43,9 @@ def _parameter(place: str, name: str, described: str, **schema: Any) -> dict[str
 _NAME = _parameter("path", "name", "Of the holdout.")
 _KEY = _parameter("header", KEY, "Makes a retry a repeat.", maxLength=LONGEST_KEY)
 _CONTEXT = _parameter("header", CONTEXT, "Notes for the history, as JSON.")
+_BLOCK = _parameter(
+    "header", BLOCK, "Of the rows that are meant; refused where fresh ones took their place."
+)
 
 
 _PREDICTIONS = {
@@ -58,7 +60,7 @@ _PREDICTIONS = {
         },
     ],
 }
-_ONE = {
+_SUBMISSION = {
     "type": "object",
     "properties": {
         "predictions": _PREDICTIONS,
@@ -73,12 +75,12 @@ _ONE = {
     "required": ["predictions"],
     "additionalProperties": False,
 }
-_MANY = {
+_BATCH = {
     "type": "object",
     "properties": {
         "submissions": {
             "type": "array",
-            "items": _ONE,
+            "items": _SUBMISSION,
             "minItems": 1,
             "maxItems": MOST_IN_A_BATCH,
         }
@@ -119,11 +121,6 @@ class Rotated(AccountName):
 
     expires: str | None = Field(None, description="the last day of the token, as 2026-12-31")
 
-    @property
-    def end(self) -> datetime | None:
-        """The end of the token's last day."""
-        return None if self.expires is None else end_of(self.expires)
-
 
 class Limited(AccountName):
     """How much an account may submit a day."""
@@ -134,8 +131,9 @@ class Limited(AccountName):
 class Added(Rotated, Limited):
     """An account that is added."""
 
-    role: str = Field(description="analyst, reader or owner")
+    role: str = Field(description="analyst, program, reader or owner")
     budget: int | None = Field(None, description="a whole number, or none for that of the holdout")
+    show: str | None = Field(None, description="scores or improvements, or none for the holdout's")
 
 
 class Withdrawal(Sent):
@@ -152,62 +150,11 @@ class Confirmed(Sent):
     name: str = Field(description="the name of the holdout")
 
 
-@dataclass(frozen=True, slots=True)
-class Action:
-    """What an owner does with an account: a body, and a function of a ledger's URL and a holdout.
-
-    Attributes
-    ----------
-    described : str
-        For OpenAPI.
-    model : type
-    does : callable
-        Of the URL, the name of the holdout and the body.
-    """
-
-    described: str
-    model: type[AccountName]
-    does: Callable[[str, str, Any], Issued | AccountRecord]
-
-
-ACTIONS = {
-    "add": Action(
-        'Add one: {"account", "role", "per_day", "budget", "expires"}; its token is shown once.',
-        Added,
-        lambda url, holdout, asked: add_account(
-            url,
-            holdout,
-            asked.account,
-            asked.role,
-            per_day=asked.per_day,
-            budget=asked.budget,
-            expires=asked.end,
-        ),
-    ),
-    "rotate": Action(
-        'Give an account a new token, shown once: {"account", "expires"}.',
-        Rotated,
-        lambda url, holdout, asked: rotate_token(url, holdout, asked.account, expires=asked.end),
-    ),
-    "revoke": Action(
-        'End the token of an account at once: {"account"}.',
-        AccountName,
-        lambda url, holdout, asked: revoke_token(url, holdout, asked.account),
-    ),
-    "limit": Action(
-        'Change the submissions a day of an account: {"account", "per_day"}.',
-        Limited,
-        lambda url, holdout, asked: limit_account(url, holdout, asked.account, asked.per_day),
-    ),
-}
-"""By their names in the addresses of the API and in the forms of the pages."""
-
-
 def takes(
     *media: str, json: Mapping[str, Any] | None = None, model: type[Sent] | None = None
 ) -> dict[str, Any]:
     """Describe the body of a request for OpenAPI: what it has as JSON, and other forms."""
-    schemas: dict[str, Any] = {one: {"schema": {}} for one in media}
+    schemas: dict[str, Any] = {form: {"schema": {}} for form in media}
     if model is not None:
         json = model.model_json_schema()
     if json is not None:
@@ -216,5 +163,99 @@ def takes(
 
 
 _IDS = _parameter("query", "ids", "The column of a table that has the ids of the rows.")
-A_SUBMISSION = takes(NPY, CSV, ARROW, json=_ONE) | {"parameters": [_NAME, _KEY, _CONTEXT, _IDS]}
-A_BATCH = takes(json=_MANY)
+A_SUBMISSION = takes(NPY, CSV, ARROW, json=_SUBMISSION) | {
+    "parameters": [_NAME, _KEY, _CONTEXT, _BLOCK, _IDS]
+}
+_MARGIN = _parameter(
+    "query", "margin", "The gain that is tested for; by default that of the ladder.", type="number"
+)
+A_CANDIDATE = A_SUBMISSION | {"parameters": [_NAME, _KEY, _CONTEXT, _IDS, _MARGIN]}
+A_BATCH = takes(json=_BATCH)
+_MODEL = {
+    "description": "The number of a submission whose predictions are kept, or predictions.",
+    "anyOf": [{"type": "integer", "minimum": 1}, _SUBMISSION],
+}
+COMPARED = takes(
+    json={
+        "type": "object",
+        "properties": {"first": _MODEL, "second": _MODEL},
+        "required": ["first", "second"],
+        "additionalProperties": False,
+    }
+)
+HASHES = takes(NPY)
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """A method of `View` as it is asked for over HTTP.
+
+    Attributes
+    ----------
+    name : str
+        By which the API and the pages know it.
+    method, path : str
+        The path follows the address of a holdout.
+    tag : str
+        Under which OpenAPI lists it.
+    roles : frozenset of str
+        Accounts of other roles are answered as if there was no such holdout.
+    does : callable
+        The method of `View`; it takes the fields of the body as keyword arguments.
+    model : type or None
+        The body, where that is a small object.
+    setting : str or None
+        The setting of the server that has to allow it (`ServerSettings.allows`).
+    any_ladder : bool
+        Whether readers and owners may name the account whose ladder is meant.
+    openapi : mapping
+        What OpenAPI cannot see in the signature of the route.
+    """
+
+    name: str
+    method: str
+    path: str
+    tag: str
+    roles: frozenset[str]
+    does: Callable[..., Any]
+    model: type[Sent] | None = None
+    setting: str | None = None
+    any_ladder: bool = False
+    openapi: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def described(self) -> str:
+        """What it does, for OpenAPI."""
+        return inspect.getdoc(self.does) or ""
+
+
+OPERATIONS: dict[str, Operation] = {}
+"""All operations on a holdout by their names, as `View` enters them."""
+
+
+def operation(
+    method: str,
+    path: str,
+    tag: str,
+    roles: frozenset[str],
+    *,
+    name: str | None = None,
+    model: type[Sent] | None = None,
+    openapi: Mapping[str, Any] | None = None,
+    **more: Any,
+) -> Callable[[F], F]:
+    """Enter a method of `View` into `OPERATIONS`; the arguments are the attributes of one.
+
+    The name is that of the method, if none is stated.
+    """
+    if openapi is None:
+        openapi = {} if model is None else takes(model=model)
+
+    def enter(does: F) -> F:
+        known = name or does.__name__
+        OPERATIONS[known] = Operation(
+            known, method, path, tag, roles, does, model, openapi=openapi, **more
+        )
+        return does
+
+    return enter

@@ -6,7 +6,7 @@ They work without JavaScript, and show what the API answers. Nothing in them is 
 # No deferred annotations here: FastAPI reads those of functions within functions.
 
 import hashlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from importlib import resources
 from typing import Annotated, Any, TypeAlias
 from urllib.parse import quote, urlencode, urlsplit
@@ -20,30 +20,18 @@ from ladderholdout.errors import (
     printable,
 )
 from ladderholdout.extras import needed
-from ladderholdout.guard.history_table import origin_of
-from ladderholdout.guard.pictures import picture_of
-from ladderholdout.guard.views import Status, Submission
+from ladderholdout.guard import Status, Submission, origin_of, picture_of
 from ladderholdout.leaderboard.standings import BOARD
-from ladderholdout.ledger import AccountRecord
+from ladderholdout.ledger import parted_name
 from ladderholdout.pictures import number
-from ladderholdout.server.accounts import ROLES, Issued, accounts_of
+from ladderholdout.server.accounts import ROLES, accounts_of
 from ladderholdout.server.answers import Refusal, of_forms, read_body, refused
 from ladderholdout.server.bodies import MOST_OF_A_FORM, Form, checked, form_in, upload_in
-from ladderholdout.server.operations import ACTIONS
+from ladderholdout.server.operations import OPERATIONS, Operation
 from ladderholdout.server.refusals import Refusals
-from ladderholdout.server.served import NotThere
 from ladderholdout.server.sessions import LIFE, Gate, Session
 from ladderholdout.server.space import Space
-from ladderholdout.server.viewers import (
-    CERTIFY,
-    ESTIMATE,
-    LEADERBOARD,
-    MANAGE,
-    REPORT,
-    REVEAL,
-    SUBMIT,
-    View,
-)
+from ladderholdout.server.views import REPORT, NotThere, View
 
 with needed("A page of the server", extra="server"):
     from fastapi import Depends, FastAPI, HTTPException, Request, Response
@@ -53,6 +41,8 @@ with needed("A page of the server", extra="server"):
 
 _LINES = 50
 _DRAWN = 1000
+_MORE = 5
+"""After so many more improvements the width of a certificate is forecast."""
 _LONGEST_NOTE, _LONGEST_CELL = 500, 300
 _MOST_CLASSES = 20
 _TYPES = {"css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}
@@ -69,7 +59,7 @@ class SignInNeeded(Exception):
 
 
 class Pages:
-    """Templates and files of the pages, and who they are for.
+    """Renders the templates of the pages, and has their files.
 
     Parameters
     ----------
@@ -79,7 +69,7 @@ class Pages:
     def __init__(self, gate: Gate) -> None:
         self.gate = gate
         folder = resources.files("ladderholdout.server") / "static"
-        self.files = {one.name: one.read_bytes() for one in folder.iterdir()}
+        self.files = {file.name: file.read_bytes() for file in folder.iterdir()}
         self._environment = Environment(
             loader=PackageLoader("ladderholdout.server"),
             autoescape=True,
@@ -124,7 +114,7 @@ class Pages:
         return self.gate.read(request.cookies.get(self.gate.cookie, ""))
 
     def refused(self, request: Request, refusal: Refusal) -> Response:
-        """Show an error; where nobody has signed in, nothing but the way to that."""
+        """Show an error; to somebody who has not signed in, show how to sign in alone."""
         session = self.session(request)
         if session.person is None and refusal.status in (404, 405):
             return self.sign_in_needed(request)
@@ -171,9 +161,9 @@ def add_docs(app: FastAPI, pages: Pages) -> None:
     def docs() -> Response:
         api = app.openapi()
         operations = [
-            (method.upper(), path, one.get("description", ""))
+            (method.upper(), path, described.get("description", ""))
             for path, methods in api["paths"].items()
-            for method, one in methods.items()
+            for method, described in methods.items()
         ]
         return pages.show("docs.html", None, info=api["info"], operations=operations)
 
@@ -186,9 +176,9 @@ def add_pages(app: FastAPI, gate: Gate, most: int, refusals: Refusals) -> Pages:
     app : FastAPI
     gate : Gate
     most : int
-        Bytes that a request may have.
+        How many bytes a request may have.
     refusals : Refusals
-        Of bodies that were not taken.
+        Counts bodies that were not taken.
     """
     pages = Pages(gate)
 
@@ -208,9 +198,9 @@ def add_pages(app: FastAPI, gate: Gate, most: int, refusals: Refusals) -> Pages:
         assert session.person is not None
         chosen = {key: request.query_params.get(key) for key in ("account", "ladder")}
         stated = {key: value for key, value in chosen.items() if value is not None}
-        found = session.person.view(name, stated)
-        request.state.account = getattr(found, "who", None)
-        return found
+        view = session.person.view(name, stated)
+        request.state.account = view.account
+        return view
 
     Seen = Annotated[View, Depends(view_of)]
 
@@ -230,7 +220,7 @@ def add_pages(app: FastAPI, gate: Gate, most: int, refusals: Refusals) -> Pages:
         return await sent(request, session)
 
     def space_of(view: Seen) -> Space:
-        return view.space()
+        return Space.of(view.ladder)
 
     async def form_with_file(
         request: Request, session: Signed, space: Annotated[Space, Depends(space_of)]
@@ -299,13 +289,13 @@ def add_pages(app: FastAPI, gate: Gate, most: int, refusals: Refusals) -> Pages:
     @page("/")
     def holdouts(session: Signed) -> Response:
         assert session.person is not None
-        lines = [_line(one) for one in session.person.views()]
+        lines = [_line(view) for view in session.person.views()]
         return pages.show("holdouts.html", session, lines=lines)
 
     @page("/holdouts/{name:path}/leaderboard")
     def leaderboard(session: Signed, view: Seen) -> Response:
-        _require(view, LEADERBOARD)
-        return pages.show("leaderboard.html", session, board=view.standings(), **_of(view))
+        _require(view, "leaderboard")
+        return pages.show("leaderboard.html", session, board=view.leaderboard(), **_of(view))
 
     @page("/holdouts/{name:path}/report")
     def report(view: Seen) -> Response:
@@ -316,88 +306,81 @@ def add_pages(app: FastAPI, gate: Gate, most: int, refusals: Refusals) -> Pages:
     def submission(session: Signed, view: Seen, place: str) -> Response:
         return pages.show("submission.html", session, **_submission(view, place))
 
-    def managed(session: Session, view: View, error: LadderHoldoutError | None = None) -> Response:
-        status = 200 if error is None else refused(error).status
-        return pages.show("manage.html", session, status, **_managed(view, error))
-
     @page("/holdouts/{name:path}/manage")
     def manage(session: Signed, view: Seen) -> Response:
-        _require(view, MANAGE)
+        _require(view, "accounts")
         return managed(session, view)
-
-    @page("/holdouts/{name:path}/accounts", "POST")
-    def accounts(session: Signed, view: Seen, form: Sent) -> Response:
-        _require(view, MANAGE)
-        try:
-            issued = _change_account(view, form.fields)
-        except _SHOWN_ON_THE_PAGE as error:
-            return managed(session, view, error)
-        if issued is None:
-            return _to(view, "manage")
-        return pages.show("token.html", session, issued=issued, **_of(view))
-
-    @page("/holdouts/{name:path}/retirement", "POST")
-    def retire(session: Signed, view: Seen, form: Sent) -> Response:
-        _require(view, MANAGE)
-        try:
-            view.retire(form.fields.get("name", ""))
-        except _SHOWN_ON_THE_PAGE as error:
-            return managed(session, view, error)
-        return _to(view)
-
-    @page("/holdouts/{name:path}/withdrawals", "POST")
-    def withdraw(session: Signed, view: Seen, form: Sent) -> Response:
-        _require(view, MANAGE)
-        place = form.fields.get("submission", "")
-        found = _submission(view, place)
-        try:
-            done = view.withdraw(found["entry"].number, form.fields.get("reason", ""))
-        except _SHOWN_ON_THE_PAGE as error:
-            status = refused(error).status
-            return pages.show("submission.html", session, status, **found | {"error": error})
-        return pages.show("submission.html", session, **_submission(view, place) | {"done": done})
 
     # -- what is asked for ---------------------------------------------------------------
 
+    def managed(session: Session, view: View, error: LadderHoldoutError | None = None) -> Response:
+        return pages.show("manage.html", session, _status(error), **_managed(view, error))
+
     def shown(session: Session, view: View, before: int = 0, **notice: Any) -> Response:
-        error = notice.get("error")
-        status = 200 if error is None else refused(error).status
-        return pages.show("holdout.html", session, status, **_holdout(view, before) | notice)
+        content = _holdout(view, before) | notice
+        return pages.show("holdout.html", session, _status(content["error"]), **content)
+
+    def form(
+        name: str,
+        done: Callable[[Session, View, Any], Response],
+        refused_on: Callable[..., Response] = shown,
+    ) -> None:
+        """Add the form of an operation, with the page after it and the page that shows an error."""
+        asked = OPERATIONS[name]
+
+        def send(session: Signed, view: Seen, sent: Sent) -> Response:
+            _require(view, name)
+            try:
+                answer = asked.does(view, **_fields(asked, sent.fields))
+            except _SHOWN_ON_THE_PAGE as error:
+                return refused_on(session, view, error=error)
+            return done(session, view, answer)
+
+        page("/holdouts/{name:path}" + asked.path, "POST")(send)
+
+    form("work_out", lambda session, view, answer: _to(view, "#certificate"))
+    form("reveal", lambda session, view, answer: _to(view))
+    form("retire", lambda session, view, answer: _to(view), managed)
+    form(
+        "estimate",
+        lambda session, view, answer: shown(session, view, estimate=answer, estimate_asked=True),
+    )
+
+    @page("/holdouts/{name:path}/accounts", "POST")
+    def accounts(session: Signed, view: Seen, form: Sent) -> Response:
+        _require(view, "accounts")
+        try:
+            asked = OPERATIONS.get(form.fields.get("action", ""))
+            if asked is None or asked.tag != "accounts" or asked.model is None:
+                raise InvalidArgument("action", "one of the page", "another")
+            answer = asked.does(view, **_fields(asked, form.fields))
+        except _SHOWN_ON_THE_PAGE as error:
+            return managed(session, view, error)
+        if "token" not in answer:
+            return _to(view, "manage")
+        return pages.show("token.html", session, issued=answer, **_of(view))
+
+    @page("/holdouts/{name:path}/withdrawals", "POST")
+    def withdraw(session: Signed, view: Seen, form: Sent) -> Response:
+        _require(view, "withdraw")
+        place = form.fields.get("submission", "")
+        content = _submission(view, place)
+        try:
+            done = view.withdraw(content["line"]["number"], form.fields.get("reason", ""))
+        except _SHOWN_ON_THE_PAGE as error:
+            content |= {"error": error}
+            return pages.show("submission.html", session, _status(error), **content)
+        return pages.show("submission.html", session, **_submission(view, place) | {"done": done})
 
     @page("/holdouts/{name:path}/submissions", "POST")
     def submit(session: Signed, view: Seen, form: Upload) -> Response:
-        _require(view, SUBMIT)
+        _require(view, "submit")
         try:
+            view.check_block(form.fields.get("block"))
             release = view.submit(_asked(view, form), form.fields.get("key", "") or uuid4().hex)
         except _SHOWN_ON_THE_PAGE as error:
             return shown(session, view, error=error)
         return _to(view, f"submissions/{release.submission}")
-
-    @page("/holdouts/{name:path}/certificate", "POST")
-    def certify(session: Signed, view: Seen, form: Sent) -> Response:
-        _require(view, CERTIFY)
-        try:
-            view.certify()
-        except _SHOWN_ON_THE_PAGE as error:
-            return shown(session, view, error=error)
-        return _to(view, "#certificate")
-
-    @page("/holdouts/{name:path}/estimate", "POST")
-    def estimate(session: Signed, view: Seen, form: Sent) -> Response:
-        _require(view, ESTIMATE)
-        try:
-            return shown(session, view, estimate=view.estimate(), estimate_asked=True)
-        except _SHOWN_ON_THE_PAGE as error:
-            return shown(session, view, error=error)
-
-    @page("/holdouts/{name:path}/reveal", "POST")
-    def reveal(session: Signed, view: Seen, form: Sent) -> Response:
-        _require(view, REVEAL)
-        try:
-            view.reveal()
-        except _SHOWN_ON_THE_PAGE as error:
-            return shown(session, view, error=error)
-        return _to(view)
 
     @page("/holdouts/{name:path}")
     def holdout(session: Signed, view: Seen, before: int = 0) -> Response:
@@ -431,14 +414,19 @@ def _here(request: Request) -> str:
 
 
 def _inside(to: str) -> str:
-    """Return an address within the server; its first page for any other."""
+    """Return an address within the server; return that of its first page for any other."""
     fine = to.startswith("/") and not to.startswith("//") and "\\" not in to and to.isprintable()
     return quote(to, safe="/?=&%#+:,;@") if fine else "/"
 
 
-def _require(view: View, what: str) -> None:
-    if what not in view.may:
+def _require(view: View, name: str) -> None:
+    if name not in view.may:
         raise NotThere
+
+
+def _status(error: LadderHoldoutError | None) -> int:
+    """Return the status of a page that shows an error, or none."""
+    return 200 if error is None else refused(error).status
 
 
 def _to(view: View, part: str = "") -> Response:
@@ -449,8 +437,8 @@ def _to(view: View, part: str = "") -> Response:
 def address(view: View, part: str = "") -> str:
     """Return the address of a page of a holdout, for the same ladder."""
     path, mark, fragment = part.partition("#")
-    found = f"/holdouts/{quote(view.name, safe='')}" + (f"/{path}" if path else "")
-    return found + (f"?{urlencode(view.chosen)}" if view.chosen else "") + mark + fragment
+    page = f"/holdouts/{quote(view.name, safe='')}" + (f"/{path}" if path else "")
+    return page + (f"?{urlencode(view.chosen)}" if view.chosen else "") + mark + fragment
 
 
 def _asked(view: View, form: Form) -> Any:
@@ -463,18 +451,19 @@ def _asked(view: View, form: Form) -> Any:
     context = {"file": printable(form.file_name, longest=_LONGEST_CELL)} if form.file_name else {}
     context |= {"note": note} if note else {}
     ids = form.fields.get("ids", "").strip() or None
-    return upload_in(form.file, view.wanted(), context, view.space(), ids)
+    return upload_in(form.file, view.wanted, context, Space.of(view.ladder), ids)
 
 
-def _change_account(view: View, fields: Mapping[str, str]) -> Issued | None:
-    """Do with an account what a form asks for; return a token where that makes one."""
-    action = ACTIONS.get(fields.get("action", ""))
-    if action is None:
-        raise InvalidArgument("action", "one of the page", "another")
-    texts = {name: fields.get(name, "").strip() for name in action.model.model_fields}
-    stated = {name: text for name, text in texts.items() if text or name == "account"}
-    done = action.does(view.url, view.name, checked(action.model, stated, strict=False))
-    return done if isinstance(done, Issued) else None
+def _fields(asked: Operation, texts: Mapping[str, str]) -> dict[str, Any]:
+    """Return the fields of a form; an empty text is left out where an operation allows that."""
+    if asked.model is None:
+        return {}
+    stated = {}
+    for name, field in asked.model.model_fields.items():
+        text = texts.get(name, "").strip()
+        if text or field.is_required():
+            stated[name] = text
+    return dict(checked(asked.model, stated, strict=False))
 
 
 # -- content ------------------------------------------------------------------------------
@@ -493,7 +482,7 @@ def _line(view: View) -> dict[str, Any]:
         status, why = None, str(error)
     # The ladder that holds the rules of a leaderboard is empty: its ranks are elsewhere.
     of_board = status is not None and status.account == BOARD
-    to = address(view, "leaderboard" if of_board and LEADERBOARD in view.may else "")
+    to = address(view, "leaderboard" if of_board and "leaderboard" in view.may else "")
     return {"view": view, "address": to, "status": status, "why": why}
 
 
@@ -502,17 +491,19 @@ def _holdout(view: View, before: int) -> dict[str, Any]:
     total = status.submissions
     end = min(before - 1, total) if before > 0 else total
     start = max(0, end - _LINES)
-    ladder = view.ladder()
+    ladder = view.ladder
     drawn = ladder.history(max(0, total - _DRAWN), _DRAWN)
     lines = ladder.history(start, end - start) if end > start else ()
-    certificate, possible = view.certificate()
+    certificate, possible = view.known_certificate()
     picture = picture_of(status, certificate, drawn) if drawn else None
     known = ladder.facts.classes
     classes = None if known is None else [str(label) for label in known.tolist()]
     return _of(view) | {
         "status": status,
+        "whole": parted_name(view.name)[0],
+        "health": view.health(_MORE, None),
         "certificate": certificate,
-        "possible": possible and CERTIFY in view.may,
+        "possible": possible and "work_out" in view.may,
         "lines": list(map(_shown, reversed(lines))),
         "older": start + 1 if start else None,
         "newer": end < total,
@@ -535,7 +526,6 @@ def _shown(line: Submission) -> dict[str, Any]:
         "number": line.number,
         "time": line.time,
         "score": line.score,
-        "own": line.own_score,
         "improved": line.improved,
         "withdrawn": line.withdrawn,
         "repeat_of": line.repeat_of,
@@ -548,12 +538,11 @@ def _submission(view: View, place: str) -> dict[str, Any]:
     """Return what the page of a submission shows."""
     if not (place.isdecimal() and 0 < len(place) < 10 and int(place) > 0):
         raise NotThere
-    found = view.ladder().history(int(place) - 1, 1)
-    if not found or found[0].number != int(place):
+    entries = view.ladder.history(int(place) - 1, 1)
+    if not entries or entries[0].number != int(place):
         raise NotThere
-    status, line = view.status(), _shown(found[0])
+    status, line = view.status(), _shown(entries[0])
     return _of(view) | {
-        "entry": found[0],
         "line": line,
         "status": status,
         "meaning": _meaning(line, status),
@@ -574,27 +563,25 @@ def _meaning(line: Mapping[str, Any], status: Status) -> str:
             f"so the released score {stays}. Nothing else of their own score is shown: it may be "
             "lower, equal, or a little higher."
         )
-    found = "These predictions improved on all before them"
+    meaning = "These predictions improved on all before them"
     if line["repeat_of"]:
-        found = (
+        meaning = (
             f"The same predictions were submitted before, as submission {line['repeat_of']}, "
             "and get the same answer"
         )
     became = score if line["repeat_of"] else f"the released score became {score}"
-    found += "." if score is None else f": {became}."
-    own = {line["number"], line["repeat_of"]}
-    if status.incumbent in own:
-        return found + " They are the incumbent now."
+    meaning += "." if score is None else f": {became}."
+    if status.incumbent in (line["number"], line["repeat_of"]):
+        return meaning + " They are the incumbent now."
     now = "there is none" if status.incumbent is None else f"submission {status.incumbent} is"
-    return f"{found} They are not the incumbent any more: {now}."
+    return f"{meaning} They are not the incumbent any more: {now}."
 
 
 def _managed(view: View, error: LadderHoldoutError | None = None) -> dict[str, Any]:
     """Return what the owner's page shows."""
-    found: Sequence[AccountRecord] = accounts_of(view.url, view.name)
     return _of(view) | {
-        "accounts": found,
+        "accounts": accounts_of(view.url, view.name),
         "roles": ROLES,
-        "retired": view.ladder().state().retired,
+        "retired": view.ladder.state().retired,
         "error": error and of_forms(error),
     }

@@ -1,4 +1,4 @@
-"""How many bodies of somebody are refused before the next is not read any more.
+"""A limit on the bodies that somebody sends in vain: beyond it, the next one is not read.
 
 A refusal is not recorded, so the limits of submissions do not count it, and it costs the server
 time.
@@ -17,13 +17,13 @@ with needed("The server", extra="server"):
     from fastapi import HTTPException, Request
 
 COUNTED = (400, 408, 413, 415, 422)
-"""The status of an answer to a body that was not taken."""
+"""The statuses of answers to bodies that were not taken."""
 
 _SPAN = 60  # seconds
 
 
 class Refusals:
-    """What was refused in this minute: a point for each body, and one for each megabyte of it.
+    """Counts what was refused in this minute: a point for each body, and one for each megabyte.
 
     Each process of a server counts by itself.
 
@@ -75,7 +75,7 @@ class Refusals:
 
 
 def _sender(request: Request) -> str:
-    """Name the account of a request; of one without an account the address."""
+    """Name the account of a request, or the address where it has no account."""
     account = getattr(request.state, "account", None)
     if account is not None:
         return f"account {account.id}"

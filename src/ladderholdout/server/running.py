@@ -59,7 +59,7 @@ class Quoted(logging.Formatter):
 
 
 def check_packages() -> None:
-    """Refuse to start without a package of which a page or a form would be in want later.
+    """Refuse to start without a package that a page or a form would need later.
 
     Raises
     ------

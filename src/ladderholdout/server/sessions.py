@@ -19,13 +19,12 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Protocol
+from typing import TypeAlias
 
 from ladderholdout.ledger import Access, AccountRecord, Ledger, Transaction
 from ladderholdout.ledger.records import now
 from ladderholdout.server.accounts import is_token_of
-from ladderholdout.server.served import Served
-from ladderholdout.server.viewers import AccountHolder, LedgerOwner, Person
+from ladderholdout.server.views import AccountHolder, LedgerOwner, Person, Served
 
 LIFE = 12 * 60 * 60
 """Seconds that a session lasts."""
@@ -52,7 +51,7 @@ class Session:
 
     @property
     def form_token(self) -> str:
-        """What each form of this session has, and no page of others can know."""
+        """What each form of this session has, and no page of another site can know."""
         return hmac.digest(self.cookie.encode(), b"form", "sha256").hex()
 
     def takes(self, form_token: str) -> bool:
@@ -60,33 +59,19 @@ class Session:
         return hmac.compare_digest(self.form_token.encode(), form_token.encode())
 
 
-class Gate(Protocol):
-    """Lets people in, and knows them again by a cookie."""
-
-    @property
-    def cookie(self) -> str:
-        """The name of the cookie."""
-
-    @property
-    def port(self) -> int | None:
-        """Of the pages for one person on 127.0.0.1; None of those of a server."""
-
-    def read(self, cookie: str) -> Session:
-        """Return the session of a cookie; a new one where it is none."""
-
-    def enter(self, cookie: str, token: str) -> Session | None:
-        """Return the session of who shows a token; None where it is not valid."""
-
-    def leave(self, cookie: str) -> None:
-        """End the session of a cookie, and of all copies of it."""
-
-
 class AccountGate:
-    """Lets in who has a token of a server.
+    """Lets in whoever has a token of a server, and knows people again by a cookie.
 
     Parameters
     ----------
     served : Served
+
+    Attributes
+    ----------
+    cookie : str
+        The name of the cookie.
+    port : None
+        The pages are not those for one person on 127.0.0.1.
     """
 
     cookie, port = "ladderholdout", None
@@ -109,14 +94,14 @@ class AccountGate:
         before = list(self._held(cookie))
         if before:
             self.leave(cookie)
-        kept = [one for one in before if one[0].holdout_id != account.holdout_id]
+        kept = [entry for entry in before if entry[0].holdout_id != account.holdout_id]
         held = [*kept, (account, int(time.time()), token)][-_MOST_ACCOUNTS:]
         name = _drawn()
         entries = [
-            (one, since, base64.urlsafe_b64encode(_masked(name, one, since, text.encode())))
-            for one, since, text in held
+            (owner, since, base64.urlsafe_b64encode(_masked(name, owner, since, text.encode())))
+            for owner, since, text in held
         ]
-        texts = [f"{one.id}.{since}.{masked.decode()}" for one, since, masked in entries]
+        texts = [f"{owner.id}.{since}.{masked.decode()}" for owner, since, masked in entries]
         return self.read("~".join([name, *texts]))
 
     def leave(self, cookie: str) -> None:
@@ -127,9 +112,9 @@ class AccountGate:
     def _held(self, cookie: str) -> Iterator[tuple[AccountRecord, int, str]]:
         """Yield the accounts of a cookie that are valid, since when, and their tokens."""
         name, *texts = cookie.split("~")[: 1 + _MOST_ACCOUNTS]
-        found = [one for one in map(_ENTRY.fullmatch, texts) if one is not None]
-        entries = {int(one[1]): (int(one[2]), one[3]) for one in found}
-        fresh = {key: one for key, one in entries.items() if 0 <= time.time() - one[0] < LIFE}
+        parts = [match.groups() for match in map(_ENTRY.fullmatch, texts) if match is not None]
+        entries = {int(account): (int(since), masked) for account, since, masked in parts}
+        fresh = {key: entry for key, entry in entries.items() if 0 <= time.time() - entry[0] < LIFE}
         if not fresh:
             return
         digest = _digest(cookie)
@@ -150,7 +135,7 @@ def _drawn() -> str:
 
 
 def _digest(cookie: str) -> str:
-    """Return by what the ledger knows a session, of which its name alone makes no cookie."""
+    """Return the digest by which the ledger knows a session; nobody makes a cookie from it."""
     return hashlib.sha256(cookie.partition("~")[0].encode()).hexdigest()
 
 
@@ -158,7 +143,7 @@ def _masked(name: str, account: AccountRecord, since: int, token: bytes) -> byte
     """Mask a token, or show a masked one: a token has 63 bytes, and the mask 64."""
     key, text = bytes.fromhex(account.token_hash), f"{name} {account.id} {since}".encode()
     mask = hmac.digest(key, text, "sha512")
-    return bytes(one ^ two for one, two in zip(token, mask, strict=False))
+    return bytes(byte ^ hidden for byte, hidden in zip(token, mask, strict=False))
 
 
 class LocalGate:
@@ -192,5 +177,9 @@ class LocalGate:
         return Session(self._known, self._owner)
 
     def leave(self, cookie: str) -> None:
-        """End the session; the address of before lets in nobody, as before."""
+        """End the session; the address that was printed has let somebody in, and lets in nobody."""
         self._known = _drawn()
+
+
+Gate: TypeAlias = AccountGate | LocalGate
+"""Lets people in to the pages."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import tomllib
 from collections import ChainMap
 from collections.abc import Mapping
@@ -14,17 +13,21 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 
 from ladderholdout.errors import InvalidArgument
 from ladderholdout.ledger import is_memory, is_server, resolve_url
+from ladderholdout.process import FILES_ARE_SHARED
 
 PREFIX = "LADDERHOLDOUT_SERVE_"
-"""Of environment variables: ``LADDERHOLDOUT_SERVE_PORT``. Lists are separated by commas."""
+"""Begins the names of environment variables, such as ``LADDERHOLDOUT_SERVE_PORT``.
+
+Commas separate the parts of a list.
+"""
 STARTED_WITH = "LADDERHOLDOUT_SERVE"
-"""In which a server's worker processes find the settings, as JSON."""
+"""The environment variable in which worker processes find the settings, as JSON."""
 
 _ALL = "*"
 
 
 def _split(value: Any) -> Any:
-    """Return the parts of a text, as a variable of the environment has them; a list as it is."""
+    """Return the parts of a text of an environment variable; return a list as it is."""
     if not isinstance(value, str):
         return value
     return [part.strip() for part in value.split(",") if part.strip()]
@@ -53,9 +56,9 @@ class ServerSettings(BaseModel):
     max_refusals : int
         Requests of an account that may be refused in a minute before the next is not read; one of
         some megabytes counts as so many more.
-    share_rows, allow_estimates, allow_reveals : tuple of str
-        Names of the holdouts whose features are served, whose corrected score or whose score on
-        a ladder that releases none may be asked for; ``*`` for all.
+    share_rows, allow_estimates, allow_reveals, allow_comparisons : tuple of str
+        Names of the holdouts whose features are served, whose corrected score, score on a ladder
+        that shows improvements alone, or comparisons may be requested; ``*`` for all.
 
     Examples
     --------
@@ -81,6 +84,7 @@ class ServerSettings(BaseModel):
     share_rows: _Names = ()
     allow_estimates: _Names = ()
     allow_reveals: _Names = ()
+    allow_comparisons: _Names = ()
 
     def __init__(self, ledger: str | None = None, **stated: Any) -> None:
         try:
@@ -89,7 +93,7 @@ class ServerSettings(BaseModel):
             raise _refused(fault) from None
         if is_memory(self.url):
             raise InvalidArgument("ledger", "a file or a URL", "in memory")
-        if self.workers > 1 and os.name == "nt" and not is_server(self.url):
+        if self.workers > 1 and not FILES_ARE_SHARED and not is_server(self.url):
             raise InvalidArgument("workers", "1 on Windows with a file", self.workers)
         if (self.tls_cert is None) != (self.tls_key is None):
             raise InvalidArgument("tls-cert", "stated together with tls-key", "one without")

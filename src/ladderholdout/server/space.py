@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ladderholdout.errors import InvalidSubmission
-from ladderholdout.guard.open_ladder import OpenLadder
+from ladderholdout.guard import OpenLadder
 
 _SMALL = 2**20  # bytes of a body that are taken whatever the holdout is
 _OF_A_ROW, _OF_A_CELL = 1024, 64
@@ -32,11 +32,11 @@ class Space:
     Attributes
     ----------
     rows, columns : int
-        Of an array of predictions, as a class or an output has one column.
+        The shape of an array of predictions, in which a class or an output has a column.
     longest : int
-        Characters of a text: no class has a longer name.
+        The characters of the longest name of a class.
     marks : int
-        Of commas and the like in the name of a class, at most.
+        The most commas and the like in the name of a class.
     """
 
     rows: int
@@ -50,22 +50,16 @@ class Space:
         n, classes = ladder.facts.n, ladder.facts.classes
         if classes is None:
             return cls(n, ladder.rows().n_outputs)
-        texts = [str(one) for one in classes.tolist()] if classes.dtype.kind in "UO" else [""]
-        return cls(
-            n,
-            max(len(classes), 2),
-            max(map(len, texts)),
-            max(sum(one.encode().count(mark) for mark in b",:[{;\t\r\n") for one in texts),
-        )
-
-    @property
-    def cells(self) -> int:
-        """Numbers of one submission, and a text that names each row."""
-        return self.rows * (self.columns + 1)
+        columns = max(len(classes), 2)
+        if classes.dtype.kind not in "UO":
+            return cls(n, columns)
+        names = [str(label) for label in classes.tolist()]
+        marks = max(sum(name.encode().count(mark) for mark in b",:[{;\t\r\n") for name in names)
+        return cls(n, columns, max(map(len, names)), marks)
 
     @property
     def largest(self) -> int:
-        """Bytes that a body of one submission may have."""
+        """How many bytes a body of one submission may have."""
         return _SMALL + self.rows * (_OF_A_ROW + _OF_A_CELL * self.columns + 12 * self.longest)
 
     def check_json(self, data: bytes, *, large: bool | None = None) -> None:
@@ -78,10 +72,11 @@ class Space:
             Whether too short a list is refused unread: others are worth their own message.
         """
         large = len(data) > _SMALL if large is None else large
-        values = sum(data.count(mark) for mark in (b",", b":"))
-        lists = sum(data.count(mark) for mark in (b"[", b"{"))
+        values = data.count(b",") + data.count(b":")
+        lists = data.count(b"[") + data.count(b"{")
         of_names = 1 + self.marks
-        if values > 4 * self.cells * of_names + _NOTES:
+        # Beside its numbers each row may have a text that names it.
+        if values > 4 * self.rows * (self.columns + 1) * of_names + _NOTES:
             raise self._refused("more values")
         if lists > self.rows * of_names + _NOTES:
             raise self._refused("more lists")
@@ -99,16 +94,16 @@ class Space:
         most : int
             Submissions.
         """
-        name, at = b'"predictions"', 0
+        name, start = b'"predictions"', 0
         # Notes may have the name too.
         if data.count(name) > 4 * most:
             raise InvalidSubmission("the body", f"a batch of at most {most}", "of more")
         view = data[: data.find(name)] if name in data else data
         while view:
             self.check_json(view, large=len(data) > _SMALL)
-            at += len(view)
-            end = data.find(name, at + len(name))
-            view = data[at : len(data) if end < 0 else end]
+            start += len(view)
+            end = data.find(name, start + len(name))
+            view = data[start : len(data) if end < 0 else end]
 
     def check_csv(self, data: bytes) -> None:
         """Refuse CSV of more lines or cells than predictions have."""
@@ -125,8 +120,8 @@ class Space:
             array.shape[:1] != (self.rows,)
             or not self.rows <= array.size <= self.rows * self.columns
         ):
-            came = f"an array of shape {array.shape}"
-            raise InvalidSubmission("predictions", self._allowed(), came)
+            shape = f"an array of shape {array.shape}"
+            raise InvalidSubmission("predictions", self._allowed(), shape)
         if array.dtype.kind == "U" and array.dtype.itemsize > 4 * (self.longest + 1):
             array = array.astype(f"U{self.longest + 1}")
         return array
@@ -139,22 +134,22 @@ class Space:
         return value
 
     def check_list(self, values: list[Any]) -> list[Any] | NDArray[Any]:
-        """Refuse a list of another length or depth; return numbers in few bytes, texts cut."""
+        """Refuse a list of another length or depth; return numbers in few bytes, and cut texts."""
         if len(values) != self.rows:
             raise InvalidSubmission("predictions", self._allowed(), f"a list of {len(values)}")
-        inner = [each for one in values if isinstance(one, list) for each in one]
-        if any(isinstance(each, list | dict) for each in inner):
+        inner = [value for row in values if isinstance(row, list) for value in row]
+        if any(isinstance(value, list | dict) for value in inner):
             raise InvalidSubmission("predictions", self._allowed(), "lists within lists")
         # Of texts NumPy would make an array before it could be seen how long they are.
-        if set(map(type, [one for one in values if not isinstance(one, list)] + inner)) <= _NUMBERS:
+        if set(map(type, [row for row in values if not isinstance(row, list)] + inner)) <= _NUMBERS:
             numbers = _array(values)
             if numbers is not None:
                 return self.check_array(numbers)
-        return [self._cut_in(one) for one in values]
+        return [self._cut_in(row) for row in values]
 
     def _cut_in(self, value: Any) -> Any:
         if isinstance(value, list):
-            return [self.cut(one) if isinstance(one, str) else one for one in value]
+            return [self.cut(text) if isinstance(text, str) else text for text in value]
         return self.cut(value) if isinstance(value, str) else value
 
     def cut(self, text: str, least: int = 0) -> str:
@@ -172,8 +167,8 @@ class Space:
     def check_columns(self, columns: int) -> None:
         """Refuse more columns than there may be."""
         if not 1 <= columns <= self.columns + 1:
-            came = f"a table of {columns} columns"
-            raise InvalidSubmission("predictions", self._allowed(), came)
+            width = f"a table of {columns} columns"
+            raise InvalidSubmission("predictions", self._allowed(), width)
 
     def _allowed(self) -> str:
         return f"one for each of the {self.rows} rows" + (
@@ -185,12 +180,12 @@ class Space:
 
 
 def _array(values: list[Any]) -> NDArray[Any] | None:
-    """Return numbers as an array, of whole ones a small one; None where there is anything else."""
+    """Return numbers as an array, in few bytes where they are whole; None for anything else."""
     try:
-        found = np.asarray(values)
+        array = np.asarray(values)
     except (ValueError, OverflowError):
         return None
-    if found.dtype == np.int64:
-        small = found.astype(np.int32)
-        return small if np.array_equal(small, found) else found
-    return found if found.dtype.kind in "bf" else None
+    if array.dtype == np.int64:
+        small = array.astype(np.int32)
+        return small if np.array_equal(small, array) else array
+    return array if array.dtype.kind in "bf" else None

@@ -14,12 +14,11 @@ import numpy as np
 import pytest
 
 from ladderholdout.errors import HoldoutConflict, LedgerError, UnknownHoldout
-from ladderholdout.guard.health import verify_holdout
-from ladderholdout.guard.open_ladder import Origin
+from ladderholdout.guard import Origin, ladder_of, verify_holdout
 from ladderholdout.holdout import LadderHoldout
 from ladderholdout.ledger import Access, LadderSettings, Ledger, Transaction, resolve_url
 from ladderholdout.ledger.known_rows import as_bytes
-from ladderholdout.mechanisms import FullDisclosure, OneBitLadder, ShakyLadder
+from ladderholdout.mechanisms import FullDisclosure, ShakyLadder
 from ladderholdout.testing.workers import (
     NAME,
     PATIENCE,
@@ -165,7 +164,7 @@ class LedgerContract:
 
     # -- one order --------------------------------------------------------------------
 
-    @pytest.mark.parametrize("access", [Access.LADDER, Access.ALL], ids=lambda one: one.name)
+    @pytest.mark.parametrize("access", [Access.LADDER, Access.ALL], ids=lambda access: access.name)
     def test_a_writer_waits_for_the_one_who_holds_the_ladder(
         self, make: Callable[..., LadderHoldout], access: Access
     ) -> None:
@@ -202,15 +201,15 @@ class LedgerContract:
     @pytest.mark.filterwarnings("ignore::ladderholdout.errors.KnownHoldoutWarning")
     def test_ladders_of_one_holdout_get_one_order(self, make: Callable[..., LadderHoldout]) -> None:
         """The submissions to all ladders are one sequence, without a gap or a tie."""
-        ours, theirs = make(account="ours"), make(account="theirs")
+        first, second = make(account="ours"), make(account="theirs")
         calls = [
-            (submit_all, ours.ledger, account, [3, i], EACH)
+            (submit_all, first.ledger, account, [3, i], EACH)
             for i, account in enumerate(["ours", "theirs"] * 2)
         ]
         answers = at_once(calls, processes=self.processes)
-        assert_one_order(ours, answers[0::2])
-        assert_one_order(theirs, answers[1::2])
-        with Ledger(ours.ledger).read() as tx:
+        assert_one_order(first, answers[0::2])
+        assert_one_order(second, answers[1::2])
+        with Ledger(first.ledger).read() as tx:
             links = list(tx.chains.links(1))
         assert [link.kind for link in links].count("submission") == 4 * EACH
         assert [link.position for link in links] == list(range(1, len(links) + 1))
@@ -233,14 +232,14 @@ class LedgerContract:
         holdout = make(mechanism=NOISY)
         calls = [(submit_all, holdout.ledger, "default", [5], EACH)] * WORKERS
         answers = at_once(calls, processes=self.processes)
-        entries, history = [one.entry for one in recorded(holdout)[2]], holdout.history()
-        steps = [one.number for one in entries if one.improved and one.repeat_of is None]
+        entries, history = [row.entry for row in recorded(holdout)[2]], holdout.history()
+        steps = [entry.number for entry in entries if entry.improved and entry.repeat_of is None]
         for equal in zip(*answers, strict=True):
             assert len({improved for *_, improved in equal}) == 1
             shown = {score for _, score, improved in equal if improved}
             assert len(shown) <= 1
             for number, score, improved in equal:
-                incumbent = max(at for at in steps if at <= number)
+                incumbent = max(step for step in steps if step <= number)
                 assert improved or score == history[incumbent - 1].score
         assert repeats(holdout) == EACH * (WORKERS - 1)
         assert_replays(holdout)
@@ -249,11 +248,11 @@ class LedgerContract:
         """A trial that is run again, with other predictions, gets the answer of the first."""
         holdout = make(mechanism=NOISY)
         first, second = guesses([6], 2)
-        answers = holdout.open_ladder.submit(first, Origin(key="trial"))
-        again = holdout.open_ladder.submit(second, Origin(key="trial"))
+        answers = ladder_of(holdout).submit(first, Origin(key="trial"))
+        again = ladder_of(holdout).submit(second, Origin(key="trial"))
         assert answer(again)[1:] == answer(answers)[1:]
         assert repeats(holdout) == 1
-        holdout.open_ladder.submit(second, Origin(key="another"))
+        ladder_of(holdout).submit(second, Origin(key="another"))
         assert repeats(holdout) == 1
         assert_replays(holdout)
 
@@ -286,9 +285,9 @@ class LedgerContract:
         holdout.submit(first)
         sent = pickle.dumps(holdout)
         assert len(sent) < 1000
-        (found,) = at_once([(_submit_pickled, sent, second)], processes=True)
+        (submission,) = at_once([(_submit_pickled, sent, second)], processes=True)
         holdout.submit(second)
-        assert (found, repeats(holdout)) == (2, 1)
+        assert (submission, repeats(holdout)) == (2, 1)
 
     # -- the chain, the reserve, what is shown on demand -------------------------------
 
@@ -297,8 +296,8 @@ class LedgerContract:
     ) -> None:
         """What was anchored outside of the ledger is found in it again."""
         holdout, heads = make(mechanism=NOISY), []
-        for one in guesses([10], 5):
-            holdout.submit(one)
+        for guess in guesses([10], 5):
+            holdout.submit(guess)
             with Ledger(holdout.ledger).read() as tx:
                 heads.append(tx.head(1))
         with Ledger(holdout.ledger).read() as tx:
@@ -312,16 +311,16 @@ class LedgerContract:
         holdout, (_, y) = make(reserve=0.5, mechanism=FullDisclosure()), rows()
         worse = np.where(np.arange(len(y)) < 30, y, 1 - y)
         holdout.submit(worse)
-        first = holdout.certify()
-        assert (first, first.reserve_query) == (holdout.certify(), 1)
-        assert LadderHoldout.open(NAME, ledger=holdout.ledger).certify() == first
+        first = holdout.reserve_certificate()
+        assert (first, first.reserve_query) == (holdout.reserve_certificate(), 1)
+        assert LadderHoldout.open(NAME, ledger=holdout.ledger).reserve_certificate() == first
         assert holdout.submit(y).improved
-        assert holdout.certify().reserve_query == 2
+        assert holdout.reserve_certificate().reserve_query == 2
         assert verify_holdout(holdout.ledger, NAME).findings == ()
 
     def test_what_is_shown_on_demand_stays_shown(self, make: Callable[..., LadderHoldout]) -> None:
-        """A one-bit ladder shows its released score to those who ask, and notes that."""
-        holdout, (_, y) = make(mechanism=OneBitLadder(alpha=0.1)), rows()
+        """A ladder that shows improvements shows its score to those who ask, and notes that."""
+        holdout, (_, y) = make(show="improvements"), rows()
         assert holdout.submit(y).score is None
         again = LadderHoldout.open(NAME, ledger=holdout.ledger)
         assert again.status().score is None
@@ -337,12 +336,12 @@ class LedgerContract:
         """The first time counts, for every handle."""
         holdout = make(mechanism=FullDisclosure())
         holdout.submit(guesses([11], 1)[0])
-        opened = holdout.audit().status.opened
+        opened = holdout.owner.audit().status.opened
         again = LadderHoldout.open(NAME, ledger=holdout.ledger)
         assert opened is not None
-        assert again.audit().status.opened == opened
-        retired = again.retire().retired
-        assert holdout.retire().retired == retired
+        assert again.owner.audit().status.opened == opened
+        retired = again.owner.retire().retired
+        assert holdout.owner.retire().retired == retired
         with pytest.raises(HoldoutConflict, match="was retired"):
             holdout.submit(guesses([12], 1)[0])
         assert verify_holdout(holdout.ledger, NAME).findings == ()
@@ -375,7 +374,7 @@ def _submit_pickled(sent: bytes, predictions: Any) -> int:
 def add_holdout(tx: Transaction) -> int:
     """Register a holdout of three rows, with an odd name, secret and hashes."""
     hashes = np.array([0, 1, 2**64 - 1], dtype=np.uint64)
-    number = tx.start_holdout("äöü", "f" * 64, b"digest", b"\0secret\xff", hashes, 0.95)
+    number = tx.rows.start("äöü", "f" * 64, b"digest", b"\0secret\xff", hashes, 0.95)
     tx.rows.fill(number, {"row_hashes": (hashes.nbytes, [as_bytes(hashes)])})
     assert tx.row_hashes(number).tolist() == hashes.tolist()
     return number
@@ -389,7 +388,8 @@ def add_ladder(ledger: Ledger, holdout_id: int) -> None:
 
 def settings_of(name: str) -> LadderSettings:
     """Return settings of a ladder."""
-    return LadderSettings("default", name, "accuracy", {}, "Ladder", {"step": 0.1}, None, 1.0)
+    rule = "Ladder", {"step": 0.1}
+    return LadderSettings("default", name, "accuracy", {}, *rule, None, 1.0, "scores")
 
 
 def entry_of(digest: str) -> dict[str, Any]:

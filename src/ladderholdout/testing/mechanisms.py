@@ -71,7 +71,7 @@ class MechanismContract:
     def test_the_first_submission_improves(
         self, mechanism: Mechanism, losses: NDArray[np.float64]
     ) -> None:
-        """Nothing was released before it."""
+        """It improves, for nothing was released before it."""
         (_, outcome), *_ = _steps(mechanism, losses)
         assert outcome.improved
         assert math.isfinite(outcome.risk)
@@ -89,7 +89,7 @@ class MechanismContract:
     def test_every_release_replays_from_its_evidence(
         self, mechanism: Mechanism, losses: NDArray[np.float64]
     ) -> None:
-        """Bit for bit, through JSON, without the data."""
+        """The evidence gives each release bit for bit, through JSON and without the data."""
         rules = LadderRules(mechanism)
         state = rules.start(N_ROWS)
         for number, (live, outcome) in enumerate(_steps(mechanism, losses), 1):
@@ -133,7 +133,7 @@ class MechanismContract:
     def test_what_does_not_fit_is_refused(
         self, mechanism: Mechanism, losses: NDArray[np.float64]
     ) -> None:
-        """Another number of rows, or a risk that is no number."""
+        """An evaluation of another number of rows is refused."""
         rng = np.random.default_rng(0)
         with pytest.raises(InvalidArgument, match="evaluation must be"):
             mechanism.advance(mechanism.start(N_ROWS + 1), _evaluation(losses[0]), rng)

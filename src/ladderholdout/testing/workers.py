@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import multiprocessing
-import os
-import signal
 from collections.abc import Sequence
 from concurrent.futures import Executor, ProcessPoolExecutor, ThreadPoolExecutor
 from contextlib import ExitStack
@@ -14,9 +11,11 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from ladderholdout.guard import ladder_of
 from ladderholdout.holdout import LadderHoldout, Release
 from ladderholdout.ledger import AuditEntry, HoldoutRecord, LadderRecord, Ledger
 from ladderholdout.ledger.replay import replay
+from ladderholdout.process import clean_context
 
 Answer: TypeAlias = tuple[int, float | None, bool]
 
@@ -25,8 +24,7 @@ N_ROWS = 40
 PATIENCE = 120.0
 
 # A fork would inherit what this process has opened; these have imported the package alone.
-_context = multiprocessing.get_context("forkserver")
-_context.set_forkserver_preload([__name__, "sklearn.dummy"])
+_context = clean_context(__name__, "sklearn.dummy")
 
 
 def rows() -> tuple[NDArray[np.float64], NDArray[np.int64]]:
@@ -48,13 +46,13 @@ def answer(release: Release) -> Answer:
 def submit_all(url: str, account: str, seed: Sequence[int], k: int) -> list[Answer]:
     """Submit guesses one after the other, through a handle of one's own."""
     holdout = LadderHoldout.open(NAME, account=account, ledger=url)
-    return [answer(holdout.submit(one)) for one in guesses(seed, k)]
+    return [answer(holdout.submit(guess)) for guess in guesses(seed, k)]
 
 
 def register(url: str, vault: str, seed: Sequence[int], k: int) -> list[Answer]:
     """Register the holdout, or find it registered, and submit."""
     holdout = LadderHoldout(*rows(), scoring="accuracy", name=NAME, ledger=url, vault=vault)
-    return [answer(holdout.submit(one)) for one in guesses(seed, k)]
+    return [answer(holdout.submit(guess)) for guess in guesses(seed, k)]
 
 
 def at_once(calls: Sequence[tuple[Any, ...]], *, processes: bool) -> list[Any]:
@@ -70,22 +68,21 @@ def at_once(calls: Sequence[tuple[Any, ...]], *, processes: bool) -> list[Any]:
             pool.submit(function, *given)
             for pool, (function, *given) in zip(pools, calls, strict=True)
         ]
-        return [one.result(PATIENCE) for one in running]
+        return [future.result(PATIENCE) for future in running]
 
 
 def answers_before_a_kill(url: str, seed: Sequence[int], enough: int) -> list[Answer]:
     """Kill a submitter once it has sent so many answers; return all that it sent."""
-    ours, theirs = _context.Pipe(duplex=False)
-    child = _context.Process(target=_send, args=(url, seed, theirs))
+    receiving, sending = _context.Pipe(duplex=False)
+    child = _context.Process(target=_send, args=(url, seed, sending))
     child.start()
-    theirs.close()
-    answers = [ours.recv() for _ in range(enough)]
-    assert child.pid is not None
-    os.kill(child.pid, signal.SIGKILL)
+    sending.close()
+    answers = [receiving.recv() for _ in range(enough)]
+    child.kill()
     child.join()
     try:
-        while ours.poll():
-            answers.append(ours.recv())
+        while receiving.poll():
+            answers.append(receiving.recv())
     except EOFError:
         pass
     return answers
@@ -93,39 +90,39 @@ def answers_before_a_kill(url: str, seed: Sequence[int], enough: int) -> list[An
 
 def _send(url: str, seed: Sequence[int], pipe: Connection) -> None:
     holdout = LadderHoldout.open(NAME, ledger=url)
-    for one in guesses(seed, 100_000):
-        pipe.send(answer(holdout.submit(one)))
+    for guess in guesses(seed, 100_000):
+        pipe.send(answer(holdout.submit(guess)))
 
 
 def recorded(
     holdout: LadderHoldout,
 ) -> tuple[HoldoutRecord, LadderRecord, tuple[AuditEntry, ...]]:
     """Read all that the ledger holds of a ladder."""
-    facts = holdout.open_ladder.facts
-    own = facts.account, facts.ladder
+    facts = ladder_of(holdout).facts
+    wanted = facts.account, facts.ladder
     with Ledger(holdout.ledger).read() as tx:
         known = tx.holdouts(name=NAME)[0]
         ladder = next(
             record
             for record in tx.ladders(known.id)
-            if (record.settings.account, record.settings.name) == own
+            if (record.settings.account, record.settings.name) == wanted
         )
         return known, ladder, tx.audit_entries(ladder.id)
 
 
 def repeats(holdout: LadderHoldout) -> int:
     """Count the submissions that got the answer of an earlier one."""
-    return sum(one.entry.repeat_of is not None for one in recorded(holdout)[2])
+    return sum(row.entry.repeat_of is not None for row in recorded(holdout)[2])
 
 
 def assert_one_order(holdout: LadderHoldout, received: Sequence[Sequence[Answer]]) -> None:
     """Check that the answers are the entries, without a gap, in an order that all agree on."""
     history = holdout.history()
-    assert [one.number for one in history] == list(range(1, len(history) + 1))
+    assert [submission.number for submission in history] == list(range(1, len(history) + 1))
     for answers in received:
         numbers = [number for number, *_ in answers]
         assert numbers == sorted(set(numbers))
-    every = [one for answers in received for one in answers]
+    every = [given for answers in received for given in answers]
     assert len({number for number, *_ in every}) == len(every)
     for number, score, improved in every:
         entry = history[number - 1]
@@ -136,8 +133,8 @@ def assert_one_order(holdout: LadderHoldout, received: Sequence[Sequence[Answer]
 def assert_replays(holdout: LadderHoldout) -> None:
     """Check that every release and the state follow from the ledger, to the last bit."""
     known, ladder, entries = recorded(holdout)
-    steps = list(replay(known, ladder, (one.recorded for one in entries)))
-    assert [one.number for one in steps] == [one.entry.number for one in entries]
-    assert all(one.agrees for one in steps)
+    steps = list(replay(known, ladder, (entry.recorded for entry in entries)))
+    assert [step.number for step in steps] == [step.entry.number for step in entries]
+    assert all(step.agrees for step in steps)
     if steps:
         assert repr(dict(steps[-1].state)) == repr(dict(ladder.state))

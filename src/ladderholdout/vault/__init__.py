@@ -22,16 +22,19 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from ladderholdout.errors import (
-    InvalidArgument,
-    LadderHoldoutError,
-    MissingExtra,
-    VaultError,
-    as_given,
-)
+from ladderholdout.arguments import as_given
+from ladderholdout.errors import InvalidArgument, LadderHoldoutError, MissingExtra, VaultError
 from ladderholdout.identity import fingerprint as fingerprint_of
 from ladderholdout.identity import row_hashes
-from ladderholdout.process import BINARY
+from ladderholdout.process import (
+    is_of_another,
+    is_open_to_others,
+    lets_others_replace,
+    make_private,
+    open_to_read,
+    sync,
+    sync_folder,
+)
 from ladderholdout.vault import frames, npz, remote
 from ladderholdout.vault.npz import Damaged, Node, NotData, Parts, Source
 from ladderholdout.vault.remote import is_url
@@ -54,7 +57,7 @@ class Rows:
     Parameters
     ----------
     X : array-like, DataFrame or sparse matrix of n rows
-        As the user gave it.
+        The features as the user gave them.
     y : ndarray, shape (n,) or (n, n_outputs)
     sample_weight : ndarray, shape (n,), or None
 
@@ -93,7 +96,7 @@ def write(folder: Place, stem: str, rows: Rows) -> tuple[Place, str]:
     Returns
     -------
     path : Path or str
-        Of the file, which has mode 0600; a URL in a folder with one.
+        The file, which has mode 0600; a URL in a folder with one.
     digest : str
         SHA-256 of its bytes, in 64 hexadecimal digits.
 
@@ -120,16 +123,16 @@ def write(folder: Place, stem: str, rows: Rows) -> tuple[Place, str]:
     if not stem or Path(stem).name != stem:
         raise InvalidArgument("stem", "a file name without a folder", as_given(stem))
     # Rows that are no data are refused before there is a file.
-    parts, content = _packed({one.name: getattr(rows, one.name) for one in fields(rows)})
+    parts, content = _packed({field.name: getattr(rows, field.name) for field in fields(rows)})
     if isinstance(folder, str):
         place = f"{folder}/{stem}{_SUFFIX}"
         with remote.opened(place, "wb") as file:
             return place, npz.write(file, parts, content)
     path = folder / f"{stem}{_SUFFIX}"
     try:
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_private(folder)
         digest = _replace(path, parts, content)
-        _sync(folder)
+        sync_folder(folder)
     except OSError as error:
         raise VaultError(
             f"The vault {path} cannot be written: {error.strerror}. Give another folder, "
@@ -149,7 +152,7 @@ def read(path: Place, digest: str, fingerprint: str) -> Rows:
     digest : str
         SHA-256 of the file, from the ledger.
     fingerprint : str
-        Of the holdout, from the ledger.
+        The holdout's fingerprint, from the ledger.
 
     Returns
     -------
@@ -166,7 +169,7 @@ def read(path: Place, digest: str, fingerprint: str) -> Rows:
     place = shown(path)
     try:
         rows = _rows_in(Source(file))
-        found = fingerprint_of(row_hashes(rows.X))
+        fingerprint_read = fingerprint_of(row_hashes(rows.X))
     except MissingExtra as error:
         raise VaultError(
             f"The vault {place} cannot be read here. {error}, or give the rows themselves."
@@ -180,7 +183,7 @@ def read(path: Place, digest: str, fingerprint: str) -> Rows:
         raise VaultError(
             f"The vault {place} cannot be read as rows ({type(error).__name__}). {_REMEDY}"
         ) from None
-    if found != fingerprint:
+    if fingerprint_read != fingerprint:
         raise VaultError(f"The vault {place} holds the rows of another holdout. {_REMEDY}")
     return rows
 
@@ -229,11 +232,11 @@ def shown(path: Place) -> str:
 
 def _rows_in(source: Source) -> Rows:
     """Read the rows, none of which takes memory before there is known to be a label for it."""
-    X, y, sample_weight = (source.content[one.name] for one in fields(Rows))
+    X, y, sample_weight = (source.content[field.name] for field in fields(Rows))
     labels = frames.unpack(y, "y", source)
     weights = frames.unpack(sample_weight, "sample_weight", source)
     arrays, n = [labels] if weights is None else [labels, weights], len(labels)
-    if not all(isinstance(one, np.ndarray) and one.size >= len(one) == n for one in arrays):
+    if not all(isinstance(array, np.ndarray) and array.size >= len(array) == n for array in arrays):
         raise Damaged
     if X.get("shape", [n])[0] != n:
         raise Damaged
@@ -244,18 +247,7 @@ def _rows_in(source: Source) -> Rows:
 
 
 def intact(path: Place, digest: str) -> bool:
-    """Return whether the file is there, private, unchanged and of this version's format.
-
-    Parameters
-    ----------
-    path : Path
-        What ``write`` gave.
-    digest : str
-        SHA-256 of the file, from the ledger.
-
-    Returns
-    -------
-    bool
+    """Return whether a vault's file is there, private, unchanged and of this version's format.
 
     Examples
     --------
@@ -275,8 +267,7 @@ def _replace(path: Path, parts: Parts, content: Mapping[str, Node]) -> str:
     try:
         with open(descriptor, "wb") as file:
             digest = npz.write(file, parts, content)
-            file.flush()
-            os.fsync(descriptor)
+            sync(file)
         os.replace(temporary, path)
     except BaseException:
         Path(temporary).unlink(missing_ok=True)
@@ -301,16 +292,6 @@ def _packed(values: Mapping[str, Any]) -> tuple[Parts, dict[str, Node]]:
                 f"Convert it, {_CONVERTED}, or give vault=False, which keeps no copy of the rows.",
             ) from None
     return parts, content
-
-
-def _sync(folder: Path) -> None:
-    if os.name == "nt":  # folders cannot be opened there
-        return
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def remove(path: str) -> None:
@@ -358,31 +339,27 @@ def _place(path: Place) -> Place:
 def _local(path: Path) -> io.BytesIO:
     try:
         # A pipe of that name must not keep us waiting for a writer.
-        descriptor = os.open(path, os.O_RDONLY | BINARY | getattr(os, "O_NONBLOCK", 0))
+        descriptor = open_to_read(path)
         with open(descriptor, "rb", buffering=0) as file:
-            found = os.fstat(descriptor)
-            if not stat.S_ISREG(found.st_mode):
+            status = os.fstat(descriptor)
+            if not stat.S_ISREG(status.st_mode):
                 raise VaultError(f"The vault {path} cannot be read: Not a file. {_REMEDY}")
-            _check_owner(path, found)
+            _check_owner(path, status)
             # Nothing else refers to what was read, so its memory becomes that of the BytesIO.
-            return io.BytesIO(file.read(found.st_size))
+            return io.BytesIO(file.read(status.st_size))
     except (OSError, ValueError) as error:
         raise VaultError(f"The vault {path} cannot be read: {_why(error)}. {_REMEDY}") from None
     except MemoryError:
         raise VaultError(f"The vault {path} is larger than the free memory.") from None
 
 
-def _check_owner(path: Path, found: os.stat_result) -> None:
+def _check_owner(path: Path, status: os.stat_result) -> None:
     """Refuse what somebody else may have put there, or may read."""
-    if not hasattr(os, "geteuid"):  # there modes do not show who may read
-        return
-    if found.st_mode & 0o077:
+    if is_open_to_others(status):
         raise VaultError(f"The vault {path} is open to other users. {_REMEDY}")
-    if found.st_uid != os.geteuid():
+    if is_of_another(status):
         raise VaultError(f"The vault {path} belongs to another user. {_REMEDY}")
-    folder = os.stat(path.parent)
-    loose = folder.st_mode & stat.S_IWOTH and not folder.st_mode & stat.S_ISVTX
-    if folder.st_uid not in (os.geteuid(), 0) or loose:
+    if lets_others_replace(os.stat(path.parent)):
         raise VaultError(
             f"The vault {path} is in a folder that belongs to another user or that everybody "
             f"may write to. {_REMEDY[:-1]}, with vault= in a folder of your own."

@@ -55,24 +55,24 @@ class Message:
 
 def messages(view: memoryview, longest: int) -> Iterator[Message]:
     """Yield the messages of a stream; none is described in more bytes than the longest."""
-    at = 0
-    while at < len(view):
-        if view[at : at + 4] != _CONTINUES:
+    offset = 0
+    while offset < len(view):
+        if view[offset : offset + 4] != _CONTINUES:
             raise Damaged
-        (size,) = struct.unpack_from("<i", view, at + 4)
+        (size,) = struct.unpack_from("<i", view, offset + 4)
         if size == 0:
             return
-        at += 8
-        if not 8 <= size <= min(longest, len(view) - at):
+        offset += 8
+        if not 8 <= size <= min(longest, len(view) - offset):
             raise Damaged
-        data = view[at : at + size]
+        data = view[offset : offset + size]
         message = Table(data, struct.unpack_from("<I", data)[0])
-        at += size
+        offset += size
         length = message.number(3, "<q")
-        if not 0 <= length <= len(view) - at or message.has(4):
+        if not 0 <= length <= len(view) - offset or message.has(4):
             raise Damaged
-        yield Message(message.number(1, "<B"), message.table(2), view[at : at + length])
-        at += length
+        yield Message(message.number(1, "<B"), message.table(2), view[offset : offset + length])
+        offset += length
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,10 +88,10 @@ class Table:
         fields = self.place - back
         if not 0 <= fields < len(self.data):
             raise struct.error
-        at = 4 + 2 * number
-        if at >= struct.unpack_from("<H", self.data, fields)[0]:
+        entry = 4 + 2 * number
+        if entry >= struct.unpack_from("<H", self.data, fields)[0]:
             return 0
-        offset = int(struct.unpack_from("<H", self.data, fields + at)[0])
+        offset = int(struct.unpack_from("<H", self.data, fields + entry)[0])
         return self.place + offset if offset else 0
 
     def has(self, number: int) -> bool:

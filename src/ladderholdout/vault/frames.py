@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from ladderholdout.errors import as_given
+from ladderholdout.arguments import as_given
 from ladderholdout.extras import needed
 from ladderholdout.vault import arrow, values
 from ladderholdout.vault.npz import Damaged, Node, NotData, Parts, Source
@@ -206,7 +206,7 @@ def _arrow(node: Node, name: str, source: Source) -> Any:
         table = reader.read_all()
     table.validate(full=True)  # else a place outside of the file could be read
     columns = zip(node["dtypes"], table.columns, strict=True)
-    return _pandas().DataFrame({place: _column(*one) for place, one in enumerate(columns)})
+    return _pandas().DataFrame({place: _column(*parts) for place, parts in enumerate(columns)})
 
 
 def _column(dtype: str, column: Any) -> Any:

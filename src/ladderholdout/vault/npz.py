@@ -79,20 +79,7 @@ class Parts(dict[str, Callable[[Any], object]]):
 
 
 def write(file: BinaryIO, parts: Parts, content: Mapping[str, Node]) -> str:
-    """Write the members, and the description of the values in them.
-
-    Parameters
-    ----------
-    file : binary file
-    parts : Parts
-    content : dict of str to Node
-        By the name of each value.
-
-    Returns
-    -------
-    str
-        SHA-256 of what was written, in 64 hexadecimal digits.
-    """
+    """Write the members and the description of their values; return SHA-256 in hexadecimal."""
     description = json.dumps(content).encode()
     # zipfile takes a file without `tell` for a stream, and goes back to no earlier place.
     stream: Any = Hashed(file)

@@ -22,14 +22,6 @@ _PIECE = 2**24
 def is_url(place: object) -> bool:
     """Return whether a place is a URL and no path.
 
-    Parameters
-    ----------
-    place : object
-
-    Returns
-    -------
-    bool
-
     Examples
     --------
     >>> is_url("s3://bucket/vault"), is_url("/data/vault")

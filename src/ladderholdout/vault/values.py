@@ -26,19 +26,7 @@ _DEEPEST = 32  # lists within lists; NumPy has no more dimensions in its former 
 
 
 def pack(value: Any, name: str, parts: Parts) -> Node:
-    """Describe a value, and keep what it holds.
-
-    Parameters
-    ----------
-    value : object
-        An array, a list, a sparse matrix, or None.
-    name : str
-        Of its members.
-    parts : Parts
-
-    Returns
-    -------
-    Node
+    """Describe an array, a list, a sparse matrix or None, and keep what it holds.
 
     Raises
     ------
@@ -128,7 +116,8 @@ def _pack_sparse(value: Any, name: str, parts: Parts) -> Node:
         arrays = {"data": value.data, "offsets": value.offsets}
     else:
         loose = value.tocoo()
-        arrays = {"data": loose.data} | {f"at{axis}": at for axis, at in enumerate(loose.coords)}
+        places = {f"at{axis}": along for axis, along in enumerate(loose.coords)}
+        arrays = {"data": loose.data} | places
     for part, array in arrays.items():
         if array.dtype.kind not in PLAIN:
             raise NotData(f"with cells of dtype {array.dtype.name}")

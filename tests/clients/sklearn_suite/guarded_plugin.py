@@ -133,9 +133,17 @@ class entered:
         _here.holdout = self._before
 
 
-def as_a_users(plain: Any) -> property:
+def as_a_users(begin: Any) -> Any:
     """Take the tests, which are modules of scikit-learn's, for code of a user's."""
-    return property(lambda self: "tests" if ".tests." in plain(self) else plain(self))
+
+    @functools.wraps(begin)
+    def init(self: Any, frame: Any) -> None:
+        begin(self, frame)
+        if ".tests." in self.module:
+            self.module = self.library = "tests"
+            self.place = self.module, self.place[1]
+
+    return init
 
 
 def guard_folds() -> None:
@@ -275,7 +283,7 @@ def guard_callbacks() -> None:
 
 
 def pytest_configure(config: Any) -> None:
-    thirdparty.Frame.module = as_a_users(thirdparty.Frame.module.fget)
+    thirdparty.Frame.__init__ = as_a_users(thirdparty.Frame.__init__)
     ways = {"folds": guard_folds, "scorers": guard_scorers, "callbacks": guard_callbacks}
     ways[os.environ["LADDERHOLDOUT_SUITE"]]()
 

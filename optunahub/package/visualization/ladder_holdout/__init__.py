@@ -26,7 +26,7 @@ class LadderGateCallback:
     def __init__(
         self, holdout: LadderHoldout, build: Any, *, patience: int = 3, stop: bool = False
     ) -> None:
-        self._gate: Gate = holdout.gate(build, patience=patience, stop=stop)
+        self._gate: Gate = holdout.optuna.gate(build, patience=patience, stop=stop)
 
     @property
     def releases(self) -> list[Any]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from mlflow.tracking.context.abstract_context import RunContextProvider
 
-from ladderholdout.guard.ladder import open_ladders
+from ladderholdout.guard import open_ladders
 from ladderholdout.integrations.mlflow import service as names
 
 

@@ -8,8 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from ladderholdout.errors import HoldoutConflict
-from ladderholdout.guard.open_ladder import OpenLadder
-from ladderholdout.guard.points import Point, Unsent
+from ladderholdout.guard import OpenLadder, Point, Unsent
 from ladderholdout.integrations.mlflow import service as names
 from ladderholdout.integrations.mlflow.page import describe
 from ladderholdout.integrations.mlflow.service import faults_named, living_run, require
@@ -56,9 +55,9 @@ class Copy:
     _later: tuple[int, int, int] | None = field(default=None, init=False)
 
     def __post_init__(self) -> None:
-        """Settle the metrics: a ladder that releases no values has one for its improvements."""
+        """Settle the metrics: with improvements alone there is one for these."""
         raw = (names.RAW_KEY,) if self.kind == names.AUDIT else ()
-        bit = () if self.holdout.facts.rules.mechanism.shows_values else (names.IMPROVED_KEY,)
+        bit = () if self.holdout.facts.rules.shows_scores else (names.IMPROVED_KEY,)
         reserve = (names.RESERVE_KEY,) if self.holdout.facts.n_reserve else ()
         self.keys = (names.RELEASED_KEY, names.ESTIMATE_KEY, *raw, *bit, *reserve)
 

@@ -12,8 +12,9 @@ from typing import Any, NoReturn
 
 from mlflow.data.dataset_source import DatasetSource
 
-from ladderholdout.errors import InvalidArgument, TrackingError, as_given
-from ladderholdout.guard.open_ladder import HasLadder, ladder_of
+from ladderholdout.arguments import as_given
+from ladderholdout.errors import InvalidArgument, TrackingError
+from ladderholdout.guard import HasLadder, ladder_of
 from ladderholdout.integrations.mlflow.service import SOURCE, source_of
 
 _HEX = re.compile(r"[0-9a-f]{16,128}")

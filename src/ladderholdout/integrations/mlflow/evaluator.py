@@ -14,23 +14,23 @@ from mlflow.models.evaluation.base import EvaluationResult, ModelEvaluator
 from numpy.typing import NDArray
 
 from ladderholdout import identity as fp
-from ladderholdout.errors import InvalidArgument, TrackingError, as_given
-from ladderholdout.guard.context import describe_estimator
-from ladderholdout.guard.ladder import reopen
-from ladderholdout.guard.open_ladder import (
+from ladderholdout.arguments import as_given
+from ladderholdout.errors import InvalidArgument, TrackingError
+from ladderholdout.guard import (
     HasLadder,
+    HoldoutSettings,
     OpenLadder,
     Origin,
     Predictions,
+    Release,
+    describe_estimator,
     ladder_of,
+    reopen_ladder,
 )
-from ladderholdout.guard.settings import HoldoutSettings
-from ladderholdout.guard.views import Release
 from ladderholdout.integrations.mlflow import service as names
 from ladderholdout.integrations.mlflow.page import input_of
 from ladderholdout.integrations.mlflow.service import faults_named, raw_model
-from ladderholdout.metrics.arrays import refuse_masked
-from ladderholdout.metrics.indexes import by_index
+from ladderholdout.metrics.arrays import by_index, refuse_masked
 
 MODEL_TYPE = "ladderholdout"
 """The type of model for which no evaluator of MLflow's own computes anything."""
@@ -157,7 +157,7 @@ def _holdout_of(config: Mapping[str, Any]) -> OpenLadder:
                 f"{as_given(holdout)}{' and ' if more else ''}{', '.join(more)}",
             )
         return ladder_of(holdout)
-    return reopen(HoldoutSettings(name=holdout, overlap="ignore", **more))
+    return reopen_ladder(HoldoutSettings(name=holdout, overlap="ignore", **more))
 
 
 def _hashes(X: Any) -> NDArray[np.uint64]:

@@ -8,10 +8,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from ladderholdout.guard.containment import without_frames
-from ladderholdout.guard.open_ladder import HasLadder, OpenLadder, ladder_of
-from ladderholdout.guard.points import RAW_POLICIES
-from ladderholdout.guard.settings import choice
+from ladderholdout.arguments import choice
+from ladderholdout.guard import RAW_POLICIES, HasLadder, OpenLadder, ladder_of, without_frames
 from ladderholdout.integrations.mlflow import service as names
 from ladderholdout.integrations.mlflow.runs import (
     RunChoice,

@@ -7,9 +7,14 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from ladderholdout.errors import printable
-from ladderholdout.guard.open_ladder import HasLadder, OpenLadder, ladder_of
-from ladderholdout.guard.pictures import picture_of
-from ladderholdout.guard.views import ScoreCertificate, Status
+from ladderholdout.guard import (
+    HasLadder,
+    OpenLadder,
+    ScoreCertificate,
+    Status,
+    ladder_of,
+    picture_of,
+)
 from ladderholdout.integrations.mlflow import service as names
 from ladderholdout.integrations.mlflow.service import SOURCE, living_run, source_of
 from ladderholdout.pictures import Picture

@@ -10,12 +10,20 @@ from datetime import UTC, datetime
 from html import escape
 from typing import TYPE_CHECKING, Any
 
+from ladderholdout.arguments import text
 from ladderholdout.errors import HoldoutConflict, InvalidArgument, printable
-from ladderholdout.guard.batches import held_by
-from ladderholdout.guard.history_table import number
-from ladderholdout.guard.open_ladder import HasLadder, OpenLadder, Origin, ladder_of
-from ladderholdout.guard.settings import text
-from ladderholdout.guard.views import ScoreCertificate, Status, incumbent_named, interval
+from ladderholdout.guard import (
+    HasLadder,
+    OpenLadder,
+    Origin,
+    ScoreCertificate,
+    Status,
+    held_by,
+    incumbent_named,
+    interval,
+    ladder_of,
+    number,
+)
 from ladderholdout.integrations.mlflow import service as names
 from ladderholdout.integrations.mlflow.page import SIZE, drawn
 from ladderholdout.integrations.mlflow.service import (
@@ -123,7 +131,7 @@ def certify_version(
     >>> X, y = load_breast_cancer(return_X_y=True)
     >>> holdout = LadderHoldout(X[:200], y[:200], scoring="accuracy", ledger="memory")
     >>> tree = DecisionTreeClassifier(max_depth=2, random_state=0).fit(X[200:], y[200:])
-    >>> released = holdout.evaluate(tree).score
+    >>> released = holdout.submit(tree).score
     >>> folder = tempfile.TemporaryDirectory()
     >>> uri = f"sqlite:///{folder.name}/mlflow.db"
     >>> run_id = export(holdout, tracking_uri=uri)[0].run_id
@@ -237,6 +245,7 @@ def document(
         "ledger_head": None if head is None else {"length": head.length, "hash": head.hash},
         "assumptions": list(certificate.assumptions),
         "doubts": list(certificate.doubts),
+        "beside": [one for one in certificate.beside if one != certificate.clipping],
         "software": names.versions(),
     }
 
@@ -279,7 +288,7 @@ def _tags(described: dict[str, Any], folder: str) -> dict[str, str]:
 def _interval(described: dict[str, Any]) -> str:
     low, high = described["interval"]["low"], described["interval"]["high"]
     ends = interval(-math.inf if low is None else low, math.inf if high is None else high)
-    return ", ".join([ends, *described["doubts"]])
+    return ", ".join([ends, *described["beside"]])
 
 
 # -- the page --------------------------------------------------------------------------

@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 from uuid import uuid4
 
+from ladderholdout.arguments import text
 from ladderholdout.errors import InvalidArgument, LadderHoldoutError, TrackingError
-from ladderholdout.guard.open_ladder import OpenLadder
-from ladderholdout.guard.settings import text
+from ladderholdout.guard import OpenLadder
 from ladderholdout.integrations.mlflow import service as names
 from ladderholdout.integrations.mlflow.copying import Copy
 from ladderholdout.integrations.mlflow.service import (
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from mlflow import MlflowClient
     from mlflow.entities import Run
 
-    from ladderholdout.guard.open_ladder import OpenLadder
+    from ladderholdout.guard import OpenLadder
     from ladderholdout.integrations.mlflow.service import Places
 
 

@@ -18,8 +18,7 @@ from urllib.parse import urlsplit
 
 from ladderholdout import thirdparty
 from ladderholdout.errors import InvalidArgument, LadderHoldoutError, TrackingError
-from ladderholdout.guard.health import Check
-from ladderholdout.guard.open_ladder import Facts, OpenLadder
+from ladderholdout.guard import Check, Facts, OpenLadder
 from ladderholdout.integrations.mlflow.uris import checked_uri, printable_uri, sqlite_file
 from ladderholdout.ledger import shown
 

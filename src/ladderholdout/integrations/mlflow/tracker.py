@@ -15,7 +15,7 @@ from ladderholdout.integrations.mlflow.runs import analyst_run, audit_run, claim
 from ladderholdout.integrations.mlflow.service import Places, hushed, reachable
 
 if TYPE_CHECKING:
-    from ladderholdout.guard.open_ladder import OpenLadder
+    from ladderholdout.guard import OpenLadder
     from ladderholdout.integrations.mlflow.copying import Copy
 
 _PERIOD, _AFTER_FAULT = 0.5, 5.0

@@ -9,7 +9,8 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from ladderholdout import thirdparty
-from ladderholdout.errors import InvalidArgument, as_given
+from ladderholdout.arguments import as_given
+from ladderholdout.errors import InvalidArgument
 
 _ALLOWED = "a tracking URI, such as http://127.0.0.1:5000 or sqlite:///mlflow.db"
 _WEB = ("http", "https")

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from ladderholdout.integrations.optuna.loops import AskTell, Objective, guided_steps
+from ladderholdout.integrations.optuna.loops import AskTell, Objective, inner_score_steps
+from ladderholdout.integrations.optuna.studies import Studies
 from ladderholdout.integrations.optuna.trials import Candidate
 from ladderholdout.integrations.optuna.winners import (
     ErrorEvaluator,
@@ -17,7 +18,8 @@ __all__ = [
     "ErrorEvaluator",
     "Gate",
     "Objective",
+    "Studies",
     "best_trial",
     "finalists",
-    "guided_steps",
+    "inner_score_steps",
 ]

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 from optuna.study import Study
 from optuna.trial import FrozenTrial, TrialState
 
+from ladderholdout.arguments import whole
 from ladderholdout.errors import InvalidArgument
 from ladderholdout.extras import needed
-from ladderholdout.guard.open_ladder import OpenLadder, ladder_of
+from ladderholdout.guard import OpenLadder, ladder_of
 from ladderholdout.integrations.optuna.trials import INNER_SCORES, a_study, in_direction
 from ladderholdout.integrations.optuna.winners import submission_of
-from ladderholdout.mechanisms.arithmetic import whole
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
@@ -51,7 +51,7 @@ def note_of(holdout: Any, study: Study) -> str:
     ...
     >>> sampler = optuna.samplers.RandomSampler(seed=0)
     >>> study = optuna.create_study(direction="maximize", sampler=sampler)
-    >>> objective = holdout.objective(build, inner=3, train=(X[1::3], y[1::3]))
+    >>> objective = holdout.optuna.objective(build, inner=3, train=(X[1::3], y[1::3]))
     >>> study.optimize(objective, n_trials=3)
     >>> print(note_of(holdout, study).splitlines()[0])
     ## Holdout holdout-c22819b1
@@ -101,7 +101,7 @@ def plot_ladder(holdout: Any, study: Study) -> go.Figure:
     ...
     >>> sampler = optuna.samplers.RandomSampler(seed=0)
     >>> study = optuna.create_study(direction="maximize", sampler=sampler)
-    >>> objective = holdout.objective(build, inner=3, train=(X[1::3], y[1::3]))
+    >>> objective = holdout.optuna.objective(build, inner=3, train=(X[1::3], y[1::3]))
     >>> study.optimize(objective, n_trials=3)
     >>> plot_ladder(holdout, study).layout.xaxis.title.text
     'trial'
@@ -174,7 +174,7 @@ def show(holdout: Any, study: Study) -> None:
     ...
     >>> sampler = optuna.samplers.RandomSampler(seed=0)
     >>> study = optuna.create_study(direction="maximize", sampler=sampler)
-    >>> objective = holdout.objective(build, inner=3, train=(X[1::3], y[1::3]))
+    >>> objective = holdout.optuna.objective(build, inner=3, train=(X[1::3], y[1::3]))
     >>> study.optimize(objective, n_trials=3)
     >>> show(holdout, study)
     """
@@ -214,7 +214,7 @@ class Dashboard:
     ...
     >>> sampler = optuna.samplers.RandomSampler(seed=0)
     >>> study = optuna.create_study(direction="maximize", sampler=sampler)
-    >>> objective = holdout.objective(build, inner=3, train=(X[1::3], y[1::3]))
+    >>> objective = holdout.optuna.objective(build, inner=3, train=(X[1::3], y[1::3]))
     >>> study.optimize(objective, n_trials=3, callbacks=[Dashboard(holdout)])
     """
 

@@ -11,13 +11,20 @@ from typing import Any
 import optuna
 from optuna.study import Study
 from optuna.trial import FrozenTrial, Trial
+from sklearn.base import clone
 
-from ladderholdout.errors import InvalidArgument, LadderHoldoutWarning, as_given, warn
+from ladderholdout.arguments import as_given, function, whole
+from ladderholdout.errors import InvalidArgument, LadderHoldoutWarning, warn
 from ladderholdout.feedback import feedback_of
-from ladderholdout.guard.groups import is_of_groups, look_for_groups
-from ladderholdout.guard.open_ladder import HasLadder, OpenLadder, ladder_of
-from ladderholdout.guard.settings import count_rows
-from ladderholdout.guard.views import Release
+from ladderholdout.guard import (
+    HasLadder,
+    OpenLadder,
+    Release,
+    count_rows,
+    is_of_groups,
+    ladder_of,
+    look_for_groups,
+)
 from ladderholdout.identity import copy_of
 from ladderholdout.integrations.optuna.again import built_again, is_of
 from ladderholdout.integrations.optuna.folds import scores_of_folds
@@ -32,21 +39,21 @@ from ladderholdout.integrations.optuna.trials import (
     candidate_of,
     check_feedback,
     check_objectives,
-    guides_of,
     in_direction,
+    inner_scores_of,
     key_of,
     policy_of,
-    receives_guide,
+    receives_inner_score,
     stopping,
     submit,
     values_of,
 )
+from ladderholdout.integrations.ranges import error_on_folds, proposed_range
 from ladderholdout.integrations.sklearn import (
     asks,
     checked_folds,
 )
 from ladderholdout.integrations.training_rows import look_for_overlap
-from ladderholdout.mechanisms.arithmetic import natural
 from ladderholdout.metrics.responses import predicts
 from ladderholdout.thirdparty import caller, frozen, is_same_study
 
@@ -75,16 +82,16 @@ def _check_groups(inner: Any, train: Any) -> None:
 
 
 class Objective:
-    """An objective whose value is ladder feedback; made by `LadderHoldout.objective`.
+    """An objective whose value is ladder feedback; made by `holdout.optuna.objective`.
 
     Parameters
     ----------
     holdout : LadderHoldout
     build : callable
-        From a trial to a fitted estimator or predictions, alone or as (model, guide), or a
+        From a trial to a fitted estimator or predictions, alone or as (model, inner_score), or a
         `Candidate`.
     inner : int, splitter or None
-        Folds of `train` by which the library computes the guide.
+        Folds of `train` by which the library computes the inner score.
     train : tuple of (X, y) or (X, y, groups), or None
         The training rows, where `build` returns an unfitted estimator.
     feedback : str
@@ -107,7 +114,7 @@ class Objective:
     ...
     >>> sampler = optuna.samplers.RandomSampler(seed=0)
     >>> study = optuna.create_study(direction="maximize", sampler=sampler)
-    >>> objective = holdout.objective(build, inner=3, train=(X[1::3], y[1::3]))
+    >>> objective = holdout.optuna.objective(build, inner=3, train=(X[1::3], y[1::3]))
     >>> study.optimize(objective, n_trials=3)
     >>> holdout.status().submissions
     3
@@ -125,14 +132,13 @@ class Objective:
     ) -> None:
         ladder = ladder_of(holdout, several=True)
         self._feedback = policy_of(ladder, feedback)
-        if not callable(build):
-            raise InvalidArgument("build", "a function of a trial", type(build).__name__)
+        self._build = function("build", build, "a function of a trial")
         if inner is not None and train is None:
             raise InvalidArgument(
                 "train",
                 "the training rows, (X_train, y_train), for inner folds",
                 "missing",
-                "Or leave inner out and return (estimator, guide) from build.",
+                "Or leave inner out and return (estimator, inner_score) from build.",
             )
         if train is not None:
             train = _parts(train)
@@ -142,8 +148,8 @@ class Objective:
         if train is not None:
             look_for_overlap(ladder, train[0])
             look_for_groups(ladder, inner, {"groups": train[2]})
-        self._holdout, self._build, self._inner, self._train = ladder, build, inner, train
-        self._guarded = natural("guarded", guarded)
+        self._holdout, self._inner, self._train = ladder, inner, train
+        self._guarded = whole("guarded", guarded, least=0)
         self._call: Call | None = None
         self._study: Study | None = None
 
@@ -159,13 +165,13 @@ class Objective:
         with stopping(trial):  # a build whose training asks the guard may find it gone
             candidate = self.candidate(trial)
         check_feedback(self._holdout, trial.study, candidate, self._feedback, self._guarded)
-        guided = receives_guide(self._feedback, candidate)
-        quiet = guided and not asks(candidate.model)
+        inner_alone = receives_inner_score(self._feedback, candidate)
+        quiet = inner_alone and not asks(candidate.model)
         if call is not None:
             spot = call.spot_of(trial, quiet=quiet)
         else:
-            spot = Spot(apart=_BY_HAND if guided else None)
-        release = submit(self._holdout, trial, candidate, key, spot, silent=guided)
+            spot = Spot(apart=_BY_HAND if inner_alone else None)
+        release = submit(self._holdout, trial, candidate, key, spot, silent=inner_alone)
         _look_at_pruner(self._holdout, trial, release)
         values = values_of(
             self._holdout, trial.study, candidate, release, self._feedback, self._guarded
@@ -174,8 +180,8 @@ class Objective:
             call.close()
         return values
 
-    def guide(self, trial: Trial) -> float | tuple[float, ...]:
-        """Return the guide of a trial alone: an objective that never asks the holdout.
+    def inner_score(self, trial: Trial) -> float | tuple[float, ...]:
+        """Return the inner score of a trial alone: an objective that never asks the holdout.
 
         Give it to ``study.optimize`` in place of the objective itself, and show the holdout
         the best few at the end (`LadderHoldout.finalists`).
@@ -192,7 +198,7 @@ class Objective:
         Raises
         ------
         InvalidArgument
-            There is no guide: give inner= and train=, or return one from build.
+            There is no inner score: give inner= and train=, or return one from build.
 
         Examples
         --------
@@ -209,8 +215,8 @@ class Objective:
         ...
         >>> sampler = optuna.samplers.RandomSampler(seed=0)
         >>> study = optuna.create_study(direction="maximize", sampler=sampler)
-        >>> objective = holdout.objective(build, inner=3, train=(X[1::3], y[1::3]))
-        >>> study.optimize(objective.guide, n_trials=3)
+        >>> objective = holdout.optuna.objective(build, inner=3, train=(X[1::3], y[1::3]))
+        >>> study.optimize(objective.inner_score, n_trials=3)
         >>> holdout.status().submissions  # the study used inner scores alone
         0
         """
@@ -220,22 +226,22 @@ class Objective:
         check_objectives(self._holdout, trial.study, candidate, self._guarded)
         self._check_predictions(candidate)
         if self._inner is not None:
-            candidate = replace(candidate, guide=self._score(candidate, trial))
-        guides = guides_of(self._holdout, candidate)
-        if None in guides.values():
+            candidate = replace(candidate, inner_score=self._score(candidate, trial))
+        inner_scores = inner_scores_of(self._holdout, candidate)
+        if None in inner_scores.values():
             raise InvalidArgument(
                 "build",
                 "a function that returns an inner score with the model, (model, score), where "
                 "the study goes by inner scores alone",
                 "one that returns none",
-                "Or have it computed: holdout.objective(build, inner=5, train=(X_train, y_train)), "
-                "with an estimator that is not fitted yet.",
+                "Or have it computed: holdout.optuna.objective(build, inner=5, "
+                "train=(X_train, y_train)), with an estimator that is not fitted yet.",
             )
-        values = [feedback_of("guide", 0.0, False, 1.0, one) for one in guides.values()]
+        values = [feedback_of("inner", 0.0, False, 1.0, one) for one in inner_scores.values()]
         return among_others(trial.study, values, candidate, self._guarded)
 
     def candidate(self, trial: Trial | FrozenTrial, *, score: bool = True) -> Candidate:
-        """Build the model of a trial: fitted, and with its guide.
+        """Build the model of a trial: fitted, and with its inner score.
 
         For a finished trial `build` receives one that can report, note and be asked for its
         study, all in a copy in memory: nothing of it reaches the study's storage.
@@ -244,7 +250,7 @@ class Objective:
         ----------
         trial : Trial or FrozenTrial
         score : bool, default=True
-            Whether the inner folds are run; without them a guide of the library's own is
+            Whether the inner folds are run; without them an inner score of the library's own is
             left out.
 
         Returns
@@ -266,9 +272,9 @@ class Objective:
         ...
         >>> sampler = optuna.samplers.RandomSampler(seed=0)
         >>> study = optuna.create_study(direction="maximize", sampler=sampler)
-        >>> objective = holdout.objective(build, inner=3, train=(X[1::3], y[1::3]))
-        >>> study.optimize(objective.guide, n_trials=1)
-        >>> objective.candidate(study.best_trial).guide > 0.8
+        >>> objective = holdout.optuna.objective(build, inner=3, train=(X[1::3], y[1::3]))
+        >>> study.optimize(objective.inner_score, n_trials=1)
+        >>> objective.candidate(study.best_trial).inner_score > 0.8
         True
         """
         if isinstance(trial, Trial | FrozenTrial):
@@ -278,10 +284,10 @@ class Objective:
         if self._train is None:
             return candidate
         inner = score and self._inner is not None
-        guide = self._score(candidate, trial) if inner else candidate.guide
+        inner_score = self._score(candidate, trial) if inner else candidate.inner_score
         # Copies for each trial: what one writes into its rows, the next must not be fitted on.
         X, y = map(copy_of, self._train[:2])
-        return replace(candidate, model=candidate.model.fit(X, y), guide=guide)
+        return replace(candidate, model=candidate.model.fit(X, y), inner_score=inner_score)
 
     def _running(self, trial: Trial) -> None:
         """Refuse a trial that does not run, and remember the study of one that does."""
@@ -327,6 +333,23 @@ def candidate_again(objective: Objective, study: Study, trial: FrozenTrial) -> C
     return objective.candidate(trial, score=False)
 
 
+def propose_range(objective: Objective, study: Study, best: FrozenTrial) -> None:
+    """Warn with a range of the loss where that is missing or far wider than inner errors.
+
+    Nothing is proposed without inner folds of the library's own.
+    """
+    if objective._inner is None or objective._train is None:
+        return
+    X, y, groups = objective._train
+    objective._study = study
+
+    def error() -> float:
+        model = objective._built(best).model
+        return error_on_folds(clone(model), X, y, objective._inner, groups)
+
+    proposed_range(objective._holdout, y, error)
+
+
 class AskTell:
     """The ask-and-tell loop of a study, with the guard in between.
 
@@ -352,10 +375,10 @@ class AskTell:
     ...
     >>> sampler = optuna.samplers.RandomSampler(seed=0)
     >>> study = optuna.create_study(direction="maximize", sampler=sampler)
-    >>> objective = holdout.objective(build, inner=3, train=(X[1::3], y[1::3]))
-    >>> loop = holdout.ask_tell(study)
+    >>> objective = holdout.optuna.objective(build, inner=3, train=(X[1::3], y[1::3]))
+    >>> loop = holdout.optuna.ask_tell(study)
     >>> trial = loop.ask()
-    >>> loop.tell(trial, build(trial).fit(X[1::3], y[1::3]), guide=0.9).improved
+    >>> loop.tell(trial, build(trial).fit(X[1::3], y[1::3]), inner_score=0.9).improved
     True
     """
 
@@ -364,7 +387,7 @@ class AskTell:
     ) -> None:
         self._holdout = ladder_of(holdout, several=True)
         self._feedback = policy_of(self._holdout, feedback)
-        self._study, self._guarded = a_study(study), natural("guarded", guarded)
+        self._study, self._guarded = a_study(study), whole("guarded", guarded, least=0)
 
     def ask(self, fixed_distributions: Mapping[str, Any] | None = None) -> Trial:
         """Return the study's next trial."""
@@ -375,7 +398,7 @@ class AskTell:
         trial: Trial,
         model: Any,
         *,
-        guide: float | Mapping[str, float] | None = None,
+        inner_score: float | Mapping[str, float] | None = None,
         others: Sequence[float] = (),
     ) -> Release:
         """Submit a trial's model and give the study what it may know.
@@ -386,7 +409,7 @@ class AskTell:
             From `ask`.
         model : object
             A fitted estimator, or predictions for the holdout's rows.
-        guide : float or mapping of str to float, optional
+        inner_score : float or mapping of str to float, optional
             Its score on the training side, greater is better; of several metrics by name.
         others : sequence of float
             Values of the objectives that are not guarded.
@@ -397,7 +420,7 @@ class AskTell:
         """
         if not isinstance(trial, Trial) or not is_same_study(trial.study, self._study):
             raise InvalidArgument("trial", "a trial that this study was asked for", "another")
-        candidate = _told(Candidate(model, guide, others))  # type: ignore[arg-type]
+        candidate = _told(Candidate(model, inner_score, others))  # type: ignore[arg-type]
         check_feedback(self._holdout, self._study, candidate, self._feedback, self._guarded)
         release = submit(self._holdout, trial, candidate, key_of(self._holdout, trial))
         values = values_of(
@@ -419,24 +442,24 @@ def _told(candidate: Candidate) -> Candidate:
             "model",
             "a fitted estimator, or predictions for the holdout's rows",
             str(came).removeprefix("one that returns "),
-            "Give its score on the training rows as guide=.",
+            "Give its score on the training rows as inner_score=.",
         ) from None
 
 
-def guided_steps(trial: Trial, guides: Iterable[float]) -> Iterator[tuple[int, float]]:
+def inner_score_steps(trial: Trial, inner_scores: Iterable[float]) -> Iterator[tuple[int, float]]:
     """Report training-side scores step by step, and prune by them.
 
     Parameters
     ----------
     trial : Trial
         Of a study with one objective. Of a finished trial nothing is reported.
-    guides : iterable of float
+    inner_scores : iterable of float
         One training-side score a step, greater is better in whatever direction the study
         goes: each is asked for when the one before was reported.
 
     Yields
     ------
-    step, guide : int, float
+    step, inner_score : int, float
 
     Raises
     ------
@@ -449,20 +472,20 @@ def guided_steps(trial: Trial, guides: Iterable[float]) -> Iterator[tuple[int, f
     >>> optuna.logging.set_verbosity(optuna.logging.WARNING)
     >>> study = optuna.create_study(direction="maximize")
     >>> def objective(trial):
-    ...     return [score for _, score in guided_steps(trial, [0.5, 0.7])][-1]
+    ...     return [score for _, score in inner_score_steps(trial, [0.5, 0.7])][-1]
     ...
     >>> study.optimize(objective, n_trials=1)
     >>> study.trials[0].intermediate_values
     {0: 0.5, 1: 0.7}
     """
     if not isinstance(trial, Trial):  # of a study that is over, or of none
-        yield from enumerate(guides)
+        yield from enumerate(inner_scores)
         return
-    for step, guide in enumerate(guides):
-        trial.report(in_direction(trial.study, guide), step)
+    for step, inner_score in enumerate(inner_scores):
+        trial.report(in_direction(trial.study, inner_score), step)
         if trial.should_prune():
             raise optuna.TrialPruned(f"Pruned at step {step} by its training-side score.")
-        yield step, guide
+        yield step, inner_score
 
 
 _BY_HAND = (
@@ -484,7 +507,7 @@ def _look_at_pruner(holdout: OpenLadder, trial: Trial, release: Release) -> None
         warn(
             "A pruner is fed with ladder output here. The released score is flat between "
             "releases and the same for all trials, so a pruner sees nothing in it: report "
-            "training-side scores instead (guided_steps).",
+            "training-side scores instead (inner_score_steps).",
             LadderHoldoutWarning,
         )
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import math
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from copy import copy
 from dataclasses import dataclass, field, replace
-from numbers import Number, Real
+from numbers import Number
 from typing import Any
 from uuid import uuid4
 
@@ -19,24 +18,29 @@ from sklearn.base import BaseEstimator
 from sklearn.exceptions import NotFittedError
 from sklearn.utils.validation import check_is_fitted
 
+from ladderholdout.arguments import as_given, choice, finite
 from ladderholdout.errors import (
     InvalidArgument,
     InvalidSubmission,
     LadderHoldoutError,
     LadderHoldoutWarning,
     SearchStopped,
-    as_given,
     warn,
 )
-from ladderholdout.feedback import POLICIES, check_policy, feedback_of, feedback_of_one_bit
-from ladderholdout.guard.containment import without_frames
-from ladderholdout.guard.context import APART, describe_estimator, describe_parameters
-from ladderholdout.guard.metric_views import Releases
-from ladderholdout.guard.open_ladder import OpenLadder, Origin, margin_of
-from ladderholdout.guard.settings import choice
-from ladderholdout.guard.shown import latest, new_batch
-from ladderholdout.guard.views import Release
-from ladderholdout.metrics.responses import predicts
+from ladderholdout.feedback import POLICIES, check_policy, feedback_of, feedback_of_improvement
+from ladderholdout.guard import (
+    APART,
+    OpenLadder,
+    Origin,
+    Release,
+    describe_estimator,
+    describe_parameters,
+    latest,
+    margin_of,
+    new_batch,
+    without_frames,
+)
+from ladderholdout.metrics.responses import is_model, predicts
 from ladderholdout.thirdparty import Frame, frozen, loop_of
 
 
@@ -82,7 +86,7 @@ class Call:
         ----------
         trial : Trial
         quiet : bool
-            Whether its study will receive its guide, and its fit submits nothing.
+            Whether its study will receive its inner score, and its fit submits nothing.
         """
         if not quiet:
             self._doubt(f"trial {trial.number} had no inner score, or its model queries the guard")
@@ -96,7 +100,7 @@ class Call:
         return Spot(self.batch, len(self._own) if self.batch else None, self.apart)
 
     def close(self) -> None:
-        """Note that the trial came to its end as usual: its study receives its guide."""
+        """Note that the trial came to its end as usual: its study receives its inner score."""
         self._open = False
 
     def _doubt(self, why: str) -> None:
@@ -184,6 +188,7 @@ def _was_waiting(trial: FrozenTrial) -> bool:
 
 KEY, INNER_SCORES = "ladder_key", "inner_scores"
 SUBMISSION, IMPROVED, RELEASED = "ladder_submission", "ladder_improved", "ladder_released"
+BLOCK = "ladder_block"
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,7 +199,7 @@ class Candidate:
     ----------
     model : object
         A fitted estimator, or predictions for the holdout's rows.
-    guide : float, mapping of str to float, or None
+    inner_score : float, mapping of str to float, or None
         Its score on the training side, in the metric's own sign: greater is better. Of several
         metrics that of each, by name.
     others : tuple of float
@@ -202,13 +207,13 @@ class Candidate:
 
     Examples
     --------
-    >>> candidate = Candidate([0, 1], guide=0.8)
-    >>> candidate.guide
+    >>> candidate = Candidate([0, 1], inner_score=0.8)
+    >>> candidate.inner_score
     0.8
     """
 
     model: Any
-    guide: float | Mapping[str, float] | None = None
+    inner_score: float | Mapping[str, float] | None = None
     others: tuple[float, ...] = ()
 
 
@@ -231,6 +236,9 @@ def a_study(study: object) -> Study:
     return study
 
 
+_REMEDY = "Take the training-side score of this model."
+
+
 def candidate_of(built: Any, *, fits: bool = False, clones: bool = False) -> Candidate:
     """Bring what `build` returned to a candidate; refuse what is none.
 
@@ -245,19 +253,21 @@ def candidate_of(built: Any, *, fits: bool = False, clones: bool = False) -> Can
     if isinstance(built, tuple) and (len(built) == 2 or _holds_no_labels(built)):
         if len(built) != 2:
             raise _no_model(f"one that returns a tuple of {len(built)}", fits)
-        if _is_model(built[1]) and not _is_model(built[0]):
+        if is_model(built[1]) and not is_model(built[0]):
             raise _no_model("one that returns the model second", fits)
         built = Candidate(*built)
     candidate = built if isinstance(built, Candidate) else Candidate(built)
     _check_model(candidate.model, fits, clones)
     if not isinstance(candidate.others, tuple | list):
         raise InvalidArgument("others", "a tuple of numbers", as_given(candidate.others))
-    guide, others = candidate.guide, tuple(candidate.others)
-    if isinstance(guide, Mapping):
-        guides = {str(name): _a_guide(one) for name, one in guide.items()}
-        return replace(candidate, guide=guides, others=others)
-    guide = None if guide is None else _a_guide(guide)
-    return replace(candidate, guide=guide, others=others)
+    inner_score, others = candidate.inner_score, tuple(candidate.others)
+    if isinstance(inner_score, Mapping):
+        inner_scores = {
+            str(name): finite("inner_score", one, _REMEDY) for name, one in inner_score.items()
+        }
+        return replace(candidate, inner_score=inner_scores, others=others)
+    inner_score = None if inner_score is None else finite("inner_score", inner_score, _REMEDY)
+    return replace(candidate, inner_score=inner_score, others=others)
 
 
 _RETURN = {
@@ -276,14 +286,10 @@ def _no_model(came: str, fits: bool, remedy: str = "") -> InvalidArgument:
     return InvalidArgument("build", _RETURN[fits], came, remedy)
 
 
-def _is_model(value: Any) -> bool:
-    return isinstance(value, type) or predicts(value) or callable(getattr(value, "fit", None))
-
-
 def _holds_no_labels(built: tuple[Any, ...]) -> bool:
     """Return whether a tuple is no row of predictions: a model or one array is in it."""
     many = {hasattr(one, "__len__") and not isinstance(one, str | bytes) for one in built}
-    return len(many) == 2 or any(map(_is_model, built))
+    return len(many) == 2 or any(map(is_model, built))
 
 
 def _check_model(model: Any, fits: bool, clones: bool) -> None:
@@ -306,7 +312,7 @@ def _are_predictions(value: Any) -> bool:
     """Return whether something may be predictions: an array or the like, or one for each metric."""
     if isinstance(value, Mapping):
         return bool(value) and all(
-            _are_predictions(one) and not _is_model(one) for one in value.values()
+            _are_predictions(one) and not is_model(one) for one in value.values()
         )
     if isinstance(value, str | bytes):
         return False
@@ -360,36 +366,25 @@ def is_unfitted(model: Any) -> bool:
     return False
 
 
-def _a_guide(guide: object) -> float:
-    if isinstance(guide, bool) or not (isinstance(guide, Real) and math.isfinite(guide)):
-        raise InvalidArgument(
-            "guide",
-            "a finite number",
-            as_given(guide),
-            "Take the training-side score of this model.",
-        )
-    return float(guide)
-
-
-def guides_of(holdout: OpenLadder, candidate: Candidate) -> dict[str, float | None]:
+def inner_scores_of(holdout: OpenLadder, candidate: Candidate) -> dict[str, float | None]:
     """Return the inner score of a candidate by each metric; there are all of them, or none."""
-    guide = candidate.guide
+    inner_score = candidate.inner_score
     names = list(holdout.by_metric) or [holdout.metric.name]
-    if isinstance(guide, Mapping) and holdout.by_metric and set(guide) == set(names):
-        return {name: guide[name] for name in names}
-    if isinstance(guide, Mapping) or (guide is not None and holdout.by_metric):
+    if isinstance(inner_score, Mapping) and holdout.by_metric and set(inner_score) == set(names):
+        return {name: inner_score[name] for name in names}
+    if isinstance(inner_score, Mapping) or (inner_score is not None and holdout.by_metric):
         allowed = "a number"
         if holdout.by_metric:
             allowed = f"a mapping with a number for each of {', '.join(map(repr, names))}"
-        raise InvalidArgument("guide", allowed, as_given(guide), "Or leave it out.")
-    return dict.fromkeys(names, guide)
+        raise InvalidArgument("inner_score", allowed, as_given(inner_score), "Or leave it out.")
+    return dict.fromkeys(names, inner_score)
 
 
 def policy_of(holdout: OpenLadder, feedback: str) -> str:
     """Validate the feedback that a study is to receive."""
     choice("feedback", feedback, POLICIES)
     for ladder in (*holdout.by_metric.values(), holdout):
-        check_policy(feedback, shows_values=ladder.facts.rules.mechanism.shows_values)
+        check_policy(feedback, shows_scores=ladder.facts.rules.shows_scores)
     return feedback
 
 
@@ -398,9 +393,9 @@ def check_feedback(
 ) -> None:
     """Refuse feedback that the study could not receive, before anything is submitted."""
     check_objectives(holdout, study, candidate, guarded)
-    for guide in guides_of(holdout, candidate).values():
-        # Any released score will do: whether there is feedback depends on policy and guide.
-        feedback_of(feedback, 0.0, False, 1.0, guide)
+    for inner_score in inner_scores_of(holdout, candidate).values():
+        # Any released score will do: whether there is feedback depends on policy and inner score.
+        feedback_of(feedback, 0.0, False, 1.0, inner_score)
 
 
 def check_objectives(holdout: OpenLadder, study: Study, candidate: Candidate, guarded: int) -> None:
@@ -420,13 +415,13 @@ def check_objectives(holdout: OpenLadder, study: Study, candidate: Candidate, gu
             "others",
             f"the values of the other {others} objectives, with guarded= from 0 to {others}",
             f"{len(candidate.others)} values with guarded={guarded!r}",
-            "Return Candidate(model, guide, others=(...)) from build.",
+            "Return Candidate(model, inner_score, others=(...)) from build.",
         )
 
 
-def receives_guide(feedback: str, candidate: Candidate) -> bool:
-    """Return whether a study receives the guide of this candidate, and nothing of the holdout."""
-    return candidate.guide is not None and feedback in ("auto", "guide")
+def receives_inner_score(feedback: str, candidate: Candidate) -> bool:
+    """Return whether a study receives the inner score of this candidate, and no answer."""
+    return candidate.inner_score is not None and feedback in ("auto", "inner")
 
 
 def submit(
@@ -445,10 +440,7 @@ def submit(
     with stopping(trial):
         origin = origin_of(candidate, context_of(trial.study, trial), key, spot)
         release = holdout.submit(predictions_of(holdout, candidate), origin)
-    if silent:
-        trial.set_user_attr(SUBMISSION, numbered(release))
-    else:
-        _note(trial, release)
+    _note(trial, holdout, release, silent=silent)
     return release
 
 
@@ -458,13 +450,17 @@ def submit_fitted(holdout: OpenLadder, estimator: Any, trial: Trial, origin: Ori
     origin = replace(origin, context=described, key=key_of(holdout, trial))
     with stopping(trial):
         release = holdout.submit(holdout.predict(estimator), origin)
-    _note(trial, release)
+    _note(trial, holdout, release)
     return release
 
 
-def _note(trial: Trial, release: Release) -> None:
+def _note(trial: Trial, holdout: OpenLadder, release: Release, *, silent: bool = False) -> None:
     trial.set_user_attr(SUBMISSION, numbered(release))
-    if isinstance(release, Releases):
+    if holdout.facts.block > 1:  # submissions are numbered anew on fresh rows
+        trial.set_user_attr(BLOCK, holdout.facts.block)
+    if silent:
+        return
+    if release.by_metric:
         each = release.by_metric.items()
         trial.set_user_attr(IMPROVED, {name: one.improved for name, one in each})
         trial.set_user_attr(RELEASED, {name: one.score for name, one in each})
@@ -476,7 +472,7 @@ def _note(trial: Trial, release: Release) -> None:
 
 def numbered(release: Release) -> int | dict[str, int]:
     """Return the number of a submission as it is noted; by each of several metrics."""
-    if isinstance(release, Releases):
+    if release.by_metric:
         return {name: one.submission for name, one in release.by_metric.items()}
     return release.submission
 
@@ -540,14 +536,15 @@ def values_of(
     guarded: int,
 ) -> float | tuple[float, ...]:
     """Return the feedback to the study, in the sign of its directions."""
-    guides = guides_of(holdout, candidate)
-    if isinstance(release, Releases):
+    inner_scores = inner_scores_of(holdout, candidate)
+    if release.by_metric:
         each = release.by_metric.items()
         own = [
-            _fed_back(holdout.by_metric[name], one, feedback, guides[name]) for name, one in each
+            _fed_back(holdout.by_metric[name], one, feedback, inner_scores[name])
+            for name, one in each
         ]
     else:
-        own = [_fed_back(holdout, release, feedback, *guides.values())]
+        own = [_fed_back(holdout, release, feedback, *inner_scores.values())]
     return among_others(study, own, candidate, guarded)
 
 
@@ -560,12 +557,16 @@ def among_others(
     return float(values[0]) if len(values) == 1 else tuple(map(float, values))
 
 
-def _fed_back(holdout: OpenLadder, release: Release, feedback: str, guide: float | None) -> float:
+def _fed_back(
+    holdout: OpenLadder, release: Release, feedback: str, inner_score: float | None
+) -> float:
     """Return the feedback on the answer of one ladder."""
     if release.score is None:
-        return feedback_of_one_bit(feedback, release.improvements, release.improved, guide)
+        return feedback_of_improvement(
+            feedback, release.improvements, release.improved, inner_score
+        )
     margin = margin_of(holdout, release.score)
-    return feedback_of(feedback, release.score, release.improved, margin, guide)
+    return feedback_of(feedback, release.score, release.improved, margin, inner_score)
 
 
 def in_direction(study: Study, score: float, guarded: int = 0) -> float:

@@ -12,17 +12,27 @@ from uuid import uuid4
 from optuna.study import Study
 from optuna.trial import FrozenTrial, TrialState
 
+from ladderholdout.arguments import function, whole, whole_or_auto
 from ladderholdout.errors import InvalidArgument, LadderHoldoutWarning, NotIncumbentWarning, warn
-from ladderholdout.guard.batches import held_by
-from ladderholdout.guard.finalists import Finalist, check_finalists, ranked
-from ladderholdout.guard.next_release import smallest_step
-from ladderholdout.guard.open_ladder import HasLadder, OpenLadder, ladder_of
-from ladderholdout.guard.settings import a_function, parted
-from ladderholdout.guard.shown import new_batch
-from ladderholdout.guard.views import Release, Submission, incumbent_named, overtaken
+from ladderholdout.guard import (
+    Finalist,
+    HasLadder,
+    OpenLadder,
+    Release,
+    Submission,
+    held_by,
+    incumbent_named,
+    ladder_of,
+    new_batch,
+    overtaken,
+    parted,
+    ranked,
+    smallest_step,
+)
 from ladderholdout.integrations.optuna.again import built_again
-from ladderholdout.integrations.optuna.loops import Objective, candidate_again
+from ladderholdout.integrations.optuna.loops import Objective, candidate_again, propose_range
 from ladderholdout.integrations.optuna.trials import (
+    BLOCK,
     INNER_SCORES,
     KEY,
     SUBMISSION,
@@ -37,7 +47,6 @@ from ladderholdout.integrations.optuna.trials import (
 )
 from ladderholdout.integrations.refit import check_choices
 from ladderholdout.mechanisms import State
-from ladderholdout.mechanisms.arithmetic import whole
 from ladderholdout.thirdparty import is_feasible
 
 
@@ -118,9 +127,9 @@ class Gate:
     ...
     >>> sampler = optuna.samplers.RandomSampler(seed=0)
     >>> study = optuna.create_study(direction="maximize", sampler=sampler)
-    >>> objective = holdout.objective(build, inner=3, train=(X[1::3], y[1::3]))
-    >>> gate = holdout.gate(objective.candidate)
-    >>> study.optimize(objective.guide, n_trials=4, callbacks=[gate])
+    >>> objective = holdout.optuna.objective(build, inner=3, train=(X[1::3], y[1::3]))
+    >>> gate = holdout.optuna.gate(objective.candidate)
+    >>> study.optimize(objective.inner_score, n_trials=4, callbacks=[gate])
     >>> 0 < holdout.status().submissions <= 4
     True
     """
@@ -133,7 +142,8 @@ class Gate:
         patience: int = 3,
         stop: bool = False,
     ) -> None:
-        self._holdout, self._build = ladder_of(holdout, several=True), a_function(build)
+        self._holdout = ladder_of(holdout, several=True)
+        self._build = function("build", build, "a function of a trial")
         self._patience, self._stop = whole("patience", patience), stop
         self.releases: list[Release] = []
 
@@ -151,7 +161,7 @@ class Gate:
         candidate = _built(self._build, study, trial)
         origin = origin_of(candidate, context_of(study, trial), _key_of(study, trial))
         release = self._holdout.submit(predictions_of(self._holdout, candidate), origin)
-        study.set_user_attr(_note(trial), numbered(release))
+        _keep_number(study, trial, self._holdout, release)
         self.releases.append(release)
         unconfirmed, confirmed = 0, 0
         for earlier in self.releases:
@@ -176,7 +186,8 @@ def finalists(
     holdout: HasLadder, study: Study, build: Build | Objective | None, k: int | str = "auto"
 ) -> tuple[Finalist, ...]:
     """Show the holdout the best few of a finished study; see `LadderHoldout.finalists`."""
-    ladder, build, k = ladder_of(holdout, several=True), a_function(build), check_finalists("k", k)
+    ladder, k = ladder_of(holdout, several=True), whole_or_auto("k", k)
+    build = function("build", build, "a function of a trial")
     a_study(study)
     if len(study.directions) > 1:
         raise InvalidArgument(
@@ -194,6 +205,8 @@ def finalists(
     scores = [in_direction(study, trial.value or 0.0) for trial in trials]
     order, count = ranked(scores, _folds(trials), k)
     chosen = [trials[at] for at in order[:count]]
+    if isinstance(build, Objective):
+        propose_range(build, study, chosen[0])
     batch = new_batch()
     # All are built before the first is shown, so that none can depend on an answer.
     candidates = [_built(build, study, trial) for trial in chosen]
@@ -206,7 +219,7 @@ def finalists(
     for trial, release in zip(
         chosen, ladder.submit_batch(batch, predictions, origins), strict=True
     ):
-        study.set_user_attr(_note(trial), numbered(release))
+        _keep_number(study, trial, ladder, release)
         releases.append(release)
     _, held = held_by(ladder, releases)
     inner = (in_direction(study, trial.value or 0.0) for trial in chosen)
@@ -230,7 +243,7 @@ def _folds(trials: Sequence[FrozenTrial]) -> list[list[float]] | None:
 
 
 def best_trial(holdout: HasLadder, study: Study) -> FrozenTrial:
-    """Return the trial that is the incumbent; see `LadderHoldout.best_trial`."""
+    """Return the trial that is the incumbent; see `holdout.optuna.best_trial`."""
     a_study(study)
     ladder = ladder_of(holdout, several=True)
 
@@ -303,12 +316,27 @@ def _key_of(study: Study, trial: FrozenTrial) -> str:
 
 
 def submission_of(study: Study, trial: FrozenTrial, holdout: OpenLadder) -> int:
-    """Return the number under which a trial queried a ladder; 0 for none."""
-    own = trial.user_attrs.get(SUBMISSION)
-    noted = study.user_attrs.get(_note(trial), 0) if own is None else own
+    """Return the number under which a trial queried a ladder; 0 for none.
+
+    What queried an earlier block of its holdout is numbered there.
+    """
+    own, note = trial.user_attrs.get(SUBMISSION), _note(trial)
+    if own is None:
+        noted, block = study.user_attrs.get(note, 0), study.user_attrs.get(f"{note}:block", 1)
+    else:
+        noted, block = own, trial.user_attrs.get(BLOCK, 1)
+    if block != holdout.facts.block:
+        return 0
     if isinstance(noted, Mapping):  # of several metrics, by name
         noted = noted.get(parted(holdout.facts.ladder)[1], 0)
     return int(noted)
+
+
+def _keep_number(study: Study, trial: FrozenTrial, holdout: OpenLadder, release: Release) -> None:
+    """Note on the study under which number a finished trial queried a ladder, and which block."""
+    study.set_user_attr(_note(trial), numbered(release))
+    if holdout.facts.block > 1:
+        study.set_user_attr(f"{_note(trial)}:block", holdout.facts.block)
 
 
 def _note(trial: FrozenTrial) -> str:

@@ -1,0 +1,551 @@
+"""The certificate of a ladder: what the ledger holds is counted and brought to the bounds."""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ladderholdout.arguments import inside
+from ladderholdout.certificates import (
+    NO_RANGES,
+    Request,
+    Transcript,
+    assumptions_of,
+    bound_of,
+    certify,
+    later_price,
+)
+from ladderholdout.errors import InvalidArgument, VaultError
+from ladderholdout.guard.certify.counting import (
+    Bars,
+    CountedLadder,
+    bars_on,
+    counted_ladders,
+)
+from ladderholdout.guard.certify.others import Moment, Others, others_of
+from ladderholdout.guard.certify.widths import narrowed_by
+from ladderholdout.guard.opening import Amended, amended_before
+from ladderholdout.guard.query import LedgerLadder
+from ladderholdout.guard.shown import (
+    AN_OLDER_COPY,
+    INDEPENDENT,
+    ScoreCertificate,
+    score_of,
+    uncertified,
+)
+from ladderholdout.ledger import (
+    Chosen,
+    ImprovementRecord,
+    IntervalRecord,
+    LadderQueries,
+    LadderRecord,
+    Transaction,
+)
+from ladderholdout.metrics import Metric
+
+
+@dataclass(frozen=True, slots=True)
+class Level:
+    """A confidence, and in nats what it costs that it was not the registered one."""
+
+    confidence: float
+    price: float = 0.0
+
+
+def registered(tx: Transaction, ladder: LadderRecord) -> Level:
+    """Return the level that the holdout of a ladder was registered with."""
+    return Level(tx.holdout(ladder.holdout_id).confidence)
+
+
+def level_of(ladder: LedgerLadder, confidence: float | None) -> Level:
+    """Return the level of a confidence; one that is new is on record before anything is shown.
+
+    Parameters
+    ----------
+    ladder : LedgerLadder
+    confidence : float or None
+        None for the registered one.
+
+    Returns
+    -------
+    Level
+
+    Raises
+    ------
+    InvalidArgument
+        The confidence is refused.
+    LedgerError
+        The ledger cannot be written.
+    """
+    stated = None if confidence is None else inside("confidence", confidence)
+    fixed, known = ladder.read(_confidences)
+    if stated is None or stated == fixed.confidence:
+        return fixed
+    if stated not in known:
+        known = ladder.write(partial(_note, stated=stated))
+    return Level(stated, later_price(known.index(stated) + 1, stated))
+
+
+def _confidences(tx: Transaction, ladder: LadderRecord) -> tuple[Level, tuple[float, ...]]:
+    return registered(tx, ladder), tx.confidences(ladder.holdout_id)
+
+
+def _note(tx: Transaction, ladder: LadderRecord, stated: float) -> tuple[float, ...]:
+    return tx.note_confidence(ladder.holdout_id, stated)
+
+
+def price_of_others(tx: Transaction, holdout_id: int, moment: Moment) -> tuple[float, str | None]:
+    """Return what holdouts that share rows with one revealed by a moment, in nats.
+
+    For its reserve, whose rows may be among those that their ladders measure.
+
+    Parameters
+    ----------
+    tx : Transaction
+    holdout_id : int
+    moment : Moment
+
+    Returns
+    -------
+    tuple of (float, str or None)
+        The price, and what cannot be counted, if anything.
+    """
+    others, until = others_of(tx, holdout_id, moment), moment.before - 1
+    if not others.holdouts:
+        return 0.0, None
+    answered = tx.answered([other.holdout_id for other in others.holdouts], until)
+    used = (queries.ladder_id for queries in answered)
+    bars = bars_on(tx, holdout_id)
+    counted = counted_ladders(
+        tx, holdout_id, used, until, frozenset(), others, bars, weighted=False
+    )
+    uncounted = (entry.uncounted() for entry in counted.values() if entry.grid is None)
+    missing = others.missing or next(uncounted, None)
+    if missing is not None:
+        return 0.0, missing
+    lengths = (counted[queries.ladder_id].transcript(queries).length() for queries in answered)
+    return sum(lengths) + others.log_values, None
+
+
+def no_certificate(confidence: float) -> ScoreCertificate:
+    """Return that of a handle that cannot compute one."""
+    reason = (
+        "the holdout's rows, whose weights count, or the function of a metric of your own, "
+        "are missing; open it with them, LadderHoldout(X, y, scoring=...)"
+    )
+    return uncertified(reason, confidence)
+
+
+def certificate_or_why(
+    ladder: LedgerLadder,
+) -> Callable[[Transaction, LadderRecord], ScoreCertificate]:
+    """Return what certifies for the status, which is shown whatever the vault holds."""
+    try:
+        weights = ladder.guard().part.weights
+    except (VaultError, InvalidArgument):
+        return lambda tx, record: no_certificate(registered(tx, record).confidence)
+    metric = ladder.metric
+    return lambda tx, record: certificate_of(tx, record, metric, weights)
+
+
+def certificate_of(
+    tx: Transaction,
+    ladder: LadderRecord,
+    metric: Metric,
+    weights: NDArray[np.float64] | None,
+    level: Level | None = None,
+    bars: Bars | None = None,
+) -> ScoreCertificate:
+    """Certify the released score of a ladder.
+
+    Parameters
+    ----------
+    tx : Transaction
+    ladder : LadderRecord
+    metric : Metric
+    weights : ndarray, shape (n,), or None
+        Of the holdout's rows.
+    level : Level, optional
+        A confidence, and what it costs; by default the registered one.
+    bars : mapping, optional
+        What `bars_on` read already, where several ladders of a holdout are certified.
+
+    Returns
+    -------
+    ScoreCertificate
+        Where there is none, it contains the reason.
+    """
+    selection = selection_of(tx, ladder, metric, weights, level, bars)
+    if isinstance(selection, ScoreCertificate):
+        return selection
+    return selection.certificate(selection.recorded(tx))
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """How an incumbent was selected, and what its certificate is made of beside its predictions.
+
+    Attributes
+    ----------
+    ladder : LadderRecord
+    metric : Metric
+    weights : ndarray, shape (n,), or None
+        Of the rows that the ladder measures.
+    level : Level
+    score : float
+        The released score.
+    transcript : Transcript
+    counted : mapping of int to CountedLadder
+    amended : Amended
+    way : str
+        What a reason adds about the reserve, if there is one.
+    chosen : Chosen
+    doubts : tuple of str
+        As `doubts_about` returns them.
+    requested : Requested or None
+        The request for the score, where one is counted.
+    estimand : {"rows", "groups"} or None
+        Which mean it is of, where whole groups of rows were drawn.
+    """
+
+    ladder: LadderRecord
+    metric: Metric
+    weights: NDArray[np.float64] | None
+    level: Level
+    score: float
+    transcript: Transcript
+    counted: Mapping[int, CountedLadder]
+    amended: Amended
+    way: str
+    chosen: Chosen
+    doubts: tuple[str, ...]
+    requested: Requested | None = None
+    estimand: str | None = None
+
+    def refused(self, reason: str) -> ScoreCertificate:
+        """Return that there is no certificate."""
+        return uncertified(reason, self.level.confidence, self.ladder.incumbent, self.score)
+
+    def recorded(self, tx: Transaction) -> IntervalRecord | None:
+        """Return the certificate of this incumbent at this confidence that was shown, if any."""
+        asked = self.ladder.id, self.ladder.incumbent, self.level.confidence
+        for record in tx.batches.intervals(self.ladder.holdout_id):
+            if (record.ladder_id, record.submission, record.confidence) == asked:
+                return record
+        return None
+
+    def certificate(self, recorded: IntervalRecord | None) -> ScoreCertificate:
+        """Return the certificate on record, else that by the score alone, or why there is none."""
+        if recorded is not None:
+            return self.shown(recorded)
+        if self.metric.is_mean and self.metric.bounded and self.estimand is None:
+            return self.by_score()
+        return self.refused(
+            self._why_not_by_rows()
+            or "it depends on more than the released score: certificate() works it out, puts it on "
+            "record and shows it, and certificates of later incumbents pay for that"
+        )
+
+    def shown(self, record: IntervalRecord) -> ScoreCertificate:
+        """Return a certificate as it was shown before."""
+        log_level = math.log1p(-record.confidence) - record.log_count - math.log(2.0)
+        n = self.counted[self.ladder.id].n
+        ends = record.low, record.high
+        return ScoreCertificate(
+            score=self.score,
+            low=record.low,
+            high=record.high,
+            confidence=record.confidence,
+            submission=record.submission,
+            bound=record.bound,
+            log_count=record.log_count,
+            assumptions=assumptions_of(
+                self.metric,
+                batch=record.place > 1,
+                clipped=record.clipped,
+                estimand=self.estimand,
+            ),
+            price=self.level.price,
+            doubts=self.doubts,
+            clipping=self.metric.clipping if record.clipped else "",
+            clipped_share=record.clipped,
+            advice=narrowed_by(self.metric, self.score, ends, n, log_level),
+            mean_over=self.estimand,
+        )
+
+    @property
+    def by_rows(self) -> bool:
+        """Whether the certificate is worked out from the rows, and not the score alone."""
+        # The released score does not show how the errors lie in the groups.
+        depends = not self.metric.counts or self.estimand is not None
+        return depends and self._why_not_by_rows() is None
+
+    def _why_not_by_rows(self) -> str | None:
+        metric = self.metric
+        bound = bound_of(metric, grouped=self.estimand is not None)
+        if isinstance(bound, str):
+            if "custom" in self.ladder.settings.metric_settings:
+                bound += ", or its function was not stated again (scoring=)"
+            return bound + self.way
+        if bound.needs_ranges and metric.target_range is None:
+            return NO_RANGES + self.way
+        if self.weights is not None:
+            return f"no bound of {metric.name} is known for rows with weights{self.way}"
+        if self.amended.count:
+            return (
+                "labels were amended before the incumbent was submitted, which the bound of "
+                f"{metric.name} cannot allow for{self.way}"
+            )
+        return None
+
+    def by_score(self) -> ScoreCertificate:
+        """Certify a bounded mean by the released score alone."""
+        own, released = self.counted[self.ladder.id], self.ladder.state["standing"]
+        assert own.rule is not None and own.least is not None
+        metric, level, unit = self.metric, self.level, self.ladder.settings.unit or 1.0
+        risks = self.amended.around((released - own.least) / unit)
+        by_risk = {
+            risk: certify(
+                risk,
+                own.n,
+                self.transcript,
+                confidence=level.confidence,
+                rounding=own.rounding(released),
+                noise=own.rule.allowance if own.rule.noisy else None,
+                binary=metric.counts,
+                weights=self.weights,
+                price=level.price,
+            )
+            for risk in set(risks)
+        }
+        least, middle, most = map(by_risk.__getitem__, risks)
+        return ScoreCertificate(
+            score=metric.to_score(released),
+            low=metric.to_score(own.least + unit * most.high),
+            high=metric.to_score(own.least + unit * least.low),
+            confidence=middle.confidence,
+            submission=self.ladder.incumbent,
+            bound=middle.bound,
+            log_count=middle.log_count,
+            assumptions=(*middle.assumptions, *self.amended.assumptions()),
+            price=level.price,
+            doubts=self.doubts,
+            # How many errors are beyond the range is not known before it was paid for.
+            clipping=metric.clipping,
+        )
+
+
+def selection_of(
+    tx: Transaction,
+    ladder: LadderRecord,
+    metric: Metric,
+    weights: NDArray[np.float64] | None,
+    level: Level | None = None,
+    bars: Bars | None = None,
+) -> Selection | ScoreCertificate:
+    """Read how the incumbent was selected; the arguments as for `certificate_of`.
+
+    Returns
+    -------
+    Selection or ScoreCertificate
+        The latter states why there is no certificate whatever the predictions are.
+    """
+    level = registered(tx, ladder) if level is None else level
+    chosen, confidence = tx.chosen(ladder), level.confidence
+    if chosen is None:
+        return uncertified("the ladder has no incumbent yet", confidence)
+    score = score_of(tx.released(ladder), metric)
+    asked = tx.asked(ladder.holdout_id).items()
+    by_then = {query for query, event in asked if event.position < chosen.position}
+    bars = bars_on(tx, ladder.holdout_id) if bars is None else bars
+    others = others_of(tx, ladder.holdout_id, Moment(chosen.id))
+    used = (queries.ladder_id for queries in chosen.ladders)
+    weighted = weights is not None
+    counted = counted_ladders(
+        tx, ladder.holdout_id, used, chosen.until, by_then, others, bars, weighted=weighted
+    )
+    kept = tx.holdout(ladder.holdout_id).n_reserve > 0
+    way = "; reserve_certificate() queries the reserve" if kept else ""
+    missing = _missing(tx, ladder, chosen.position, others, counted, way)
+    if score is None and missing is None:
+        missing = "it would show the released score; reveal does, when the search is over"
+    if missing is not None:
+        return uncertified(missing, confidence, ladder.incumbent, score)
+    assert score is not None
+    # Positions are those of one holdout's chain, and a ladder of another may have the same.
+    own = {ladder.id: chosen.position} if chosen.batch is None else {}
+    event = 1 + chosen.runs
+    for queries in chosen.events:
+        discloses = counted[queries.ladder_id].discloses
+        event += queries.submissions if discloses else queries.alone
+    improved = (record for queries in chosen.ladders for record in queries.improved)
+    of_others = [record for record in improved if record.batch != chosen.batch]
+    # The first ladder of a holdout was there before anything was released of it.
+    on_request = not tx.ladders(ladder.holdout_id)[0].settings.shows_scores
+    requested = _requested(tx, ladder, bars, weighted=weighted) if on_request else None
+    transcript = Transcript(
+        chosen.before,
+        chosen.place,
+        tuple(
+            counted[queries.ladder_id].transcript(queries, own.get(queries.ladder_id))
+            for queries in chosen.ladders
+            if queries.count
+        ),
+        others.log_values + _shown_before(tx, ladder, chosen.position),
+        1 if chosen.batch is None else tx.batches.size(ladder.holdout_id, chosen),
+        event,
+        _orders(tx, ladder.holdout_id, of_others, others),
+        on_request,
+        None if requested is None else requested.request,
+    )
+    amended = amended_before(tx, ladder.holdout_id, chosen.position, weights)
+    doubts = doubts_about(tx, ladder.holdout_id)
+    return Selection(
+        *(ladder, metric, weights, level, score, transcript, counted, amended, way, chosen),
+        *(doubts, requested, tx.holdout(ladder.holdout_id).estimand),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Requested:
+    """The request for an incumbent's score, and what each ladder had shown before it."""
+
+    request: Request
+    queries: tuple[LadderQueries, ...]
+    counted: Mapping[int, CountedLadder]
+
+
+def _requested(
+    tx: Transaction, ladder: LadderRecord, bars: Bars, *, weighted: bool
+) -> Requested | None:
+    """Return the request for the incumbent's score, if all that was shown before is counted."""
+    asked = tx.asked(ladder.holdout_id)
+    event = asked.get((ladder.id, ladder.incumbent or 0))
+    if event is None:
+        return None
+    before = {query for query, earlier in asked.items() if earlier.position < event.position}
+    others = others_of(tx, ladder.holdout_id, Moment(event.after + 1))
+    holdouts = [ladder.holdout_id, *(other.holdout_id for other in others.holdouts)]
+    queries = tuple(one for one in tx.answered(holdouts, event.after) if one.count)
+    used = (one.ladder_id for one in queries)
+    counted = counted_ladders(
+        *(tx, ladder.holdout_id, used, event.after, before, others, bars), weighted=weighted
+    )
+    if _missing(tx, ladder, event.position, others, counted, "") is not None:
+        return None
+    improved = [record for one in queries for record in one.improved]
+    request = Request(
+        len(before) + 1,
+        tuple(counted[one.ladder_id].transcript(one) for one in queries),
+        others.log_values + _shown_before(tx, ladder, event.position),
+        _orders(tx, ladder.holdout_id, improved, others),
+    )
+    return Requested(request, queries, counted)
+
+
+def shown_beside(tx: Transaction, ladder: LadderRecord) -> float:
+    """Return the code length of all that was shown of some rows beside one ladder's decisions.
+
+    A gate pays for it (docs/background/decisions.md, theorem 4): what was shown is part of the
+    transcript that a candidate may depend on. Infinity where it cannot be counted.
+    """
+    length = shown_by_now(tx, ladder, but_decisions=True)
+    return math.inf if isinstance(length, str) else length
+
+
+def shown_by_now(
+    tx: Transaction, ladder: LadderRecord, *, but_decisions: bool = False
+) -> float | str:
+    """Return the code length of all that was shown of the rows of a ladder by now.
+
+    Parameters
+    ----------
+    tx : Transaction
+    ladder : LadderRecord
+        As read under lock.
+    but_decisions : bool, default=False
+        Whether the ladder is a gate whose own decisions are left out.
+
+    Returns
+    -------
+    float or str
+        In nats; or why it cannot be counted.
+    """
+    last, asked = tx.chains.latest(), tx.asked(ladder.holdout_id)
+    others = others_of(tx, ladder.holdout_id, Moment(last + 1))
+    bars = bars_on(tx, ladder.holdout_id)
+    holdouts = [ladder.holdout_id, *(other.holdout_id for other in others.holdouts)]
+    queries = tuple(one for one in tx.answered(holdouts, last) if one.count)
+    used = (one.ladder_id for one in queries)
+    counted = counted_ladders(
+        *(tx, ladder.holdout_id, used, last, set(asked), others, bars), weighted=False
+    )
+    # Whatever is on record by now came before.
+    missing = _missing(tx, ladder, sys.maxsize, others, counted, "")
+    if missing is not None:
+        return missing
+    length = others.log_values + _shown_before(tx, ladder, sys.maxsize)
+    own = ladder.id if but_decisions else None
+    for one in queries:
+        flags, values = counted[one.ladder_id].transcript(one).lengths()
+        length += values if one.ladder_id == own else flags + values
+    improved = [record for one in queries for record in one.improved]
+    # A gate judges its own batches in their order.
+    beside = [record for record in improved if record.ladder_id != own]
+    return length + _orders(tx, ladder.holdout_id, beside, others)
+
+
+def _shown_before(tx: Transaction, ladder: LadderRecord, position: int) -> float:
+    """Return what estimates and intervals showed before a link of the chain, in nats."""
+    shown = tx.batches.shown(ladder.holdout_id)
+    return sum(one.log_values for one in shown if one.position < position)
+
+
+def _orders(
+    tx: Transaction, holdout_id: int, improved: Iterable[ImprovementRecord], others: Others
+) -> float:
+    """Return what was shown by which members of announced batches were judged first, in nats."""
+    batches = [record.batch for record in improved if record.batch is not None]
+    if not batches:
+        return 0.0
+    sizes = tx.batches.sizes([holdout_id, *(one.holdout_id for one in others.holdouts)])
+    return sum(math.log(sizes.get(batch or "", 1)) for batch in batches)
+
+
+def doubts_about(tx: Transaction, holdout_id: int) -> tuple[str, ...]:
+    """Return which assumptions of a certificate are in doubt by what is on record."""
+    taken_apart = tx.holdout(holdout_id).estimand is None and tx.grouped(holdout_id)
+    return (INDEPENDENT,) if taken_apart else ()
+
+
+def _missing(
+    tx: Transaction,
+    ladder: LadderRecord,
+    position: int,
+    others: Others,
+    counted: Mapping[int, CountedLadder],
+    way: str,
+) -> str | None:
+    """Return why what was released cannot be counted, if so, and what can be done about it."""
+    for event in tx.events(ladder.holdout_id, "opened"):
+        if event.position < position:
+            return (
+                "an audit had shown raw scores of this holdout before the incumbent was submitted"
+                + way
+            )
+    for restored, _ in tx.restorings(ladder.holdout_id):
+        if restored < position:
+            return AN_OLDER_COPY
+    if others.missing is not None:
+        # What was revealed of the others may be of the reserve's rows, too.
+        return f"{others.missing} before the incumbent was submitted"
+    for entry in counted.values():
+        if entry.grid is None:
+            return entry.uncounted() + ("" if entry.of else way)
+    return None

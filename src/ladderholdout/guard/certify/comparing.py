@@ -1,0 +1,222 @@
+"""Comparisons of two models: worked out, put on record, then shown."""
+
+from __future__ import annotations
+
+import hmac
+import math
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ladderholdout.arguments import as_given, whole
+from ladderholdout.certificates import Rows, certify_difference
+from ladderholdout.certificates.codes import event_length
+from ladderholdout.certificates.comparisons import FAMILY
+from ladderholdout.certificates.metric_limits import assumptions_of, bound_of
+from ladderholdout.errors import HoldoutConflict, InvalidArgument
+from ladderholdout.guard.certify.certification import Level, level_of, shown_by_now
+from ladderholdout.guard.containment import without_autologging, without_frames
+from ladderholdout.guard.opening import check_predictions
+from ladderholdout.guard.query import Guard, LedgerLadder
+from ladderholdout.guard.shown import Comparison
+from ladderholdout.ledger import LadderRecord, Transaction, digests_of
+from ladderholdout.ledger.batches import ComparisonRecord
+from ladderholdout.mechanisms.rules import fresh_rng
+from ladderholdout.metrics import Metric
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Compared:
+    """One side of a comparison: a numbered submission, or predictions in the order of the rows."""
+
+    number: int | None
+    predictions: NDArray[Any] | None
+    order: NDArray[np.intp] | None = None
+
+
+def compared(
+    ladder: LedgerLadder, first: Compared, second: Compared, confidence: float | None
+) -> Comparison:
+    """Compare two models; see `LadderHoldout.compare`."""
+    with without_frames:
+        guard = ladder.guard()
+        reason = _why_not(guard)
+        if reason is not None:
+            raise HoldoutConflict(f"Nothing was compared: {reason}.")
+        level = level_of(ladder, confidence)
+        while True:
+            asked = ladder.read(partial(_asking, guard=guard, sides=(first, second), level=level))
+            if isinstance(asked, Comparison):
+                return asked
+            version, noted = guard.labelled.version, _worked_out(guard, asked)
+            # What another process showed meanwhile is to be counted: it is read again.
+            if not ladder.write(partial(_record, asked=asked, noted=noted, version=version)):
+                guard.reload()
+
+
+def _why_not(guard: Guard) -> str | None:
+    metric = guard.metric
+    bound = bound_of(metric, grouped=guard.holdout.estimand is not None)
+    if isinstance(bound, str):
+        return bound
+    if guard.part.weights is not None:
+        return "no comparison of rows with weights is known"
+    if bound.needs_ranges and metric.target_range is None:
+        return "its interval needs target_range=(low, high), which holds every target"
+    return None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Question:
+    """What is compared, after what was shown."""
+
+    ladder: LadderRecord
+    digests: tuple[str, str]
+    numbers: tuple[int | None, int | None]
+    predictions: tuple[NDArray[Any], NDArray[Any]]
+    level: Level
+    number: int
+    shown: float
+
+
+def _asking(
+    tx: Transaction,
+    ladder: LadderRecord,
+    *,
+    guard: Guard,
+    sides: tuple[Compared, Compared],
+    level: Level,
+) -> Comparison | _Question:
+    """Return the comparison on record, or what it has to be worked out from."""
+    holdout = tx.holdout(ladder.holdout_id)
+    models = [_predictions(tx, ladder, guard, side) for side in sides]
+    digests = [digests_of(holdout.secret, values, holdout.reserve)[0] for values in models]
+    known = tx.batches.comparisons(ladder.holdout_id)
+    numbers = sides[0].number, sides[1].number
+    for record in known:
+        if (record.ladder_id, record.confidence) != (ladder.id, level.confidence):
+            continue
+        for pair, turned in (((record.first, record.second), False), (_turned(record), True)):
+            if pair == tuple(digests):
+                return _comparison(record, guard.metric, holdout.estimand, numbers, turned)
+    shown = shown_by_now(tx, ladder)
+    if isinstance(shown, str):
+        raise HoldoutConflict(f"Nothing was compared: {shown}.")
+    return _Question(
+        ladder,
+        (digests[0], digests[1]),
+        numbers,
+        (models[0], models[1]),
+        level,
+        len(known) + 1,
+        shown,
+    )
+
+
+def _turned(record: ComparisonRecord) -> tuple[str, str]:
+    return record.second, record.first
+
+
+def _predictions(
+    tx: Transaction, ladder: LadderRecord, guard: Guard, side: Compared
+) -> NDArray[Any]:
+    """Return the predictions of one side, in the order of the content."""
+    if side.number is None:
+        assert side.predictions is not None
+        holdout = guard.holdout
+        aligned = guard.metric.canonical(side.predictions, holdout.n, holdout.classes)
+        return aligned.take(guard.order if side.order is None else side.order, axis=0)
+    if not 1 <= side.number <= ladder.submissions:
+        allowed = f"the number of one of {ladder.submissions} submissions, or predictions"
+        raise InvalidArgument("a submission", allowed, side.number)
+    (entry,) = tx.entries(ladder.id, after=side.number - 1, limit=1)
+    number = entry.repeat_of or side.number
+    stored = tx.batches.predictions_of(ladder.id, number)
+    if stored is None:
+        raise InvalidArgument(
+            "a submission",
+            "one that improved, or one of the first batch, whose predictions are kept",
+            side.number,
+            "Give its predictions instead of its number.",
+        )
+    if number != side.number:
+        (entry,) = tx.entries(ladder.id, after=number - 1, limit=1)
+    check_predictions(tx.holdout(ladder.holdout_id), entry, stored)
+    return stored
+
+
+def _worked_out(guard: Guard, asked: _Question) -> dict[str, Any]:
+    """Return what is to be noted of the comparison."""
+    part, holdout = guard.part, guard.holdout
+    # A key of its own for each comparison, by which bets bring the rows in an order.
+    key = hmac.digest(holdout.secret, b"comparison", "sha256")
+    rng = fresh_rng(key, asked.ladder.id, asked.number)
+    classes = 2 if holdout.classes is None else len(holdout.classes)
+    with without_autologging():
+        first, second = (
+            Rows(part.targets, part.of(values), rng, classes, part.groups)
+            for values in asked.predictions
+        )
+        difference = certify_difference(
+            guard.metric,
+            first,
+            second,
+            event_length(asked.number) + asked.shown + asked.level.price,
+            confidence=asked.level.confidence,
+        )
+    return {
+        "first": asked.digests[0],
+        "second": asked.digests[1],
+        "numbers": list(asked.numbers),
+        "confidence": difference.confidence,
+        "low": difference.low if math.isfinite(difference.low) else None,
+        "high": difference.high if math.isfinite(difference.high) else None,
+        "bound": difference.bound,
+        "log_count": difference.log_count,
+        "log_values": difference.log_values,
+    }
+
+
+def _record(
+    tx: Transaction,
+    ladder: LadderRecord,
+    *,
+    asked: _Question,
+    noted: dict[str, Any],
+    version: int,
+) -> bool:
+    """Record a comparison unless something changed meanwhile; False where labels did."""
+    if tx.chains.end(ladder.holdout_id).labels_version != version:
+        return False
+    known = len(tx.batches.comparisons(ladder.holdout_id))
+    if known + 1 == asked.number and shown_by_now(tx, ladder) == asked.shown:
+        tx.batches.note_comparison(ladder, noted)
+    return True
+
+
+def _comparison(
+    record: ComparisonRecord,
+    metric: Metric,
+    estimand: str | None,
+    numbers: tuple[int | None, int | None],
+    turned: bool,
+) -> Comparison:
+    """Return a comparison as it was shown, from the side from which it is asked for."""
+    low, high = (-record.high, -record.low) if turned else (record.low, record.high)
+    assumptions = assumptions_of(metric, batch=False, clipped=0.0, estimand=estimand)
+    return Comparison(
+        *(*numbers, low, high, record.confidence, record.bound, record.log_count),
+        *(record.log_values, (*assumptions, FAMILY)),
+    )
+
+
+def number_of(model: Any) -> int | None:
+    """Return the number of a submission, if that is what was given for a model."""
+    if isinstance(model, bool | np.bool_):
+        raise InvalidArgument("a model", "a number, predictions or an estimator", as_given(model))
+    if isinstance(model, int | np.integer):
+        return whole("a submission", model)
+    return None

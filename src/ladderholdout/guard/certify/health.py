@@ -1,0 +1,92 @@
+"""How used up a holdout is: the width of its certificate, now and with further use."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+from ladderholdout.arguments import whole, within
+from ladderholdout.guard.open_ladder import OpenLadder
+from ladderholdout.guard.shown import Health, together
+from ladderholdout.metrics.arrays import LARGEST
+from ladderholdout.planning import MOST_MORE, Course
+
+
+def health_of(ladder: OpenLadder, more: int = 5, spent_at: float | None = None) -> Health:
+    """Return how wide the certificate of a ladder is, and forecasts of that.
+
+    What the status and the history show of it is all that goes in, so it depends on labels through
+    releases alone.
+
+    Parameters
+    ----------
+    ladder : OpenLadder
+    more : int, default=5
+        After how many more improvements a width is forecast.
+    spent_at : float, optional
+        The width from which on the owner takes the rows for used up, in the metric's own units.
+
+    Raises
+    ------
+    InvalidArgument
+        An argument is refused.
+    """
+    more = whole("more", more, most=MOST_MORE)
+    if spent_at is not None:
+        spent_at = within("spent_at", spent_at, LARGEST)
+    if ladder.by_metric:
+        ladders = ladder.by_metric.items()
+        return together({name: health_of(one, more, spent_at) for name, one in ladders})
+    status, facts = ladder.status(), ladder.facts
+    certificate = status.certificate
+    health = Health(
+        name=status.name,
+        block=status.block,
+        n=status.n_ladder,
+        submissions=status.submissions,
+        improvements=status.releases,
+        width=None,
+        price=None,
+        more=more,
+        width_after=None,
+        spent_at=spent_at,
+        reason=certificate.missing or "",
+    )
+    low, high, price = certificate.low, certificate.high, certificate.log_count
+    if low is None or high is None or price is None:
+        return health
+    width = high - low
+    if not math.isfinite(width):
+        return replace(health, reason="its certificate has one end alone")
+    first = next(iter(ladder.history(0, 1)), None)
+    counts = ladder.metric.counts and facts.estimand is None and status.score is not None
+    course = Course(
+        width=width,
+        price=price,
+        confidence=certificate.confidence,
+        n=status.n_ladder,
+        queries=max(status.submissions, 1),
+        improvements=max(status.releases, 1),
+        risk=ladder.metric.to_risk(status.score) if counts and status.score is not None else None,
+        first_risk=_first_risk(ladder, None if first is None else first.score) if counts else None,
+    )
+    health = replace(
+        health,
+        width=width,
+        price=course.price,
+        width_after=course.width_after(more),
+        reason="" if course.improvements > 1 else "it takes two improvements to forecast others",
+    )
+    if spent_at is None:
+        return health
+    return replace(
+        health,
+        spent=width > spent_at,
+        queries_left=course.queries_until(spent_at),
+        fresh_rows=course.fresh_rows(spent_at),
+        rows_for_such_use=course.rows_for_such_use(spent_at),
+    )
+
+
+def _first_risk(ladder: OpenLadder, score: float | None) -> float | None:
+    return None if score is None else ladder.metric.to_risk(score)

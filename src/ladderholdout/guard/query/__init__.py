@@ -1,0 +1,25 @@
+"""From predictions to an answer: one transaction for each submission."""
+
+from __future__ import annotations
+
+from ladderholdout.guard.query.seen import note_answer, note_shown, settle
+from ladderholdout.guard.query.submission import (
+    Answer,
+    Guard,
+    LedgerLadder,
+    Measured,
+    announce,
+    make_guard,
+)
+
+__all__ = [
+    "Answer",
+    "Guard",
+    "LedgerLadder",
+    "Measured",
+    "announce",
+    "make_guard",
+    "note_answer",
+    "note_shown",
+    "settle",
+]

@@ -1,0 +1,727 @@
+"""One submission: predictions in, one transaction, one release out."""
+
+from __future__ import annotations
+
+import math
+import zlib
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, fields, replace
+from datetime import UTC, datetime
+from functools import partial
+from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ladderholdout.certificates.group_limits import Groups
+from ladderholdout.errors import BudgetWarning, DailyLimit, HoldoutConflict, OpenedWarning, warn
+from ladderholdout.guard.containment import without_autologging
+from ladderholdout.guard.open_ladder import Origin
+from ladderholdout.guard.opening import Part, parts_of, read_kept, with_labels
+from ladderholdout.guard.query.seen import note_answer
+from ladderholdout.guard.shown import (
+    Decision,
+    Release,
+    is_withdrawn,
+    reason_of,
+    releases_left,
+    why_spent,
+)
+from ladderholdout.identity import held_digest
+from ladderholdout.ledger import (
+    Access,
+    Asked,
+    First,
+    Head,
+    HoldoutRecord,
+    LadderRecord,
+    Ledger,
+    Left,
+    Stale,
+    Transaction,
+    digests_of,
+    is_server,
+)
+from ladderholdout.ledger.records import now
+from ladderholdout.ledger.replay import NOT_IMPROVED, not_improved, rules_of, state_from, state_to
+from ladderholdout.mechanisms.base import Evidence, State
+from ladderholdout.mechanisms.rules import LadderRules, rng_of
+from ladderholdout.metrics import Evaluation, Metric
+from ladderholdout.vault import Rows
+
+T = TypeVar("T")
+
+# The margin is of gates alone, and left out for other rules.
+_EVIDENCE = [known.name for known in fields(Evidence) if known.name != "margin"]
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Labelled:
+    """The rows with one version of their labels, in parts."""
+
+    version: int
+    rows: Rows
+    part: Part
+    reserve: Part | None
+    digest: int
+    # Of all rows, in the order of the content.
+    groups: Groups | None
+
+
+def _digest_of(*parts: Part | None) -> int:
+    """Return a quick digest of the targets and weights of parts."""
+    digest = 0
+    for part in parts:
+        for array in () if part is None else (part.targets, part.weights):
+            if array is not None:
+                digest = zlib.crc32(array.reshape(-1).view(np.uint8).data, digest)
+    return digest
+
+
+def _written_into(name: str, what: str) -> HoldoutConflict:
+    return HoldoutConflict(
+        f"The {what} of {name!r} that this process holds were written into since it was opened. "
+        "Nothing was submitted. Open it again with its rows, LadderHoldout(X, y, ...)."
+    )
+
+
+_Known: TypeAlias = tuple[tuple[int, int], NDArray[Any], Evaluation]
+"""An incumbent: the versions of ladder and labels, its predictions, what they measure."""
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Measured:
+    """What was submitted, measured on one version of the labels.
+
+    `predictions` are in the order of the content.
+    """
+
+    predictions: NDArray[Any]
+    # What the ledger is searched for.
+    asked: Asked
+    evaluation: Evaluation
+    origin: Origin
+    labelled: Labelled
+    # When it came, and not when it was decided: how long that took must not be on record.
+    time: datetime
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Answer:
+    """The answer to a submission inside its transaction, and the ladder after it.
+
+    `spent` is true where it used up the budget; `incumbent` is there where this transaction has
+    changed it. `first` is what repeats of the predictions are answered from, unless a key was;
+    `began` has the batch of the ladder's first submission, where it was asked for. `price` is what
+    was shown beside the decisions of a gate (`PriceOf`); `repeat_of` is the accepted submission
+    that it repeats; `against` was the incumbent before it, and `was_spent` states whether nothing
+    could have become one.
+    """
+
+    release: Release
+    ladder: LadderRecord
+    spent: bool
+    incumbent: _Known | None
+    first: First | None
+    began: tuple[str | None] | None
+    price: float = 0.0
+    repeat_of: int | None = None
+    against: int | None = None
+    was_spent: bool = False
+
+
+def _number(answer: Answer) -> int:
+    return answer.release.submission
+
+
+def announce(tx: Transaction, ladder: LadderRecord, origin: Origin, size: int) -> None:
+    """Put the size of an announced batch on record, unless it is submitted once more."""
+    if not origin.announced:
+        return
+    assert origin.batch is not None
+    if origin.key is not None and (first := tx.first_by_key(ladder, origin.key)) is not None:
+        (entry,) = tx.entries(ladder.id, after=first.number - 1, limit=1)
+        if entry.batch == origin.batch:
+            return
+    tx.batches.announce(ladder, origin.batch, size)
+
+
+class _Judged(NamedTuple):
+    """What a transaction answered, from which end of the chain on, and what it left."""
+
+    answers: list[Answer]
+    before: Head
+    left: Left
+
+
+PriceOf: TypeAlias = Callable[[Transaction, LadderRecord], float]
+"""Returns the code length of what was shown of the rows beside the decisions of one ladder."""
+
+# How many answers a process remembers of its own submissions to a ladder.
+_REMEMBERED = 250
+
+
+@dataclass(slots=True, repr=False)
+class _Course:
+    """What a process knows of a ladder on a server from its own last submission to it.
+
+    Who submits alone need not read the ladder first: the server refuses what rests on a ladder
+    that has changed. Where others submit meanwhile, that would be in vain each time.
+    """
+
+    _left: Left | None = None
+    # Whether the last submission could have rested on the one before it.
+    _alone: bool = True
+    # By their digests. What repeats are answered changes with a withdrawal alone, and after one it
+    # is read (`Transaction.first`).
+    _firsts: dict[str, First] = field(default_factory=dict)
+
+    def left_for(self, asked: Sequence[Asked]) -> Left | None:
+        """Return the ladder as it was left, for submissions that may rest on it."""
+        # Where there is a reserve all is read: how long it takes must not show which predictions
+        # differ on its rows alone.
+        return self._left if self._alone and not asked[0].reserve_digest else None
+
+    def remembered(self, asked: Asked) -> Asked:
+        """Return what is asked for with what is known of it here."""
+        return asked._replace(first=self._firsts.get(asked.digest))
+
+    def note(self, judged: _Judged, asked: Sequence[Asked]) -> None:
+        """Take note of what was committed."""
+        self._alone = self._left is None or self._left.end.head == judged.before
+        self._left = judged.left
+        for searched, answer in zip(asked, judged.answers, strict=True):
+            first, number = answer.first, answer.release.submission
+            # What the ledger alone knows is refused, and there may be more of it.
+            if first is None or not (first.number == number or searched.digest in self._firsts):
+                self._alone = False
+            if first is not None:
+                self._firsts[searched.digest] = first
+        if len(self._firsts) > _REMEMBERED:
+            self._firsts.clear()
+
+
+@dataclass(slots=True, repr=False)
+class Guard:
+    """A ladder as one process holds it: the rules, the labels, the incumbent.
+
+    Predictions are kept in the order of the content of the rows as first registered, not in
+    anybody's row order, so that shuffled rows, and views with other features, continue the same
+    ladder. The ladder measures its `part` of them; those for the reserve are kept for the
+    incumbent, and queried by `reserve_certificate` alone.
+    """
+
+    ledger: Ledger
+    holdout: HoldoutRecord
+    ladder_id: int
+    since: datetime
+    metric: Metric
+    rules: LadderRules
+    view: int
+    order: NDArray[np.intp]
+    hashes: NDArray[np.uint64]
+    labelled: Labelled
+    # Of the features as this process holds them, to find out whether something wrote into them.
+    digest: int
+    price_of: PriceOf
+    _incumbent: _Known | None = field(default=None, init=False)
+    # The batch of the ladder's first submission, which stays that one.
+    _began: tuple[str | None] | None = field(default=None, init=False)
+    _course: _Course | None = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Know of no submission yet."""
+        self._course = _Course() if is_server(self.ledger.url) else None
+
+    @property
+    def rows(self) -> Rows:
+        """The rows of this view."""
+        return self.labelled.rows
+
+    @property
+    def part(self) -> Part:
+        """What the ladders measure."""
+        return self.labelled.part
+
+    @property
+    def reserve(self) -> Part | None:
+        """What no ladder measures."""
+        return self.labelled.reserve
+
+    def submit(
+        self, placed: Sequence[tuple[Any, NDArray[np.intp] | None]], origins: Sequence[Origin]
+    ) -> tuple[Release, ...]:
+        """Judge sets of predictions, in one transaction.
+
+        All releases are in the ledger before it returns, or none.
+
+        Parameters
+        ----------
+        placed : sequence of (array-like, ndarray or None)
+            Predictions for each row, shape (n,) or (n, n_classes), and the order of the caller's
+            rows, in which they are; None for the order of `rows`.
+        origins : sequence of Origin
+            An announced batch is judged with its best member first (`best_first`).
+
+        Returns
+        -------
+        tuple of Release
+            In the order of `placed`.
+        """
+        return tuple(map(self.take_note, self._answered(placed, origins)))
+
+    def decide(self, placed: tuple[Any, NDArray[np.intp] | None], origin: Origin) -> Decision:
+        """Judge one set of predictions by a gate; the arguments as for `submit`."""
+        (answer,) = self._answered([placed], [origin])
+        release, incumbent = self.take_note(answer), answer.ladder.incumbent
+        assert incumbent is not None
+        margin = getattr(self.rules.with_margin(origin.margin).mechanism, "margin", 0.0)
+        # An accepted candidate that was replaced since is not better than the incumbent.
+        accepted = release.improved and answer.repeat_of in (None, incumbent)
+        is_spent = answer.was_spent and not accepted
+        reason = reason_of(
+            accepted,
+            answer.against,
+            answer.repeat_of,
+            incumbent,
+            margin * (self.rules.unit or 1.0),
+            why_spent(self.rules, is_counted=math.isfinite(answer.price)) if is_spent else None,
+        )
+        return Decision(accepted, release.submission, is_spent, reason, incumbent)
+
+    def _answered(
+        self, placed: Sequence[tuple[Any, NDArray[np.intp] | None]], origins: Sequence[Origin]
+    ) -> list[Answer]:
+        """Measure and answer, once more where labels were amended meanwhile."""
+        # A rule may measure once more, with other weights, so it steps under this as well.
+        with without_autologging():
+            while True:
+                measured = [
+                    self.measure(values, origin, order)
+                    for (values, order), origin in zip(placed, origins, strict=True)
+                ]
+                answers = self._answers_to(measured)
+                if answers is not None:
+                    return answers
+                self.reload()
+
+    def _answers_to(self, measured: Sequence[Measured]) -> list[Answer] | None:
+        """Answer what was measured, in one transaction; None where labels were amended since."""
+        body = partial(self._judge_all, measured=measured)
+        answer = partial(self.ledger.write_to, self.ladder_id, self.since, body)
+        asked, course = [submission.asked for submission in measured], self._course
+        announced = measured[0].origin.announced
+        judged, left = None, None if announced else course and course.left_for(asked)
+        if course and left:
+            with suppress(Stale):
+                judged = answer(asked=[*map(course.remembered, asked)], left=left)
+        # Where there is a reserve, rounds that agree on all other rows are asked for one by one.
+        ahead = asked if self.holdout.reserve is None or len(asked) == 1 else ()
+        judged = judged or answer(asked=ahead)
+        if judged is None:
+            return None
+        if course and not announced:
+            course.note(judged, asked)
+        return judged.answers
+
+    def measure(
+        self, predictions: Any, origin: Origin, order: NDArray[np.intp] | None = None
+    ) -> Measured:
+        """Measure predictions, or refuse them; nothing is written.
+
+        `order` is that of the caller's rows; None for the order of `rows`.
+        """
+        if origin.batch is None:
+            # From within a fit, perhaps: what is scored next may depend on the answer.
+            note_answer()
+        time, holdout, labelled = now(), self.holdout, self.labelled
+        if _digest_of(labelled.part, labelled.reserve) != labelled.digest:
+            raise _written_into(holdout.name, "labels or weights")
+        aligned = self.metric.canonical(predictions, holdout.n, holdout.classes)
+        aligned = aligned.take(self.order if order is None else order, axis=0)
+        asked = Asked(*digests_of(holdout.secret, aligned, holdout.reserve), origin.key)
+        evaluation = labelled.part.evaluate(self.metric, aligned)
+        if origin.account is not None:
+            evaluation = evaluation.by(origin.account)
+        return Measured(aligned, asked, evaluation, origin, labelled, time)
+
+    def _judge_all(
+        self, tx: Transaction, ladder: LadderRecord, measured: Sequence[Measured]
+    ) -> _Judged | None:
+        """Answer inside a transaction; None where labels were amended meanwhile."""
+        end = tx.chains.end(self.holdout.id)
+        if end.labels_version != measured[0].labelled.version:
+            return None
+        before = end.head
+        announce(tx, ladder, measured[0].origin, len(measured))
+        answers = self.judge_all(tx, ladder, measured, self.best_first(tx, ladder, measured))
+        return _Judged(answers, before, Left(max(answers, key=_number).ladder, end))
+
+    def judge_all(
+        self,
+        tx: Transaction,
+        ladder: LadderRecord,
+        measured: Sequence[Measured],
+        places: Sequence[int],
+    ) -> list[Answer]:
+        """Answer what was measured, in an order of its places; return the answers by place."""
+        answers: dict[int, Answer] = {}
+        answer = None
+        for place in places:
+            submission, more = measured[place], len(answers) + 1 < len(measured)
+            answer = answers[place] = self.judge(tx, ladder, submission, answer, more=more)
+            ladder = answer.ladder
+            tx.remember(ladder, submission.asked, answer.first)
+        return [answers[place] for place in range(len(measured))]
+
+    def best_first(
+        self, tx: Transaction, ladder: LadderRecord, measured: Sequence[Measured]
+    ) -> list[int]:
+        """Return the order in which the members of a batch are judged.
+
+        The best of an announced batch comes first if it improves the ladder, so that no member is
+        refused for the margin over another one (docs/background/certificates.md, best of a batch).
+        If it does not, the order is that of the batch and reveals nothing.
+        """
+        places = list(range(len(measured)))
+        rule = self.rules.mechanism
+        in_order = rule.discloses or rule.needs_account or rule.flags_alone
+        if in_order or not measured[0].origin.announced:
+            return places
+        fresh = [
+            place for place in places if self._first_of(tx, ladder, measured[place])[0] is None
+        ]
+        if not fresh:
+            return places
+        best = min(fresh, key=lambda place: measured[place].evaluation.risk)
+        state, _ = self._state_of(tx, ladder, measured[best].labelled, None)
+        rng = rng_of(self.rules, self.holdout.secret, ladder.id, ladder.submissions + 1)
+        if not self.rules.step(state, measured[best].evaluation, rng)[1].improved:
+            return places
+        return [best, *(place for place in places if place != best)]
+
+    def judge(
+        self,
+        tx: Transaction,
+        ladder: LadderRecord,
+        measured: Measured,
+        before: Answer | None = None,
+        *,
+        more: bool = False,
+    ) -> Answer:
+        """Answer what was measured, and record it.
+
+        Parameters
+        ----------
+        tx : Transaction
+        ladder : LadderRecord
+            As read under lock, or as an earlier answer of this transaction left it.
+        measured : Measured
+        before : Answer or None
+            The answer before it in this transaction.
+        more : bool, default=False
+            As for `Transaction.append`.
+        """
+        origin, predictions, labelled = measured.origin, measured.predictions, measured.labelled
+        first, again, keyed = self._first_of(tx, ladder, measured)
+        known, began = (before.incumbent, before.began) if before else (None, None)
+        state, incumbent = self._state_of(tx, ladder, labelled, known)
+        rules, price = self.rules.with_margin(origin.margin), 0.0
+        if rules.mechanism.flags_alone:
+            price = before.price if before else self.price_of(tx, ladder)
+            state = replace(state, price=price)
+            again = again and self._was_tested_for(tx, ladder, rules, first)
+        against, was_spent = ladder.incumbent, rules.is_spent(state)
+        spent, level = False, None
+        if first is None or labelled.reserve is not None:
+            # Of a repeat for nothing: how long it takes must not show which rows are the reserve's.
+            rng = rng_of(self.rules, self.holdout.secret, ladder.id, ladder.submissions + 1)
+            after, outcome = rules.step(state, measured.evaluation, rng)
+        if first is None:
+            began = began or self._began_with(tx, ladder, origin.batch)
+            of_first = origin.batch is not None and began == (origin.batch,)
+            risk, improved, spent = outcome.risk, outcome.improved, after.releases > state.releases
+            known_by: dict[str, Any] = {"key": origin.key}
+            change: dict[str, Any] = {
+                "evidence": _recorded(outcome.evidence),
+                "state": state_to(after),
+                "incumbent": predictions if improved else None,
+                "candidate": predictions if of_first else None,
+            }
+        else:
+            known_by = {"repeat_of": first.number}
+            if again:
+                level = first.level
+                if level is None:
+                    level = tx.improvements(ladder.id, first.number)
+                risk, improved, change = first.risk, first.improved, {"evidence": {}}
+                first = first._replace(level=level)
+            else:  # without that count, whose time would reveal such a repeat
+                risk, improved = not_improved(self.rules, ladder.state["standing"], first.risk)
+                change = {"evidence": NOT_IMPROVED}
+        part = labelled.part
+        ladder = tx.append(
+            ladder,
+            entry={
+                "digest": measured.asked.digest,
+                "reserve_digest": measured.asked.reserve_digest,
+                "batch": origin.batch,
+                "search": origin.search,
+                "place": origin.place,
+                "raw_risk": measured.evaluation.risk,
+                "disagreement": disagreement(
+                    part.of(predictions), None if incumbent is None else part.of(incumbent)
+                ),
+                "context": origin.context,
+                "time": measured.time,
+                **known_by,
+                "released_risk": risk,
+                "improved": improved,
+            },
+            **change,
+            more=more,
+        )
+        left = releases_left(ladder, ladder.state["releases"])
+        release = Release(
+            score=self.metric.to_score(risk) if self.rules.shows_scores else None,
+            improved=improved,
+            submission=ladder.submissions,
+            releases_left=left,
+            opened=ladder.opened is not None,
+            improvements=ladder.version if level is None else level,
+        )
+        repeat_of = first.number if first is not None and again else None
+        if first is None:
+            if improved:
+                known = (ladder.version, labelled.version), predictions, measured.evaluation
+            first = First(release.submission, risk, improved, level=release.improvements)
+        return Answer(
+            *(release, ladder, spent and left == 0, known, None if keyed else first, began),
+            *(price, repeat_of, against, was_spent),
+        )
+
+    @staticmethod
+    def _was_tested_for(
+        tx: Transaction, ladder: LadderRecord, rules: LadderRules, first: First | None
+    ) -> bool:
+        """Return whether a gate tested predictions for as large a gain before as now."""
+        assert first is not None
+        (entry,) = tx.audit_entries(ladder.id, after=first.number - 1, limit=1)
+        margin = entry.evidence.get("margin")
+        # The baseline was compared with nothing, so it is no gain of any size.
+        least = getattr(rules.mechanism, "margin", 0.0)
+        return least <= (margin if margin is not None else 0.0)
+
+    @staticmethod
+    def _first_of(
+        tx: Transaction, ladder: LadderRecord, measured: Measured
+    ) -> tuple[First | None, bool, bool]:
+        """Return the first submission that this one repeats, if it repeats any.
+
+        Also whether it is given that answer again, and whether it is one more attempt under the
+        same key: then it has the first answer again, whatever it predicts.
+        """
+        origin, asked = measured.origin, measured.asked
+        first = None if origin.key is None else tx.first_by_key(ladder, origin.key)
+        keyed = again = first is not None
+        if first is None:
+            if origin.per_day is not None:
+                _refuse_beyond(tx, ladder, origin.per_day)
+            first, everywhere = tx.first(ladder, asked.digest, asked.reserve_digest)
+            # Any other is answered like a query that does not improve, and so shows
+            # nothing of the rows on which predictions agree.
+            again = everywhere and first is not None and first.improved
+        return first, again and not is_withdrawn(first, ladder), keyed
+
+    def take_note(self, answer: Answer) -> Release:
+        """Take note of an answer that was committed, and return the release."""
+        # It is in the ledger by now: the next submission need not read it back.
+        self._incumbent = answer.incumbent or self._incumbent
+        self._began = answer.began or self._began
+        if answer.spent:
+            warn(
+                f"The {self.rules.budget} releases of this ladder are used up: the released "
+                "score stays, whatever is submitted from now on.",
+                BudgetWarning,
+            )
+        if answer.release.opened:
+            kept = self.holdout.reserve is not None
+            warn(
+                "An audit has shown raw scores of this ladder: the submission is recorded, but "
+                + ("certified by the reserve alone." if kept else "can not be certified."),
+                OpenedWarning,
+            )
+        return answer.release
+
+    def check_rows(self) -> None:
+        """Refuse features that something wrote into since they were opened; HoldoutConflict."""
+        if held_digest(self.rows.X) != self.digest:
+            raise _written_into(self.holdout.name, "features")
+
+    def of_ladder(self, ladder: LadderRecord, metric: Metric) -> Guard:
+        """Return the guard of another ladder on the same rows, which are in memory once."""
+        return replace(
+            self,
+            ladder_id=ladder.id,
+            since=ladder.created,
+            metric=metric,
+            rules=rules_of(ladder.settings),
+            labelled=_labelled(self.holdout, metric, self.rows, self.order, self.labelled.groups),
+        )
+
+    def reload(self) -> None:
+        """Read the labels again: they were amended."""
+        kept = self.ledger.transact(
+            lambda tx: read_kept(tx, self.holdout.id, self.view), Access.READ
+        )
+        if kept.view.vault_path is None:
+            raise HoldoutConflict(
+                f"Labels of {kept.record.name!r} were amended since it was opened here, and no "
+                "copy of the rows is kept (vault=False). Open it again with its rows and labels "
+                "as they are now: LadderHoldout(X, y, ...)."
+            )
+        stored = kept.rows()
+        rows = with_labels(self.rows, self.order, stored.y[kept.order(stored)])
+        groups = self.labelled.groups
+        self.labelled = _labelled(kept.record, self.metric, rows, self.order, groups)
+
+    def _began_with(
+        self, tx: Transaction, ladder: LadderRecord, batch: str | None
+    ) -> tuple[str | None] | None:
+        """Return the batch of a ladder's first submission; None where that is not of interest."""
+        if not ladder.submissions:
+            return (batch,)
+        if self._began is None and batch is not None:
+            return (tx.batches.first(ladder.id),)
+        return self._began
+
+    def _state_of(
+        self, tx: Transaction, ladder: LadderRecord, labelled: Labelled, known: _Known | None
+    ) -> tuple[State, NDArray[Any] | None]:
+        """Return the state of a ladder, and the predictions of its incumbent."""
+        if ladder.incumbent is None:
+            return state_from(ladder.state, self.holdout.n_ladder, None), None
+        # The incumbent's predictions are read again only when another process replaced them.
+        versions = ladder.version, labelled.version
+        known = known or self._incumbent
+        if known is None or known[0] != versions:
+            stored = tx.incumbent_predictions(ladder.id)
+            assert stored is not None
+            known = versions, stored, labelled.part.evaluate(self.metric, stored)
+            self._incumbent = known
+        _, predictions, evaluation = known
+        return state_from(ladder.state, self.holdout.n_ladder, evaluation), predictions
+
+
+class LedgerLadder(Protocol):
+    """A ladder beside its ledger, as the other modules of the guard use it."""
+
+    metric: Metric
+
+    def guard(self) -> Guard:
+        """Return the rows, labels and rules as this process holds them."""
+
+    def read(self, body: Callable[[Transaction, LadderRecord], T]) -> T:
+        """Read one state of the ledger."""
+
+    def write(self, body: Callable[[Transaction, LadderRecord], T]) -> T:
+        """Write to the ladder."""
+
+
+def _recorded(evidence: Evidence) -> dict[str, Any]:
+    """Return evidence as the ledger keeps it."""
+    known = {name: getattr(evidence, name) for name in _EVIDENCE}
+    return known if evidence.margin is None else {**known, "margin": evidence.margin}
+
+
+def _refuse_beyond(tx: Transaction, ladder: LadderRecord, per_day: int) -> None:
+    """Refuse one more submission than a day may have, before anything is decided."""
+    today = datetime.now(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
+    if tx.accounts.has_made(ladder, per_day, today):
+        raise DailyLimit(
+            f"This account has made its {per_day} submissions of today. It may submit again from "
+            "00:00 UTC on."
+        )
+
+
+def make_guard(
+    ledger: Ledger,
+    holdout: HoldoutRecord,
+    ladder: LadderRecord,
+    metric: Metric,
+    rows: Rows,
+    view: int,
+    hashes: NDArray[np.uint64],
+    order: NDArray[np.intp],
+    groups: Groups | None,
+    price_of: PriceOf,
+) -> Guard:
+    """Bring a ladder, its metric and its rows together, with the sorted hashes of the rows.
+
+    `order` is that of the content, and so is that of the groups.
+    """
+    return Guard(
+        ledger,
+        holdout,
+        ladder.id,
+        ladder.created,
+        metric,
+        rules_of(ladder.settings),
+        view,
+        order,
+        hashes,
+        _labelled(holdout, metric, rows, order, groups),
+        held_digest(rows.X),
+        price_of,
+    )
+
+
+def _labelled(
+    holdout: HoldoutRecord,
+    metric: Metric,
+    rows: Rows,
+    order: NDArray[np.intp],
+    groups: Groups | None,
+) -> Labelled:
+    weights = None if rows.sample_weight is None else rows.sample_weight[order]
+    with without_autologging():
+        # Positions of classes, as of predictions, in half the bytes until they are in order.
+        targets = (
+            metric.targets(rows.y, holdout.classes).astype(np.int32)[order].astype(np.intp)
+            if metric.is_classification
+            else metric.targets(rows.y, holdout.classes)[order]
+        )
+    part, reserve = parts_of(targets, weights, holdout.reserve, groups)
+    digest = _digest_of(part, reserve)
+    return Labelled(holdout.labels_version, rows, part, reserve, digest, groups)
+
+
+def disagreement(predictions: NDArray[Any], incumbent: NDArray[Any] | None) -> float | None:
+    """Return how far predictions are from the incumbent's; labels play no part.
+
+    Returns
+    -------
+    float or None
+        For class codes the share of examples that differ, for real values the mean
+        absolute difference; None without a comparable incumbent.
+    """
+    if incumbent is None or incumbent.shape != predictions.shape:
+        return None
+    if predictions.dtype.kind == "f":
+        return _mean_in_any_order(np.abs(predictions - incumbent))
+    return np.count_nonzero(predictions != incumbent) / predictions.size
+
+
+def _mean_in_any_order(values: NDArray[np.float64]) -> float:
+    """Return the mean of numbers that are not negative, whatever order they come in.
+
+    Summed in the order of the content, which the labels decide, the last digit would show something
+    about them. As whole numbers of so many bits that no sum is rounded, it does not.
+    """
+    largest = float(values.max())
+    if largest == 0:
+        return 0.0
+    bits = 62 - values.size.bit_length() - math.frexp(largest)[1]
+    total = int(np.ldexp(values, bits).astype(np.int64).sum())
+    return math.ldexp(total / values.size, -bits)

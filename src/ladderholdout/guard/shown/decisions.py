@@ -1,0 +1,152 @@
+"""`Decision`: the answer to "may I keep this change?"."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ladderholdout.guard.shown.score_certificate import html_table
+from ladderholdout.mechanisms import LadderRules
+
+UNCOUNTED = (
+    "what was shown of these rows beside decisions cannot be counted, such as raw scores in an "
+    "audit"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """Whether a candidate may replace the incumbent of a `GateLadder`.
+
+    It depends on the rows through decisions alone: two sets of labels under which all decisions
+    are equal give the same reasons. ``if decision:`` asks whether it was accepted.
+
+    Attributes
+    ----------
+    accepted : bool
+        Whether the candidate was shown to be better than the incumbent, or is the baseline. The
+        same predictions get the same decision again, as long as no other has replaced them.
+    submission : int
+        The number under which the ledger keeps it.
+    spent : bool
+        Whether the ladder could accept nothing any more, whatever was submitted.
+    reason : str
+        Why, in a sentence.
+    incumbent : int
+        The submission that is to be kept now.
+
+    Examples
+    --------
+    >>> decision = Decision(True, 3, False, "It is better than submission 1.", 3)
+    >>> bool(decision), decision.line()
+    (True, 'accepted (submission 3): It is better than submission 1.')
+    """
+
+    accepted: bool
+    submission: int
+    spent: bool
+    reason: str
+    incumbent: int
+
+    def __bool__(self) -> bool:
+        return self.accepted
+
+    def line(self) -> str:
+        """Return it in a line.
+
+        Examples
+        --------
+        >>> Decision(False, 4, False, "It is not shown to be better.", 3).line()
+        'not accepted (submission 4): It is not shown to be better.'
+        """
+        shown = "accepted" if self.accepted else "not accepted"
+        return f"{shown} (submission {self.submission}): {self.reason}"
+
+    def __str__(self) -> str:
+        return f"Decision: {self.line()}"
+
+    def _repr_html_(self) -> str:
+        return html_table(
+            [
+                ("decision", "accepted" if self.accepted else "not accepted"),
+                ("submission", str(self.submission)),
+                ("reason", self.reason),
+                ("incumbent", str(self.incumbent)),
+            ]
+        )
+
+
+def reason_of(
+    accepted: bool,
+    against: int | None,
+    repeat_of: int | None,
+    incumbent: int,
+    margin: float,
+    why_spent: str | None,
+) -> str:
+    """Return why a candidate was accepted or not.
+
+    Parameters
+    ----------
+    accepted : bool
+    against : int or None
+        The incumbent that it was compared with; None for the baseline.
+    repeat_of : int or None
+        The submission of the same predictions that was accepted before.
+    incumbent : int
+        The incumbent after it.
+    margin : float
+        The gain that was tested for, in the metric's own units.
+    why_spent : str or None
+        Why nothing is accepted any more, if so.
+
+    Returns
+    -------
+    str
+
+    Examples
+    --------
+    >>> reason_of(True, None, None, 1, 0.0, None)
+    'It is the baseline: there was nothing to compare it with.'
+    >>> reason_of(False, 3, None, 3, 0.01, None)
+    'It is not shown to be better than submission 3 by more than 0.01.'
+    """
+    if repeat_of is not None:
+        reason = f"The same predictions were accepted as submission {repeat_of}"
+        if accepted:
+            return f"{reason}, which is the incumbent."
+        return f"{reason}; submission {incumbent} has replaced it since, and is to be kept."
+    if against is None:
+        return "It is the baseline: there was nothing to compare it with."
+    more = f" by more than {margin:g}" if margin else ""
+    if accepted:
+        return f"It is better than submission {against}{more}."
+    if why_spent is not None:
+        return f"Nothing is accepted any more: {why_spent}. Submission {incumbent} is to be kept."
+    return f"It is not shown to be better than submission {against}{more}."
+
+
+def why_spent(rules: LadderRules, *, is_counted: bool) -> str:
+    """Return why a ladder accepts nothing any more.
+
+    Parameters
+    ----------
+    rules : LadderRules
+    is_counted : bool
+        Whether all that was shown of the rows can be counted.
+
+    Returns
+    -------
+    str
+
+    Examples
+    --------
+    >>> from ladderholdout.mechanisms import GateLadder
+    >>> why_spent(LadderRules(GateLadder(horizon=200)), is_counted=True)
+    'the 200 candidates that were announced as the horizon have been decided on'
+    """
+    if not is_counted:
+        return UNCOUNTED
+    horizon = getattr(rules.mechanism, "horizon", None)
+    if horizon is not None:
+        return f"the {horizon} candidates that were announced as the horizon have been decided on"
+    return f"the budget of {rules.budget} acceptances is used up"

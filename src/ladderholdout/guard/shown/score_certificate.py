@@ -1,0 +1,307 @@
+"""A certificate as people see it: the interval, what is named beside it, and what it rests on."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from html import escape
+from typing import Protocol
+
+from ladderholdout.certificates.metric_limits import ONE_OF_EACH
+from ladderholdout.errors import printable
+from ladderholdout.guard.shown.of_metrics import OfMetrics
+
+INDEPENDENT = "rows taken as independent, not in groups"
+"""What the line of a certificate adds where it is on record that there are groups."""
+
+BY_ONE_OF_EACH = "by one row of each group"
+"""What is shown beside an interval that is not made of sums over groups."""
+
+
+def interval(low: float, high: float) -> str:
+    """Return an interval in three digits, rounded outwards; in more where it is very narrow.
+
+    Examples
+    --------
+    >>> interval(0.86691, 0.98894), interval(0.5, 1.0), interval(0.91231, 0.91878)
+    ('0.866 to 0.989', '0.500 to 1.000', '0.9123 to 0.9188')
+    >>> interval(-152.34, -97.1), interval(-math.inf, -0.0123), interval(1e-9, 1.0)
+    ('-153 to -97', '-inf to -0.0123', '0.000 to 1.000')
+    """
+    finite = [abs(end) for end in (low, high) if math.isfinite(end) and end]
+    digits = 3 - math.ceil(math.log10(max(finite))) if finite else 3
+    if math.isfinite(high - low) and high > low:
+        digits = max(digits, 1 - math.floor(math.log10(high - low)))
+    return f"{_rounded(low, digits, math.floor)} to {_rounded(high, digits, math.ceil)}"
+
+
+def _rounded(end: float, digits: int, outwards: Callable[[float], int]) -> str:
+    """Round an end to so many decimals; what floats add to its last digit does not count."""
+    if not math.isfinite(end):
+        return f"{end:g}"
+    scaled = float(f"{end:.12g}") * 10.0**digits
+    near = round(scaled)
+    whole = near if math.isclose(scaled, near, rel_tol=1e-9, abs_tol=1e-9) else outwards(scaled)
+    return f"{whole / 10.0**digits:.{max(digits, 0)}f}"
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class ScoreCertificate(OfMetrics):
+    """A confidence interval for the true score of the incumbent, however it was searched for.
+
+    Attributes
+    ----------
+    score : float or None
+        The released score, in the metric's own sign and units; None where none is shown.
+    low, high : float or None
+        Ends of the interval for the true score; None where there is no certificate.
+    confidence : float
+        At least this is the chance that all certificates of this holdout with this confidence
+        hold together: the registered one, or another at a `price`.
+    submission : int or None
+        The incumbent's number.
+    bound : str
+        The inequality behind the interval.
+    log_count : float or None
+        L: the level was divided by exp(L), in nats. It grows with what was released to the search.
+    assumptions : tuple of str
+        What must be true; where it is not, the certificate is void.
+    missing : str or None
+        Why there is none.
+    reserve_query : int or None
+        By which query of the reserve; None for a certificate of the ladder.
+    price : float
+        What of L is paid for a confidence that was not the registered one.
+    clipping : str
+        At what errors of these predictions were clipped, where some were or that is not known;
+        then the interval is for the score with errors clipped so, and so is the released score.
+    clipped_share : float
+        At most this share of the rows has such errors; 0 where that is not known.
+    bill : tuple of (str, float)
+        What L is made of, in words and nats; of a certificate that was asked for.
+    without_scores : float or None
+        What L would have been with improvements alone; None where no score was paid for.
+    instead : tuple of (str, float, float)
+        Other rules, and the ends of the interval that they would have given on what was released.
+    doubts : tuple of str
+        Assumptions that are in doubt by what is on record, as `line` names them.
+    advice : str
+        What would make the interval narrower, where the stated range of the loss makes it wide;
+        or why it has no lower end.
+    shown_in_steps : float
+        Of a query of the reserve: the score was rounded to multiples of this number, so that later
+        queries pay less. 0 where it was not, as at the first query.
+    mean_over : {"rows", "groups"} or None
+        Of a holdout with groups: whether the true score is that of all rows of other groups, or the
+        mean over other groups. None where each row was drawn by itself.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from ladderholdout import LadderHoldout
+    >>> X, y = np.arange(400).reshape(-1, 1), np.arange(400) % 2
+    >>> holdout = LadderHoldout(X, y, scoring="accuracy", ledger="memory")
+    >>> _ = holdout.submit(np.where(np.arange(400) < 360, y, 1 - y))
+    >>> print(holdout.certificate().line())
+    true score in 0.864 to 0.929 (95 %, exact binomial)
+    """
+
+    score: float | None
+    low: float | None
+    high: float | None
+    confidence: float
+    submission: int | None
+    bound: str = ""
+    log_count: float | None = None
+    assumptions: tuple[str, ...] = ()
+    missing: str | None = None
+    reserve_query: int | None = None
+    price: float = 0.0
+    clipping: str = ""
+    clipped_share: float = 0.0
+    bill: tuple[tuple[str, float], ...] = field(default=(), compare=False, repr=False)
+    instead: tuple[tuple[str, float, float], ...] = field(default=(), compare=False, repr=False)
+    without_scores: float | None = field(default=None, compare=False, repr=False)
+    doubts: tuple[str, ...] = ()
+    advice: str = field(default="", compare=False, repr=False)
+    shown_in_steps: float = 0.0
+    mean_over: str | None = None
+
+    def line(self) -> str:
+        """Return it in one line.
+
+        Examples
+        --------
+        >>> ScoreCertificate(0.9, 0.86691, 0.98894, 0.95, 3, "exact binomial").line()
+        'true score in 0.866 to 0.989 (95 %, exact binomial)'
+        """
+        if self.by_metric:
+            return in_one_line(self.by_metric)
+        if self.missing is not None:
+            return f"none: {self.missing}"
+        share = f"{100 * self.confidence:.4g} %"
+        unproved = ["no lower end above -1 is proved"] * (self.low == -math.inf)
+        notes = ", ".join([share, self.bound, *unproved, *self.doubts])
+        return f"{self.of_what()} in {self.ends()} ({notes})"
+
+    @property
+    def beside(self) -> tuple[str, ...]:
+        """What is named beside the ends wherever they are shown.
+
+        Examples
+        --------
+        >>> ScoreCertificate(0.9, 0.8, 0.95, 0.95, 3, mean_over="rows").beside
+        ('the mean over rows',)
+        """
+        over = (f"the mean over {self.mean_over}",) if self.mean_over else ()
+        drawn = (BY_ONE_OF_EACH,) if self.bound.endswith(ONE_OF_EACH) else ()
+        clipped = (self.clipping,) if self.clipping else ()
+        return (*over, *drawn, *clipped, *self.doubts)
+
+    def of_what(self) -> str:
+        """Return what the interval is for: the true score, or that with clipped errors.
+
+        Examples
+        --------
+        >>> found = ScoreCertificate(-9.0, -9.5, -8.5, 0.95, 3, clipping="errors clipped at 20")
+        >>> found.of_what()
+        'true score with errors clipped at 20'
+        """
+        over = f" as the mean over {self.mean_over}" if self.mean_over else ""
+        return f"true score{over}" + (f" with {self.clipping}" if self.clipping else "")
+
+    def ends(self) -> str:
+        """Return both ends of the interval in few digits, rounded outwards.
+
+        Examples
+        --------
+        >>> ScoreCertificate(0.9, 0.86691, 0.98894, 0.95, 3).ends()
+        '0.866 to 0.989'
+        """
+        return "" if self.low is None or self.high is None else interval(self.low, self.high)
+
+    def __str__(self) -> str:
+        if self.by_metric:
+            parts = [f"{name}: {one}" for name, one in self.by_metric.items()]
+            parts.append(
+                f"All certificates of this holdout hold together with a confidence of "
+                f"{self.confidence:g}."
+            )
+            return "\n\n".join(parts)
+        if self.missing is not None:
+            return f"No certificate: {self.missing}."
+        source = "Released"
+        if self.reserve_query is not None:
+            source = f"Query {self.reserve_query} of the reserve"
+        lines = [
+            f"The true score of submission {self.submission}{self._with()} is in {self.ends()} "
+            f"with a confidence of {self.confidence:g}, however it was searched for"
+            f"{self._doubted()}.",
+            f"{source}: {self.score:.6g}{self._rounded()}; bound: {self.bound}; price of what was "
+            f"released to the search: {self.log_count:.1f} nats{self._later()}.",
+        ]
+        if self.advice:
+            lines.append(f"{self.advice}.")
+        if self.bill:
+            lines.append(f"{self._made_of()}:")
+            lines += [f"- {nats:.1f} for {what}" for what, nats in self.bill]
+        if self.instead:
+            lines.append("On what was released here, other rules would have given:")
+            lines += [f"- {name}: {interval(low, high)}" for name, low, high in self.instead]
+        lines.append("It is void unless all of this is true:")
+        return "\n".join([*lines, *(f"- {one}" for one in self.assumptions)])
+
+    def _repr_html_(self) -> str:
+        """Return the two lines that matter as a table, and the rest to be unfolded."""
+        if self.by_metric:
+            return html_table((name, one.line()) for name, one in self.by_metric.items())
+        if self.missing is not None:
+            return html_table([("certificate", self.line())])
+        head = html_table(
+            [
+                (
+                    self.of_what(),
+                    f"{self.ends()} ({100 * self.confidence:.4g} %{self._doubted()})",
+                ),
+                (
+                    "released",
+                    f"{self.score:.6g}{self._rounded()} (submission {self.submission})",
+                ),
+            ]
+        )
+        price = f"{self.log_count:.1f} nats{self._later()}"
+        parts = [
+            f"<p>{escape(printable(self.advice))}.</p>" if self.advice else "",
+            _listing(f"Bound: {self.bound}. Price of what was released: {price}", []),
+            _listing(self._made_of(), [f"{nats:.1f} for {what}" for what, nats in self.bill]),
+            _listing(
+                "On what was released here, other rules would have given",
+                [f"{name}: {interval(low, high)}" for name, low, high in self.instead],
+            ),
+            _listing("It is void unless all of this is true", self.assumptions),
+        ]
+        inside = "".join(parts)
+        return f"{head}<details><summary>What it rests on</summary>{inside}</details>"
+
+    def _made_of(self) -> str:
+        note = f" ({self.without_scores or 0:.1f} with show='improvements' and one request)"
+        return "The price is made of" + note * (self.without_scores is not None)
+
+    def _doubted(self) -> str:
+        return "".join(f", {one}" for one in self.doubts)
+
+    def _rounded(self) -> str:
+        return f", in steps of {self.shown_in_steps:.3g}" if self.shown_in_steps else ""
+
+    def _with(self) -> str:
+        over = f", as the mean over {self.mean_over}," if self.mean_over else ""
+        return f"{over or ','} with {self.clipping}," if self.clipping else over
+
+    def _later(self) -> str:
+        if not self.price:
+            return ""
+        return f", {self.price:.1f} of them for a confidence that was not the registered one"
+
+
+def uncertified(
+    missing: str, confidence: float, submission: int | None = None, score: float | None = None
+) -> ScoreCertificate:
+    """Return that there is no certificate of a submission, and why.
+
+    Examples
+    --------
+    >>> uncertified("the ladder has no incumbent yet", 0.95).line()
+    'none: the ladder has no incumbent yet'
+    """
+    return ScoreCertificate(score, None, None, confidence, submission, missing=missing)
+
+
+class _InALine(Protocol):
+    """What is shown of one of several metrics."""
+
+    def line(self) -> str:
+        """Return it in one line."""
+
+
+def in_one_line(by_metric: Mapping[str, _InALine]) -> str:
+    """Return what is shown of several metrics in one line."""
+    return "; ".join(f"{name}: {shown.line()}" for name, shown in by_metric.items())
+
+
+def html_table(lines: Iterable[tuple[str, str]]) -> str:
+    """Return (what, value) pairs as a table for notebooks, with every text escaped."""
+    rows = (
+        f'<tr><th style="text-align:left">{escape(what)}</th>'
+        f'<td style="text-align:left">{escape(printable(value))}</td></tr>'
+        for what, value in lines
+    )
+    return f"<table>{''.join(rows)}</table>"
+
+
+def _listing(title: str, items: Sequence[str]) -> str:
+    """Return a title and a list for notebooks; nothing where a list is empty."""
+    if not items:
+        return f"<p>{escape(printable(title))}.</p>" if title.startswith("Bound") else ""
+    inside = "".join(f"<li>{escape(printable(one))}</li>" for one in items)
+    return f"<p>{escape(printable(title))}:</p><ul>{inside}</ul>"

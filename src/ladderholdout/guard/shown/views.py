@@ -1,0 +1,552 @@
+"""What people see of a ladder: frozen views, built from releases alone."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from ladderholdout.errors import printable
+from ladderholdout.guard.shown.of_metrics import OfMetrics
+from ladderholdout.guard.shown.score_certificate import (
+    ScoreCertificate,
+    html_table,
+    in_one_line,
+)
+from ladderholdout.ledger import Overlap, block_name, parted_name
+from ladderholdout.metrics import Metric
+
+TOGETHER = "together"
+"""In the context of a submission: its number on each of the ladders that it was submitted to."""
+NOT_ASKED = "not asked for; reveal shows it, and later certificates pay for that"
+"""What is shown in place of a score that a ladder shows on demand alone."""
+
+AN_OLDER_COPY = (
+    "an older copy of the ledger was put in place: not all that was released is on record"
+)
+"""Why nothing that was chosen after that is certified."""
+
+
+def score_of(risk: float | None, metric: Metric) -> float | None:
+    """Show a released risk in the metric's own sign, if it may be shown.
+
+    Parameters
+    ----------
+    risk : float or None
+        None where it was not requested.
+    metric : Metric
+
+    Returns
+    -------
+    float or None
+
+    Examples
+    --------
+    >>> from ladderholdout.metrics import get_metric
+    >>> score_of(0.25, get_metric("accuracy")), score_of(None, get_metric("accuracy"))
+    (0.75, None)
+    """
+    return None if risk is None else metric.to_score(risk)
+
+
+def overtaken(incumbent: int | None) -> str:
+    """Return the sentences on a submission that was the incumbent, where another one is.
+
+    Examples
+    --------
+    >>> print(overtaken(7))
+    It is not any more: the incumbent is submission 7 (see holdout.history(after=6, limit=1)). The \
+released score and its certificate are that model's.
+    """
+    return (
+        f"It is not any more: {incumbent_named(incumbent)}. The released score and its certificate "
+        "are that model's."
+    )
+
+
+def score_line(score: float | None) -> str:
+    """Return a released score as text, or how to see it.
+
+    Examples
+    --------
+    >>> score_line(0.91234567)
+    '0.912346'
+    """
+    return NOT_ASKED if score is None else f"{score:.6g}"
+
+
+def incumbent_named(incumbent: int | None) -> str:
+    """Name the incumbent in a sentence, and where more is to be seen of it.
+
+    Examples
+    --------
+    >>> incumbent_named(7)
+    'the incumbent is submission 7 (see holdout.history(after=6, limit=1))'
+    """
+    if incumbent is None:
+        return "the ladder has no incumbent yet"
+    shown = f"see holdout.history(after={incumbent - 1}, limit=1)"
+    return f"the incumbent is submission {incumbent} ({shown})"
+
+
+def incumbent_line(score: float | None, incumbent: int | None) -> str:
+    """Name the incumbent, with its score where the ladder releases it.
+
+    Examples
+    --------
+    >>> incumbent_line(0.75, 3), incumbent_line(None, None)
+    ('0.75 (submission 3)', 'none yet')
+    """
+    return "none yet" if incumbent is None else f"{score_line(score)} (submission {incumbent})"
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Estimate(OfMetrics):
+    """The incumbent's score corrected for its selection within a batch; no certificate.
+
+    Attributes
+    ----------
+    score : float or None
+        In the metric's own sign and units, rounded; None where there is none.
+    method : str
+    n_bootstrap : int
+        Draws of the rows.
+    batch : str or None
+        The batch in which it was selected; None for a single query.
+    submissions : int
+        How many distinct submissions the batch has.
+    reason : str or None
+        Why there is no estimate, and what gives a score instead.
+
+    Examples
+    --------
+    >>> print(Estimate(0.91, "bootstrap", 300, None, 5).line())
+    0.91 (corrected for the choice among 5; no certificate)
+    """
+
+    score: float | None
+    method: str
+    n_bootstrap: int
+    batch: str | None
+    submissions: int
+    reason: str | None = None
+
+    def line(self) -> str:
+        """Return it in a line.
+
+        Examples
+        --------
+        >>> Estimate(0.91, "bootstrap", 300, None, 5).line()
+        '0.91 (corrected for the choice among 5; no certificate)'
+        """
+        if self.by_metric:
+            return in_one_line(self.by_metric)
+        if self.reason is not None:
+            return f"none: {self.reason}"
+        return (
+            f"{self.score:.4g} (corrected for the choice among {self.submissions}; no certificate)"
+        )
+
+    def __str__(self) -> str:
+        return f"Estimate: {self.line()}."
+
+    def _repr_html_(self) -> str:
+        return html_table([("estimate", self.line())])
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Release(OfMetrics):
+    """The answer to one submission.
+
+    Attributes
+    ----------
+    score : float or None
+        The released score after it, in the metric's own sign and units; None where the ladder
+        shows improvements alone: `LadderHoldout.reveal` shows it.
+    improved : bool
+        Whether this submission improved it.
+    submission : int
+        The number under which the ledger keeps the submission. Predictions that improved
+        when they were submitted before get that answer again, under a number of their own.
+    releases_left : int or None
+        What is left of the ladder's budget; None without one.
+    opened : bool
+        Whether an audit had shown raw scores of the ladder before: then the submission is
+        on record, and can be certified by a reserve alone.
+    improvements : int
+        How many submissions had improved the ladder when these predictions were answered
+        first.
+
+    Notes
+    -----
+    Releases of one ladder are ordered: a later improvement above an earlier
+    one, and both above all that did not improve, which are equal. So ``max`` finds the
+    incumbent where it is among them. Where none improved, it is not, and ``max`` returns the
+    first: see that its ``improved`` is true. Do not compare by ``score``, which a submission
+    that did not improve shares with the incumbent.
+
+    Examples
+    --------
+    >>> Release(score=0.91, improved=True, submission=1, releases_left=None)
+    Release(score=0.91, improved=True, submission=1, releases_left=None)
+    >>> from ladderholdout import LadderHoldout
+    >>> holdout = LadderHoldout([[0], [1]], [0, 1], scoring="accuracy", ledger="memory")
+    >>> releases = [holdout.submit([0, 1]), holdout.submit([1, 0])]
+    >>> max(reversed(releases)).improved
+    True
+    """
+
+    score: float | None
+    improved: bool
+    submission: int
+    releases_left: int | None
+    opened: bool = field(default=False, repr=False)
+    improvements: int = field(default=0, repr=False, compare=False)
+
+    def __lt__(self, other: Release) -> bool:
+        return self._rank < other._rank if isinstance(other, Release) else NotImplemented
+
+    def __le__(self, other: Release) -> bool:
+        return self._rank <= other._rank if isinstance(other, Release) else NotImplemented
+
+    def __gt__(self, other: Release) -> bool:
+        return self._rank > other._rank if isinstance(other, Release) else NotImplemented
+
+    def __ge__(self, other: Release) -> bool:
+        return self._rank >= other._rank if isinstance(other, Release) else NotImplemented
+
+    @property
+    def _rank(self) -> int:
+        """The number of the improvement that it is, 0 for none."""
+        return self.improvements if self.improved else 0
+
+    def lines(self) -> list[tuple[str, str]]:
+        """Return the release as (what, value) pairs, for printing.
+
+        Examples
+        --------
+        >>> Release(score=0.91, improved=True, submission=1, releases_left=None).lines()
+        [('released score', '0.91'), ('submission', '1, improved')]
+        """
+        lines = []
+        for name, release in self.by_metric.items():
+            shown = f"{score_line(release.score)} (submission {release.submission}"
+            lines.append((name, f"{shown}, {release._outcome()})"))
+            if release.releases_left is not None:
+                lines.append((f"{name}: releases left", str(release.releases_left)))
+        if not self.by_metric:
+            lines.append(("released score", score_line(self.score)))
+            lines.append(("submission", f"{self.submission}, {self._outcome()}"))
+            if self.releases_left is not None:
+                lines.append(("releases left", str(self.releases_left)))
+        if any(one.opened for one in self.by_metric.values() or [self]):
+            lines.append(("opened", "raw scores were shown before: only a reserve can certify it"))
+        return lines
+
+    def _outcome(self) -> str:
+        return "improved" if self.improved else "not improved"
+
+    def _repr_html_(self) -> str:
+        return html_table(self.lines())
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Submission(OfMetrics):
+    """One line of the history, as the analyst may see it.
+
+    Attributes
+    ----------
+    number : int
+    time : datetime
+        In UTC.
+    account : str
+    batch : str or None
+        Shared by submissions that were all chosen before any feedback on any of them.
+    score : float or None
+        The released score after it, which is the incumbent's (see `own_score`); None where
+        the ladder releases no values and this one was not asked for.
+    improved : bool
+        Whether it became the incumbent.
+    context : Mapping
+        Where it came from: estimator, parameters, search.
+    withdrawn : str or None
+        Why it, or what it repeats, was withdrawn; None where it was not.
+    repeat_of : int or None
+        The submission of the same predictions whose answer it was given again, that it improved
+        and its score. Repeats of what did not improve are answered like any other, and cannot be
+        distinguished.
+    search : str or None
+        Of a search of scikit-learn: shared by the submissions of one round of it.
+    place : int or None
+        Its place in its batch, from 1, where it has one of its own.
+
+    Examples
+    --------
+    >>> from ladderholdout import LadderHoldout
+    >>> holdout = LadderHoldout([[0], [1]], [0, 1], scoring="accuracy", ledger="memory")
+    >>> _ = holdout.submit([0, 1], context={"idea": "all right"})
+    >>> holdout.history()[0].context["idea"]
+    'all right'
+    """
+
+    number: int
+    time: datetime
+    account: str
+    batch: str | None
+    score: float | None
+    improved: bool
+    context: Mapping[str, Any]
+    withdrawn: str | None = None
+    repeat_of: int | None = None
+    search: str | None = None
+    place: int | None = None
+
+    @property
+    def own_score(self) -> float | None:
+        """Its own score, which is known only where it became the incumbent, or repeats one.
+
+        Examples
+        --------
+        >>> from ladderholdout import LadderHoldout
+        >>> holdout = LadderHoldout([[0], [1]], [0, 1], scoring="accuracy", ledger="memory")
+        >>> _ = holdout.submit([0, 1]), holdout.submit([0, 0])
+        >>> [(one.own_score, one.score) for one in holdout.history()]
+        [(1.0, 1.0), (None, 1.0)]
+        """
+        return self.score if self.improved or self.repeat_of is not None else None
+
+    @property
+    def first(self) -> int:
+        """The number of the submission that it repeats; its own where it repeats none."""
+        return self.repeat_of or self.number
+
+    @property
+    def has_held(self) -> bool:
+        """Whether it, or what it repeats, became the incumbent and was not withdrawn since."""
+        return (self.improved or self.repeat_of is not None) and self.withdrawn is None
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Status(OfMetrics):
+    """The state of a ladder, and what else queried its holdout.
+
+    Attributes
+    ----------
+    name, fingerprint : str
+    n : int
+        Rows of the holdout, with those of its reserve.
+    account, ladder, metric, mechanism : str
+    submissions, releases : int
+    budget : int or None
+        Releases allowed in all.
+    score : float or None
+        The released score; None before the first, and where the ladder releases no
+        values and it was not asked for.
+    incumbent : int or None
+        The submission behind it.
+    ladders : tuple of (account, ladder, submissions)
+        All ladders on this holdout: they count together.
+    overlaps : tuple of Overlap
+        Other places where rows of this holdout were seen.
+    opened : datetime or None
+        When an audit showed the raw scores.
+    retired : datetime or None
+        Since when the holdout takes no submissions.
+    latest : tuple of Submission
+        The last three submissions to this ladder, oldest first.
+    certificate : ScoreCertificate
+        What may be believed of the released score, with 95 %.
+    ledger : str
+        Where the record is kept.
+    reserve : int
+        Rows among the n that no ladder measures; 0 without a reserve.
+    reserve_queries : int
+        How often `reserve_certificate` queried them, for all ladders.
+    reserve_score : float or None
+        What a query of them showed of the incumbent; None before there is one.
+    sharing : tuple of (name, rows, queries)
+        The holdouts that share rows with this one, how many of its rows they have, and how often
+        they were queried: it counts in the certificates of this one.
+    restored : tuple of int
+        For each time that an older copy of the ledger was found in place, how many links of
+        the holdout's chain had been known before.
+    estimate : Estimate or None
+        The corrected score of the incumbent, once `LadderHoldout.estimate` was asked for it.
+    next_release : str
+        What a submission has to gain to improve, from the rule and the releases alone; empty
+        where nothing was released yet, or nothing will be.
+    reserve_advice : str
+        Whether a reserve would be worth its rows, with the widths either way; empty once anything
+        was submitted, and where there is a reserve.
+    block : int
+        Which block of rows of its holdout this is, from 1 (`LadderHoldout.replenish`).
+
+    Examples
+    --------
+    >>> from ladderholdout import LadderHoldout
+    >>> holdout = LadderHoldout([[0], [1]], [0, 1], scoring="accuracy", ledger="memory")
+    >>> _ = holdout.submit([0, 1])
+    >>> for what, value in holdout.status().lines()[4:6]:
+    ...     print(what, "|", value)
+    ...
+    released score | 1 (submission 1)
+    certificate | true score in 0.141 to 1.000 (95 %, exact binomial)
+    >>> holdout.status().n_ladder, holdout.status().releases_left
+    (2, None)
+    """
+
+    name: str
+    fingerprint: str
+    n: int
+    account: str
+    ladder: str
+    metric: str
+    mechanism: str
+    submissions: int
+    releases: int
+    budget: int | None
+    score: float | None
+    incumbent: int | None
+    ladders: tuple[tuple[str, str, int], ...]
+    overlaps: tuple[Overlap, ...]
+    opened: datetime | None
+    retired: datetime | None
+    latest: tuple[Submission, ...]
+    certificate: ScoreCertificate
+    ledger: str
+    reserve: int
+    reserve_queries: int
+    reserve_score: float | None
+    restored: tuple[int, ...] = ()
+    sharing: tuple[tuple[str, int, int], ...] = ()
+    estimate: Estimate | None = None
+    next_release: str = ""
+    reserve_advice: str = ""
+    block: int = 1
+
+    @property
+    def n_ladder(self) -> int:
+        """Rows that the ladders measure."""
+        return self.n - self.reserve
+
+    @property
+    def releases_left(self) -> int | None:
+        """What is left of the budget; None without one."""
+        return None if self.budget is None else max(0, self.budget - self.releases)
+
+    def lines(self) -> list[tuple[str, str]]:
+        """Return the status as (what, value) pairs, for printing.
+
+        Examples
+        --------
+        >>> from ladderholdout import LadderHoldout
+        >>> holdout = LadderHoldout([[0], [1]], [0, 1], scoring="accuracy", ledger="memory")
+        >>> holdout.status().lines()[1]
+        ('ladder', 'main of account default')
+        """
+        lines = [("holdout", f"{self.name} ({self.n} rows, fingerprint {self.fingerprint[:12]})")]
+        for name, status in self.by_metric.items():
+            own = name if name == status.metric else f"{name} ({status.metric})"
+            lines.append(("metric", printable(own)))
+            lines += [(f"  {what}", value) for what, value in status.ladder_lines()]
+        if not self.by_metric:
+            lines.append(("ladder", f"{self.ladder} of account {self.account}"))
+            lines += [("metric", self.metric), *self.ladder_lines()]
+        return lines + self.holdout_lines()
+
+    def ladder_lines(self) -> list[tuple[str, str]]:
+        """Return the lines about the ladder alone."""
+        releases = str(self.releases)
+        if self.budget is not None:
+            left = f", {self.releases_left} left"
+            releases += f" of {self.budget}"
+            releases += left if self.releases_left else ": used up, the released score stays"
+        lines = [
+            ("mechanism", self.mechanism),
+            ("released score", incumbent_line(self.score, self.incumbent)),
+            *([] if self.incumbent is None else [("certificate", self.certificate.line())]),
+            *([] if self.estimate is None else [("estimate", self.estimate.line())]),
+            ("submissions", str(self.submissions)),
+            ("releases", releases),
+        ]
+        if self.next_release:
+            lines.append(("to improve", self.next_release))
+        return [*lines, ("last answers", _answers(self.latest))] if self.latest else lines
+
+    def holdout_lines(self) -> list[tuple[str, str]]:
+        """Return the lines about the holdout, which all of its ladders share."""
+        lines = []
+        if self.block > 1:
+            lines.append(("block", f"{self.block}, the rows before it are {self._earlier()}"))
+        if self.sharing:
+            each = (f"{name} ({rows} rows): {queries}" for name, rows, queries in self.sharing)
+            lines.append(("counted with it", f"queries of {', '.join(each)}"))
+        if len(self.ladders) > 1:
+            others = ", ".join(f"{a}/{name}: {count}" for a, name, count in self.ladders)
+            lines.append(("all ladders on it", others))
+        lines += self.reserve_lines()
+        lines += [("overlap", f"{o.rows} rows with {o.source}") for o in self.overlaps]
+        if self.opened is not None:
+            lines.append(("opened", f"raw scores were shown on {self.opened:%Y-%m-%d %H:%M} UTC"))
+        for length in self.restored:
+            line = f"an older copy of the ledger was put in place; link {length} had been known"
+            lines.append(("restored", line))
+        if parted_name(self.name)[1] is not None:
+            line = f"by fresh rows, block {self.block + 1}: it takes no more submissions"
+            lines.append(("followed", line))
+        elif self.retired is not None:
+            line = f"on {self.retired:%Y-%m-%d %H:%M} UTC: it takes no more submissions"
+            lines.append(("retired", line))
+        return [*lines, ("ledger", self.ledger)]
+
+    def _earlier(self) -> str:
+        """Return the names of the blocks before this one."""
+        whole, last = parted_name(self.name)[0], self.block - 1
+        return block_name(whole, 1) + (f" to {block_name(whole, last)}" if last > 1 else "")
+
+    def reserve_lines(self) -> list[tuple[str, str]]:
+        """Return the line about the reserve, if there is one or it was not too late for one.
+
+        Examples
+        --------
+        >>> from ladderholdout import LadderHoldout
+        >>> holdout = LadderHoldout([[0], [1]], [0, 1], scoring="accuracy", ledger="memory")
+        >>> holdout.status().reserve_lines()
+        []
+        """
+        if not self.reserve:
+            return [("reserve", self.reserve_advice)] if self.reserve_advice else []
+        queries = f"{self.reserve_queries} quer{'y' if self.reserve_queries == 1 else 'ies'}"
+        seen = "" if self.reserve_score is None else f", {self.reserve_score:.6g} for the incumbent"
+        return [("reserve", f"{self.reserve} rows, {queries}{seen}")]
+
+    def __str__(self) -> str:
+        return printable("\n".join(f"{what:<18}{value}" for what, value in self.lines()))
+
+    def _repr_html_(self) -> str:
+        return html_table(self.lines())
+
+
+def _answers(latest: tuple[Submission, ...]) -> str:
+    """Return in one line what the last answers were, and when the last one was."""
+    answers = ", ".join(f"{submission.number} {outcome(submission)}" for submission in latest)
+    return f"{answers} ({latest[-1].time:%Y-%m-%d %H:%M} UTC)"
+
+
+def outcome(submission: Submission) -> str:
+    """Return what became of a submission, in a word or three.
+
+    Examples
+    --------
+    >>> from ladderholdout import LadderHoldout
+    >>> holdout = LadderHoldout([[0], [1]], [0, 1], scoring="accuracy", ledger="memory")
+    >>> _ = holdout.submit([0, 1]), holdout.submit([0, 0]), holdout.submit([0, 1])
+    >>> [outcome(one) for one in holdout.history()]
+    ['improved', 'not improved', 'repeat of 1']
+    """
+    if submission.repeat_of is not None:
+        return f"repeat of {submission.repeat_of}"
+    if submission.withdrawn is not None:
+        return "withdrawn"
+    return "improved" if submission.improved else "not improved"

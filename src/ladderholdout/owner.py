@@ -1,0 +1,136 @@
+"""What the owner of a holdout does with it: withdrawals, the end, and the audit."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ladderholdout.guard import HasLadder, Status, Withdrawn, ladder_of
+
+if TYPE_CHECKING:
+    from ladderholdout.audit import Audit
+    from ladderholdout.ledger import Progress
+
+
+class Owner:
+    """The owner's verbs of a holdout, as ``holdout.owner``.
+
+    Each of them is put on record, and none of them can be taken back.
+
+    Parameters
+    ----------
+    holdout : LadderHoldout
+
+    Examples
+    --------
+    >>> holdout.owner.retire().retired is None
+    False
+    """
+
+    def __init__(self, holdout: HasLadder) -> None:
+        self._holdout = holdout
+
+    def withdraw(self, number: int, *, reason: str) -> Withdrawn:
+        """Take back a submission that was an accident, such as a model trained on the holdout.
+
+        It is put on record with the reason, and nothing is removed: what its release revealed
+        is counted by all later certificates, and the releases of a budget stay spent. If it is
+        the incumbent, the ladder goes back to the last incumbent before it. Submissions that
+        were compared with it and did not improve are queries again when they are submitted once
+        more (with a rule that adds noise they keep their answer). Its own predictions are
+        answered like those of a submission that does not improve from then on.
+
+        Parameters
+        ----------
+        number : int
+            As in the release or the history; that of a repeat means what it repeats.
+        reason : str
+            For those who read the record later.
+
+        Returns
+        -------
+        Withdrawn
+            The incumbent and the released score after it. Of several submissions in one batch
+            that improved one after the other, as in a training run, only what preceded the
+            batch was kept to go back to; where nothing was, the ladder has no incumbent and the
+            next submission improves.
+
+        Raises
+        ------
+        InvalidArgument
+            There is no such submission, or no reason.
+        HoldoutConflict
+            It was withdrawn before, the holdout is retired, or the ladder is one of ranks.
+        LedgerError
+            The ledger cannot be written; nothing was changed.
+
+        Examples
+        --------
+        >>> leaked = holdout.submit(model)
+        >>> withdrawn = holdout.owner.withdraw(leaked.submission, reason="trained on these rows")
+        >>> withdrawn.incumbent is None
+        True
+        """
+        return ladder_of(self._holdout, several=True).withdraw(number, reason)
+
+    def retire(self) -> Status:
+        """Take no more submissions on this holdout, through any ladder, permanently.
+
+        Its history, status and audit stay, and its rows are known as used ever after.
+
+        Returns
+        -------
+        Status
+
+        Examples
+        --------
+        >>> holdout.owner.retire().retired is None
+        False
+        """
+        ladder = ladder_of(self._holdout, several=True)
+        ladder.retire()
+        return ladder.status()
+
+    def audit(
+        self,
+        fresh: Any = None,
+        model: Any = None,
+        *,
+        confidence: float = 0.95,
+        progress: Progress | None = None,
+    ) -> Audit:
+        """Open the raw scores, knowingly: the ladder is marked as opened from now on.
+
+        Parameters
+        ----------
+        fresh : tuple of (X, y) or (X, y, sample_weight), optional
+            Rows that steered nothing, to hold the released score against.
+        model : object or mapping, optional
+            Needed with `fresh`: the released model, fitted, or its predictions for the fresh
+            rows; or a mapping from numbers of submissions to such.
+        confidence : float, default=0.95
+            Of the intervals, and one minus the level of the tests.
+        progress : callable, optional
+            Called with how many submissions were read, and of how many.
+
+        Returns
+        -------
+        Audit
+            Raw beside released for every submission, and what that comes to.
+
+        Raises
+        ------
+        InvalidArgument, OverlapError
+            The fresh rows or the models are refused; nothing was opened.
+        LedgerError, VaultError
+            The record or the holdout's rows cannot be read.
+
+        Examples
+        --------
+        >>> release = holdout.submit(model)
+        >>> audit = holdout.owner.audit()
+        >>> [entry.number for entry in audit.submissions]
+        [1]
+        """
+        from ladderholdout.audit import open_audit  # it reads SciPy's functions when it is imported
+
+        return open_audit(self._holdout, fresh, model, confidence, progress)

@@ -1,0 +1,108 @@
+"""Attacks what a release states: versions and addresses that differ, links that lead nowhere."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import re
+import tomllib
+from pathlib import Path
+
+import pytest
+import yaml
+
+ROOT = Path(__file__).parents[2]
+METADATA = tomllib.loads((ROOT / "pyproject.toml").read_text())
+PROJECT, BUILD = METADATA["project"], METADATA["build-system"]["requires"]
+SOURCE, SITE = PROJECT["urls"]["Source"], PROJECT["urls"]["Documentation"]
+
+
+def published_readme() -> str:
+    spec = importlib.util.spec_from_file_location("hatch_build", ROOT / "hatch_build.py")
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    text: str = module.absolute((ROOT / "README.md").read_text(), SOURCE, "v1")
+    return text
+
+
+def test_every_file_states_the_version_and_the_addresses_of_pyproject() -> None:
+    citation = yaml.safe_load((ROOT / "CITATION.cff").read_text())
+    server = json.loads((ROOT / "server.json").read_text())
+    site = (ROOT / "mkdocs.yml").read_text()
+    (package,) = server["packages"]
+    versions = {citation["version"], server["version"], package["version"], PROJECT["version"]}
+    assert len(versions) == 1
+    assert f"=={PROJECT['version']}" in package["runtimeArguments"][0]["value"]
+    assert citation["repository-code"] == server["repository"]["url"] == SOURCE
+    assert server["websiteUrl"] == SITE
+    assert f"site_url: {SITE}\n" in site
+    assert f"## [{PROJECT['version']}]" in (ROOT / "CHANGELOG.md").read_text()
+    assert all(url.startswith((SOURCE, SITE)) for url in PROJECT["urls"].values())
+
+
+def test_the_registry_of_agents_servers_finds_the_readme() -> None:
+    server = json.loads((ROOT / "server.json").read_text())
+    assert f"mcp-name: {server['name']}" in (ROOT / "README.md").read_text()
+    assert len(server["description"]) <= 100  # the registry's limit
+    (package,) = server["packages"]
+    # It is run by the name of the package, which has to be a command.
+    assert package["identifier"] in PROJECT["scripts"]
+
+
+def test_links_of_the_published_readme_lead_to_files_of_the_repository() -> None:
+    text = published_readme()
+    targets = re.findall(r"\]\(([^)#]+)", text)
+    assert len(targets) > 8
+    for target in targets:
+        assert target.startswith((f"{SOURCE}/blob/v1/", f"{SOURCE}/raw/v1/"))
+        assert (ROOT / target.split("/v1/")[1]).is_file(), target
+    assert "/raw/v1/docs/assets/demo.svg)" in text  # a page of HTML is no picture
+
+
+@pytest.mark.parametrize("workflow", sorted((ROOT / ".github" / "workflows").glob("*.yml")))
+def test_workflows_call_what_the_makefile_has(workflow: Path) -> None:
+    makefile = (ROOT / "Makefile").read_text()
+    jobs = yaml.safe_load(workflow.read_text())["jobs"]
+    steps = [step["run"] for job in jobs.values() for step in job["steps"] if "run" in step]
+    for target in re.findall(r"\bmake ([a-z-]+)", "\n".join(steps)):
+        assert re.search(rf"^{target}:", makefile, re.MULTILINE), target
+    assert "timeout-minutes" in workflow.read_text()
+
+
+def test_classifiers_name_every_version_that_the_workflows_run() -> None:
+    jobs = yaml.safe_load((ROOT / ".github" / "workflows" / "tests.yml").read_text())["jobs"]
+    named = {"3.11", *jobs["versions"]["strategy"]["matrix"]["python"]}
+    prefix = "Programming Language :: Python :: "
+    stated = {entry.removeprefix(prefix) for entry in PROJECT["classifiers"] if prefix in entry}
+    assert stated - {"3 :: Only"} <= named
+
+
+def test_the_recipe_for_conda_states_what_pyproject_states() -> None:
+    recipe = yaml.safe_load((ROOT / "publishing" / "conda" / "recipe.yaml").read_text())
+    context, needed = recipe["context"], recipe["requirements"]
+    assert context["version"] == PROJECT["version"]
+    assert PROJECT["requires-python"] == f">={context['python_min']}"
+    bounds = {one.lower().replace(" ", "") for one in needed["run"]}
+    assert bounds - {"python>=${{python_min}}"} == {one.lower() for one in PROJECT["dependencies"]}
+    assert {"pip", *BUILD} <= {one.replace(" ", "") for one in needed["host"]}
+    scripts = {f"{name} = {target}" for name, target in PROJECT["scripts"].items()}
+    assert set(recipe["build"]["python"]["entry_points"]) == scripts
+    about = recipe["about"]
+    assert (about["summary"], about["license"]) == (PROJECT["description"], PROJECT["license"])
+    assert {about["homepage"], about["repository"]} == {SOURCE} and about["documentation"] == SITE
+    source = (ROOT / "publishing" / "conda" / recipe["source"]["path"]).resolve()
+    assert source == ROOT and (source / about["license_file"]).is_file()
+
+
+def test_the_paper_shows_the_table_of_the_pages_and_cites_what_it_lists() -> None:
+    folder = ROOT / "publishing" / "joss"
+    paper, bibliography = (folder / "paper.md").read_text(), (folder / "paper.bib").read_text()
+    page = (ROOT / "docs" / "explanation" / "one_test.md").read_text()
+    table = re.findall(r"^\|.*\|$", paper, re.MULTILINE)
+    assert len(table) > 10 and all(row in page for row in table)
+    commands = re.findall(r"`(python benchmarks/[^`]+)`", paper)
+    assert commands and all(f"`{command}`" in page for command in commands)
+    assert set(re.findall(r"@(\w+\d{4}\w+|thresholdoutauc)", paper)) == set(
+        re.findall(r"^@\w+\{(\w+),", bibliography, re.MULTILINE)
+    )
