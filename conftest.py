@@ -10,11 +10,14 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Generator, Iterable
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+
+from tests.support.secrets import secrets_of
 
 try:
     import _posixsubprocess
@@ -191,9 +194,21 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object
     WATCH.refused.clear()
     WATCH.watching = not any(item.get_closest_marker(tier) for tier in TIERS[:3])
     try:
-        return (yield)
+        # Noise and reserves are drawn by a secret: a red run can be run again.
+        with secrets_of(item.nodeid):
+            return (yield)
     finally:
         WATCH.watching = False
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_fixture_setup(
+    fixturedef: pytest.FixtureDef[Any], request: pytest.FixtureRequest
+) -> Generator[None, object, object]:
+    """Fix the secrets of what several tests share, whichever of them runs first."""
+    shared = request.scope != "function"
+    with secrets_of(f"{fixturedef.baseid} {fixturedef.argname}") if shared else nullcontext():
+        return (yield)
 
 
 @pytest.hookimpl(wrapper=True)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import os
 import pickle
-import random
 import sqlite3
 import struct
 import warnings
@@ -804,16 +803,12 @@ RUNS, STEPS, ROWS = 100, 25, 60
 
 
 @pytest.mark.long
-def test_all_certificates_of_a_climb_hold_together(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_all_certificates_of_a_climb_hold_together() -> None:
     """Labels are coins, so that the truth of every model is known: .5, .5 and its Brier score.
 
     If a tenth of the runs had a false certificate of any metric, which is the most that 90 %
     allows, more than 19 of 100 would have one with a probability of 1 in 500.
     """
-    drawn, real = random.Random(0), os.urandom
-    monkeypatch.setattr(
-        os, "urandom", lambda size: drawn.randbytes(size) if size == 32 else real(size)
-    )
     most = 19
     assert binom.sf(most, RUNS, 0.1) < 1 / 400
     rng, false, naive = np.random.default_rng(7), 0, 0

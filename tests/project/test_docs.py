@@ -6,7 +6,6 @@ import contextlib
 import io
 import itertools
 import os
-import random
 import re
 import runpy
 import shlex
@@ -22,6 +21,7 @@ import pytest
 from typer.main import get_command
 
 from ladderholdout.cli import app
+from tests.support.secrets import fixed_secrets
 
 pytestmark = pytest.mark.processes
 
@@ -116,15 +116,6 @@ def test_the_sessions_of_a_page_give_the_output_it_shows(
             continue
         came, shown = plain(came, default_ledger), plain(one.shown, default_ledger)
         assert came == shown or draws_differ(page, came, shown), one.text
-
-
-def fixed_secrets(seed: str) -> Callable[[int], bytes]:
-    """Return what draws the secrets of holdouts, of 32 bytes, and leaves all else as it is.
-
-    Corrected scores draw from them. What else is drawn depends on what was imported before.
-    """
-    drawn, real = random.Random(seed), os.urandom
-    return lambda size: drawn.randbytes(size) if size == 32 else real(size)
 
 
 def draws_differ(page: Path, came: str, shown: str) -> bool:
