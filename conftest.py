@@ -34,6 +34,9 @@ collect_ignore_glob += [
     for plugin in ("context", "dataset", "evaluator")
 ]
 
+# Its examples need Inspect; make test-clients runs them.
+collect_ignore_glob += ["src/ladderholdout/integrations/inspect_ai.py"]
+
 # What imports PyTorch, which `make test` does not install.
 DEEP = {ROOT / "tests" / "deep"} | {
     ROOT / "src" / "ladderholdout" / "integrations" / f"{tool}.py"

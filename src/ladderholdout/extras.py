@@ -19,6 +19,7 @@ EXTRAS = {
     "fastapi": "server",
     "fsspec": "remote",
     "gepa": "gepa",
+    "inspect_ai": "inspect",
     "jinja2": "report",
     "keras": "deep",
     "lightgbm": "boosting",

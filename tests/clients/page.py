@@ -21,8 +21,8 @@ What `make test-clients` found when it last ran, written by `make works-with`: e
 in `tests/clients` on real data, which asserts who won and how often the holdout was queried. Where
 the client is given feedback, it asserts that no raw score is in what it keeps. The recipes are in
 [searches of other libraries](../guide/searchers.md), [dashboards and reports](reports.md),
-[saved searches](persistence.md), [prompts](../guide/prompts.md) and [models in
-MLflow](mlflow_registry.md).
+[saved searches](persistence.md), [prompts](../guide/prompts.md), [evaluations](evaluations.md) and
+[models in MLflow](mlflow_registry.md).
 
 Other tests run [scikit-learn's own searches](../guide/sklearn.md), [studies of
 Optuna](../guide/optuna.md) and [early stopping](../guide/early_stopping.md).

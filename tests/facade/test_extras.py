@@ -44,6 +44,7 @@ OURS = {"docs", "lint", "package", "test"}
 # By the name of the import, where it is another than the distribution's or comes with another.
 DISTRIBUTIONS = {"joblib": "scikit-learn", "markupsafe": "jinja2", "sklearn": "scikit-learn"}
 DISTRIBUTIONS |= {
+    "inspect_ai": "inspect-ai",
     "mlflow": "mlflow-skinny",
     "optuna_dashboard": "optuna-dashboard",
     "python_multipart": "python-multipart",
@@ -150,6 +151,7 @@ NEEDS: dict[str, tuple[str, Callable[[pytest.MonkeyPatch, Path], object]]] = {
     "a server": ("uvicorn", lambda _, folder: run(ServerSettings(str(folder / "ledger.db")))),
     "tools for agents": ("mcp", tools_for_agents),
     "a search by GEPA": ("gepa", a_search_by_gepa),
+    "a scorer of Inspect": ("inspect_ai", an_adapter("inspect_ai")),
     "a note on a study": ("optuna_dashboard", a_study_on("show")),
     "a figure of a study": ("plotly", a_study_on("plot_ladder")),
     "a .csv file": ("pandas", a_csv_file),
@@ -289,7 +291,9 @@ def test_an_extra_brings_its_package_and_the_plain_installation_does_not(package
     assert distribution not in PLAIN
 
 
-@pytest.mark.parametrize(("extra", "without"), [("all", {"all"}), ("test", {"all", "deep"})])
+@pytest.mark.parametrize(
+    ("extra", "without"), [("all", {"all"}), ("test", {"all", "deep", "inspect"})]
+)
 def test_an_extra_of_extras_leaves_none_out(extra: str, without: set[str]) -> None:
     (everything,) = [one for one in OPTIONAL[extra] if one.startswith("ladderholdout")]
     named = set(re.findall(r"\w+", everything.partition("[")[2]))

@@ -12,7 +12,7 @@ import shlex
 import subprocess
 import sys
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -27,7 +27,15 @@ pytestmark = pytest.mark.processes
 
 ROOT = Path(__file__).parents[2]
 # Run by make test-clients, which has what they import.
-ELSEWHERE = {"mlflow_registry", "persistence", "prompts", "reports", "searchers", "works_with"}
+ELSEWHERE = {
+    "evaluations",
+    "mlflow_registry",
+    "persistence",
+    "prompts",
+    "reports",
+    "searchers",
+    "works_with",
+}
 SESSIONS = [
     ROOT / "README.md",
     ROOT / "docs" / "index.md",

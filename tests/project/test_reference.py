@@ -24,7 +24,7 @@ MLFLOW = mlflow.__name__
 REFERENCE = Path(__file__).parents[2] / "docs" / "reference"
 ENTRY = re.compile(r"^::: (\S+)\n((?:    .*\n)*)", re.MULTILINE)
 # What these import, `make test` does not install.
-DEEP = re.compile(r"\.integrations\.(keras|lightning|skorch|torch)\b")
+DEEP = re.compile(r"\.integrations\.(inspect_ai|keras|lightning|skorch|torch)\b")
 # Needs models of language; docs/guide/prompts.md is run by `make test-clients`.
 PROMPTS = "ladderholdout.integrations.prompts."
 # Shown by scikit-learn for every estimator.

@@ -75,6 +75,7 @@ RAW_SCORE_ROOMS = {"audit", "guard", "ledger", "testing"}
 
 TOOLS = {
     "catboost",
+    "inspect_ai",
     "keras",
     "lightgbm",
     "lightning",

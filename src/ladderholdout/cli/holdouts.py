@@ -49,6 +49,7 @@ from ladderholdout.guard import (
     varied,
 )
 from ladderholdout.holdout import LadderHoldout, Release, Status, Submission
+from ladderholdout.integrations.evaluations import LOGS, Reading, answers_in, submission_of
 from ladderholdout.ledger import Ledger, block_name, parted_name, resolve_url, shown
 from ladderholdout.ledger.replay import rule_shown
 from ladderholdout.mechanisms.parsing import mechanism_of
@@ -84,6 +85,14 @@ FileArgument = Annotated[
 PredictionsArgument = Annotated[
     Path, typer.Argument(metavar="FILE", help="A .csv, .parquet, .arrow or .npy file.")
 ]
+AnswersArgument = Annotated[
+    Path,
+    typer.Argument(
+        metavar="FILE",
+        help="A .csv, .parquet, .arrow or .npy file; or the log of an evaluation: of Inspect "
+        "(.eval, .json), or samples of lm_eval (.jsonl).",
+    ),
+]
 
 ContextOption = Annotated[
     list[str] | None,
@@ -96,7 +105,31 @@ IdsOption = Annotated[
     str | None,
     typer.Option(
         metavar="COLUMN",
-        help="The column with the ids of the rows, which may then come in any order.",
+        help="The column with the ids of the rows, which may then come in any order. Of a log the "
+        "field of each sample's metadata or document; by default its own id.",
+    ),
+]
+PatternOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="REGEX",
+        help="Of a log: what of an answer is the prediction, the first group of the last match. "
+        "By default all of it.",
+    ),
+]
+OtherwiseOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="CLASS",
+        help="Of a log: the class that answers count as which are none of the classes.",
+    ),
+]
+FilterOption = Annotated[
+    str | None,
+    typer.Option(
+        "--filter",
+        metavar="NAME",
+        help="Of samples of lm_eval: the filter whose answers are meant.",
     ),
 ]
 
@@ -322,7 +355,7 @@ def _of_numbers(scoring: Sequence[str], name: str | None, ledger: str | None) ->
 @on_ladder()
 def submit(
     holdout: LadderHoldout,
-    file: PredictionsArgument,
+    file: AnswersArgument,
     context: ContextOption = None,
     header: HeaderOption = True,
     labels: Annotated[
@@ -333,6 +366,9 @@ def submit(
         ),
     ] = None,
     ids: IdsOption = None,
+    pattern: PatternOption = None,
+    otherwise: OtherwiseOption = None,
+    kept: FilterOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Submit predictions for a holdout's rows, and print the release.
@@ -341,9 +377,8 @@ def submit(
     with --ids in any order.
     """
     stated = context_of(context or [])
-    _check_header(header, ids)
-    release = holdout.submit(_predictions(holdout, file, labels, header, ids), context=stated)
-    print_shown(release, as_json)
+    predictions = _answers(holdout, file, labels, header, ids, Reading(pattern, otherwise), kept)
+    print_shown(holdout.submit(predictions, context=stated), as_json)
 
 
 def _status_of_refusal(error: LadderHoldoutError) -> int:
@@ -355,7 +390,7 @@ def _status_of_refusal(error: LadderHoldoutError) -> int:
 @on_ladder(single=True)
 def gate(
     holdout: LadderHoldout,
-    file: PredictionsArgument,
+    file: AnswersArgument,
     margin: Annotated[
         float | None,
         typer.Option(
@@ -366,6 +401,9 @@ def gate(
     context: ContextOption = None,
     header: HeaderOption = True,
     ids: IdsOption = None,
+    pattern: PatternOption = None,
+    otherwise: OtherwiseOption = None,
+    kept: FilterOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Decide whether predictions may replace the incumbent, by one error for all decisions.
@@ -376,8 +414,7 @@ def gate(
     and the first file is the baseline.
     """
     stated = context_of(context or [])
-    _check_header(header, ids)
-    predictions = _predictions(holdout, file, None, header, ids)
+    predictions = _answers(holdout, file, None, header, ids, Reading(pattern, otherwise), kept)
     decision = holdout.gate(predictions, margin=margin, context=stated)
     print_result(decision, as_json)
     if not decision:
@@ -388,6 +425,26 @@ def _check_header(header: bool, ids: str | None) -> None:
     """Refuse to look for a column of ids where no line names the columns."""
     if ids is not None and not header:
         raise InvalidArgument("--ids", "left out where line 1 names no columns", "stated")
+
+
+def _answers(
+    holdout: LadderHoldout,
+    file: Path,
+    labels: Path | None,
+    header: bool,
+    ids: str | None,
+    reading: Reading,
+    kept: str | None,
+) -> Any:
+    """Read predictions of a table, or the answers in the log of an evaluation."""
+    if file.suffix.lower() in LOGS:
+        answers = answers_in(file, ids=ids, kept=kept)
+        return submission_of(ladder_of(holdout), answers, reading)
+    if (reading, kept) != (Reading(), None):
+        allowed = "left out for a file that is no log of an evaluation"
+        raise InvalidArgument("--pattern, --otherwise and --filter", allowed, "stated")
+    _check_header(header, ids)
+    return _predictions(holdout, file, labels, header, ids)
 
 
 def _predictions(
