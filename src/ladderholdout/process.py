@@ -6,6 +6,7 @@ it is on: `tests/project/test_platforms.py` looks for the calls elsewhere.
 
 from __future__ import annotations
 
+import errno
 import multiprocessing
 import os
 import stat
@@ -113,6 +114,34 @@ def open_private(path: Path, *, create: bool = True, new: bool = False) -> int:
 def open_to_read(path: Path) -> int:
     """Open a file to read and return its descriptor; a pipe does not make the caller wait."""
     return os.open(path, os.O_RDONLY | _BINARY | getattr(os, "O_NONBLOCK", 0))
+
+
+def open_inside(folder: Path, path: Path) -> int:
+    """Open a file of a folder to read, and return its descriptor; no link leads out of the folder.
+
+    A link that is put there while this runs is not followed, where the system opens names relative
+    to an open folder.
+
+    Raises
+    ------
+    OSError
+        The file cannot be opened, or is elsewhere (`PermissionError`).
+    """
+    home = folder.resolve()
+    try:
+        names = (home / path).resolve().relative_to(home).parts
+    except (ValueError, RuntimeError):  # elsewhere, or links in a circle
+        raise PermissionError(errno.EACCES, f"it is not in {home}") from None
+    if os.open not in os.supports_dir_fd:
+        return open_to_read(home.joinpath(*names))
+    opened = os.open(home, os.O_RDONLY)
+    for name in names:
+        outer = opened
+        try:
+            opened = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=outer)
+        finally:
+            os.close(outer)
+    return opened
 
 
 def make_private(folder: Path) -> None:

@@ -173,6 +173,9 @@ def by_http(url: str, token: str, folder: Path) -> list[dict[str, Any]]:
     tried = [ask(address, json=body, headers=key).json() for _ in range(2)]
     assert [decision["accepted"] for decision in tried] == [True, True]
     assert tried[0]["reason"] == tried[1]["reason"]
+    # Others under that key were compared with nothing, and are not accepted in its name.
+    other = ask(address, json={"predictions": right_on(0).tolist()}, headers=key).json()
+    assert not other["accepted"] and "not shown to be better" in other["reason"]
     return found
 
 

@@ -47,6 +47,7 @@ class Place:
 @pytest.fixture
 def place(tmp_path: Path) -> Iterator[Place]:
     ledger = tmp_path / "ledger.db"
+    (tmp_path / "files").mkdir()
     server.registered(ledger)
     token = server.token_of(ledger, "agent")
     with server.serving(ledger, tmp_path) as running:
@@ -54,7 +55,8 @@ def place(tmp_path: Path) -> Iterator[Place]:
 
 
 def command(place: Place) -> list[str]:
-    return [sys.executable, "-c", PROGRAM, "mcp", "--server", place.url]
+    words = ["mcp", "--server", place.url, "--files", str(place.ledger.parent / "files")]
+    return [sys.executable, "-c", PROGRAM, *words]
 
 
 def environment(place: Place, file: Path | None = None) -> dict[str, str]:
@@ -117,6 +119,7 @@ def test_an_agent_has_five_tools_and_nothing_else(place: Place, tmp_path: Path) 
 
 def test_predictions_come_as_a_list_and_in_files(place: Place, tmp_path: Path) -> None:
     guess = (server.rows()[0][:, 0] > 0).astype(int)
+    tmp_path = tmp_path / "files"
     np.save(tmp_path / "a.npy", guess)
     (tmp_path / "b.csv").write_text("p\n" + "\n".join(map(str, guess)))
     table = pyarrow.table({"p": guess})
@@ -124,7 +127,7 @@ def test_predictions_come_as_a_list_and_in_files(place: Place, tmp_path: Path) -
         writer.write_table(table)
     with ipc.new_file(tmp_path / "d.arrow", table.schema) as writer:
         writer.write_table(table)
-    files = [str(tmp_path / name) for name in ("a.npy", "b.csv", "c.arrow", "d.arrow")]
+    files = [str(tmp_path / "a.npy"), "b.csv", "../files/c.arrow", str(tmp_path / "d.arrow")]
 
     async def talk(client: Client) -> None:
         first = await answer(client, "submit", predictions=guess.tolist(), note="the sign")
@@ -144,7 +147,7 @@ def test_predictions_come_as_a_list_and_in_files(place: Place, tmp_path: Path) -
         assert (now["incumbent"], now["releases"], now["submissions"]) == (1, 1, 6)
         assert now["certificate"]["low"] < now["released_score"] < now["certificate"]["high"]
 
-    converse(place, tmp_path / "log", talk)
+    converse(place, place.ledger.with_name("log"), talk)
 
 
 def test_lists_come_as_json_text_and_a_history_in_pages(place: Place, tmp_path: Path) -> None:
@@ -184,8 +187,11 @@ def test_the_server_may_be_in_the_environment_alone(place: Place) -> None:
 
 
 def test_what_is_no_submission_is_a_tools_error(place: Place, tmp_path: Path) -> None:
-    secret = tmp_path / "secret.csv"
+    secret = tmp_path / "files" / "secret.csv"
     secret.write_text(place.token)
+    # What this process may read and the agent may not: it is no file of theirs.
+    np.save(tmp_path / "labels.npy", place.y)
+    (tmp_path / "files" / "link.npy").symlink_to(tmp_path / "labels.npy")
 
     async def talk(client: Client) -> None:
         ask = refusal
@@ -195,7 +201,10 @@ def test_what_is_no_submission_is_a_tools_error(place: Place, tmp_path: Path) ->
         assert "is neither" in await ask(client, "submit")
         assert "is both" in await ask(client, "submit", predictions=[1], file="a.npy")
         assert "must be a list" in await ask(client, "submit", predictions="1, 0")
-        assert "can be read" in await ask(client, "submit", file=str(tmp_path / "none.npy"))
+        assert "can be read" in await ask(client, "submit", file="none.npy")
+        for elsewhere in (str(tmp_path / "labels.npy"), "../labels.npy", "link.npy"):
+            assert "it is not in" in await ask(client, "submit", file=elsewhere)
+            assert "it is not in" in await ask(client, "decide", file=elsewhere)
         assert ".csv or .parquet" in await ask(client, "submit", file=str(place.ledger))
         assert place.token not in await ask(client, "submit", file=str(secret))
         assert "the path of a file" in await ask(client, "submit", file=3)

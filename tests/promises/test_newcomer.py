@@ -11,9 +11,7 @@ import re
 import shutil
 import signal
 import stat
-import struct
 import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Iterator
@@ -26,6 +24,7 @@ import pytest
 import requests
 
 from tests.support.server import COMMAND, PATIENCE, free_port
+from tests.support.stranger import STRANGER, interpreter, is_root, labels_in, numbers_in
 
 pytestmark = pytest.mark.processes
 
@@ -35,9 +34,6 @@ HEADING = "## From nothing to the first submission"
 AT_MOST = 6
 # A prime, so that the scores of no other test are among the fractions of it.
 ROWS = 397
-STRANGER = 54321  # of nobody here
-# Of a number of eight bytes all but the last, which rounding changes.
-PARTS = (("<d", slice(1, 8)), (">d", slice(0, 7)))
 PROBE = Path(__file__).with_name("probe_stranger.py")
 
 
@@ -141,56 +137,11 @@ def test_the_page_leads_to_a_first_remote_submission_in_six_commands(desk: Desk)
     assert token not in (desk.folder / "server.log").read_text()
 
 
-def interpreter() -> str:
-    """A Python that the stranger can run; tests may be run by one in somebody's home."""
-    for one in (sys.executable, "/usr/bin/python3", "/usr/local/bin/python3"):
-        try:
-            done = subprocess.run([one, "-c", ""], user=STRANGER, group=STRANGER, check=False)
-        except OSError:
-            continue
-        if done.returncode == 0:
-            return one
-    pytest.skip("no Python here that another user can run")
-
-
-def encodings(labels: np.ndarray) -> Iterator[bytes]:
-    """A run of labels as bytes and as texts."""
-    for kind in ("i1", "<i2", "<i4", "<i8", ">i8", "<f4", "<f8", "?"):
-        yield labels.astype(kind).tobytes()
-    for gap in (",", ", ", "\n", "\r\n", " ", ""):
-        yield gap.join(map(str, labels)).encode()
-
-
-def bits(labels: np.ndarray) -> Iterator[bytes]:
-    """All labels, eight in a byte."""
-    for order in ("big", "little"):
-        yield np.packbits(labels, bitorder=order).tobytes()[:-1]
-
-
-def labels_in(found: bytes, orders: list[np.ndarray]) -> int:
-    """Count the encodings of 40 labels in a row, or of all, that are in some bytes."""
-    runs = [
-        text for y in orders for start in (0, 150, 350) for text in encodings(y[start : start + 40])
-    ]
-    whole = [text for y in orders for text in bits(y)]
-    return sum(text in found for text in [*runs, *whole])
-
-
-def numbers_in(found: bytes, scores: set[float]) -> int:
-    """Count the scores, and risks, that are in some bytes as text or as a number of eight bytes."""
-    counts = {round(ROWS * one) for one in scores} | {round(ROWS * (1 - one)) for one in scores}
-    # However it was computed, and in the byte orders of memory and of SQLite.
-    values = {one for k in counts for one in (k / ROWS, 1 - (ROWS - k) / ROWS)}
-    texts = {f"{one:.12f}"[:-1].encode() for one in values}  # and whatever digits follow
-    packed = {struct.pack(order, one)[cut] for one in values for order, cut in PARTS}
-    return sum(one in found for one in texts | packed)
-
-
-@pytest.mark.skipif(
-    not hasattr(os, "geteuid") or os.geteuid() != 0, reason="only root can start another user"
-)
+@pytest.mark.skipif(not is_root(), reason="only root can start another user")
 def test_another_user_finds_no_label_and_no_raw_score_in_all_that_is_readable(desk: Desk) -> None:
     python = interpreter()
+    if python is None:
+        pytest.skip("no Python here that another user can run")
     _, register, account, serve, _, _ = commands()
     # In a folder that everybody may read, so that the files' own modes are what protects them.
     ledger = desk.folder / "open" / "ledger.db"
@@ -241,6 +192,6 @@ def test_another_user_finds_no_label_and_no_raw_score_in_all_that_is_readable(de
     assert len(hidden) > 10
     # The search finds both where they are: it would have found them in what the stranger read.
     kept = b"".join(one.read_bytes() for one in ledger.parent.rglob("*") if one.is_file())
-    assert labels_in(kept, [desk.y]) and numbers_in(kept, hidden)
+    assert labels_in(kept, [desk.y]) and numbers_in(kept, hidden, ROWS)
     assert labels_in(found, [desk.y, desk.y[::-1], 1 - desk.y]) == 0
-    assert numbers_in(found, hidden) == 0
+    assert numbers_in(found, hidden, ROWS) == 0

@@ -137,7 +137,7 @@ def test_the_tool_of_agents_takes_ids(
     (tmp_path / "ragged.csv").write_text("p\n" + "1,\n" * N)
     named = [IDS[at] for at in ORDER]
     with serving(ledger, tmp_path) as server:
-        tools = agents.Tools(server.url)
+        tools = agents.Tools(server.url, tmp_path)
         for given in (
             {"file": str(tmp_path / "first.csv")},
             {"file": str(tmp_path / "ids.csv"), "ids": "id"},

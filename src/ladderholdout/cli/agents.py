@@ -101,7 +101,7 @@ _SUBMITTED: dict[str, Any] = {
     "file": _kind(
         "string",
         "Path of a .npy, .csv (with a header), .arrow or .parquet file with the predictions, on "
-        "the machine where this tool runs.",
+        "the machine where this tool runs, in the folder in which it was started.",
     ),
     "ids": {
         "type": ["array", "string"],
@@ -247,12 +247,15 @@ class Tools:
     url : str
         The holdout's URL, for `LadderHoldout.connect`. Nothing is asked of the server before the
         first call.
+    folder : Path
+        The folder of the files that may be submitted. This process may be able to read others,
+        such as labels, that the agent cannot.
     """
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, folder: Path = Path()) -> None:
         place_of(url)
         Token().read()
-        self._url = url
+        self._url, self._folder = url, folder
         self._holdout: LadderHoldout | None = None
         # Warnings are caught for the whole process, so one call comes after the other.
         self._lock = threading.Lock()
@@ -329,7 +332,8 @@ class Tools:
             raise InvalidArgument("file", "the path of a file", "none")
         ladder = ladder_of(holdout, several=True)
         form = Form(ladder.metric, ladder.facts.n, ladder.facts.classes, ladder.state().has_ids)
-        return predictions_from(Path(given["file"]), form, ids=given.get("ids"))
+        path, ids = Path(given["file"]), given.get("ids")
+        return predictions_from(path, form, ids=ids, folder=self._folder)
 
     def _status(self, given: dict[str, Any]) -> dict[str, Any]:
         # Where fresh rows came, all else is refused until this shows that there are others.
@@ -406,13 +410,15 @@ def _line(submission: Submission) -> dict[str, Any]:
     }
 
 
-def run(url: str) -> None:
+def run(url: str, folder: Path) -> None:
     """Serve the tools on standard input and output, until the client closes them.
 
     Parameters
     ----------
     url : str
         The holdout's URL, for `LadderHoldout.connect`.
+    folder : Path
+        The folder of the files that may be submitted.
 
     Raises
     ------
@@ -421,7 +427,7 @@ def run(url: str) -> None:
     AccessDenied
         There is no token.
     """
-    asyncio.run(_serve(Tools(url)))
+    asyncio.run(_serve(Tools(url, folder)))
 
 
 async def _serve(tools: Tools) -> None:

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from ladderholdout.errors import InvalidArgument, did_you_mean
 from ladderholdout.extras import missing, needed
 from ladderholdout.identity.spelling import plain_numbers
+from ladderholdout.process import open_inside
 from ladderholdout.remote.predictions import Form, check_ids, numbers_of, predictions_in
 from ladderholdout.remote.tables import UNNAMED, Csv, Table, read_csv, table_of, why_no_number
 from ladderholdout.remote.wire import array_from, arrow_table
@@ -69,7 +70,7 @@ def read_rows(path: Path, apart: dict[str, Sequence[str]]) -> RowsFile:
         file = read_csv(_bytes(path), "the file", wanted=lambda name: name.strip() in wanted)
         _check_named(file.names, apart)
         return RowsFile(_features(file, wanted), file.table)
-    arrow = _arrow(path)
+    arrow = _arrow(path, _bytes(path))
     frame = _read(path, arrow.to_pandas)
     names = [*map(str, frame.columns)]
     if frame.index.name in wanted and frame.index.name not in names:
@@ -240,11 +241,13 @@ def ids_of(file: RowsFile, name: str, argument: str = "--ids") -> list[Any]:
     return plain_numbers(names) or names
 
 
-def predictions_from(path: Path, form: Form, *, ids: str | None = None) -> Any:
+def predictions_from(
+    path: Path, form: Form, *, ids: str | None = None, folder: Path | None = None
+) -> Any:
     """Read predictions from a file, in the types that the holdout was registered with.
 
     The file has one column, or one for each class that is named after it; CSV cells are read as
-    text. Or it is a .npy file, with the array.
+    text. Or it is a .npy file, with the array. With a `folder` it has to be inside of it.
 
     Raises
     ------
@@ -254,12 +257,11 @@ def predictions_from(path: Path, form: Form, *, ids: str | None = None) -> Any:
     if path.suffix.lower() == ".npy":
         if ids is not None:
             raise InvalidArgument("ids", "left out for a .npy file, which names no column", "given")
-        return array_from(_bytes(path))
-    if _kind(path) == ".csv":
-        return predictions_in(
-            read_csv(_bytes(path), "predictions", header=form.header).table, form, ids
-        )
-    return predictions_in(table_of(_arrow(path)), form, ids)
+        return array_from(_bytes(path, folder))
+    kind, data = _kind(path), _bytes(path, folder)
+    if kind == ".csv":
+        return predictions_in(read_csv(data, "predictions", header=form.header).table, form, ids)
+    return predictions_in(table_of(_arrow(path, data)), form, ids)
 
 
 def _kind(path: Path) -> str:
@@ -270,16 +272,18 @@ def _kind(path: Path) -> str:
     return kind
 
 
-def _bytes(path: Path) -> bytes:
+def _bytes(path: Path, folder: Path | None = None) -> bytes:
     try:
-        return path.read_bytes()
+        if folder is None:
+            return path.read_bytes()
+        with open(open_inside(folder, path), "rb") as file:
+            return file.read()
     except OSError as fault:
         actual = f"{path}: {fault.strerror or 'it is none'}"
         raise InvalidArgument("the file", "one that can be read", actual) from None
 
 
-def _arrow(path: Path) -> pyarrow.Table:
-    data = _bytes(path)
+def _arrow(path: Path, data: bytes) -> pyarrow.Table:
     if path.suffix.lower() == ".arrow":
         return _read(path, lambda: arrow_table(data, _FILES))
     with needed(_FILES):

@@ -226,6 +226,14 @@ def mcp(
             "the private file that LADDERHOLDOUT_TOKEN_FILE names.",
         ),
     ] = None,
+    files: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FOLDER",
+            help="Where the files are that an agent may submit; by default the folder in which "
+            "this is started. Files elsewhere are not read.",
+        ),
+    ] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Offer a server's holdout to an agent over the Model Context Protocol, on standard streams.
@@ -243,7 +251,7 @@ def mcp(
         )
     from ladderholdout.cli.agents import run as offer
 
-    offer(server)
+    offer(server, files or Path())
 
 
 def ui(

@@ -431,7 +431,7 @@ class Guard:
         if rules.mechanism.flags_alone:
             price = before.price if before else self.price_of(tx, ladder)
             state = replace(state, price=price)
-            again = again and self._was_tested_for(tx, ladder, rules, first)
+            again = again and self._was_tested(tx, ladder, rules, first, measured.asked)
         against, was_spent = ladder.incumbent, rules.is_spent(state)
         spent, level = False, None
         if first is None or labelled.reserve is not None:
@@ -502,12 +502,18 @@ class Guard:
         )
 
     @staticmethod
-    def _was_tested_for(
-        tx: Transaction, ladder: LadderRecord, rules: LadderRules, first: First | None
+    def _was_tested(
+        tx: Transaction, ladder: LadderRecord, rules: LadderRules, first: First | None, asked: Asked
     ) -> bool:
-        """Return whether a gate tested predictions for as large a gain before as now."""
+        """Return whether a gate tested these very predictions for as large a gain before as now.
+
+        Others may come under the same key, and were compared with nothing.
+        """
         assert first is not None
         (entry,) = tx.audit_entries(ladder.id, after=first.number - 1, limit=1)
+        tested = entry.recorded
+        if (tested.digest, tested.reserve_digest) != (asked.digest, asked.reserve_digest):
+            return False
         margin = entry.evidence.get("margin")
         # The baseline was compared with nothing, so it is no gain of any size.
         least = getattr(rules.mechanism, "margin", 0.0)
