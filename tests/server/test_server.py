@@ -43,7 +43,8 @@ from tests.support.server import (
 pytestmark = pytest.mark.processes
 
 # Which roles may ask for what, and what they send where a body is wanted.
-ALL, ANALYST, OWNER = {"analyst", "reader", "owner"}, {"analyst"}, {"owner"}
+ALL, ANALYST, OWNER = {"analyst", "host", "reader", "owner"}, {"analyst"}, {"owner"}
+SUBMITTING = {"analyst", "host"}
 ALLOWED: dict[tuple[str, str], set[str]] = {
     ("get", "/v1/holdouts"): ALL,
     ("get", "/v1/holdouts/{name}"): ALL,
@@ -52,7 +53,7 @@ ALLOWED: dict[tuple[str, str], set[str]] = {
     ("post", "/v1/holdouts/{name}/rows/order"): ANALYST,
     ("post", "/v1/holdouts/{name}/overlaps"): ANALYST,
     ("post", "/v1/holdouts/{name}/groups"): ANALYST,
-    ("post", "/v1/holdouts/{name}/submissions"): ANALYST,
+    ("post", "/v1/holdouts/{name}/submissions"): SUBMITTING,
     ("post", "/v1/holdouts/{name}/decisions"): ANALYST,
     ("post", "/v1/holdouts/{name}/batches"): ANALYST,
     ("get", "/v1/holdouts/{name}/submissions"): ALL,
@@ -88,14 +89,27 @@ class Team:
         return self.server.ask(method, path, token, **request)
 
 
+def own(role: str) -> str:
+    """Return the holdout of a role's token."""
+    return "challenge" if role == "host" else "churn"
+
+
 @pytest.fixture(scope="module")
 def team(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Team]:
     folder = tmp_path_factory.mktemp("team")
     ledger = folder / "ledger.db"
     registered(ledger)
     registered(ledger, "other", seed=1)
-    tokens = {role: token_of(ledger, role, role) for role in sorted(ALL)}
-    tokens |= {f"foreign {role}": token_of(ledger, role, role, holdout="other") for role in ALL}
+    # A host submits for the accounts of a leaderboard, and the other holdouts have none.
+    for seed, name in enumerate(("challenge", "other challenge"), 2):
+        Leaderboard(*rows(seed), scoring="accuracy", name=name, ledger=ledger)
+    tokens = {role: token_of(ledger, role, role, holdout=own(role)) for role in sorted(ALL)}
+    tokens |= {
+        f"foreign {role}": token_of(
+            ledger, role, role, holdout="other challenge" if role == "host" else "other"
+        )
+        for role in ALL
+    }
     soon = now() + timedelta(seconds=4)
     tokens["expired"] = token_of(ledger, "late", expires=soon)
     tokens["revoked"] = token_of(ledger, "gone")
@@ -144,14 +158,14 @@ def test_beyond_a_role_or_a_token_nothing_is_there(team: Team, role: str) -> Non
     for (method, path), roles in ALLOWED.items():
         if path == "/v1/holdouts":
             listed = team.ask("GET", path, role).json()["holdouts"]
-            assert [one["name"] for one in listed] == ["churn"]
+            assert [one["name"] for one in listed] == [own(role)]
             continue
-        own = team.ask(method, path.format(name="churn"), role)
+        answer = team.ask(method, path.format(name=own(role)), role)
         if role in roles:
-            assert own.status_code not in (401, 404), (method, path)
+            assert answer.status_code not in (401, 404), (method, path)
         else:
-            assert seen(own) == nothing, (method, path)
-        for name in ("churn", "nobody"):
+            assert seen(answer) == nothing, (method, path)
+        for name in (own(role), "nobody"):
             foreign = team.ask(method, path.format(name=name), f"foreign {role}")
             assert seen(foreign) == nothing, (method, path)
 
@@ -166,6 +180,45 @@ def test_an_analyst_sees_no_other_accounts(team: Team) -> None:
     assert [one[0] for one in status["ladders"]] == ["analyst"]
     everybody = team.ask("GET", "/v1/holdouts/churn/status?account=analyst", "reader").json()
     assert {one[0] for one in everybody["ladders"]} >= {"analyst", "default"}
+
+
+def test_a_host_submits_for_the_accounts_that_it_names(team: Team) -> None:
+    _, y = rows(2)
+    path, body = "/v1/holdouts/challenge/submissions", {"predictions": y.tolist()}
+    for account in ("", "?account=board"):
+        refused = team.ask("POST", path + account, "host", json=body)
+        assert (refused.status_code, refused.json()["argument"]) == (422, "account")
+    assert team.ask("POST", path + "?account=a%2Fb", "host", json=body).status_code == 422
+    # A misspelt name in what only reads starts nothing.
+    assert team.ask("GET", "/v1/holdouts/challenge/status?account=Ada", "host").status_code == 404
+    released = team.ask("POST", path + "?account=Ada", "host", json=body, headers={KEY: "1"})
+    again = team.ask("POST", path + "?account=Ada", "host", json=body, headers={KEY: "1"})
+    assert released.json() == again.json() and released.json()["improved"]
+    worse = {"predictions": [0] * N}
+    assert team.ask("POST", path + "?account=Ben", "host", json=worse).json()["improved"]
+    board = team.ask("GET", "/v1/holdouts/challenge/leaderboard", "host").json()
+    assert [(row["account"], row["submissions"]) for row in board["rows"]] == [
+        ("Ada", 1),
+        ("Ben", 1),
+    ]
+    held = LadderHoldout.open("challenge", account="Ada", ladder="leaderboard", ledger=team.ledger)
+    assert held.status().submissions == 1
+
+
+def test_an_analyst_submits_for_nobody_else(team: Team) -> None:
+    _, y = rows()
+    path = "/v1/holdouts/churn/submissions?account=default"
+    assert team.ask("POST", path, "analyst", json={"predictions": y.tolist()}).status_code == 404
+
+
+def test_a_limit_of_a_host_is_for_each_of_its_accounts(team: Team) -> None:
+    token = token_of(team.ledger, "limited", "host", holdout="other challenge", per_day=1)
+    path = "/v1/holdouts/other challenge/submissions?account="
+    answers = [
+        team.ask("POST", path + name, token, json={"predictions": [label] * N}).status_code
+        for name, label in (("Ada", 0), ("Ada", 1), ("Ben", 0))
+    ]
+    assert answers == [200, 429, 200]
 
 
 def test_a_token_ends_at_once(team: Team) -> None:

@@ -47,7 +47,8 @@ def account(
         str | None,
         typer.Option(
             help="For add: analyst (submits, and sees the own ladder), program (an analyst that "
-            "is shown improvements alone), reader (sees all ladders) or owner (manages accounts, "
+            "is shown improvements alone), host (submits for the accounts of a leaderboard, and "
+            "sees all ladders), reader (sees all ladders) or owner (manages accounts, "
             "withdraws submissions, retires the holdout)."
         ),
     ] = None,
@@ -97,7 +98,7 @@ def account(
         _print_token(rotate_token(ledger, holdout, name, expires=until), as_json)
         return
     if role is None:
-        raise InvalidArgument("--role", "analyst, program, reader or owner", "missing")
+        raise InvalidArgument("--role", "analyst, program, host, reader or owner", "missing")
     issued = add_account(
         *(ledger, holdout, name, role), per_day=per_day, budget=budget, show=show, expires=until
     )

@@ -41,11 +41,15 @@ from ladderholdout.ledger.records import now
 from ladderholdout.mechanisms import mechanism_from
 from ladderholdout.mechanisms.rules import SHOWN
 
-ROLES = ("analyst", "program", "reader", "owner")
+ROLES = ("analyst", "program", "host", "reader", "owner")
 """An analyst submits and sees one ladder; a reader sees all of them; an owner manages it.
 
-A program is an analyst that is shown improvements alone, unless `show` states another thing.
+A program is an analyst that is shown improvements alone, unless `show` states another thing. A host
+is a reader that also submits for the accounts of a leaderboard, each of which it names: what hosts
+a challenge knows its participants, and the server does not.
 """
+
+_SUBMITTING = ("analyst", "program", "host")
 
 _TOKEN = re.compile(r"lh_([0-9a-f]{16})_[A-Za-z0-9_-]{43}")
 _NOBODY = "0" * 64
@@ -103,9 +107,9 @@ def add_account(
     ledger : str or None
         As `resolve_url` takes it.
     holdout, name : str
-    role : {"analyst", "reader", "owner"}
+    role : {"analyst", "program", "host", "reader", "owner"}
     per_day : int, optional
-        Submissions a day, by UTC.
+        Submissions a day, by UTC; of a host, for each of its accounts.
     budget : int, optional
         Releases in all; by default that of the ladder whose rules are taken.
     show : {"scores", "improvements"}, optional
@@ -124,7 +128,8 @@ def add_account(
     UnknownHoldout
         The ledger holds no such holdout.
     HoldoutConflict
-        There is an account of this name, or a ladder of it with other rules.
+        There is an account of this name, or a ladder of it with other rules; or a host is to submit
+        to a holdout without a leaderboard.
 
     Examples
     --------
@@ -146,6 +151,11 @@ def add_account(
     per_day = _limit("--per-day", role, per_day)
     budget = _limit("--budget", role, budget)
     home = home_of(resolve_url(ledger), holdout)
+    if role == "host" and home.facts.account != BOARD:
+        raise HoldoutConflict(
+            f"{holdout!r} has no leaderboard, and a host submits for the accounts of one. Start it "
+            "with the rows: Leaderboard(X, y, name=...)."
+        )
     if role == "program":
         role = "analyst"
         if show is None and home.facts.account != BOARD:
@@ -382,7 +392,7 @@ def _ladder_of(
 def _limit(option: str, role: str, value: int | None) -> int | None:
     if value is None:
         return None
-    if role not in ("analyst", "program"):
+    if role not in _SUBMITTING:
         raise InvalidArgument(option, "left out for a role that submits nothing", value)
     return min(whole(option, value), LARGEST_NUMBER)
 

@@ -177,7 +177,7 @@ def _add_routes(app: FastAPI, served: Served, most: int, refusals: Refusals) -> 
         account, name = holder_of(request), request.path_params["name"]
         if account.holdout != name or account.role not in asked.roles:
             raise NotThere
-        view = served.view(account, whose)
+        view = served.view(account, whose, starts=asked.name == "submit")
         view.check_block(request.headers.get(BLOCK))
         return view
 
@@ -253,7 +253,7 @@ def _add_routes(app: FastAPI, served: Served, most: int, refusals: Refusals) -> 
             return _json(view.submit(asked, key))
 
         def analyst() -> View:
-            return view_for(request, asked_for)
+            return view_for(request, asked_for, request.query_params.get("account"))
 
         def expected() -> tuple[View, int]:
             view = analyst()

@@ -20,7 +20,8 @@ from ladderholdout.remote.wire import ARROW, BLOCK, CONTEXT, CSV, JSON, KEY, NPY
 from ladderholdout.server.bodies import MOST_IN_A_BATCH
 
 ANALYST, OWNER = frozenset({"analyst"}), frozenset({"owner"})
-ANYONE = ANALYST | OWNER | {"reader"}
+SUBMITTING = ANALYST | {"host"}
+ANYONE = SUBMITTING | OWNER | {"reader"}
 
 LONGEST_KEY = 200
 """Characters of an idempotency key."""
@@ -131,7 +132,7 @@ class Limited(AccountName):
 class Added(Rotated, Limited):
     """An account that is added."""
 
-    role: str = Field(description="analyst, program, reader or owner")
+    role: str = Field(description="analyst, program, host, reader or owner")
     budget: int | None = Field(None, description="a whole number, or none for that of the holdout")
     show: str | None = Field(None, description="scores or improvements, or none for the holdout's")
 
@@ -163,13 +164,13 @@ def takes(
 
 
 _IDS = _parameter("query", "ids", "The column of a table that has the ids of the rows.")
-A_SUBMISSION = takes(NPY, CSV, ARROW, json=_SUBMISSION) | {
-    "parameters": [_NAME, _KEY, _CONTEXT, _BLOCK, _IDS]
-}
+_QUERY = takes(NPY, CSV, ARROW, json=_SUBMISSION)
+_ACCOUNT = _parameter("query", "account", "For hosts: for whom it is submitted.")
+A_SUBMISSION = _QUERY | {"parameters": [_NAME, _KEY, _CONTEXT, _BLOCK, _IDS, _ACCOUNT]}
 _MARGIN = _parameter(
     "query", "margin", "The gain that is tested for; by default that of the ladder.", type="number"
 )
-A_CANDIDATE = A_SUBMISSION | {"parameters": [_NAME, _KEY, _CONTEXT, _IDS, _MARGIN]}
+A_CANDIDATE = _QUERY | {"parameters": [_NAME, _KEY, _CONTEXT, _IDS, _MARGIN]}
 A_BATCH = takes(json=_BATCH)
 _MODEL = {
     "description": "The number of a submission whose predictions are kept, or predictions.",

@@ -42,7 +42,7 @@ from ladderholdout.guard import (
 )
 from ladderholdout.holdout import LadderHoldout
 from ladderholdout.leaderboard.board import Leaderboard
-from ladderholdout.leaderboard.standings import BOARD, Standings
+from ladderholdout.leaderboard.standings import BOARD, Standings, ladder_of, start
 from ladderholdout.ledger import AccountRecord, LadderRecord, Ledger, Transaction, shown
 from ladderholdout.ledger.replay import rule_shown
 from ladderholdout.remote.predictions import Form
@@ -68,6 +68,7 @@ from ladderholdout.server.operations import (
     HASHES,
     OPERATIONS,
     OWNER,
+    SUBMITTING,
     AccountName,
     Added,
     Confirmed,
@@ -174,10 +175,10 @@ class View:
         """
         if self.account is None:
             names = {REPORT, *OPERATIONS}
-            if self.chosen["account"] == BOARD:
-                names -= _QUERIES
         else:
             names = {name for name, known in OPERATIONS.items() if self.role in known.roles}
+        if self.chosen.get("account", BOARD) == BOARD and self.role != "analyst":
+            names -= _QUERIES
         withheld = {name for name, known in OPERATIONS.items() if not self._allows(known.setting)}
         if self.board is None:
             withheld.add("leaderboard")
@@ -248,9 +249,12 @@ class View:
         facts = self.ladder.facts
         return Form(self.ladder.metric, facts.n, facts.classes, self.ladder.state().has_ids)
 
-    @operation("POST", "/submissions", "submissions", ANALYST, openapi=A_SUBMISSION)
+    @operation("POST", "/submissions", "submissions", SUBMITTING, openapi=A_SUBMISSION)
     def submit(self, asked: Asked, key: str | None) -> Release:
         """Submit predictions for the rows: in the order of the first registration, or with ids."""
+        if self.role == "host" and self.ladder.facts.account == BOARD:
+            allowed = f"the name of a participant, other than {BOARD!r}"
+            raise InvalidArgument("account", allowed, "none", "State it: ?account=NAME.")
         return self.ladder.submit(asked.predictions, self._origin(asked, key))
 
     @operation("POST", "/decisions", "submissions", ANALYST, openapi=A_CANDIDATE)
@@ -566,26 +570,30 @@ class Served:
         """Return whose token this is, by the ledger as it is now."""
         return holder_of(self._ledger, token)
 
-    def view(self, account: AccountRecord, whose: str | None = None) -> View:
-        """Return the view of an account on its own ladder, or for readers and owners on any.
+    def view(
+        self, account: AccountRecord, whose: str | None = None, *, starts: bool = False
+    ) -> View:
+        """Return the view of an account on its own ladder, or for the other roles on any.
 
         Parameters
         ----------
         account : AccountRecord
         whose : str, optional
-            The account whose ladder is meant; by default readers and owners see the ladder whose
-            rules the accounts follow.
+            The account whose ladder is meant; by default the other roles see the ladder whose rules
+            the accounts follow.
+        starts : bool, default=False
+            Whether a host starts the ladder of an account that has none yet.
         """
         return View(
             self.url,
             account.holdout,
             {} if whose is None else {"account": whose},
-            partial(self._ladder, account, whose),
+            partial(self._ladder, account, whose, starts and account.role == "host"),
             account,
             self.settings,
         )
 
-    def _ladder(self, account: AccountRecord, whose: str | None) -> LocalLadder:
+    def _ladder(self, account: AccountRecord, whose: str | None, starts: bool) -> LocalLadder:
         with self._lock:
             if account.holdout_id not in self._homes:
                 self._homes[account.holdout_id] = home_of(self.url, account.holdout)
@@ -610,6 +618,11 @@ class Served:
             return None
 
         record = home.read(find)
+        if record is None and starts and whose is not None:
+            # Locked, so that two processes start one ladder between them.
+            record = home.write(
+                lambda tx, rules: ladder_of(tx, rules, whose) or start(tx, rules, whose)
+            )
         if record is None:
             raise NotThere
         ladder = home if record.id == home.id else home.beside(record)
