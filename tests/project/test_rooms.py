@@ -46,6 +46,7 @@ ROOMS = (
     "owner",
     "holdout",
     "lab",
+    "bundles",
     "server",
     "cli",
     "__main__",

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from ladderholdout.cli import audits, holdouts, planning, serving, upkeep
+from ladderholdout.cli import audits, challenges, holdouts, planning, serving, upkeep
 from ladderholdout.cli.common import reported
 
 app = typer.Typer(
@@ -54,6 +54,7 @@ COMMANDS: dict[str, dict[str, Callable[..., None]]] = {
     "Serve holdouts": {
         "account": serving.account,
         "serve": serving.serve,
+        "bundle": challenges.bundle,
         "mcp": serving.mcp,
         "ui": serving.ui,
     },

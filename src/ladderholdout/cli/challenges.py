@@ -1,0 +1,105 @@
+"""The command that writes the bundle of a challenge for another platform."""
+
+from __future__ import annotations
+
+from datetime import date, timedelta
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ladderholdout.bundles import PLATFORMS, Challenge, write_bundle
+from ladderholdout.cli.common import JsonOption, LedgerOption, print_json, print_lines
+from ladderholdout.errors import HoldoutConflict, InvalidArgument
+from ladderholdout.leaderboard.standings import BOARD
+from ladderholdout.ledger import resolve_url
+from ladderholdout.ledger.records import now
+from ladderholdout.remote.connection import place_of
+from ladderholdout.server.accounts import home_of
+
+_DAYS = 90
+
+
+def bundle(
+    platform: Annotated[
+        str, typer.Argument(metavar="PLATFORM", help=f"One of {', '.join(PLATFORMS)}.")
+    ],
+    name: Annotated[
+        str, typer.Argument(metavar="NAME", help="The holdout's name; it has a leaderboard.")
+    ],
+    folder: Annotated[
+        Path, typer.Argument(metavar="DIR", help="Where to write it: a new or empty directory.")
+    ],
+    server: Annotated[
+        str | None,
+        typer.Option(metavar="URL", help="Where serve answers, as the platform reaches it."),
+    ] = None,
+    title: Annotated[
+        str | None, typer.Option(help="Of the challenge; by default the holdout's name.")
+    ] = None,
+    until: Annotated[
+        str | None,
+        typer.Option(
+            metavar="DATE", help=f"The last day, as 2026-12-31; by default in {_DAYS} days."
+        ),
+    ] = None,
+    per_day: Annotated[
+        int, typer.Option(help="Submissions of a participant a day, on the platform.")
+    ] = 5,
+    ids: Annotated[
+        str | None,
+        typer.Option(
+            metavar="COLUMN", help="The column of predictions that has the ids of the rows."
+        ),
+    ] = None,
+    ledger: LedgerOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Write the bundle of a challenge for Codabench or EvalAI, whose scores come from a server.
+
+    It has no label and no token: put that of an account with the role host into server.json.
+    """
+    if server is None:
+        raise InvalidArgument("--server", "the URL of a server", "missing")
+    place, _ = place_of(server)
+    home = home_of(resolve_url(ledger), name)
+    facts, state = home.facts, home.state()
+    if facts.account != BOARD:
+        raise HoldoutConflict(
+            f"{name!r} has no leaderboard. Start one with its rows: Leaderboard(X, y, name=...)."
+        )
+    if ids is not None and not state.has_ids:
+        raise InvalidArgument("--ids", "left out for rows that were registered without ids", ids)
+    start = now().date()
+    challenge = Challenge(
+        holdout=name,
+        server=place,
+        title=name if title is None else title,
+        metric=home.metric.name,
+        response=home.metric.response,
+        mechanism=repr(facts.rules.mechanism),
+        n=facts.n,
+        classes=() if facts.classes is None else tuple(map(str, facts.classes.tolist())),
+        start=start,
+        end=start + timedelta(days=_DAYS - 1) if until is None else _day(until),
+        per_day=per_day,
+        ids=ids,
+    )
+    written = write_bundle(platform, challenge, folder)
+    if as_json:
+        print_json({"platform": platform, "files": written})
+        return
+    (secret,) = (file for file in written if file.endswith("server.json"))
+    print_lines(
+        *(str(folder / file) for file in written),
+        "Next: the token of a host goes into "
+        f"{folder / secret} (ladder-holdout account add {platform} --holdout {name} --role host "
+        f"--per-day {per_day}), and then the content of {folder} into a zip.",
+    )
+
+
+def _day(text: str) -> date:
+    try:
+        return date.fromisoformat(text)
+    except ValueError:
+        raise InvalidArgument("--until", "a date, as 2026-12-31", repr(text)) from None
