@@ -136,7 +136,7 @@ class _Server:
                     return json.loads(answer.read().decode("utf-8"))
             except HTTPError as error:
                 problem = _problem(error)
-                # A limit of the day has a type; a server that is busy has none, or says when.
+                # A limit of the day has a type; one of a server that is busy has none.
                 if error.code not in _AWAY or "DailyLimit" in problem.get("type", ""):
                     raise NotScored(_refused(error.code, problem)) from None
                 reason = f"answered with status {error.code}"
