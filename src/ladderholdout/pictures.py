@@ -220,6 +220,7 @@ svg { background: #ffffff; color: #52606d; font: 12px system-ui, "Segoe UI", Rob
 .grid { stroke: #dbe1e8; fill: none; }
 .axis { stroke: #b9c4cf; fill: none; }
 .band { fill: #e3f1f0; }
+.bar { fill: #9cd0cb; }
 .edge { stroke: #0b6b6b; stroke-dasharray: 3 4; fill: none; }
 .missed { stroke: #b9c4cf; stroke-width: 1.5; fill: none; }
 .line { stroke: #0b6b6b; stroke-width: 2.25; fill: none; }
@@ -230,6 +231,7 @@ svg { background: #ffffff; color: #52606d; font: 12px system-ui, "Segoe UI", Rob
   .grid { stroke: #2b353f; }
   .axis, .missed { stroke: #46535f; }
   .band { fill: #17302f; }
+  .bar { fill: #2c5a58; }
   .edge, .line { stroke: #62cdc4; }
   .dot { fill: #62cdc4; stroke: #171e25; }
 }
@@ -301,12 +303,7 @@ class Picture:
 
     def file(self, width: int, height: int) -> str:
         """Draw it as an SVG file that needs nothing else."""
-        drawn = self.svg(width, height, "ladder")
-        start, rest = drawn.split(">", 1)
-        return (
-            f'{start} xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}">'
-            f"<style>{STYLE}</style>{rest}"
-        )
+        return standing_alone(self.svg(width, height, "ladder"), width, height)
 
     def _parts(self, width: int, height: int, name: str) -> Iterator[str]:
         first, last = self.shots[0].number, self.shots[-1].number
@@ -322,12 +319,7 @@ class Picture:
         def y(value: float) -> float:
             return floor - (value - least) / (most - least) * (floor - _TOP)
 
-        yield (
-            f'<svg class="{name}" viewBox="0 0 {width} {height}" role="img" '
-            f'aria-labelledby="{name}-title {name}-text">'
-            f'<title id="{name}-title">{escape(printable(self.title))}</title>'
-            f'<desc id="{name}-text">{escape(printable(self.description))}</desc>'
-        )
+        yield opening(width, height, name, self.title, self.description)
         for tick in ticks(least, most, max(3, height // 45), whole=self.counts):
             yield (
                 f'<path class="grid" d="M{_LEFT} {y(tick):.1f}H{right}"/>'
@@ -425,3 +417,110 @@ def number(value: float) -> str:
     ('0.86', '12', '-1.25e-07')
     """
     return f"{0.0 if value == 0 else value:.6g}"
+
+
+@dataclass(frozen=True, slots=True)
+class Bar:
+    """Somebody's ranks in a picture of them.
+
+    Attributes
+    ----------
+    name : str
+    rank, first, last : int
+        The rank by the shown score, and the ends of those that are possible.
+    text : str
+        What is read of it.
+    """
+
+    name: str
+    rank: int
+    first: int
+    last: int
+    text: str
+
+
+_BAR_LEFT, _BAR_LINE, _LONGEST_NAME = 132, 20, 18
+
+
+@dataclass(frozen=True, slots=True)
+class RankPicture:
+    """A picture of ranks: for each a bar over those that are possible, and a dot at that shown.
+
+    Attributes
+    ----------
+    bars : sequence of Bar
+    ranks : int
+        How many ranks there are.
+    title, description : str
+        Texts for those who do not see it.
+
+    Examples
+    --------
+    >>> bars = [Bar("Ada", 1, 1, 2, "Ada: 1 to 2"), Bar("Ben", 2, 1, 2, "Ben: 1 to 2")]
+    >>> RankPicture(bars, 2, "Ranks", "Two accounts.").svg(400, "ranks").count("<rect")
+    2
+    """
+
+    bars: Sequence[Bar]
+    ranks: int
+    title: str
+    description: str
+
+    def svg(self, width: int, name: str) -> str:
+        """Draw it; see `Picture.svg`. Its height is that of its bars."""
+        return "".join(self._parts(width, name))
+
+    def file(self, width: int = 680) -> str:
+        """Draw it as an SVG file that needs nothing else."""
+        return standing_alone(self.svg(width, "ranks"), width, self._height)
+
+    @property
+    def _height(self) -> int:
+        return _TOP + _BAR_LINE * len(self.bars) + _BOTTOM
+
+    def _parts(self, width: int, name: str) -> Iterator[str]:
+        right, floor = width - _RIGHT, self._height - _BOTTOM
+
+        def x(rank: float) -> float:
+            return _BAR_LEFT + (rank - 0.5) / self.ranks * (right - _BAR_LEFT)
+
+        yield opening(width, self._height, name, self.title, self.description)
+        for tick in ticks(1, max(self.ranks, 2), max(2, width // 110), whole=True):
+            yield (
+                f'<path class="grid" d="M{x(tick):.1f} {_TOP}V{floor}"/>'
+                f'<text class="tick" x="{x(tick):.1f}" y="{floor + 22}" '
+                f'text-anchor="middle">{tick:.0f}</text>'
+            )
+        corner = f'x="{right}" y="{self._height - 6}" text-anchor="end"'
+        yield f'<text class="label" {corner}>rank</text>'
+        for line, bar in enumerate(self.bars):
+            middle = _TOP + _BAR_LINE * (line + 0.5)
+            start, end = x(bar.first) - 5.0, x(bar.last) + 5.0
+            yield (
+                f"<g><title>{escape(printable(bar.text))}</title>"
+                f'<text class="tick" x="{_BAR_LEFT - 12}" y="{middle + 4:.1f}" text-anchor="end">'
+                f"{escape(printable(bar.name, longest=_LONGEST_NAME))}</text>"
+                f'<rect class="band bar" x="{start:.1f}" y="{middle - 6:.1f}" rx="3" '
+                f'width="{end - start:.1f}" height="12"/>'
+                f'<circle class="dot on" cx="{x(bar.rank):.1f}" cy="{middle:.1f}" r="4"/></g>'
+            )
+        yield "</svg>"
+
+
+def opening(width: int, height: int, name: str, title: str, description: str) -> str:
+    """Return the opening tag of a picture, with its texts."""
+    return (
+        f'<svg class="{name}" viewBox="0 0 {width} {height}" role="img" '
+        f'aria-labelledby="{name}-title {name}-text">'
+        f'<title id="{name}-title">{escape(printable(title))}</title>'
+        f'<desc id="{name}-text">{escape(printable(description))}</desc>'
+    )
+
+
+def standing_alone(drawn: str, width: int, height: int) -> str:
+    """Return a drawn picture as an SVG file with colours of its own."""
+    start, rest = drawn.split(">", 1)
+    return (
+        f'{start} xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}">'
+        f"<style>{STYLE}</style>{rest}"
+    )

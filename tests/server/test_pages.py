@@ -52,6 +52,7 @@ ALLOWED: dict[tuple[str, str], set[str]] = {
     ("GET", HOLDOUT): ALL,
     ("GET", f"{HOLDOUT}/submissions/{{place}}"): ALL,
     ("GET", f"{HOLDOUT}/leaderboard"): ALL,
+    ("POST", f"{HOLDOUT}/finals"): OWNER,
     ("POST", f"{HOLDOUT}/submissions"): ANALYST,
     ("POST", f"{HOLDOUT}/certificate"): {"analyst", "owner"},
     ("POST", f"{HOLDOUT}/estimate"): ANALYST,
@@ -668,6 +669,40 @@ def test_two_label_sets_with_the_same_releases_give_the_same_pages(tmp_path: Pat
 def test_a_leaderboard_ranks_the_accounts(team: Team) -> None:
     page = team.visitor("reader").get("/holdouts/churn/leaderboard").text
     assert "analyst" in page and "submissions of 1 accounts" in page
+
+
+def test_finals_are_held_by_the_owner_and_read_by_all(tmp_path: Path) -> None:
+    ledger = tmp_path / "ledger.db"
+    X, y = rows()
+    board = Leaderboard(X, y, scoring="accuracy", name="churn", reserve=0.5, ledger=ledger)
+    tokens = {role: token_of(ledger, role, role) for role in sorted(ALL)}
+    for account, hits in (("analyst", N), ("ben", N // 4)):
+        board.submit(account, np.where(np.arange(N) < hits, y, 1 - y))
+    with serving(ledger, tmp_path) as server:
+        visitors = {role: Visitor(server, token) for role, token in tokens.items()}
+        page = {role: one.get("/holdouts/churn/leaderboard").text for role, one in visitors.items()}
+        assert "Hold the finals" in page["owner"] and "Hold the finals" not in page["reader"]
+        assert 'class="wide"' in page["reader"]  # the picture of the standings
+        owner = visitors["owner"]
+        refused = owner.post("/holdouts/churn/finals", name="wrong", best="")
+        assert refused.status_code == 422 and "typed again" in refused.text
+        assert board.finals_held() == ()
+        held = owner.post("/holdouts/churn/finals", name="churn", best="2")
+        assert held.headers["location"] == "/holdouts/churn/leaderboard#finals"
+        (finals,) = board.finals_held()
+        for role, token in tokens.items():
+            text = visitors[role].get("/holdouts/churn/leaderboard").text
+            assert 'aria-label="Finals"' in text and "1 of 1 pairs told apart" in text
+            answer = server.ask("GET", "/v1/holdouts/churn/finals", token).json()
+            (read,) = answer["finals"]
+            assert [row["account"] for row in read["rows"]] == ["analyst", "ben"]
+            assert read["log_values"] == finals.log_values
+        asked = {"name": "churn", "entries": {"ben": [1], "analyst": 1}, "again": True}
+        again = server.ask("POST", "/v1/holdouts/churn/finals", tokens["owner"], json=asked)
+        assert (again.status_code, again.json()["number"]) == (200, 2)
+        alone = {"name": "churn", "entries": {"ben": 1}}
+        refused = server.ask("POST", "/v1/holdouts/churn/finals", tokens["owner"], json=alone)
+        assert refused.status_code == 409
 
 
 def test_a_long_history_has_pages(tmp_path: Path) -> None:

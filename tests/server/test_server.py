@@ -64,6 +64,8 @@ ALLOWED: dict[tuple[str, str], set[str]] = {
     ("post", "/v1/holdouts/{name}/reveal"): ANALYST,
     ("post", "/v1/holdouts/{name}/comparisons"): ANALYST,
     ("get", "/v1/holdouts/{name}/leaderboard"): ALL,
+    ("get", "/v1/holdouts/{name}/finals"): ALL,
+    ("post", "/v1/holdouts/{name}/finals"): OWNER,
     ("post", "/v1/holdouts/{name}/certificate"): {"analyst", "owner"},
     ("get", "/v1/holdouts/{name}/accounts"): OWNER,
     ("post", "/v1/holdouts/{name}/accounts"): OWNER,

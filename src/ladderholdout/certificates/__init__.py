@@ -21,6 +21,13 @@ from ladderholdout.certificates.comparisons import (
     certify_difference,
     difference_limits,
 )
+from ladderholdout.certificates.finals import (
+    FinalsEvidence,
+    FinalsShown,
+    interval_price,
+    sign_evidence,
+    upper_triangle,
+)
 from ladderholdout.certificates.metric_limits import (
     NO_RANGES,
     Bound,
@@ -63,6 +70,8 @@ __all__ = [
     "Bound",
     "Certificate",
     "Difference",
+    "FinalsEvidence",
+    "FinalsShown",
     "Grid",
     "LadderTranscript",
     "Limits",
@@ -84,6 +93,7 @@ __all__ = [
     "exact_upper",
     "grid_of",
     "highest_release",
+    "interval_price",
     "ladder_transcript",
     "later_price",
     "paired_limits",
@@ -92,5 +102,7 @@ __all__ = [
     "reserve_interval",
     "reserve_log_count",
     "score_limits",
+    "sign_evidence",
+    "upper_triangle",
     "worst_log_count",
 ]

@@ -19,7 +19,13 @@ import numpy as np
 import scipy
 from numpy.typing import ArrayLike
 
-from ladderholdout.limits.betting import Limits, mean_limits, shares_of, target_of
+from ladderholdout.limits.betting import (
+    Limits,
+    mean_evidence,
+    mean_limits,
+    shares_of,
+    target_of,
+)
 from ladderholdout.metrics.arrays import FloatArray
 
 # A block is this part of the rows that are left, and one row at least.
@@ -84,8 +90,33 @@ class Sequence:
         bool
             True for all null values below one for which it is True (Proposition B2).
         """
+        return self.evidence(null, target) >= target
+
+    def evidence(self, null: float, target: float) -> float:
+        """Return the logarithm of the largest capital against a null value, up to the target.
+
+        Minus it is the logarithm of a p-value, by Ville's inequality (Proposition B2).
+
+        Parameters
+        ----------
+        null : float
+            Above 0.
+        target : float
+            Logarithm of the capital at which betting ends.
+
+        Returns
+        -------
+        float
+
+        Examples
+        --------
+        >>> sequence = sequence_of_mean(np.full(1000, 0.25))
+        >>> sequence.evidence(0.2, 3.0) >= 3.0, sequence.evidence(0.3, 3.0)
+        (True, 0.0)
+        """
         # All of the last bits of a sum of n numbers, and then some, are against the limit.
         left = target + 1e-12 * len(self.gains)
+        least = target
         most, rows = LARGEST_BET / null, self.gains - null * self.costs
         blocks = _blocks(len(rows))
         parts = zip(blocks, self.spread(null).tolist(), self.slant.tolist(), strict=True)
@@ -96,9 +127,10 @@ class Sequence:
                 left -= math.log1p(bet * rows[first])
             else:
                 left -= float(np.log1p(bet * rows[first:last]).sum())
+            least = min(least, left)
             if left <= 0.0:
-                return True
-        return False
+                break
+        return target - least
 
     def lower(self, target: float, below: float = math.inf) -> float:
         """Return the largest null value that is seen to be rejected, or ``below`` if that is.
@@ -246,3 +278,33 @@ def ordered_mean_limits(
         limits[1] - width * sequence_of_mean(1.0 - shares).lower(target),
         "bets",
     )
+
+
+def ordered_mean_evidence(shares: FloatArray, null: float, target: float) -> float:
+    """Return the evidence that the mean of independent shares that are alike is above a value.
+
+    Proposition B2 of the guide; where the target is too high for that, B1.
+
+    Parameters
+    ----------
+    shares : ndarray of shape (n,)
+        In [0, 1], in an order that does not depend on them.
+    null : float
+        In (0, 1).
+    target : float
+        Logarithm of the capital that is aimed at.
+
+    Returns
+    -------
+    float
+        Minus the logarithm of a p-value of "the mean is at most the null value".
+
+    Examples
+    --------
+    >>> shares = np.random.default_rng(0).beta(6, 4, 1000)
+    >>> ordered_mean_evidence(shares, 0.5, 8.0) >= 8.0
+    True
+    """
+    if is_targeted(target, len(shares)):
+        return sequence_of_mean(shares).evidence(null, target)
+    return mean_evidence(shares, null, target)

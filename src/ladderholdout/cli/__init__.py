@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from ladderholdout.cli import audits, challenges, holdouts, planning, serving, upkeep
+from ladderholdout.cli import audits, boards, challenges, holdouts, planning, serving, upkeep
 from ladderholdout.cli.common import reported
 
 app = typer.Typer(
@@ -45,7 +45,8 @@ COMMANDS: dict[str, dict[str, Callable[..., None]]] = {
         "withdraw": holdouts.withdraw,
         "replenish": holdouts.replenish,
         "retire": holdouts.retire,
-        "leaderboard": audits.leaderboard,
+        "leaderboard": boards.leaderboard,
+        "finals": boards.finals,
     },
     "Open the raw scores": {
         "audit": audits.audit,

@@ -1,4 +1,4 @@
-"""Commands that may open the raw scores, audit and report; and a leaderboard's standings."""
+"""Commands that may open the raw scores: audit and report."""
 
 from __future__ import annotations
 
@@ -12,23 +12,18 @@ from ladderholdout.audit import Audit, Record, record_of, write_report
 from ladderholdout.audit.records import plain_value
 from ladderholdout.cli.common import (
     AuditTrackingOption,
-    ConfidenceOption,
     JsonOption,
-    LedgerOption,
-    NameArgument,
     YesOption,
     on_ladder,
     print_json,
     print_json_of,
     print_lines,
     print_pages,
-    print_result,
     progress,
 )
 from ladderholdout.errors import InvalidArgument
 from ladderholdout.guard import ladder_of
 from ladderholdout.holdout import LadderHoldout
-from ladderholdout.leaderboard import Leaderboard
 
 
 @on_ladder(scoring=False, server=False, single=True)
@@ -105,17 +100,3 @@ def _opened(holdout: LadderHoldout, yes: bool) -> Audit:
         typer.confirm("Open it?", abort=True, err=True)
     with progress("Reading the submissions") as step:
         return holdout.owner.audit(progress=step)
-
-
-def leaderboard(
-    name: NameArgument,
-    ladder: Annotated[
-        str, typer.Option(help="The name of the leaderboard's ladders.")
-    ] = "leaderboard",
-    confidence: ConfidenceOption = None,
-    ledger: LedgerOption = None,
-    as_json: JsonOption = False,
-) -> None:
-    """Show a leaderboard: each account's rank and released score, with certificates."""
-    board = Leaderboard.open(name, ladder=ladder, ledger=ledger)
-    print_result(board.standings(confidence), as_json)

@@ -15,6 +15,7 @@ from ladderholdout.guard.certify.certification import (
 )
 from ladderholdout.guard.certify.comparing import number_of
 from ladderholdout.guard.certify.counting import Bars, bars_on
+from ladderholdout.guard.certify.finals import Contestants, finals_of, finals_on_record
 from ladderholdout.guard.certify.health import health_of
 from ladderholdout.guard.certify.score_intervals import known_certificate
 from ladderholdout.guard.containment import strip, without_autologging, without_frames
@@ -107,6 +108,7 @@ __all__ = [
     "Batch",
     "Check",
     "Comparison",
+    "Contestants",
     "Decision",
     "DefaultRule",
     "Each",
@@ -147,6 +149,8 @@ __all__ = [
     "count_rows",
     "describe_estimator",
     "describe_parameters",
+    "finals_of",
+    "finals_on_record",
     "health_of",
     "held_by",
     "html_table",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ladderholdout.leaderboard.board import Leaderboard
+from ladderholdout.leaderboard.finals import Finals, FinalStanding
 from ladderholdout.leaderboard.standings import Standing, Standings
 
-__all__ = ["Leaderboard", "Standing", "Standings"]
+__all__ = ["FinalStanding", "Finals", "Leaderboard", "Standing", "Standings"]

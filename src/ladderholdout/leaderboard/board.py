@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from numpy.typing import ArrayLike
@@ -22,6 +22,8 @@ from ladderholdout.guard import (
     ScoreCertificate,
     bars_on,
     certificate_of,
+    finals_of,
+    finals_on_record,
     jsonable,
     level_of,
     no_certificate,
@@ -30,6 +32,7 @@ from ladderholdout.guard import (
     stated_in,
     without_frames,
 )
+from ladderholdout.leaderboard.finals import Finals, chosen, finals_shown
 from ladderholdout.leaderboard.standings import (
     BOARD,
     Entrant,
@@ -40,7 +43,7 @@ from ladderholdout.leaderboard.standings import (
     start,
     team_ladders,
 )
-from ladderholdout.ledger import LadderRecord, Transaction
+from ladderholdout.ledger import FinalsRecord, LadderRecord, Transaction
 from ladderholdout.mechanisms import Ladder, Mechanism, RankLadder, SimplifiedLadder
 from ladderholdout.metrics import Metric, get_metric
 
@@ -413,6 +416,93 @@ class Leaderboard:
             return ScoreCertificate(None, None, None, level.confidence, None, missing=missing)
 
         return self._home.read(certify, shown=True)
+
+    def finals(
+        self,
+        entries: int | Mapping[str, int | Sequence[int] | None] | None = None,
+        *,
+        again: bool = False,
+        confidence: float | None = None,
+    ) -> Finals:
+        """Hold the finals on the reserve, or return them as they are on record.
+
+        The entries are submissions that were made before. Each is compared with each on the rows
+        of the reserve, from which no submission was answered: losses of 0 and 1 by exact sign
+        tests, other means of losses by bets on differences, both simultaneously (Holm 1979), other
+        metrics by their intervals. The sets of ranks follow (Mogstad, Romano, Shaikh & Wilhelm
+        2024). Once finals are on record, this returns the latest ones and shows nothing new.
+
+        Parameters
+        ----------
+        entries : int or mapping of str to int, list of int or None, optional
+            By account the number of a submission, or of several, whose predictions the ledger
+            keeps: those that improved. None is the account's best released one. An int takes
+            the first accounts of the standings. By default all take part, each with its best one.
+        again : bool, default=False
+            Whether to hold finals although there are some: they pay for what these showed.
+        confidence : float, optional
+            That all that all finals of the holdout show holds at once. By default the registered
+            one; another has a price.
+
+        Returns
+        -------
+        Finals
+
+        Raises
+        ------
+        HoldoutConflict
+            There is no reserve, nothing is known for the metric or rows with weights, or finals of
+            other entries are on record.
+        InvalidArgument
+            An entry is refused, or there are less than 2 or more than 1,000.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> X, y = np.arange(800).reshape(-1, 1), np.arange(800) % 2
+        >>> board = Leaderboard(X, y, scoring="accuracy", reserve=0.5, ledger="memory")
+        >>> for account, right in (("Ada", 700), ("Ben", 500), ("Ben", 720)):
+        ...     release = board.submit(account, np.where(np.arange(800) < right, y, 1 - y))
+        >>> finals = board.finals({"Ada": 1, "Ben": [1, 2]})
+        >>> [(row.account, row.submission, row.rank_set) for row in finals]
+        [('Ben', 2, '1'), ('Ada', 1, '2')]
+        >>> board.finals() == finals
+        True
+        """
+
+        def contestants(tx: Transaction, home: LadderRecord) -> list[tuple[str, int, int]]:
+            everyone = list(entrants(tx, home, self.per))
+            return chosen(tx, home, everyone, self._ladders(tx, home), entries)
+
+        record = finals_of(self._home, contestants, level_of(self._home, confidence), again=again)
+        if entries is not None and not again:
+            wanted = self._home.read(contestants)
+            if {entry[1:] for entry in wanted} != {
+                (entry.ladder_id, entry.submission) for entry in record.entries
+            }:
+                raise HoldoutConflict(
+                    f"Finals of other entries are on record, of {record.time:%Y-%m-%d}: read them "
+                    "with finals(). again=True holds further ones, which pay for what those showed."
+                )
+        return self._shown(record)
+
+    def finals_held(self) -> tuple[Finals, ...]:
+        """Return the finals of this board that are on record, oldest first.
+
+        Returns
+        -------
+        tuple of Finals
+        """
+        return tuple(map(self._shown, self._home.read(finals_on_record, shown=True)))
+
+    def _shown(self, record: FinalsRecord) -> Finals:
+        return finals_shown(record, self.name, self.metric, self._home.facts.n_reserve)
+
+    def _ladders(self, tx: Transaction, home: LadderRecord) -> dict[str, LadderRecord]:
+        """Return the ladders of accounts that have their own."""
+        if self.per == "rank":
+            return {}
+        return {ladder.settings.account: ladder for ladder in team_ladders(tx, home)}
 
     def _certified(
         self, tx: Transaction, entrant: Entrant, level: Level, bars: Bars | None = None

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import math
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, fields, replace
 from datetime import datetime
 from html import escape
+from typing import Any, Protocol
 
 from ladderholdout.arguments import segment
 from ladderholdout.errors import HoldoutConflict, printable
@@ -15,6 +18,7 @@ from ladderholdout.guard import ScoreCertificate
 from ladderholdout.ledger import LadderRecord, Transaction
 from ladderholdout.ledger.replay import rules_of, state_to
 from ladderholdout.metrics import Metric
+from ladderholdout.pictures import Bar, RankPicture
 
 BOARD = "board"
 """The account that holds the settings of a leaderboard, and the ladder of its ranks."""
@@ -248,6 +252,31 @@ class Standings(Sequence[Standing]):
             return f"{counts}; no certificates: {self.missing}"
         return f"{counts}; true scores and ranks: {100 * self.confidence:.4g} %, all at once"
 
+    def to_csv(self) -> str:
+        """Return a table with a line for each account, as comma-separated values.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from ladderholdout.leaderboard import Leaderboard
+        >>> X, y = np.arange(400).reshape(-1, 1), np.arange(400) % 2
+        >>> board = Leaderboard(X, y, scoring="accuracy", ledger="memory")
+        >>> release = board.submit("Ada", y)
+        >>> board.standings().to_csv().splitlines()[0]
+        'rank,account,score,ties,low,high,best_rank,worst_rank,submission,submissions,since'
+        """
+        names = [column.name for column in fields(Standing)]
+        return table(names, ([getattr(row, name) for name in names] for row in self.rows))
+
+    def picture(self) -> RankPicture:
+        """Return the picture of the ranks that the certificates leave, of the first accounts."""
+        return rank_picture(
+            f"Ranks on the leaderboard of {self.name}",
+            self.summary(),
+            [row for row in self.rows if row.best_rank is not None],
+            len(self.rows),
+        )
+
     def __str__(self) -> str:
         lines = self.lines()
         widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
@@ -260,6 +289,49 @@ class Standings(Sequence[Standing]):
         cells += ["".join(f"<td>{escape(text)}</td>" for text in row) for row in rows]
         body = "".join(f"<tr>{row}</tr>" for row in cells)
         return f"<table>{body}</table><p>{escape(self.summary())}</p>"
+
+
+class _Ranked(Protocol):
+    """A row of standings or of finals."""
+
+    @property
+    def rank(self) -> int: ...
+    @property
+    def account(self) -> str: ...
+    @property
+    def best_rank(self) -> int | None: ...
+    @property
+    def worst_rank(self) -> int | None: ...
+
+
+_DRAWN = 100
+"""So many accounts are drawn."""
+
+
+def rank_picture(title: str, summary: str, rows: Sequence[_Ranked], ranks: int) -> RankPicture:
+    """Describe the picture of the ranks that accounts may have, of the first ones."""
+    bars = []
+    for row in rows[:_DRAWN]:
+        first, last = row.best_rank or row.rank, row.worst_rank or row.rank
+        what = f"{row.account}: rank {row.rank}, by true scores {_range(first, last)}"
+        bars.append(Bar(row.account, row.rank, first, last, what))
+    return RankPicture(bars, ranks, title, f"{summary}. The table has the same in numbers.")
+
+
+def table(head: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
+    """Return comma-separated values; a text that a spreadsheet would run is quoted by a mark."""
+    written = io.StringIO()
+    writer = csv.writer(written, lineterminator="\n")
+    writer.writerow(head)
+    for row in rows:
+        writer.writerow([_cell(value) for value in row])
+    return written.getvalue()
+
+
+def _cell(value: Any) -> Any:
+    if isinstance(value, datetime):
+        return value.isoformat()
+    return f"'{value}" if isinstance(value, str) and value[:1] in "=+-@\t\r" and value else value
 
 
 def ranked(

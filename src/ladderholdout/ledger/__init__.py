@@ -10,6 +10,7 @@ from ladderholdout.ledger.accounts import AccountRecord
 from ladderholdout.ledger.batches import EstimateRecord, IntervalRecord
 from ladderholdout.ledger.blocks import Block
 from ladderholdout.ledger.chain import Left, digests_of, refuse_retired
+from ladderholdout.ledger.finals import FinalsEntry, FinalsRecord, NewFinals
 from ladderholdout.ledger.history import Chosen, ImprovementRecord, LadderQueries
 from ladderholdout.ledger.known_rows import Sharing
 from ladderholdout.ledger.place import (
@@ -55,6 +56,8 @@ __all__ = [
     "Chosen",
     "Entry",
     "EstimateRecord",
+    "FinalsEntry",
+    "FinalsRecord",
     "Finding",
     "First",
     "Head",
@@ -67,6 +70,7 @@ __all__ = [
     "LadderSettings",
     "Ledger",
     "Left",
+    "NewFinals",
     "Overlap",
     "Progress",
     "ReserveEvidence",

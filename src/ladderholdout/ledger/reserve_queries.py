@@ -210,11 +210,12 @@ def _query(row: Row[Any]) -> ReserveQuery:
         (int(holdout_id), int(length))
         for holdout_id, length in json.loads(row.others or "{}").items()
     )
-    grid = _grid_from(json.loads(row.evidence)["grid"])
+    grid = grid_from(json.loads(row.evidence)["grid"])
     return ReserveQuery(**{**seen, "time": utc(row.time)}, grid=grid, about=about, others=others)
 
 
-def _grid_from(stored: dict[str, Any]) -> ReserveGrid:
+def grid_from(stored: dict[str, Any]) -> ReserveGrid:
+    """Return a grid from what JSON holds of it."""
     limits, scale = stored["limits"], stored["scale"]
     stated = {
         "limits": None if limits is None else tuple(limits),
@@ -226,7 +227,7 @@ def _grid_from(stored: dict[str, Any]) -> ReserveGrid:
 def _agrees(row: Any) -> bool:
     try:
         measured = json.loads(row.evidence)
-        grid = _grid_from(measured.pop("grid"))
+        grid = grid_from(measured.pop("grid"))
         evidence = ReserveEvidence(grid, **measured)
         shown = (*evidence.shown(), evidence.price())
     except Exception:  # a changed entry can hold anything

@@ -38,6 +38,7 @@ from ladderholdout.ledger.chain import (
     submission_content,
     submitted,
 )
+from ladderholdout.ledger.finals import FinalsRecords
 from ladderholdout.ledger.known_rows import HoldoutRows, Sharing
 from ladderholdout.ledger.prepared import Prepared, run
 from ladderholdout.ledger.records import (
@@ -157,6 +158,11 @@ class Transaction:
     def withdrawals(self) -> Withdrawals:
         """The withdrawals of ladders."""
         return Withdrawals(self.conn, self.chains)
+
+    @property
+    def finals(self) -> FinalsRecords:
+        """The finals of leaderboards."""
+        return FinalsRecords(self.conn, self.chains)
 
     @property
     def accounts(self) -> Accounts:
@@ -572,11 +578,19 @@ class Transaction:
         return bool((np.abs(counts - np.rint(counts)) < COUNT_NOISE).all())
 
     def shown_values(self, holdout_id: int) -> tuple[tuple[int, int, float], ...]:
-        """Return position, `EventRecord.after` and ln(values) of the queries of a reserve."""
+        """Return position, `EventRecord.after` and ln(values) of all queries of a reserve.
+
+        Finals are among them.
+        """
         look = reserve_looks.c
         query = select(look.position, look.after, look.log_values)
         rows = self.conn.execute(query.where(look.holdout_id == holdout_id))
-        return tuple((position, after, values) for position, after, values in rows)
+        queries = tuple((position, after, values) for position, after, values in rows)
+        finals = self.finals.all(holdout_id)
+        return (
+            *queries,
+            *((held.position, held.after, held.shown.log_values) for held in finals),
+        )
 
     @_once
     def sharing(self, holdout_id: int) -> tuple[Sharing, ...]:

@@ -227,12 +227,18 @@ def _verified(
                 what = f"what query {number} of the reserve showed is not its replay"
                 yield Finding(what, None, number)
 
+    def finals() -> Iterator[Finding]:
+        for number, agrees in tx.finals.replays(holdout_id):
+            if not agrees:
+                yield Finding(f"what finals number {number} showed is not their replay")
+
     findings.add("its chain", links)
     if holdout is not None:
         # Replays need nothing of what is wrong already, and maybe none is possible.
         findings.add("its notes", partial(_check_notes, holdout, readable, noted))
     findings.add("what is recorded of the rows", rows)
     findings.add("the openings of its reserve", reserve)
+    findings.add("its finals", finals)
 
     def blocks() -> Iterator[Finding]:
         yield from map(Finding, tx.blocks.findings(holdout_id))

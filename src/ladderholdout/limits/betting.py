@@ -226,14 +226,48 @@ def shares_of(losses: ArrayLike, limits: tuple[float, float]) -> FloatArray:
 def _unit_lower(points: FloatArray, counts: FloatArray, target: float) -> float:
     """Return a lower limit of the mean of numbers in [0, 1], given as points with weights."""
     n = float(counts.sum())
-    bets = stakes(target, n)[:, None]
+    log_capital = _log_capital(points, counts, target)
+    # All of the last bits of a sum of n numbers, and then some, are against the limit.
+    return last_rejected(log_capital, target + 1e-12 * n, 0.0, min(float(points @ counts) / n, 1.0))
+
+
+def _log_capital(points: FloatArray, counts: FloatArray, target: float) -> Callable[[float], float]:
+    """Return the logarithm of the capital of the mixture of bets, as a function of the mean."""
+    bets = stakes(target, float(counts.sum()))[:, None]
 
     def log_capital(mean: float) -> float:
         with np.errstate(over="ignore"):
             return float(log_mean(np.log1p(bets * (points / mean - 1.0)) @ counts))
 
-    # All of the last bits of a sum of n numbers, and then some, are against the limit.
-    return last_rejected(log_capital, target + 1e-12 * n, 0.0, min(float(points @ counts) / n, 1.0))
+    return log_capital
+
+
+def mean_evidence(shares: FloatArray, mean: float, target: float) -> float:
+    """Return the evidence that the mean of independent numbers in [0, 1] is above a value.
+
+    Proposition B1 of the guide.
+
+    Parameters
+    ----------
+    shares : ndarray of shape (n,)
+    mean : float
+        In (0, 1).
+    target : float
+        Logarithm of the capital that the bets are chosen for.
+
+    Returns
+    -------
+    float
+        Minus the logarithm of a p-value of "the mean is at most this", at least 0.
+
+    Examples
+    --------
+    >>> shares = np.random.default_rng(0).beta(6, 4, 1000)
+    >>> mean_evidence(shares, 0.5, 8.0) > 8.0, mean_evidence(shares, 0.7, 8.0)
+    (True, 0.0)
+    """
+    capital = _log_capital(*summed_up(shares), target)(mean)
+    return max(0.0, capital - 1e-12 * len(shares))
 
 
 def summed_up(values: FloatArray, points: int = POINTS) -> tuple[FloatArray, FloatArray]:

@@ -151,6 +151,16 @@ class Confirmed(Sent):
     name: str = Field(description="the name of the holdout")
 
 
+class HeldFinals(Confirmed):
+    """Finals that are held."""
+
+    best: int | None = Field(None, description="a whole number, or none for all accounts")
+    entries: dict[str, int | list[int] | None] | None = Field(
+        None, description="by account numbers of submissions, or none"
+    )
+    again: bool = Field(False, description="true or false")
+
+
 def takes(
     *media: str, json: Mapping[str, Any] | None = None, model: type[Sent] | None = None
 ) -> dict[str, Any]:

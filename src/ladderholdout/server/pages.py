@@ -295,7 +295,7 @@ def add_pages(app: FastAPI, gate: Gate, most: int, refusals: Refusals) -> Pages:
     @page("/holdouts/{name:path}/leaderboard")
     def leaderboard(session: Signed, view: Seen) -> Response:
         _require(view, "leaderboard")
-        return pages.show("leaderboard.html", session, board=view.leaderboard(), **_of(view))
+        return board(session, view)
 
     @page("/holdouts/{name:path}/report")
     def report(view: Seen) -> Response:
@@ -312,6 +312,9 @@ def add_pages(app: FastAPI, gate: Gate, most: int, refusals: Refusals) -> Pages:
         return managed(session, view)
 
     # -- what is asked for ---------------------------------------------------------------
+
+    def board(session: Session, view: View, error: LadderHoldoutError | None = None) -> Response:
+        return pages.show("leaderboard.html", session, _status(error), **_board(view, error))
 
     def managed(session: Session, view: View, error: LadderHoldoutError | None = None) -> Response:
         return pages.show("manage.html", session, _status(error), **_managed(view, error))
@@ -341,6 +344,7 @@ def add_pages(app: FastAPI, gate: Gate, most: int, refusals: Refusals) -> Pages:
     form("work_out", lambda session, view, answer: _to(view, "#certificate"))
     form("reveal", lambda session, view, answer: _to(view))
     form("retire", lambda session, view, answer: _to(view), managed)
+    form("hold_finals", lambda session, view, answer: _to(view, "leaderboard#finals"), board)
     form(
         "estimate",
         lambda session, view, answer: shown(session, view, estimate=answer, estimate_asked=True),
@@ -575,6 +579,23 @@ def _meaning(line: Mapping[str, Any], status: Status) -> str:
         return meaning + " They are the incumbent now."
     now = "there is none" if status.incumbent is None else f"submission {status.incumbent} is"
     return f"{meaning} They are not the incumbent any more: {now}."
+
+
+def _board(view: View, error: LadderHoldoutError | None) -> dict[str, Any]:
+    """Return what the page of a leaderboard shows."""
+    board, finals = view.leaderboard(), view.finals()["finals"]
+    latest = finals[-1] if finals else None
+    # Finals show more of the ranks than the certificates of the board do.
+    picture = None if latest is None and not board.rows else (latest or board).picture()
+    return _of(view) | {
+        "board": board,
+        "finals": latest,
+        "earlier": len(finals) - 1,
+        "error": error and of_forms(error),
+        "wide": picture and Markup(picture.svg(680, "wide")),
+        "narrow": picture and Markup(picture.svg(330, "narrow")),
+        "reserve": view.ladder.facts.n_reserve,
+    }
 
 
 def _managed(view: View, error: LadderHoldoutError | None = None) -> dict[str, Any]:

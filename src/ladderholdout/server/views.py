@@ -41,7 +41,7 @@ from ladderholdout.guard import (
     without_others,
 )
 from ladderholdout.holdout import LadderHoldout
-from ladderholdout.leaderboard.board import Leaderboard
+from ladderholdout.leaderboard import Finals, Leaderboard
 from ladderholdout.leaderboard.standings import BOARD, Standings, ladder_of, start
 from ladderholdout.ledger import AccountRecord, LadderRecord, Ledger, Transaction, shown
 from ladderholdout.ledger.replay import rule_shown
@@ -73,6 +73,7 @@ from ladderholdout.server.operations import (
     Added,
     Confirmed,
     FoundRows,
+    HeldFinals,
     Limited,
     Rotated,
     Sign,
@@ -181,7 +182,7 @@ class View:
             names -= _QUERIES
         withheld = {name for name, known in OPERATIONS.items() if not self._allows(known.setting)}
         if self.board is None:
-            withheld.add("leaderboard")
+            withheld |= {"leaderboard", "finals", "hold_finals"}
         return frozenset(names - withheld)
 
     # -- the holdout ------------------------------------------------------------------
@@ -358,12 +359,39 @@ class View:
     @operation("GET", "/leaderboard", "results", ANYONE)
     def leaderboard(self) -> Standings:
         """Rank the accounts by their released scores."""
+        return self._open_board().standings()
+
+    def _open_board(self) -> Leaderboard:
         if self.board is None:
             raise HoldoutConflict(
                 "This holdout has no leaderboard. Its owner starts one with the rows, "
                 "Leaderboard(X, y, name=...), before accounts are added."
             )
-        return Leaderboard.open(self.name, ladder=self.board, ledger=self.url).standings()
+        return Leaderboard.open(self.name, ladder=self.board, ledger=self.url)
+
+    @operation("GET", "/finals", "results", ANYONE)
+    def finals(self) -> dict[str, Any]:
+        """Return the finals that were held, oldest first: scores, sets of ranks and ties."""
+        return {"finals": self._open_board().finals_held()}
+
+    @operation("POST", "/finals", "results", OWNER, model=HeldFinals)
+    def hold_finals(
+        self,
+        name: str,
+        best: int | None,
+        entries: dict[str, int | list[int] | None] | None,
+        again: bool,
+    ) -> Finals:
+        """Hold finals on the reserve: {"name"}, the holdout's, to confirm it, and who takes part.
+
+        By default each account takes part with its best released submission; `best` takes the
+        first so many of the standings, and `entries` names submissions by account.
+        """
+        self._confirm(name, "Finals show how entries do on the reserve, once.")
+        board = self._open_board()
+        if best is not None and entries is not None:
+            raise InvalidArgument("best", "left out with entries", best)
+        return board.finals(entries if best is None else best, again=again)
 
     # -- what an owner does -------------------------------------------------------------
 
@@ -415,14 +443,14 @@ class View:
     @operation("POST", "/retirement", "holdouts", OWNER, model=Confirmed)
     def retire(self, name: str) -> dict[str, Any]:
         """Take no more submissions: {"name"}, the holdout's, to confirm it."""
-        if name != self.name:
-            raise InvalidArgument(
-                "name",
-                "the name of the holdout, typed again to confirm it",
-                "another text",
-                "A retired holdout takes no more submissions.",
-            )
+        self._confirm(name, "A retired holdout takes no more submissions.")
         return {"retired": self.ladder.retire()}
+
+    def _confirm(self, name: str, why: str) -> None:
+        """Refuse what cannot be undone unless the name of the holdout is stated."""
+        if name != self.name:
+            allowed = "the name of the holdout, typed again to confirm it"
+            raise InvalidArgument("name", allowed, "another text", why)
 
     def report(self) -> str:
         """Return the report on what was released, which has no raw score."""

@@ -45,6 +45,7 @@ from ladderholdout.metrics.scales import scale_of
 class _Asked:
     """What a query would be about: an incumbent, after the queries there were.
 
+    `finals` are the places of finals in the chain and what they showed, in nats;
     `released` is the risk that the ladder has released of it, if it shows one; `others` is what
     holdouts that share rows with this one had revealed before the answer, or
     until now where there is none; `missing` states why there can be no certificate.
@@ -53,6 +54,7 @@ class _Asked:
     ladder: LadderRecord
     about: tuple[str | None, ...]
     queries: tuple[ReserveQuery, ...]
+    finals: tuple[tuple[int, float], ...]
     answer: ReserveQuery | None
     released: float | None
     others: float
@@ -129,9 +131,11 @@ def _ask(tx: Transaction, ladder: LadderRecord) -> _Asked | None:
     if ladder.incumbent is None:
         return None
     about, queries = tx.reserve.about_incumbent(ladder), tx.reserve.all(ladder.holdout_id)
+    held = tx.finals.all(ladder.holdout_id)
+    finals = tuple((record.position, record.shown.log_values) for record in held)
     answer = next((query for query in queries if query.about == about), None)
     if answer is None and tx.restorings(ladder.holdout_id):
-        return _Asked(ladder, about, queries, None, None, 0.0, AN_OLDER_COPY)
+        return _Asked(ladder, about, queries, finals, None, None, 0.0, AN_OLDER_COPY)
     last = tx.chains.latest() if answer is None else answer.after
     moment = Moment(last + 1, {} if answer is None else dict(answer.others))
     price, missing = price_of_others(tx, ladder.holdout_id, moment)
@@ -139,7 +143,7 @@ def _ask(tx: Transaction, ladder: LadderRecord) -> _Asked | None:
     if tx.released(ladder) is not None:
         (incumbent,) = tx.entries(ladder.id, after=ladder.incumbent - 1, limit=1)
         released = incumbent.risk
-    return _Asked(ladder, about, queries, answer, released, price, missing)
+    return _Asked(ladder, about, queries, finals, answer, released, price, missing)
 
 
 def _measured(
@@ -198,6 +202,7 @@ def _certificate(
     if amended.count and not _is_exact(metric):
         return refused(f"labels of the reserve were amended before, and {metric.name} is no mean")
     shown = sum(earlier.log_values for earlier in asked.queries if earlier.number < query.number)
+    shown += sum(values for place, values in asked.finals if place < position)
     log_count = reserve_log_count(query.number, shown) + asked.others + level.price
     bound, low, high = _interval(metric, reserve, query, log_count, confidence, amended)
     return ScoreCertificate(

@@ -1,0 +1,113 @@
+"""Commands of a leaderboard: its standings, and its finals."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ladderholdout.cli.common import (
+    ConfidenceOption,
+    JsonOption,
+    LedgerOption,
+    NameArgument,
+    YesOption,
+    print_result,
+)
+from ladderholdout.errors import InvalidArgument
+from ladderholdout.leaderboard import Finals, Leaderboard
+
+_BoardOption = Annotated[str, typer.Option(help="The name of the leaderboard's ladders.")]
+_TableOption = Annotated[
+    Path | None, typer.Option("--csv", help="Write the table into this file, too.")
+]
+
+
+def leaderboard(
+    name: NameArgument,
+    ladder: _BoardOption = "leaderboard",
+    confidence: ConfidenceOption = None,
+    table: _TableOption = None,
+    ledger: LedgerOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Show a leaderboard: each account's rank and released score, with certificates."""
+    board = Leaderboard.open(name, ladder=ladder, ledger=ledger)
+    standings = board.standings(confidence)
+    _write(table, standings.to_csv())
+    print_result(standings, as_json)
+
+
+def finals(
+    name: NameArgument,
+    entry: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="An account that takes part, with its best released submission; or ACCOUNT=NUMBER "
+            "for another one. Can be given several times; by default all take part."
+        ),
+    ] = None,
+    best: Annotated[
+        int | None, typer.Option(help="So many of the standings take part, from the first one on.")
+    ] = None,
+    again: Annotated[
+        bool, typer.Option("--again", help="Hold further ones, which pay for what was shown.")
+    ] = False,
+    ladder: _BoardOption = "leaderboard",
+    confidence: ConfidenceOption = None,
+    picture: Annotated[
+        Path | None, typer.Option(help="Draw the sets of ranks into this .svg file, too.")
+    ] = None,
+    table: _TableOption = None,
+    yes: YesOption = False,
+    ledger: LedgerOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Hold the finals of a leaderboard on its reserve, once; later on show them.
+
+    All entries are compared with each other on rows that no submission was answered from: for each
+    account its score, an interval, the ranks that it may have, and who is not told apart from it.
+    """
+    board = Leaderboard.open(name, ladder=ladder, ledger=ledger)
+    if entry and best is not None:
+        raise InvalidArgument("--best", "left out with --entry", best)
+    entries = best if entry is None else _entries(entry)
+    held = board.finals_held()
+    if (again or not held) and not yes:
+        typer.echo(
+            "This shows how the entries do on the reserve, and puts it on record. Finals that are "
+            "held later pay for what it shows.",
+            err=True,
+        )
+        typer.confirm("Hold the finals?", abort=True, err=True)
+    found: Finals = board.finals(entries, again=again, confidence=confidence)
+    _write(table, found.to_csv())
+    if picture is not None:
+        _write(picture, found.picture().file())
+    print_result(found, as_json)
+
+
+def _entries(stated: list[str]) -> dict[str, list[int] | None]:
+    """Read who takes part."""
+    entries: dict[str, list[int] | None] = {}
+    for text in stated:
+        account, equals, number = text.rpartition("=")
+        if not equals:
+            entries.setdefault(text, None)
+            continue
+        if not number.isdecimal():
+            raise InvalidArgument("--entry", "ACCOUNT, or ACCOUNT=NUMBER of a submission", text)
+        entries[account] = [*(entries.get(account) or []), int(number)]
+    return entries
+
+
+def _write(file: Path | None, text: str) -> None:
+    """Write a text into a file, if one is wished for."""
+    if file is None:
+        return
+    try:
+        file.write_text(text, encoding="utf-8")
+    except OSError as fault:
+        actual = f"{file}: {fault.strerror}"
+        raise InvalidArgument("a file", "one that can be written", actual) from None

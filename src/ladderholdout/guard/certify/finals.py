@@ -1,0 +1,335 @@
+"""Finals: fixed entries are compared on the reserve, put on record, then shown."""
+
+from __future__ import annotations
+
+import hmac
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ladderholdout.certificates import (
+    FinalsEvidence,
+    ReserveGrid,
+    Rows,
+    bound_of,
+    event_length,
+    interval_price,
+    score_limits,
+    sign_evidence,
+    upper_triangle,
+)
+from ladderholdout.certificates.finals import OF_PAIRS
+from ladderholdout.certificates.targeted_bets import ordered_mean_evidence
+from ladderholdout.errors import HoldoutConflict, InvalidArgument
+from ladderholdout.guard.certify.certification import Level, price_of_others
+from ladderholdout.guard.certify.others import Moment
+from ladderholdout.guard.containment import without_autologging, without_frames
+from ladderholdout.guard.opening import Part, check_predictions
+from ladderholdout.guard.query import Guard, LedgerLadder, note_shown
+from ladderholdout.guard.shown import AN_OLDER_COPY
+from ladderholdout.ledger import (
+    FinalsEntry,
+    FinalsRecord,
+    LadderRecord,
+    NewFinals,
+    Transaction,
+)
+from ladderholdout.limits.intervals import LARGEST_SIDE
+from ladderholdout.mechanisms.rules import fresh_rng
+from ladderholdout.metrics import Metric
+from ladderholdout.metrics.arrays import FloatArray
+from ladderholdout.metrics.scales import scale_of
+
+MOST_ENTRIES = 1000
+Contestants: TypeAlias = Callable[[Transaction, LadderRecord], Sequence[tuple[str, int, int]]]
+"""Reads who takes part: of each entry the account, the ladder and the number of a submission.
+
+A repeat has the number of the first submission of its predictions.
+"""
+
+
+def finals_of(
+    ladder: LedgerLadder, contestants: Contestants, level: Level, *, again: bool
+) -> FinalsRecord:
+    """Return the latest finals of a board; hold them where there are none, or once more.
+
+    Parameters
+    ----------
+    ladder : LedgerLadder
+        That which holds the rules of the board.
+    contestants : callable
+        Who takes part in finals that are held now.
+    level : Level
+    again : bool
+        Whether to hold finals although there are some.
+    """
+    note_shown()
+    with without_frames:
+        guard, known = ladder.guard(), 0
+        if again:
+            known = len(ladder.read(finals_on_record))
+        while True:
+            asked = ladder.read(
+                partial(_asking, guard=guard, contestants=contestants, level=level, known=known)
+            )
+            if isinstance(asked, FinalsRecord):
+                return asked
+            version, new = guard.labelled.version, _worked_out(guard, asked, level)
+            if not ladder.write(partial(_noted, asked=asked, new=new, version=version)):
+                guard.reload()
+
+
+def finals_on_record(tx: Transaction, ladder: LadderRecord) -> tuple[FinalsRecord, ...]:
+    """Return the finals of a board, oldest first."""
+    held = tx.finals.all(ladder.holdout_id)
+    return tuple(record for record in held if record.ladder_id == ladder.id)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Question:
+    """What is compared, after what the reserve had shown."""
+
+    number: int
+    entries: tuple[FinalsEntry, ...]
+    predictions: tuple[NDArray[Any], ...]
+    released: tuple[float | None, ...]
+    log_count: float
+    amended: NDArray[np.bool_] | None
+
+
+def _asking(
+    tx: Transaction,
+    ladder: LadderRecord,
+    *,
+    guard: Guard,
+    contestants: Contestants,
+    level: Level,
+    known: int,
+) -> FinalsRecord | _Question:
+    """Return the finals on record, or what they have to be worked out from."""
+    held = finals_on_record(tx, ladder)
+    if len(held) > known:
+        return held[-1]
+    _refuse(guard, tx.holdout(ladder.holdout_id).name)
+    named = contestants(tx, ladder)
+    if not 2 <= len(named) <= MOST_ENTRIES:
+        raise InvalidArgument("entries", f"2 to {MOST_ENTRIES} submissions", len(named))
+    number, shown = _price(tx, ladder)
+    read = [_entry(tx, *entry) for entry in named]
+    entries, predictions, released = zip(*read, strict=True)
+    amended, reserve = tx.amended(ladder.holdout_id), tx.holdout(ladder.holdout_id).reserve
+    return _Question(
+        number,
+        tuple(entries),
+        tuple(predictions),
+        tuple(released),
+        event_length(number) + shown + level.price,
+        None if amended is None or reserve is None else amended[reserve],
+    )
+
+
+def _price(tx: Transaction, ladder: LadderRecord) -> tuple[int, float]:
+    """Return the number of new finals, and in nats what the reserve has shown before."""
+    holdout_id = ladder.holdout_id
+    if tx.restorings(holdout_id):
+        raise HoldoutConflict(f"No finals are held: {AN_OLDER_COPY}.")
+    others, missing = price_of_others(tx, holdout_id, Moment(tx.chains.latest() + 1, {}))
+    if missing is not None:
+        raise HoldoutConflict(f"No finals are held: {missing}.")
+    held, queries = tx.finals.all(holdout_id), tx.reserve.all(holdout_id)
+    shown = sum(query.log_values for query in queries)
+    shown += sum(record.shown.log_values for record in held)
+    return len(held) + 1, shown + others
+
+
+def _refuse(guard: Guard, name: str) -> None:
+    """Refuse finals that nothing is known for."""
+    metric, reserve = guard.metric, guard.reserve
+    if reserve is None:
+        raise HoldoutConflict(
+            f"{name!r} has no reserve, and finals are held on rows that no submission was "
+            "answered from. Register fresh rows with one, Leaderboard(X, y, reserve=0.5, ...)."
+        )
+    bound = bound_of(metric)
+    if isinstance(bound, str):
+        raise HoldoutConflict(f"No finals are held: {bound}.")
+    if reserve.weights is not None:
+        raise HoldoutConflict(
+            "No finals are held: of rows with weights no paired test is known. Register the rows "
+            "without weights."
+        )
+    if bound.needs_ranges and metric.target_range is None:
+        raise HoldoutConflict(
+            f"No finals are held: {metric.name} needs target_range=(low, high), which holds "
+            "every target."
+        )
+
+
+def _entry(
+    tx: Transaction, account: str, ladder_id: int, number: int
+) -> tuple[FinalsEntry, NDArray[Any], float | None]:
+    """Return an entry with its predictions, and its risk where the ladder released that."""
+    (entry,) = tx.entries(ladder_id, after=number - 1, limit=1)
+    stored = tx.batches.predictions_of(ladder_id, number)
+    if entry.withdrawn is not None:
+        raise InvalidArgument("entries", "submissions that were not withdrawn", number)
+    if stored is None:
+        raise InvalidArgument(
+            "entries",
+            "submissions whose predictions are kept: those that improved",
+            f"submission {number} of {account!r}",
+            "Name one that improved, or leave the account's number out.",
+        )
+    holdout = tx.holdout(tx.ladder(ladder_id).holdout_id)
+    check_predictions(holdout, entry, stored)
+    released = entry.risk if entry.improved else None
+    return FinalsEntry(account, ladder_id, number, entry.digest), stored, released
+
+
+def _noted(
+    tx: Transaction, ladder: LadderRecord, *, asked: _Question, new: NewFinals, version: int
+) -> bool:
+    """Record finals unless something changed meanwhile; return whether labels did not."""
+    if tx.chains.end(ladder.holdout_id).labels_version != version:
+        return False
+    number, shown = _price(tx, ladder)
+    if number == asked.number and event_length(number) + shown <= asked.log_count:
+        tx.finals.add(ladder, number, new)
+    return True
+
+
+# -- measuring ------------------------------------------------------------------------
+
+
+def _worked_out(guard: Guard, asked: _Question, level: Level) -> NewFinals:
+    """Measure the entries on the reserve, and compare each with each."""
+    metric, reserve, log_count = guard.metric, guard.labelled.reserve, asked.log_count
+    assert reserve is not None
+    amended = asked.amended if asked.amended is not None and asked.amended.any() else None
+    if amended is not None and not _is_paired(metric):
+        raise HoldoutConflict(
+            "No finals are held: labels of the reserve were amended before, and "
+            f"{metric.name} is no mean of losses."
+        )
+    n, count = len(reserve.targets), len(asked.entries)
+    # No ladder has the number 0: keys of their own for finals, by which rows come in an order.
+    rng = fresh_rng(hmac.digest(guard.holdout.secret, b"finals", "sha256"), 0, asked.number)
+    grids = tuple(
+        ReserveGrid(
+            n,
+            metric.risk_range,
+            drawn=not _counts(metric),
+            scale=None if _counts(metric) else scale_of(metric),
+            released=released,
+            ladder_rows=len(guard.part.targets),
+            query=asked.number,
+        )
+        for released in asked.released
+    )
+    own = log_count + interval_price(count, paired=_is_paired(metric))
+    log_side = min(math.log1p(-level.confidence) - own - math.log(2.0), LARGEST_SIDE)
+    with without_autologging():
+        losses, entries = [], []
+        for predictions in asked.predictions:
+            risk, loss = _risk(metric, reserve, predictions)
+            low = high = None
+            if risk is not None and not _counts(metric):
+                rows = Rows(reserve.targets, reserve.of(predictions), rng, _classes(guard))
+                low, high = _ends(metric, rows, log_side, amended)
+            losses.append(loss)
+            entries.append((risk, low, high))
+        pairs = None
+        if _is_paired(metric):
+            log_level = math.log1p(-level.confidence) + math.log(OF_PAIRS) - log_count
+            target = math.log(max(count * (count - 1), 2)) - log_level
+            pairs = _compared(metric, np.asarray(losses), amended, target, rng)
+    risks, lows, highs = zip(*entries, strict=True)
+    share = 0.0 if amended is None else float(amended.mean())
+    evidence = FinalsEvidence(grids, risks, lows, highs, pairs, share)
+    bound = bound_of(metric)
+    assert not isinstance(bound, str)
+    return NewFinals(
+        asked.entries,
+        evidence,
+        level.confidence,
+        f"{_test(metric)}{bound.name}",
+        log_count,
+        0 if amended is None else int(amended.sum()),
+    )
+
+
+def _is_paired(metric: Metric) -> bool:
+    """Return whether models are compared row by row: by a mean of losses in a range.
+
+    A root of such a mean has the same order.
+    """
+    return metric.is_mean and metric.bounded
+
+
+def _counts(metric: Metric) -> bool:
+    """Return whether the risk is a share of rows."""
+    return metric.is_mean and metric.counts
+
+
+def _test(metric: Metric) -> str:
+    if _counts(metric):
+        return "sign tests; "
+    return "bets on differences; " if _is_paired(metric) else ""
+
+
+def _classes(guard: Guard) -> int:
+    return 2 if guard.holdout.classes is None else len(guard.holdout.classes)
+
+
+def _risk(
+    metric: Metric, reserve: Part, predictions: NDArray[Any]
+) -> tuple[float | None, FloatArray | None]:
+    """Return the risk on the reserve, None without one, and the losses where it is their mean."""
+    try:
+        evaluation = reserve.evaluate(metric, predictions)
+    except InvalidArgument:
+        # As where a class is missing among these rows: a fact about labels, and counted.
+        return None, None
+    return evaluation.risk, evaluation.losses
+
+
+def _ends(
+    metric: Metric, rows: Rows, log_side: float, amended: NDArray[np.bool_] | None
+) -> tuple[float, float]:
+    """Return the ends of an interval for the risk."""
+    limits = score_limits(metric, rows, log_side)
+    low, high = sorted((metric.to_risk(limits.low), metric.to_risk(limits.high)))
+    slack = 0.0 if amended is None else float(amended.mean()) * (metric.unit or 1.0)
+    return low - slack, high + slack
+
+
+def _compared(
+    metric: Metric,
+    losses: FloatArray,
+    amended: NDArray[np.bool_] | None,
+    target: float,
+    rng: np.random.Generator,
+) -> tuple[int, ...]:
+    """Return the evidence of all pairs, as `FinalsEvidence.pairs` has it."""
+    count = len(losses)
+    some = np.zeros(losses.shape[1], dtype=bool) if amended is None else amended
+    if _counts(metric):
+        # Whatever an amended label was, its row counts for the second model of a pair.
+        right = (losses == 0).astype(np.float64)[:, ~some]
+        wins = np.rint(right.sum(axis=1)[:, None] - right @ right.T).astype(np.int64)
+        nats = sign_evidence(wins, int(some.sum()))
+        return upper_triangle(np.where(wins > wins.T, nats, 0.0))
+    unit = metric.unit or 1.0
+    losses, nats = losses[:, rng.permutation(len(some))], np.zeros((count, count))
+    means = losses.mean(axis=1)
+    for first in range(count):
+        for second in np.flatnonzero(means[first] < means).tolist():
+            gains = np.where(some, -unit, losses[second] - losses[first])
+            shares = np.clip((gains / unit + 1.0) / 2.0, 0.0, 1.0)
+            nats[first, second] = ordered_mean_evidence(shares, 0.5, target)
+    return upper_triangle(nats)

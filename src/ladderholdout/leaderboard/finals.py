@@ -1,0 +1,345 @@
+"""Finals of a leaderboard: for each team its score, and the set of ranks that it may have."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from html import escape
+
+import numpy as np
+
+from ladderholdout.arguments import whole
+from ladderholdout.certificates import assumptions_of
+from ladderholdout.certificates.finals import of_teams, rank_sets
+from ladderholdout.errors import InvalidArgument, printable
+from ladderholdout.guard import interval
+from ladderholdout.leaderboard.standings import Entrant, rank_picture, table
+from ladderholdout.ledger import FinalsRecord, LadderRecord, Transaction
+from ladderholdout.metrics import Metric
+from ladderholdout.pictures import RankPicture
+
+_FEW = 3
+"""So many ties are named in a line; of more their number is."""
+
+
+@dataclass(frozen=True, slots=True)
+class FinalStanding:
+    """One account in finals.
+
+    Attributes
+    ----------
+    rank : int
+        One more than the number of accounts with a better score on the reserve.
+    account : str
+    submission : int
+        The number of its entry; of several, that with the best score on the reserve.
+    score : float or None
+        That score, as it is shown; None where the metric has no value.
+    low, high : float or None
+        Ends of the interval for its true score, which is that of the best of its entries.
+    best_rank, worst_rank : int
+        Between these is its rank by the true scores of all.
+    ties : tuple of str
+        The accounts from which it is not told apart, in the order of the ranks.
+
+    Examples
+    --------
+    >>> FinalStanding(1, "Ada", 3, 0.91, 0.88, 0.93, 1, 2, ("Ben",)).rank_set
+    '1 to 2'
+    """
+
+    rank: int
+    account: str
+    submission: int
+    score: float | None
+    low: float | None
+    high: float | None
+    best_rank: int
+    worst_rank: int
+    ties: tuple[str, ...]
+
+    @property
+    def rank_set(self) -> str:
+        """The ranks that it may have, in a few characters."""
+        if self.best_rank == self.worst_rank:
+            return str(self.best_rank)
+        return f"{self.best_rank} to {self.worst_rank}"
+
+
+@dataclass(frozen=True, slots=True)
+class Finals(Sequence[FinalStanding]):
+    """Finals of a leaderboard: a sequence of `FinalStanding`, the best first.
+
+    With the stated confidence all that finals of the holdout show is true at once: each interval,
+    each set of ranks, and who is better than whom. A table for pandas is
+    ``pandas.DataFrame(finals)``.
+
+    Attributes
+    ----------
+    name : str
+        The holdout's.
+    metric : str
+    number : int
+        Among all finals of the holdout, from 1: later ones pay for what earlier ones showed.
+    time : datetime
+        When they were held, in UTC.
+    n : int
+        The rows of the reserve, on which they were held.
+    confidence : float
+    bound : str
+        The tests and the inequality behind it.
+    log_count : float
+        L: the level was divided by exp(L), for the number of the finals and what the reserve had
+        shown before.
+    log_values : float
+        What later queries of the reserve pay for what was shown, in nats.
+    assumptions : tuple of str
+        What must be true; where it is not, the result is void.
+    rows : tuple of FinalStanding
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from ladderholdout.leaderboard import Leaderboard
+    >>> X, y = np.arange(800).reshape(-1, 1), np.arange(800) % 2
+    >>> board = Leaderboard(X, y, scoring="accuracy", reserve=0.5, ledger="memory")
+    >>> for account, right in (("Ada", 760), ("Ben", 755), ("Cyd", 500)):
+    ...     release = board.submit(account, np.where(np.arange(800) < right, y, 1 - y))
+    >>> finals = board.finals()
+    >>> [(row.account, row.rank_set, row.ties) for row in finals]
+    [('Ada', '1 to 2', ('Ben',)), ('Ben', '1 to 2', ('Ada',)), ('Cyd', '3', ())]
+    >>> finals.told_apart, finals.pairs
+    (2, 3)
+    """
+
+    name: str
+    metric: str
+    number: int
+    time: datetime
+    n: int
+    confidence: float
+    bound: str
+    log_count: float
+    log_values: float
+    assumptions: tuple[str, ...] = field(repr=False)
+    rows: tuple[FinalStanding, ...]
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __getitem__(self, index):  # type: ignore[no-untyped-def]  # as that of a tuple
+        return self.rows[index]
+
+    def __iter__(self) -> Iterator[FinalStanding]:
+        return iter(self.rows)
+
+    @property
+    def pairs(self) -> int:
+        """How many pairs of accounts there are."""
+        return len(self.rows) * (len(self.rows) - 1) // 2
+
+    @property
+    def told_apart(self) -> int:
+        """How many pairs of accounts are told apart."""
+        return self.pairs - sum(len(row.ties) for row in self.rows) // 2
+
+    def lines(self) -> list[tuple[str, ...]]:
+        """Return what is shown of each row, under a head, as texts."""
+        head = (
+            "rank",
+            "account",
+            "entry",
+            "score",
+            "true score",
+            "true rank",
+            "not told apart from",
+        )
+        return [head, *(tuple(map(printable, _texts(row))) for row in self.rows)]
+
+    def summary(self) -> str:
+        """Return in a line what the rows hold with."""
+        return (
+            f"finals {self.number} of {self.time:%Y-%m-%d}: {self.told_apart} of {self.pairs} "
+            f"pairs told apart on {self.n} rows of the reserve; {self.metric}, {self.bound}; "
+            f"all of it holds at once, {100 * self.confidence:.4g} %"
+        )
+
+    def to_csv(self) -> str:
+        """Return a table with a line for each account, as comma-separated values.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from ladderholdout.leaderboard import Leaderboard
+        >>> X, y = np.arange(800).reshape(-1, 1), np.arange(800) % 2
+        >>> board = Leaderboard(X, y, scoring="accuracy", reserve=0.5, ledger="memory")
+        >>> releases = [board.submit(*sent) for sent in (("Ada", y), ("Ben", 1 - y))]
+        >>> print(board.finals().to_csv().splitlines()[1])
+        1,Ada,1,1.0,0.984...,1.0,1,1,
+        """
+        head = ("rank", "account", "submission", "score", "low", "high")
+        return table(
+            (*head, "best_rank", "worst_rank", "ties"),
+            (
+                (
+                    *(getattr(row, name) for name in (*head, "best_rank", "worst_rank")),
+                    "; ".join(row.ties),
+                )
+                for row in self.rows
+            ),
+        )
+
+    def picture(self) -> RankPicture:
+        """Return the picture of the sets of ranks, of the first accounts."""
+        return rank_picture(f"Finals of {self.name}", self.summary(), self.rows, len(self.rows))
+
+    def __str__(self) -> str:
+        lines = self.lines()
+        widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+        rows = ("  ".join(map(str.ljust, line, widths)).rstrip() for line in lines)
+        return "\n".join([*rows, self.summary()])
+
+    def _repr_html_(self) -> str:
+        head, *rows = self.lines()
+        cells = ["".join(f"<th>{escape(text)}</th>" for text in head)]
+        cells += ["".join(f"<td>{escape(text)}</td>" for text in row) for row in rows]
+        body = "".join(f"<tr>{row}</tr>" for row in cells)
+        return f"<table>{body}</table><p>{escape(self.summary())}</p>"
+
+
+def _texts(row: FinalStanding) -> tuple[str, ...]:
+    ties = ", ".join(row.ties) if len(row.ties) <= _FEW else f"{len(row.ties)} accounts"
+    return (
+        str(row.rank),
+        row.account,
+        str(row.submission),
+        "" if row.score is None else f"{row.score:.6g}",
+        "" if row.low is None or row.high is None else interval(row.low, row.high),
+        row.rank_set,
+        ties,
+    )
+
+
+def finals_shown(record: FinalsRecord, name: str, metric: Metric, n: int) -> Finals:
+    """Return finals as they are shown, by account."""
+    shown, accounts = record.shown, list(dict.fromkeys(e.account for e in record.entries))
+    teams = [accounts.index(entry.account) for entry in record.entries]
+    better = of_teams(shown.better, teams, len(accounts))
+    first, last = rank_sets(better)
+    apart = better | better.T
+    # A metric may have no value for an entry, whose true score is then anywhere.
+    risks = [np.inf if risk is None else risk for risk in shown.risks]
+    best = [
+        min((place for place, team in enumerate(teams) if team == number), key=risks.__getitem__)
+        for number in range(len(accounts))
+    ]
+    order = sorted(range(len(accounts)), key=lambda number: risks[best[number]])
+    rows = []
+    for number in order:
+        own = [place for place, team in enumerate(teams) if team == number]
+        ties = tuple(
+            accounts[other] for other in order if other != number and not apart[number, other]
+        )
+        risk = risks[best[number]]
+        rows.append(
+            FinalStanding(
+                rank=1 + sum(risks[place] < risk for place in best),
+                account=accounts[number],
+                submission=record.entries[best[number]].submission,
+                score=None if risk == np.inf else metric.to_score(risk),
+                low=_end([shown.highs[place] for place in own], metric),
+                high=_end([shown.lows[place] for place in own], metric),
+                best_rank=int(first[number]),
+                worst_rank=int(last[number]),
+                ties=ties,
+            )
+        )
+    amended = (
+        f"{record.amended} labels of the reserve were amended before: all holds for the labels as "
+        "registered, whatever they were",
+    )
+    return Finals(
+        name=name,
+        metric=metric.name,
+        number=record.number,
+        time=record.time,
+        n=n,
+        confidence=record.confidence,
+        bound=record.bound,
+        log_count=record.log_count,
+        log_values=shown.log_values,
+        assumptions=(
+            *assumptions_of(metric, batch=False, clipped=0.0),
+            *(amended if record.amended else ()),
+        ),
+        rows=tuple(rows),
+    )
+
+
+def _end(risks: Sequence[float | None], metric: Metric) -> float | None:
+    """Return an end of the interval for a team: the best of its entries' ends."""
+    known = [risk for risk in risks if risk is not None]
+    return metric.to_score(min(known)) if len(known) == len(risks) else None
+
+
+# -- who takes part -------------------------------------------------------------------
+
+
+def chosen(
+    tx: Transaction,
+    home: LadderRecord,
+    everyone: Sequence[Entrant],
+    ladders: Mapping[str, LadderRecord],
+    entries: int | Mapping[str, int | Sequence[int] | None] | None,
+) -> list[tuple[str, int, int]]:
+    """Return who takes part: of each entry the account, the ladder and the number.
+
+    Parameters
+    ----------
+    tx : Transaction
+    home : LadderRecord
+        That of the board.
+    everyone : sequence of Entrant
+    ladders : mapping of str to LadderRecord
+        By account, where each has a ladder of its own.
+    entries
+        As `Leaderboard.finals` takes them.
+    """
+    placed = [entrant for entrant in everyone if entrant.ladder is not None]
+    placed.sort(key=lambda entrant: (entrant.risk, entrant.since))
+    released = {entrant.account: entrant.submission for entrant in placed}
+    if entries is None or not isinstance(entries, Mapping):
+        most = len(placed) if entries is None else whole("entries", entries)
+        entries = dict.fromkeys(list(released)[:most])
+    named = []
+    for account, stated in entries.items():
+        if stated is None:
+            if account not in released:
+                raise InvalidArgument("entries", "accounts with a released score", account)
+            stated = released[account]
+        numbers = [stated] if isinstance(stated, int | np.integer) else list(stated)
+        for number in dict.fromkeys(whole("entries", number) for number in numbers):
+            entry = _entry(tx, home, ladders, account, number)
+            if entry not in named:
+                named.append(entry)
+    return named
+
+
+def _entry(
+    tx: Transaction,
+    home: LadderRecord,
+    ladders: Mapping[str, LadderRecord],
+    account: str,
+    number: int,
+) -> tuple[str, int, int]:
+    """Return account, ladder and number of an entry; of a repeat that of the first submission."""
+    ladder = ladders.get(account, home)
+    entries = tx.entries(ladder.id, after=number - 1, limit=1)
+    fits = bool(entries) and (ladder is not home or not ladders)
+    if fits and ladder is home:  # one ladder holds the submissions of all accounts
+        fits = entries[0].context.get("account") == account
+    if not fits:
+        what = f"submission {number} of {account!r}"
+        raise InvalidArgument("entries", "numbers of submissions that the account made", what)
+    return account, ladder.id, entries[0].repeat_of or number
