@@ -166,13 +166,13 @@ RATES = {
 @pytest.mark.parametrize("case", RATES)
 def test_all_that_finals_show_holds_at_once(case: str) -> None:
     rates, n, draws, rng = RATES[case], 300, 400, np.random.default_rng(11)
-    wrong, told = 0, 0
+    wrong, apart = 0, 0
     truth_best = 1 + (rates[None, :] > rates[:, None] + 1e-12).sum(axis=1)
     truth_last = len(rates) - (rates[None, :] < rates[:, None] - 1e-12).sum(axis=1)
     for _ in range(draws):
         shown = drawn(rates, n, rng).shown(0.9, 0.0)
         first, last = rank_sets(shown.better)
-        told += int(shown.better.sum())
+        apart += int(shown.better.sum())
         fine = (first <= truth_best).all() and (truth_last <= last).all()
         for low, high, rate in zip(shown.lows, shown.highs, rates, strict=True):
             assert low is not None and high is not None
@@ -180,7 +180,7 @@ def test_all_that_finals_show_holds_at_once(case: str) -> None:
         wrong += not fine
     # 1e-5: the chance of more at a rate of 1 in 10.
     assert wrong <= binom.isf(1e-5, draws, 0.1)
-    assert (told == 0) if case == "all alike" and not wrong else told > 0 or wrong
+    assert apart == 0 or wrong if case == "all alike" else apart > 0
 
 
 def test_what_is_shown_follows_from_what_is_kept_alone() -> None:

@@ -69,7 +69,7 @@ def test_finals_tell_apart_what_a_board_does_not(per: str) -> None:
     assert sets(finals) == {"Ada": (1, 2), "Ben": (1, 2), "Cyd": (3, 4), "Dan": (3, 4)}
     ties = {row.account: row.ties for row in finals}
     assert ties == {"Ada": ("Ben",), "Ben": ("Ada",), "Cyd": ("Dan",), "Dan": ("Cyd",)}
-    assert (finals.told_apart, finals.pairs, finals.n) == (4, 6, N // 2)
+    assert (finals.separated, finals.pairs, finals.n) == (4, 6, N // 2)
     assert findings(board) == []
 
 

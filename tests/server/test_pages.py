@@ -692,7 +692,7 @@ def test_finals_are_held_by_the_owner_and_read_by_all(tmp_path: Path) -> None:
         (finals,) = board.finals_held()
         for role, token in tokens.items():
             text = visitors[role].get("/holdouts/churn/leaderboard").text
-            assert 'aria-label="Finals"' in text and "1 of 1 pairs told apart" in text
+            assert 'aria-label="Finals"' in text and "1 of 1 pairs separated" in text
             answer = server.ask("GET", "/v1/holdouts/churn/finals", token).json()
             (read,) = answer["finals"]
             assert [row["account"] for row in read["rows"]] == ["analyst", "ben"]

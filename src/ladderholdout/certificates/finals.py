@@ -65,7 +65,7 @@ def in_parts(nats: float) -> int:
 
 
 def step_down(nats: FloatArray, log_level: float) -> Bools:
-    """Return which pairs Holm's procedure tells apart.
+    """Return which pairs Holm's procedure separates.
 
     Holm 1979: hypotheses are rejected one after the other, the one with the smallest p-value
     first, as long as it is at most the level over the number of those that are left. With a chance
@@ -221,6 +221,12 @@ class FinalsShown:
         Whether the first entry of a pair is shown to be better.
     log_values : float
         What later queries of the reserve pay for it, in nats.
+
+    Examples
+    --------
+    >>> nobody = np.zeros((2, 2), dtype=bool)
+    >>> FinalsShown((0.1, 0.2), (0.0, 0.1), (0.2, 0.3), nobody, 9.0).log_values
+    9.0
     """
 
     risks: tuple[float | None, ...]

@@ -67,7 +67,7 @@ def finals(
     """Hold the finals of a leaderboard on its reserve, once; later on show them.
 
     All entries are compared with each other on rows that no submission was answered from: for each
-    account its score, an interval, the ranks that it may have, and who is not told apart from it.
+    account its score, an interval, the ranks that it may have, and who is not separated from it.
     """
     board = Leaderboard.open(name, ladder=ladder, ledger=ledger)
     if entry and best is not None:

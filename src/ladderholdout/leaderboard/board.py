@@ -492,6 +492,15 @@ class Leaderboard:
         Returns
         -------
         tuple of Finals
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> X, y = np.arange(800).reshape(-1, 1), np.arange(800) % 2
+        >>> board = Leaderboard(X, y, scoring="accuracy", reserve=0.5, ledger="memory")
+        >>> releases = [board.submit("Ada", y), board.submit("Ben", 1 - y)]
+        >>> len(board.finals_held()), board.finals().number, len(board.finals_held())
+        (0, 1, 1)
         """
         return tuple(map(self._shown, self._home.read(finals_on_record, shown=True)))
 

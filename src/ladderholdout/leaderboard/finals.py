@@ -41,7 +41,7 @@ class FinalStanding:
     best_rank, worst_rank : int
         Between these is its rank by the true scores of all.
     ties : tuple of str
-        The accounts from which it is not told apart, in the order of the ranks.
+        The accounts from which it is not separated, in the order of the ranks.
 
     Examples
     --------
@@ -109,8 +109,12 @@ class Finals(Sequence[FinalStanding]):
     >>> finals = board.finals()
     >>> [(row.account, row.rank_set, row.ties) for row in finals]
     [('Ada', '1 to 2', ('Ben',)), ('Ben', '1 to 2', ('Ada',)), ('Cyd', '3', ())]
-    >>> finals.told_apart, finals.pairs
+    >>> finals.separated, finals.pairs
     (2, 3)
+    >>> len(finals.lines()), "2 of 3 pairs separated" in finals.summary()
+    (4, True)
+    >>> [held == finals for held in board.finals_held()], finals.picture().ranks
+    ([True], 3)
     """
 
     name: str
@@ -140,8 +144,8 @@ class Finals(Sequence[FinalStanding]):
         return len(self.rows) * (len(self.rows) - 1) // 2
 
     @property
-    def told_apart(self) -> int:
-        """How many pairs of accounts are told apart."""
+    def separated(self) -> int:
+        """How many pairs of accounts are separated."""
         return self.pairs - sum(len(row.ties) for row in self.rows) // 2
 
     def lines(self) -> list[tuple[str, ...]]:
@@ -153,15 +157,15 @@ class Finals(Sequence[FinalStanding]):
             "score",
             "true score",
             "true rank",
-            "not told apart from",
+            "not separated from",
         )
         return [head, *(tuple(map(printable, _texts(row))) for row in self.rows)]
 
     def summary(self) -> str:
         """Return in a line what the rows hold with."""
         return (
-            f"finals {self.number} of {self.time:%Y-%m-%d}: {self.told_apart} of {self.pairs} "
-            f"pairs told apart on {self.n} rows of the reserve; {self.metric}, {self.bound}; "
+            f"finals {self.number} of {self.time:%Y-%m-%d}: {self.separated} of {self.pairs} "
+            f"pairs separated on {self.n} rows of the reserve; {self.metric}, {self.bound}; "
             f"all of it holds at once, {100 * self.confidence:.4g} %"
         )
 

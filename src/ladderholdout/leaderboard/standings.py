@@ -213,8 +213,8 @@ class Standings(Sequence[Standing]):
     >>> standings = board.standings()
     >>> list(standings.lines())[0]
     ('rank', 'account', 'score', 'true score', 'true rank', 'submissions')
-    >>> len(standings.summary()) > 0
-    True
+    >>> len(standings.summary()) > 0, standings.picture().ranks
+    (True, 1)
     """
 
     name: str
