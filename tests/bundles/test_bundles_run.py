@@ -80,10 +80,10 @@ class Contest:
         return token_of(self.ledger, name, role, holdout=self.name, **limits)
 
 
-def contest(folder: Path, ledger: Path, url: str, seed: int = 0) -> Contest:
+def contest(folder: Path, ledger: Path, url: str, seed: int = 0, **stated: Any) -> Contest:
     """Start a board on rows that no other has."""
     X, y = rows(seed)
-    Leaderboard(X, y, scoring="accuracy", name=f"churn {seed}", ledger=ledger)
+    Leaderboard(X, y, scoring="accuracy", name=f"churn {seed}", ledger=ledger, **stated)
     return Contest(folder, ledger, url, f"churn {seed}", y)
 
 
@@ -352,6 +352,14 @@ def test_a_submission_on_evalai(served: Contest, tmp_path: Path) -> None:
     assert json.loads(run_on_evalai(bundle, tmp_path, data, number=10).stdout) == found
     assert served.board() == [("evalai-3", 0.75)]
     assert (served.releases(), served.fresh("evalai-3")) == (1, 1)
+
+
+def test_a_board_with_a_reserve_takes_all_rows(server: tuple[Path, str], tmp_path: Path) -> None:
+    kept = contest(tmp_path, *server, next(SEEDS), reserve=0.5)
+    bundle = kept.bundle("evalai", kept.token("evalai"))
+    assert f"each of the {N} rows" in (bundle / "pages/overview.html").read_text()
+    (split,) = json.loads(run_on_evalai(bundle, tmp_path, csv(kept.y)).stdout)["result"]
+    assert split[scoring.SPLIT]["score"] == 1.0
 
 
 def test_what_fails_on_evalai_raises(served: Contest, tmp_path: Path) -> None:

@@ -132,7 +132,7 @@ class _Server:
         while True:
             request = Request(self._holdout + path, data=data, headers=sent, method=method)
             try:
-                with self._opener.open(request, timeout=60) as answer:
+                with self._opener.open(request, timeout=120) as answer:
                     return json.loads(answer.read().decode("utf-8"))
             except HTTPError as error:
                 problem = _problem(error)
