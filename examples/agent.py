@@ -21,6 +21,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -52,11 +53,13 @@ def answers(port: int) -> bool:
 
 
 @contextmanager
-def served(X: np.ndarray, y: np.ndarray, folder: Path) -> Iterator[LadderHoldout]:
-    """Serve a holdout for the length of a block, and connect to it."""
+def served(
+    X: np.ndarray, y: np.ndarray, folder: Path, role: str = "analyst", **stated: Any
+) -> Iterator[tuple[str, str]]:
+    """Serve a holdout for the length of a block: the server's URL, and the agent's token."""
     ledger = folder / "ledger.db"
-    LadderHoldout(X, y, scoring="accuracy", name="coins", ledger=ledger)
-    token = add_account(str(ledger), "coins", "agent", "analyst").token
+    LadderHoldout(X, y, scoring="accuracy", name="coins", ledger=ledger, **stated)
+    token = add_account(str(ledger), "coins", "agent", role).token
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = str(free.getsockname()[1])
@@ -70,7 +73,7 @@ def served(X: np.ndarray, y: np.ndarray, folder: Path) -> Iterator[LadderHoldout
             if server.poll() is not None:
                 sys.exit(printed.read_text().strip().splitlines()[-1])
             time.sleep(0.05)
-        yield LadderHoldout.connect(f"http://127.0.0.1:{port}/holdouts/coins", token)
+        yield f"http://127.0.0.1:{port}", token
     finally:
         server.terminate()
         server.wait()
@@ -84,7 +87,8 @@ def main() -> None:
     unguarded = climb(lambda predictions: float(np.mean(predictions == y)))
 
     print(f"{STEPS + 1} submissions through a server ...", file=sys.stderr)
-    with tempfile.TemporaryDirectory() as name, served(X, y, Path(name)) as holdout:
+    with tempfile.TemporaryDirectory() as name, served(X, y, Path(name)) as (url, token):
+        holdout = LadderHoldout.connect(f"{url}/holdouts/coins", token)
         guarded = climb(lambda predictions: holdout.submit(predictions).score)
         status, certificate = holdout.status(), holdout.certificate()
 

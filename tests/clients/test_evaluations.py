@@ -229,42 +229,50 @@ def test_a_log_with_a_sample_that_failed_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_climb_on_coins_is_believed_no_more_than_it_is_worth() -> None:
-    """Answers are drawn, and combined by their scores: each has a vote as good as it scored.
+    """Labels are coins, and half of the first answers are right, as on other items.
 
-    The gate accepts none, so that what is believed is the baseline's score: of 200 coins, with a
-    deviation of .035. It exceeds .55 in 8 of 100 draws of the coins; here they are fixed.
+    The agent turns one part of its answers after the other, and keeps what was better. The gate
+    accepts a worthless change in at most 5 of 100 runs; the coins are fixed.
     """
-    n, count = 200, 32
-    items, coins = [f"q{number}" for number in range(n)], np.random.default_rng(2).integers(0, 2, n)
+    n, parts, rng = 100, 20, np.random.default_rng(0)
+    items, first = [f"q{number}" for number in range(n)], rng.integers(0, 2, n)
+    labels = [str(coin) for coin in first ^ (rng.permutation(n) % 2)]
 
-    def climb(scorer: Any, better: Any, dataset: list[Sample]) -> float:
-        task, drawn = Task(dataset=dataset, scorer=scorer), np.random.default_rng(1)
+    def climb(scorer: Any, better: Any, dataset: list[Sample]) -> None:
+        task, table = Task(dataset=dataset, scorer=scorer), first.copy()
+        for part in range(-1, parts):
+            turned = table.copy()
+            if part >= 0:
+                turned[part::parts] ^= 1
 
-        def scored(table: Any) -> float:
-            def answer(messages: Any, *_: Any) -> ModelOutput:
-                text = str(table[int(messages[-1].text[1:])])
+            def answer(messages: Any, *_: Any, turned: Any = turned) -> ModelOutput:
+                text = str(turned[int(messages[-1].text[1:])])
                 output = ModelOutput.from_content("mockllm/model", text)
                 output.usage = ModelUsage()
                 return output
 
             coin = get_model("mockllm/model", custom_outputs=answer, memoize=False)
-            return float(better(run(task, coin, log_samples=False)))
+            if better(run(task, coin, log_samples=False)):
+                table = turned
 
-        tables = drawn.integers(0, 2, (count, n))
-        votes = (np.array([scored(table) for table in tables]) - 0.5) @ (2 * tables - 1)
-        return scored((votes > 0).astype(int))
+    best = [0.0]
 
-    labels = [str(coin) for coin in coins]
-    labelled = [Sample(id=q, input=q, target=coin) for q, coin in zip(items, labels, strict=True)]
-    naive = climb(exact(), lambda log: log.results.scores[0].metrics["mean"].value, labelled)
-    assert naive - 0.5 >= 0.15
-    rule = GateLadder(horizon=count + 1)
+    def scores_better(log: EvalLog) -> bool:
+        best.append(log.results.scores[0].metrics["mean"].value)  # type: ignore[union-attr]
+        return best[-1] > max(best[:-1])
+
+    climb(
+        exact(),
+        scores_better,
+        [Sample(id=q, input=q, target=coin) for q, coin in zip(items, labels, strict=True)],
+    )
+    assert max(best) - 0.5 >= 0.15
     wish: dict[str, Any] = {"scoring": "accuracy", "ids": items, "name": "coins"}
-    holdout = LadderHoldout(items, labels, mechanism=rule, **wish)
+    holdout = LadderHoldout(items, labels, mechanism=GateLadder(horizon=parts), **wish)
     bare = [Sample(id=item, input=item) for item in items]
-    assert climb(held_out(holdout), lambda log: of(log)["accepted"], bare) == 0
+    climb(held_out(holdout), lambda log: of(log)["accepted"] == 1, bare)
+    assert holdout.status().submissions == parts + 1
     believed = holdout.reveal()
-    assert holdout.status().submissions == count + 1
     assert believed is not None and believed - 0.5 <= 0.05
 
 

@@ -366,3 +366,37 @@ def test_a_loop_keeps_fewer_changes_by_a_gate_and_the_page_shows_it(tmp_path: Pa
     greedy, gate = (row(shown, f"    {way} ") for way in ("greedy", "gate"))
     assert gate[0] < greedy[0] and gate[1] == 0 < greedy[1]
     assert ElementTree.parse(picture).getroot().tag.endswith("svg")
+
+
+def test_a_loop_over_a_repository_keeps_no_coins_by_a_gate_and_the_page_shows_it() -> None:
+    shown = run(ROOT / "examples" / "git_loop.py")
+    page = (ROOT / "docs" / "background" / "agent_loops.md").read_text(encoding="utf-8")
+    assert f"```text\n{shown}```" in page
+    # Kept, believed, true, too much.
+    greedy, gate = (row(shown, f"  {way} ") for way in ("better score", "gate"))
+    assert greedy[0] >= 5 and greedy[3] >= 0.15
+    assert gate[0] == 0 and gate[3] <= 0.05
+
+
+def test_a_verifier_of_its_own_rewards_no_coins_and_the_page_shows_it() -> None:
+    shown = run(ROOT / "examples" / "harbor_verifier.py")
+    page = (ROOT / "docs" / "background" / "agent_loops.md").read_text(encoding="utf-8")
+    assert f"```text\n{shown}```" in page
+    assert "rewards of 1: 0, of 0: 20" in shown
+    assert "no predictions: 0; without the token: None" in shown
+    assert row(shown, "believed")[2] <= 0.05
+
+
+def test_the_task_for_harbor_gives_the_agent_neither_token_nor_labels() -> None:
+    folder = ROOT / "examples" / "harbor"
+    task = tomllib.loads((folder / "task.toml").read_text())
+    # Under a table it would be dropped, and the verifier would see nothing of the agent's.
+    assert task["artifacts"] == ["/logs/artifacts/predictions.csv"]
+    verifier, agent = task.pop("verifier"), (folder / "environment" / "Dockerfile").read_text()
+    assert verifier["environment_mode"] == "separate"
+    assert verifier["env"]["LADDERHOLDOUT_TOKEN"] == "${LADDERHOLDOUT_TOKEN}"
+    for part in (str(task), agent, (folder / "instruction.md").read_text()):
+        assert "TOKEN" not in part and "SERVER" not in part and "ladder-holdout" not in part
+    # Nothing is copied into the verifier's container when it runs: its image has the script.
+    assert "COPY test.sh /tests/test.sh" in (folder / "tests" / "Dockerfile").read_text()
+    assert os.access(folder / "tests" / "test.sh", os.X_OK)
