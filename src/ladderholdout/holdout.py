@@ -750,9 +750,10 @@ class LadderHoldout:
         Returns
         -------
         ScoreCertificate
-            Its score is that on the reserve, rounded. Exact for means of bounded losses; for
-            other metrics a Bayesian bootstrap, marked as approximate. The query is durable in
-            the ledger before you see it.
+            Its score is that on the reserve, rounded. The interval is by the bound of the metric;
+            of a metric without one it is a Bayesian bootstrap, marked as approximate. The query
+            is durable in the ledger before you see it. Where the interval depends on more than
+            the score, another confidence is another query.
 
         Raises
         ------

@@ -186,7 +186,7 @@ def test_all_ends_that_can_be_shown_have_probabilities_of_at_most_one_in_all() -
         seen[found.low] = seen.get(found.low, 0.0)
         seen[found.low] = max(seen[found.low], math.exp(-found.log_values / 2.0))
     assert len(seen) > 10
-    from ladderholdout.certificates.metric_limits import _FARTHEST, _NEIGHBOURS, _Code
+    from ladderholdout.certificates.score_intervals import _FARTHEST, _NEIGHBOURS, _Code
 
     code, total, ends = _Code(0.0, 1.0), 0.0, set()
     for place in range(-_FARTHEST, _FARTHEST + 1):

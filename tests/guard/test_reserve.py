@@ -30,6 +30,7 @@ from ladderholdout.certificates import (
     reserve_interval,
     reserve_log_count,
 )
+from ladderholdout.certificates.matchings import auc_limits
 from ladderholdout.errors import (
     HoldoutConflict,
     KnownHoldoutWarning,
@@ -209,6 +210,22 @@ def price_by_hand(
     return -math.log(0.9 * near / 3 / ends + 0.1 / answers)
 
 
+def price_of_ends(certificate: ScoreCertificate, draws: int, width: float) -> float:
+    """Minus the logarithm of the chance of two ends, by their distances from the shown score.
+
+    An end of the range has a chance of .05; others are powers of 1.05 of Hoeffding's distance.
+    """
+    assert certificate.low is not None and certificate.high is not None
+    level = math.log(1 - certificate.confidence) - (certificate.log_count or 0.0) - math.log(2)
+    unit, price = width * math.sqrt(-level / (2 * draws)), 0.0
+    for end in (certificate.low, certificate.high):
+        power = math.log(abs(end - certificate.score) / unit, 1.05)
+        assert abs(power - round(power)) < 1e-6 or end in (0.0, 1.0)
+        chance = 0.95 * 0.05 / 1.95 * 0.95 ** abs(round(power) + 4)
+        price -= math.log(0.05 if end in (0.0, 1.0) else chance)
+    return price
+
+
 def test_a_look_is_exact_counted_and_paid_for(ledger: Path) -> None:
     holdout = opened(ledger, confidence=0.9)
     reserve = kept(holdout)
@@ -267,16 +284,14 @@ def test_ladders_and_accounts_share_the_reserve_and_its_count(ledger: Path) -> N
     with pytest.warns(PredictionWarning, match="ranks the rows"):
         auc.submit(both(reserve, 10, 6).astype(float))
     assert [one.reserve_certificate().reserve_query for one in (ada, auc, ben)] == [1, 2, 3]
-    # Three numbers were shown of the AUC, two of them ends of 61 values each.
+    # Of the AUC the score was shown, and two ends by its rows.
     areas = len({Scale("shares").nearest(risk, 60) for risk in np.linspace(0, 1, 100_001)})
     error = math.sqrt(60 * (10 / 140) * (130 / 140) * (1 + 60 / 140))
     price = math.log(3 * 4) + price_by_hand(6, 60 * 10 / 140, error, 62)
-    number = [
-        Scale("shares").number(1 - score, 60)
-        for score in (auc.reserve_certificate().score, auc.status().score)
-    ]
-    error = 4 * math.sqrt(1 + 60 / 140)
-    price += price_by_hand(*number, error, areas * 61**2 + 1, ends=61**2)
+    area = auc.reserve_certificate()
+    number = [Scale("shares").number(1 - score, 60) for score in (area.score, auc.status().score)]
+    price += price_by_hand(*number, 4 * math.sqrt(1 + 60 / 140), areas + 1)
+    price += price_of_ends(area, 60, 1.0)
     assert ben.reserve_certificate().log_count == pytest.approx(price)
     # The same predictions under the same metric have been looked at.
     eve = LadderHoldout(X, y, scoring="accuracy", account="eve", ledger=ledger)
@@ -359,11 +374,12 @@ def test_what_happens_while_the_reserve_is_measured_is_noticed(
 # Metrics
 
 
-def test_bounded_losses_have_an_exact_interval_in_their_own_units(tmp_path: Path) -> None:
+def test_bounded_losses_have_an_interval_by_their_rows(tmp_path: Path) -> None:
+    """It is narrower than what the mean alone allows, and amended labels leave the mean alone."""
     target = np.random.default_rng(1).uniform(0, 10, N)
     holdout = LadderHoldout(
         X, target, scoring="neg_mean_absolute_error", loss_range=(0, 5), reserve=0.5,
-        ledger=tmp_path / "l.db",
+        ledger=tmp_path / "l.db", name="coins",
     )  # fmt: skip
     guess = target + np.random.default_rng(2).normal(0, 1, N)
     holdout.submit(guess)
@@ -371,16 +387,14 @@ def test_bounded_losses_have_an_exact_interval_in_their_own_units(tmp_path: Path
     raw = mean_absolute_error(target[reserve], guess[reserve])
     found = holdout.reserve_certificate()
     assert found.score is not None and found.low is not None and found.high is not None
-    step = raw / (10 * math.sqrt(100))  # at most
-    assert abs(-found.score - raw) <= step / 2
-    level = math.log(0.05) - math.log(2) - math.log(2)
     step = Scale("sizes", fineness=10.0, least=5e-6).width(-found.score, 100)
-    assert 0 < step <= raw / 100
-    half = (-found.score - step / 2) / 5 - 1e-8, (-found.score + step / 2) / 5 + 1e-8
-    assert found.low == pytest.approx(-5 * bounded_upper(half[1], 100, level), abs=1e-6)
-    assert found.high == pytest.approx(-5 * bounded_lower(half[0], 100, level), abs=1e-6)
-    assert found.bound == "Chernoff and Bentkus"
-    assert any("range" in one for one in found.assumptions)
+    assert 0 < step <= raw / 100 and abs(-found.score - raw) <= step / 2
+    assert found.bound == "bets" and any("range" in one for one in found.assumptions)
+    level = math.log(0.05) - math.log(2) - math.log(2)
+    by_mean = [-5 * bound(raw / 5, 100, level) for bound in (bounded_upper, bounded_lower)]
+    assert by_mean[0] < found.low < -raw < found.high < by_mean[1]
+    assert found.high - found.low < 0.75 * (by_mean[1] - by_mean[0])
+    assert findings(tmp_path / "l.db") == []
 
 
 def test_root_and_two_class_ranges_are_told_in_the_scores_own_units(tmp_path: Path) -> None:
@@ -417,7 +431,8 @@ def test_weights_take_part(tmp_path: Path) -> None:
     assert found.high == pytest.approx(1 - weighted_lower(step - half, own, level), abs=1e-6)
 
 
-def test_other_metrics_have_an_approximate_one_that_says_so(tmp_path: Path) -> None:
+def test_other_metrics_have_a_proven_one_by_their_rows(tmp_path: Path) -> None:
+    """Another confidence is another query, for its ends are other facts about the rows."""
     rng = np.random.default_rng(4)
     holdout = opened(tmp_path / "l.db", scoring="roc_auc", reserve=0.5)
     scores = y + rng.normal(0, 1, N)
@@ -428,13 +443,20 @@ def test_other_metrics_have_an_approximate_one_that_says_so(tmp_path: Path) -> N
     assert found.score is not None and found.low is not None and found.high is not None
     assert abs(found.score - raw) <= 0.005 + 1e-9
     assert 0 < found.low < found.score < found.high <= 1
-    assert "approximate" in found.bound and "approximate" in " ".join(found.assumptions)
-    # The standard error is near sqrt(A (1 - A) / 50) at most; L is ln 2: 2.24 of them each way.
-    assert found.high - found.low < 2 * 2.24 * math.sqrt(0.25 / 50)
-    narrow, wide = holdout.reserve_certificate(0.2), holdout.reserve_certificate(0.999)
-    assert narrow.low is not None and wide.low is not None
-    assert wide.low < found.low < narrow.low <= found.score
-    assert holdout.status().reserve_queries == 1
+    assert found.bound == "matchings"
+    assert not any("approximate" in one for one in found.assumptions)
+    # The limits of the rows at the level of the query, rounded outward by a factor of 1.05.
+    level = math.log(0.05) - math.log(2) - math.log(2)
+    positive, negative = (scores[reserve & (y == label)] for label in (1, 0))
+    limits = auc_limits(positive, negative, level)
+    assert found.score - 1.05 * (found.score - limits.low) <= found.low <= limits.low
+    assert limits.high <= found.high <= found.score + 1.05 * (limits.high - found.score)
+    assert holdout.reserve_certificate() == found and holdout.status().reserve_queries == 1
+    narrow = holdout.reserve_certificate(0.2)
+    assert narrow.reserve_query == 2 and narrow.score == found.score
+    assert narrow.log_count is not None and narrow.log_count > 7.0
+    assert holdout.reserve_certificate(0.2) == narrow and holdout.status().reserve_queries == 2
+    assert verify_holdout(holdout.ledger, "coins").findings == ()
 
 
 def test_an_unbounded_risk_is_shown_to_four_digits(tmp_path: Path) -> None:

@@ -32,20 +32,24 @@ from ladderholdout.certificates.metric_limits import (
     NO_RANGES,
     Bound,
     Rows,
-    ScoreInterval,
-    assumptions_of,
     bound_of,
-    certify_score,
     score_limits,
 )
 from ladderholdout.certificates.reserve_intervals import (
     DRAWN_LEVEL,
+    RESERVE_LABELS,
     ReserveGrid,
     bayesian_bootstrap,
     drawn_interval,
     reserve_assumptions,
     reserve_interval,
     reserve_log_count,
+)
+from ladderholdout.certificates.score_intervals import (
+    ScoreInterval,
+    assumptions_of,
+    certify_score,
+    shown_limits,
 )
 from ladderholdout.certificates.transcript import (
     COUNT_NOISE,
@@ -67,6 +71,7 @@ __all__ = [
     "COUNT_NOISE",
     "DRAWN_LEVEL",
     "NO_RANGES",
+    "RESERVE_LABELS",
     "Bound",
     "Certificate",
     "Difference",
@@ -102,6 +107,7 @@ __all__ = [
     "reserve_interval",
     "reserve_log_count",
     "score_limits",
+    "shown_limits",
     "sign_evidence",
     "upper_triangle",
     "worst_log_count",

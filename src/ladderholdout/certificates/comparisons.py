@@ -13,7 +13,8 @@ import numpy as np
 from ladderholdout.arguments import inside
 from ladderholdout.certificates.codes import place_length
 from ladderholdout.certificates.group_limits import share_of_groups
-from ladderholdout.certificates.metric_limits import Rows, assumptions_of, bound_of, score_limits
+from ladderholdout.certificates.metric_limits import Rows, bound_of, score_limits
+from ladderholdout.certificates.score_intervals import assumptions_of
 from ladderholdout.certificates.targeted_bets import ordered_mean_limits
 from ladderholdout.certificates.transcript import check_nats
 from ladderholdout.errors import InvalidArgument

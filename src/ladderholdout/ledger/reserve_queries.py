@@ -39,13 +39,23 @@ class ReserveEvidence:
     risk : float or None
         None where the metric has no value for these predictions there.
     low, high : float or None
-        Ends of an interval that was drawn; None where one follows from the risk.
+        Ends of an interval that was drawn, or that its rows gave; None where one follows from the
+        risk.
+    bound : str
+        The inequality behind ends that the rows gave, which are as they are shown; else empty.
+    confidence : float or None
+        At which the rows gave them.
+    price_of_ends : float
+        What it costs to show them, in nats.
     """
 
     grid: ReserveGrid
     risk: float | None = field(repr=False)
     low: float | None = field(default=None, repr=False)
     high: float | None = field(default=None, repr=False)
+    bound: str = ""
+    confidence: float | None = None
+    price_of_ends: float = 0.0
 
     def shown(self) -> tuple[float | None, float | None, float | None]:
         """Return low end, risk and high end as they may be shown: on the grid."""
@@ -54,12 +64,14 @@ class ReserveEvidence:
         risk = self.grid.nearest(self.risk)
         if self.low is None or self.high is None:
             return None, risk, None
-        low, high = self.grid.below(self.low), self.grid.above(self.high)
+        low, high = self.low, self.high
+        if not self.bound:
+            low, high = self.grid.below(low), self.grid.above(high)
         return min(low, risk), risk, max(high, risk)
 
     def price(self) -> float:
         """Return what later queries pay for what is shown, in nats."""
-        return self.grid.price(self.shown()[1])
+        return self.grid.price(self.shown()[1]) + self.price_of_ends
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +91,9 @@ class ReserveQuery:
         What later queries pay for what it showed, in nats.
     grid : ReserveGrid
         What it could show.
+    bound : str
+    confidence : float or None
+        As in `ReserveEvidence`.
     about : tuple of str
         What it was about: the metric, its settings, and the digests of the predictions.
     position : int
@@ -98,6 +113,8 @@ class ReserveQuery:
     high: float | None
     log_values: float
     grid: ReserveGrid
+    bound: str
+    confidence: float | None
     about: tuple[str | None, ...]
     position: int
     after: int
@@ -210,8 +227,15 @@ def _query(row: Row[Any]) -> ReserveQuery:
         (int(holdout_id), int(length))
         for holdout_id, length in json.loads(row.others or "{}").items()
     )
-    grid = grid_from(json.loads(row.evidence)["grid"])
-    return ReserveQuery(**{**seen, "time": utc(row.time)}, grid=grid, about=about, others=others)
+    measured = json.loads(row.evidence)
+    return ReserveQuery(
+        **{**seen, "time": utc(row.time)},
+        grid=grid_from(measured["grid"]),
+        bound=measured.get("bound", ""),
+        confidence=measured.get("confidence"),
+        about=about,
+        others=others,
+    )
 
 
 def grid_from(stored: dict[str, Any]) -> ReserveGrid:

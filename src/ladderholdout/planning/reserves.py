@@ -11,16 +11,12 @@ import scipy
 
 from ladderholdout.arguments import inside, whole
 from ladderholdout.certificates import (
-    DRAWN_LEVEL,
     Rows,
     Transcript,
-    bayesian_bootstrap,
     bound_of,
-    drawn_interval,
     exact_upper,
     grid_of,
     ladder_transcript,
-    reserve_interval,
     reserve_log_count,
     score_limits,
 )
@@ -41,8 +37,6 @@ WORTH = 2.0 / 3.0
 LARGEST, HALF_RANGE = 4.0, 3.35
 # A climb begins with a model whose risk is so many times that of the last one.
 BEGINNING = 1.5
-# An approximate interval is drawn for so many rows at most, and scaled by the root of their number.
-_DRAWN_ROWS, _DRAWS = 1000, 800
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,16 +79,12 @@ class ReserveAdvice:
         For a search in which each answer may steer the next submission.
     improvements : int
         Of the climb.
-    approximate : bool
-        Whether the reserve's interval is an approximate one.
 
     Examples
     --------
     >>> advice = reserve_advice(n=5000, metric="roc_auc")
     >>> advice.share, advice.climb.without > 1.5 * advice.climb.reserved
     (0.5, True)
-    >>> advice.approximate, reserve_advice(n=5000).approximate
-    (True, False)
     """
 
     metric: str
@@ -103,7 +93,6 @@ class ReserveAdvice:
     finalists: Widths
     climb: Widths
     improvements: int
-    approximate: bool
 
     def line(self) -> str:
         """Return it in a line, for `status()`.
@@ -135,7 +124,6 @@ after 5 improvements); guard needs none'
             f"{finalists.reserved:>12.3g}{finalists.without:>12.3g}",
             f"{f'climb, {self.improvements} improvements (L = {climb.log_count:.1f})':34}"
             f"{climb.reserved:>12.3g}{climb.without:>12.3g}",
-            *["The reserve's interval is approximate for this metric."] * self.approximate,
             "The winner of guard is certified on all rows: little was released before it.",
             f"If answers steer the search: reserve={self.share:g}."
             if self.share
@@ -220,8 +208,7 @@ def _advised(
     finalists, climb = (
         Widths(price, width, reserved) for price, width in zip(prices, without, strict=True)
     )
-    approximate = not (typical.metric.is_mean and typical.metric.bounded)
-    return ReserveAdvice(metric.name, n, share, finalists, climb, improvements, approximate)
+    return ReserveAdvice(metric.name, n, share, finalists, climb, improvements)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -261,14 +248,12 @@ class _Typical:
         ranged = ranged.for_classes(np.array([0, 1])) if ranged.is_mean else ranged
         return cls(ranged, y, np.column_stack([1.0 - chance, chance]))
 
-    def score(self, n: int | None = None) -> float:
-        """Return the score on the first rows."""
-        return self.metric.to_score(
-            self.metric.evaluate(self.targets[:n], self.predictions[:n]).risk
-        )
+    def score(self) -> float:
+        """Return the score on these rows."""
+        return self.metric.to_score(self.metric.evaluate(self.targets, self.predictions).risk)
 
     def without(self, log_count: float, confidence: float) -> float:
-        """Return how far the true score may be below the one on all rows."""
+        """Return how far the true score may be below the one on these rows."""
         level, n = math.log((1.0 - confidence) / 2.0) - log_count, len(self.targets)
         if self.metric.counts:
             errors = round(self.metric.evaluate(self.targets, self.predictions).risk * n)
@@ -279,21 +264,8 @@ class _Typical:
     def reserved(self, confidence: float) -> float:
         """Return the same for the first query of a reserve of half of the rows."""
         n = max(1, math.floor(HALF * len(self.targets) + 0.5))
-        price, to_score = reserve_log_count(1), self.metric.to_score
-        if self.metric.is_mean and self.metric.risk_range is not None:
-            least, most = self.metric.risk_range
-            risk = self.metric.evaluate(self.targets, self.predictions).risk
-            part = (risk - least) / (most - least)
-            high = reserve_interval(
-                part, n, price, confidence=confidence, binary=self.metric.counts
-            )[2]
-            return to_score(risk) - to_score(least + (most - least) * high)
-        drawn = min(len(self.targets), _DRAWN_ROWS)
-        evaluation = self.metric.evaluate(self.targets[:drawn], self.predictions[:drawn])
-        rng, risk = np.random.default_rng(0), evaluation.risk
-        ends = bayesian_bootstrap(evaluation.risk_under, drawn, DRAWN_LEVEL, rng, _DRAWS)
-        high = drawn_interval(ends[0], risk, ends[1], price, confidence)[2]
-        return (to_score(risk) - to_score(high)) * math.sqrt(drawn / n)
+        part = _Typical(self.metric, self.targets[:n], self.predictions[:n])
+        return part.without(reserve_log_count(1), confidence)
 
     def releases(self, submissions: int, improvements: int) -> Transcript:
         """Return what a climb on these rows had released before its last improvement."""

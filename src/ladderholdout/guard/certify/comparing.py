@@ -12,10 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ladderholdout.arguments import as_given, whole
-from ladderholdout.certificates import Rows, certify_difference
+from ladderholdout.certificates import assumptions_of, bound_of, certify_difference
 from ladderholdout.certificates.codes import event_length
 from ladderholdout.certificates.comparisons import FAMILY
-from ladderholdout.certificates.metric_limits import assumptions_of, bound_of
 from ladderholdout.errors import HoldoutConflict, InvalidArgument
 from ladderholdout.guard.certify.certification import Level, level_of, shown_by_now
 from ladderholdout.guard.containment import without_autologging, without_frames
@@ -150,16 +149,11 @@ def _predictions(
 
 def _worked_out(guard: Guard, asked: _Question) -> dict[str, Any]:
     """Return what is to be noted of the comparison."""
-    part, holdout = guard.part, guard.holdout
     # A key of its own for each comparison, by which bets bring the rows in an order.
-    key = hmac.digest(holdout.secret, b"comparison", "sha256")
+    key = hmac.digest(guard.holdout.secret, b"comparison", "sha256")
     rng = fresh_rng(key, asked.ladder.id, asked.number)
-    classes = 2 if holdout.classes is None else len(holdout.classes)
     with without_autologging():
-        first, second = (
-            Rows(part.targets, part.of(values), rng, classes, part.groups)
-            for values in asked.predictions
-        )
+        first, second = (guard.scored(guard.part, values, rng) for values in asked.predictions)
         difference = certify_difference(
             guard.metric,
             first,

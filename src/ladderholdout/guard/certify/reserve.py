@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -11,12 +12,18 @@ from numpy.typing import NDArray
 
 from ladderholdout.certificates import (
     DRAWN_LEVEL,
+    RESERVE_LABELS,
+    Bound,
     ReserveGrid,
+    Rows,
+    assumptions_of,
     bayesian_bootstrap,
+    bound_of,
     drawn_interval,
     reserve_assumptions,
     reserve_interval,
     reserve_log_count,
+    shown_limits,
 )
 from ladderholdout.errors import HoldoutConflict, InvalidArgument
 from ladderholdout.guard.certify.certification import (
@@ -48,7 +55,8 @@ class _Asked:
     `finals` are the places of finals in the chain and what they showed, in nats;
     `released` is the risk that the ladder has released of it, if it shows one; `others` is what
     holdouts that share rows with this one had revealed before the answer, or
-    until now where there is none; `missing` states why there can be no certificate.
+    until now where there is none; `amended` is how many labels of the reserve were amended before;
+    `missing` states why there can be no certificate.
     """
 
     ladder: LadderRecord
@@ -58,18 +66,20 @@ class _Asked:
     answer: ReserveQuery | None
     released: float | None
     others: float
+    amended: int
     missing: str | None
+
+    def log_count(self, number: int, level: Level, position: float = math.inf) -> float:
+        """Return L of the query of a number, at a place of the chain: the level is over exp(L)."""
+        shown = sum(query.log_values for query in self.queries if query.number < number)
+        shown += sum(values for place, values in self.finals if place < position)
+        return reserve_log_count(number, shown) + self.others + level.price
 
 
 def certify(ladder: LedgerLadder, confidence: float | None) -> ScoreCertificate:
     """Query the reserve once; see `LadderHoldout.reserve_certificate`."""
     with without_frames:
         guard = ladder.guard()
-        if guard.reserve is None and guard.holdout.estimand is not None:
-            raise HoldoutConflict(
-                f"{guard.holdout.name!r} has groups, and so no reserve: certificate() gives an "
-                "interval by groups."
-            )
         if guard.reserve is None:
             raise HoldoutConflict(
                 f"{guard.holdout.name!r} was registered without a reserve. Register fresh rows "
@@ -80,7 +90,7 @@ def certify(ladder: LedgerLadder, confidence: float | None) -> ScoreCertificate:
 
 
 def _certify(ladder: LedgerLadder, guard: Guard, level: Level) -> ScoreCertificate:
-    asked, confidence = _answered(ladder, guard), level.confidence
+    asked, confidence = _answered(ladder, guard, level), level.confidence
     if asked is None:
         return uncertified("the ladder has no incumbent yet", confidence)
     if asked.missing is not None:
@@ -89,29 +99,38 @@ def _certify(ladder: LedgerLadder, guard: Guard, level: Level) -> ScoreCertifica
     return _certificate(ladder, guard, guard.reserve, asked, level)
 
 
-def _answered(ladder: LedgerLadder, guard: Guard) -> _Asked | None:
+def _answered(ladder: LedgerLadder, guard: Guard, level: Level) -> _Asked | None:
     """Return the question with its answer in the ledger; None before the first release."""
     while True:
-        asked, predictions = ladder.read(_asking)
+        asked, predictions = ladder.read(partial(_asking, level=level))
         if asked is None or asked.answer is not None or asked.missing is not None:
             return asked
         assert predictions is not None
         # A bootstrap takes its time, and nobody else should have to wait for it.
         labelled = guard.labelled
         assert labelled.reserve is not None
-        evidence = _measured(guard, labelled.reserve, predictions, asked)
-        record = partial(_record, asked=asked, evidence=evidence, version=labelled.version)
+        evidence = _measured(guard, labelled.reserve, predictions, asked, level)
+        record = partial(
+            _record, asked=asked, level=level, evidence=evidence, version=labelled.version
+        )
         if not ladder.write(record):
             guard.reload()
 
 
-def _asking(tx: Transaction, ladder: LadderRecord) -> tuple[_Asked | None, NDArray[Any] | None]:
-    asked = _ask(tx, ladder)
+def _asking(
+    tx: Transaction, ladder: LadderRecord, level: Level
+) -> tuple[_Asked | None, NDArray[Any] | None]:
+    asked = _ask(tx, ladder, level)
     return asked, None if asked is None else tx.incumbent_predictions(ladder.id)
 
 
 def _record(
-    tx: Transaction, ladder: LadderRecord, asked: _Asked, evidence: ReserveEvidence, version: int
+    tx: Transaction,
+    ladder: LadderRecord,
+    asked: _Asked,
+    level: Level,
+    evidence: ReserveEvidence,
+    version: int,
 ) -> bool:
     """Record a query, unless another process queried it meanwhile, or the incumbent changed.
 
@@ -119,23 +138,26 @@ def _record(
     """
     if tx.chains.end(ladder.holdout_id).labels_version != version:
         return False
-    still = _ask(tx, ladder)
+    still = _ask(tx, ladder, level)
     if still is None or still.missing is not None:
         return True
-    if replace(still, ladder=asked.ladder, others=asked.others) == asked:
+    # Limits that the rows gave are for what other holdouts had revealed by then.
+    others = still.others if evidence.bound else asked.others
+    if replace(still, ladder=asked.ladder, others=asked.others) == replace(asked, others=others):
         tx.reserve.add(still.ladder, len(still.queries) + 1, evidence)
     return True
 
 
-def _ask(tx: Transaction, ladder: LadderRecord) -> _Asked | None:
+def _ask(tx: Transaction, ladder: LadderRecord, level: Level) -> _Asked | None:
     if ladder.incumbent is None:
         return None
     about, queries = tx.reserve.about_incumbent(ladder), tx.reserve.all(ladder.holdout_id)
     held = tx.finals.all(ladder.holdout_id)
     finals = tuple((record.position, record.shown.log_values) for record in held)
-    answer = next((query for query in queries if query.about == about), None)
+    answers = (query for query in queries if query.about == about)
+    answer = next((q for q in answers if q.confidence in (None, level.confidence)), None)
     if answer is None and tx.restorings(ladder.holdout_id):
-        return _Asked(ladder, about, queries, finals, None, None, 0.0, AN_OLDER_COPY)
+        return _Asked(ladder, about, queries, finals, None, None, 0.0, 0, AN_OLDER_COPY)
     last = tx.chains.latest() if answer is None else answer.after
     moment = Moment(last + 1, {} if answer is None else dict(answer.others))
     price, missing = price_of_others(tx, ladder.holdout_id, moment)
@@ -143,36 +165,76 @@ def _ask(tx: Transaction, ladder: LadderRecord) -> _Asked | None:
     if tx.released(ladder) is not None:
         (incumbent,) = tx.entries(ladder.id, after=ladder.incumbent - 1, limit=1)
         released = incumbent.risk
-    return _Asked(ladder, about, queries, finals, answer, released, price, missing)
+    position = None if answer is None else answer.position
+    amended = amended_before(tx, ladder.holdout_id, position, None, reserve=True).count
+    return _Asked(ladder, about, queries, finals, answer, released, price, amended, missing)
 
 
 def _measured(
-    guard: Guard, reserve: Part, predictions: NDArray[Any], asked: _Asked
+    guard: Guard, reserve: Part, predictions: NDArray[Any], asked: _Asked, level: Level
 ) -> ReserveEvidence:
     metric, n, number = guard.metric, len(reserve.targets), len(asked.queries) + 1
+    by_rows = _is_by_rows(metric, reserve, amended=asked.amended > 0)
     # What a query can show; of shares of rows without weights, all of them.
     counts = metric.counts and reserve.weights is None
     grid = ReserveGrid(
         n,
         metric.risk_range,
-        drawn=not _is_exact(metric),
+        drawn=not (by_rows or _is_exact(metric)),
         scale=None if counts else scale_of(metric),
         released=asked.released,
         ladder_rows=len(guard.part.targets),
         query=number,
     )
+    rng = fresh_rng(guard.holdout.secret, 0, number)
     try:
         with without_autologging():
             evaluation = reserve.evaluate(metric, predictions)
+            evidence = ReserveEvidence(grid, evaluation.risk)
+            if by_rows:
+                rows = guard.scored(reserve, predictions, rng)
+                return _with_limits(evidence, metric, rows, asked.log_count(number, level), level)
             if not grid.drawn:
-                return ReserveEvidence(grid, evaluation.risk)
-            rng = fresh_rng(guard.holdout.secret, 0, number)
-            low, high = bayesian_bootstrap(evaluation.risk_under, n, DRAWN_LEVEL, rng)
+                return evidence
+
+            def risk_under(weights: NDArray[np.float64]) -> float:
+                return evaluation.risk_under(evaluation.of_examples(weights[None])[0])
+
+            low, high = bayesian_bootstrap(risk_under, evaluation.n_draws, DRAWN_LEVEL, rng)
     except InvalidArgument:
         # As where a class is missing among these rows: a fact about labels, and so one of the
         # things that a query can show, counted like the others.
         return ReserveEvidence(grid, None)
-    return ReserveEvidence(grid, evaluation.risk, low, high)
+    return replace(evidence, low=low, high=high)
+
+
+def _with_limits(
+    evidence: ReserveEvidence, metric: Metric, rows: Rows, log_count: float, level: Level
+) -> ReserveEvidence:
+    """Return what was measured with limits by the rows, as they are shown beside the risk."""
+    log_level = math.log1p(-level.confidence) - log_count - math.log(2.0)
+    risk = evidence.shown()[1]
+    assert risk is not None
+    limits = shown_limits(metric, rows, log_level, near=metric.to_score(risk))
+    return replace(
+        evidence,
+        low=metric.to_risk(limits.high),
+        high=metric.to_risk(limits.low),
+        bound=limits.bound,
+        confidence=level.confidence,
+        price_of_ends=limits.price,
+    )
+
+
+def _is_by_rows(metric: Metric, reserve: Part, *, amended: bool) -> bool:
+    """Return whether limits are by the rows: there is a bound, and the risk alone has no better.
+
+    Labels that were amended may have other values, which a mean alone can allow for.
+    """
+    if reserve.weights is not None or amended or (reserve.groups is None and metric.counts):
+        return False
+    bound = bound_of(metric, grouped=reserve.groups is not None)
+    return isinstance(bound, Bound) and not (bound.needs_ranges and metric.target_range is None)
 
 
 def _is_exact(metric: Metric) -> bool:
@@ -184,7 +246,7 @@ def _certificate(
 ) -> ScoreCertificate:
     query, metric, confidence = asked.answer, guard.metric, level.confidence
     assert query is not None
-    number = query.number
+    number, grouped = query.number, reserve.groups is not None
 
     def refused(missing: str) -> ScoreCertificate:
         certificate = uncertified(missing, confidence, asked.ladder.incumbent)
@@ -199,12 +261,20 @@ def _certificate(
             doubts_about(tx, asking.holdout_id),
         )
     )
-    if amended.count and not _is_exact(metric):
-        return refused(f"labels of the reserve were amended before, and {metric.name} is no mean")
-    shown = sum(earlier.log_values for earlier in asked.queries if earlier.number < query.number)
-    shown += sum(values for place, values in asked.finals if place < position)
-    log_count = reserve_log_count(query.number, shown) + asked.others + level.price
-    bound, low, high = _interval(metric, reserve, query, log_count, confidence, amended)
+    if amended.count and (grouped or not _is_exact(metric)):
+        why = "its rows are in groups" if grouped else f"{metric.name} is no mean"
+        return refused(f"labels of the reserve were amended before, and {why}")
+    log_count = asked.log_count(number, level, query.position)
+    if query.bound:
+        assert query.low is not None and query.high is not None
+        bound, low, high = query.bound, query.low, query.high
+        estimand = None if reserve.groups is None else reserve.groups.estimand
+        assumptions = assumptions_of(metric, estimand=estimand, labels=RESERVE_LABELS)
+    else:
+        bound, low, high = _interval(metric, reserve, query, log_count, confidence, amended)
+        assumptions = reserve_assumptions(
+            exact=_is_exact(metric), binary=metric.counts, weighted=reserve.weights is not None
+        )
     return ScoreCertificate(
         score=metric.to_score(query.risk),
         low=metric.to_score(high),
@@ -213,19 +283,13 @@ def _certificate(
         submission=asked.ladder.incumbent,
         bound=bound,
         log_count=log_count,
-        assumptions=(
-            *reserve_assumptions(
-                exact=_is_exact(metric),
-                binary=metric.counts,
-                weighted=reserve.weights is not None,
-            ),
-            *amended.assumptions(),
-        ),
-        reserve_query=query.number,
+        assumptions=(*assumptions, *amended.assumptions()),
+        reserve_query=number,
         price=level.price,
         doubts=doubts,
         clipping=metric.clipping,
         shown_in_steps=_step(query),
+        mean_over=None if reserve.groups is None else reserve.groups.estimand,
     )
 
 

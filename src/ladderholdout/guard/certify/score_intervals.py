@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ladderholdout.certificates import Rows, certify_score
+from ladderholdout.certificates import certify_score
 from ladderholdout.errors import InvalidArgument, RangeWarning, VaultError, warn
 from ladderholdout.guard.certify.bill import itemised
 from ladderholdout.guard.certify.certification import (
@@ -102,17 +102,12 @@ def _asking(
 
 def _worked_out(guard: Guard, asked: _Question) -> dict[str, Any]:
     """Return what is to be noted of the interval."""
-    part, holdout, selection = guard.part, guard.holdout, asked.selection
+    selection = asked.selection
     # A key of its own for each incumbent: the same random splits whenever it is asked again.
-    key = hmac.digest(holdout.secret, b"interval", "sha256")
+    key = hmac.digest(guard.holdout.secret, b"interval", "sha256")
+    rng = fresh_rng(key, selection.ladder.id, selection.ladder.incumbent or 0)
     with without_autologging():
-        rows = Rows(
-            part.targets,
-            part.of(asked.predictions),
-            fresh_rng(key, selection.ladder.id, selection.ladder.incumbent or 0),
-            2 if holdout.classes is None else len(holdout.classes),
-            part.groups,
-        )
+        rows = guard.scored(guard.part, asked.predictions, rng)
         interval = certify_score(
             selection.metric,
             rows,

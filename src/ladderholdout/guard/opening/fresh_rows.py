@@ -26,13 +26,12 @@ from ladderholdout.guard.opening.registration import (
     start,
 )
 from ladderholdout.guard.opening.reserved_rows import (
+    Draws,
     check_parts,
-    set_reserve,
     warn_of_copies,
     warn_of_narrow_range,
 )
 from ladderholdout.guard.opening.settings import (
-    HoldoutSettings,
     groups_of,
     ids_of,
     metric_settings,
@@ -75,7 +74,7 @@ class _Going:
     record: HoldoutRecord
     given: Given
     order: NDArray[Any]
-    # How many draws either block is of: groups where whole groups were drawn.
+    # How many draws the ladders of either block measure: groups where whole groups were drawn.
     draws: tuple[int, int]
     # The metrics whose ranges were checked.
     seen: set[str] = field(default_factory=set)
@@ -112,7 +111,7 @@ def add_block(
     X, _, ids = ids_of(fresh.X, fresh.ids)
     X, groups = groups_of(X, fresh.groups)
     rows = rows_of(X, fresh.y, fresh.sample_weight)
-    check_groups(rows, groups, HoldoutSettings())
+    check_groups(rows, groups)
     repeated = ids is not None and len(np.unique(ids)) < len(ids)
     given = Given(rows, fp.row_hashes(rows.X), None if repeated else ids, groups)
     _refuse_trained(given, fresh.training)
@@ -131,13 +130,15 @@ def add_block(
         for other_id, count in shared.items():
             tx.rows.note_overlap(new, f"the holdout {tx.holdout(other_id).name}", count)
         record = tx.holdout(new)
+        earlier, draws = Draws.on_record(tx, before), Draws(fp.inverse(order), groups)
         if before.n_reserve:
-            count = min(max(1, round(len(given) * before.n_reserve / before.n)), len(given) - 1)
-            record = set_reserve(tx, record, order, count)
+            share = 1.0 - earlier.of_ladders(before) / len(earlier)
+            count = min(max(1, round(len(draws) * share)), len(draws) - 1)
+            record = draws.set_reserve(tx, record, count)
         if before.classes is not None:
             record = tx.set_classes(new, before.classes)
-        draws = _draws(before, known.groups), _draws(record, groups)
-        going = _Going(before, record, given, order, draws)
+        counts = earlier.of_ladders(before), draws.of_ladders(record)
+        going = _Going(before, record, given, order, counts)
         metrics = [metric for _, metric in ladders.values()]
         started = {
             ladder.id: _go_on(tx, going, ladder, _metric_of(ladder.settings, metrics))
@@ -166,11 +167,6 @@ def add_block(
             in_order,
         )
     return rows, opened
-
-
-def _draws(record: HoldoutRecord, groups: NDArray[np.uint64] | None) -> int:
-    """Return how many rows, or groups of them, were drawn independently."""
-    return record.n if record.estimand is None or groups is None else len(np.unique(groups))
 
 
 def _check_names(before: HoldoutRecord, given: Given, known: KnownRows) -> None:
@@ -244,7 +240,7 @@ def _settings_now(going: _Going, settings: LadderSettings, metric: Metric) -> La
     reserved = going.record.n_reserve > 0
     sizes = going.before.n_ladder, going.record.n_ladder
     earlier, now = (
-        default_mechanism(metric, n if metric.is_mean else min(n, draws), reserved=reserved)
+        default_mechanism(metric, n if metric.is_mean else draws, reserved=reserved)
         for n, draws in zip(sizes, going.draws, strict=True)
     )
     if (settings.mechanism, settings.mechanism_settings) != (earlier.name, earlier.settings()):

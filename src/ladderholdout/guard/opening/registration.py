@@ -25,9 +25,9 @@ from ladderholdout.errors import (
 )
 from ladderholdout.guard.containment import without_autologging
 from ladderholdout.guard.opening.reserved_rows import (
+    Draws,
     check_parts,
     reserve_of,
-    set_reserve,
     warn_of_copies,
     warn_of_groups,
     warn_of_narrow_range,
@@ -289,7 +289,7 @@ def open_rows(
     the hashes of those that were stated, if any.
     """
     wish, stated = wishes[0], wishes[0].common
-    check_groups(rows, groups, stated)
+    check_groups(rows, groups)
     # Ids that repeat name groups, and no row is known by them.
     repeat_ids = ids is not None and len(np.unique(ids)) < len(ids)
     given = Given(rows, fp.row_hashes(rows.X), None if repeat_ids else ids, groups)
@@ -303,18 +303,18 @@ def open_rows(
             refuse_reserved_name(wish.name)
         _agree_confidence(known, stated.confidence)
         _agree_estimand(known, stated)
-        n_reserve = reserve_of(known, stated.reserve, len(given))
-        n = len(given) - n_reserve
-        draws = n
-        recorded = tx.rows.known(known.id).groups if known and known.estimand else None
-        in_groups = groups if known is None else recorded
-        if in_groups is not None:
-            draws = len(np.unique(in_groups))
-        settings = None if ladder else settings_for(wish, metric, n, n_reserve, draws)
-        if match is None:
+        draws = (
+            Draws(np.arange(len(given)), groups) if known is None else Draws.on_record(tx, known)
+        )
+        count = reserve_of(draws, known, stated.reserve)
+        if known is None:
             known, order = _register(tx, given, stated)
-            if n_reserve:
-                known = set_reserve(tx, known, order, n_reserve)
+            draws = replace(draws, places=fp.inverse(order))
+            if count:
+                known = draws.set_reserve(tx, known, count)
+        sizes = known.n_ladder, known.n_reserve, draws.of_ladders(known)
+        settings = None if ladder else settings_for(wish, metric, *sizes)
+        if match is None:
             view, foreign = first_view(known, given.hashes, order), False
         else:
             # Locked from here on, and compared with what this machine has seen of it.
@@ -333,7 +333,7 @@ def open_rows(
             if classes is not None and known.classes is None:
                 known = tx.set_classes(known.id, classes)
             if ladder is None:
-                settings = settings_for(other, metric, n, n_reserve, draws)
+                settings = settings_for(other, metric, *sizes)
                 ladder = _start_ladder(tx, known, settings, rows, metric, classes, order, other)
             opened.append((ladder, metric))
         if repeat_ids and known.estimand is None:
@@ -368,24 +368,15 @@ ROWS_ALIKE = "rows"
 """The estimand of grouped rows unless another one is stated: the mean over rows."""
 
 
-def check_groups(rows: Rows, groups: NDArray[np.uint64] | None, stated: HoldoutSettings) -> None:
+def check_groups(rows: Rows, groups: NDArray[np.uint64] | None) -> None:
     """Refuse what does not go together with groups."""
-    if groups is None:
-        return
-    if rows.sample_weight is not None:
+    if groups is not None and rows.sample_weight is not None:
         raise InvalidArgument(
             "sample_weight",
             "left out where there are groups",
             "stated",
             "Rows that count more can be rows of their group; groups that count alike whatever "
             'their size are estimand="groups".',
-        )
-    if stated.reserve is not None:
-        raise InvalidArgument(
-            "reserve",
-            "left out where there are groups",
-            as_given(stated.reserve),
-            "certificate() gives an interval by groups.",
         )
 
 

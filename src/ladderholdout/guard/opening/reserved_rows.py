@@ -156,17 +156,63 @@ def warn_of_groups(by: str) -> None:
     )
 
 
-def _rows(reserve: float, n: int) -> int:
-    """Return how many of n rows a share is; both parts must have one."""
-    count = math.floor(reserve * n + 0.5)
-    if not 0 < count < n:
-        allowed = f"a share that leaves the ladders and the reserve a row each, of {n}"
-        raise InvalidArgument("reserve", allowed, as_given(reserve))
-    return count
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Draws:
+    """What was drawn independently: the rows of a holdout, or whole groups of them.
+
+    Attributes
+    ----------
+    places : ndarray of int, shape (n,)
+        Of the rows, as they were registered, in the order of their content.
+    groups : ndarray of uint64, shape (n,), or None
+        A hash of the group of each row, as they were registered.
+    """
+
+    places: NDArray[Any]
+    groups: NDArray[np.uint64] | None = None
+
+    @classmethod
+    def on_record(cls, tx: Transaction, record: HoldoutRecord) -> Draws:
+        """Return those of the rows of a holdout."""
+        known = tx.rows.known(record.id)
+        return cls(known.places, known.groups if record.estimand else None)
+
+    def __len__(self) -> int:
+        return len(self.places) if self.groups is None else len(np.unique(self.groups))
+
+    @property
+    def kind(self) -> str:
+        """What they are called."""
+        return "rows" if self.groups is None else "groups"
+
+    @property
+    def least(self) -> str:
+        """How many of them there have to be, in words."""
+        return "a row each" if self.groups is None else "a group each"
+
+    def of_ladders(self, record: HoldoutRecord) -> int:
+        """Return how many of them the ladders measure."""
+        if record.reserve is None:
+            return len(self)
+        measured = ~record.reserve[self.places]
+        return int(measured.sum()) if self.groups is None else len(np.unique(self.groups[measured]))
+
+    def set_reserve(self, tx: Transaction, record: HoldoutRecord, count: int) -> HoldoutRecord:
+        """Draw so many of them for the reserve of a new holdout, which the ledger keeps.
+
+        In the order of the content: so it is found again in whatever order the rows come.
+        """
+        drawn = draw(record.secret, len(self), count)
+        if self.groups is not None:
+            drawn = drawn[np.unique(self.groups, return_inverse=True)[1]]
+        reserve = np.empty_like(drawn)
+        reserve[self.places] = drawn
+        tx.reserve.choose(record.id, reserve)
+        return tx.holdout(record.id)
 
 
 def draw(secret: bytes, n: int, count: int) -> NDArray[np.bool_]:
-    """Draw the rows of a reserve, by their places among the rows as they were given.
+    """Draw the reserve out of n rows as they were given, or out of n groups in order.
 
     By the secret alone: no label is read, so that which rows they are shows nothing of it. Strata
     would.
@@ -175,31 +221,25 @@ def draw(secret: bytes, n: int, count: int) -> NDArray[np.bool_]:
     return fresh_rng(secret, 0, 0).permutation(n) < count
 
 
-def reserve_of(known: HoldoutRecord | None, asked: float | None, n: int) -> int:
-    """Return how many rows the reserve has: those registered, or those asked for at first."""
-    count = 0 if asked is None else _rows(asked, n)
+def reserve_of(draws: Draws, known: HoldoutRecord | None, asked: float | None) -> int:
+    """Return how many of the draws the reserve has: those registered, or those asked for first."""
+    count = 0
+    if asked is not None:
+        count = math.floor(asked * len(draws) + 0.5)
+        if not 0 < count < len(draws):
+            allowed = f"a share that leaves the ladders and the reserve {draws.least}"
+            raise InvalidArgument("reserve", f"{allowed}, of {len(draws)}", as_given(asked))
     if known is None:
         return count
-    if asked is not None and count != known.n_reserve:
-        registered = f"a reserve of {known.n_reserve} rows" if known.n_reserve else "no reserve"
+    kept = len(draws) - draws.of_ladders(known)
+    if asked is not None and count != kept:
+        registered = f"a reserve of {kept} {draws.kind}" if kept else "no reserve"
         raise HoldoutConflict(
-            f"{known.name!r} was registered with {registered} out of {n}, and you ask for {count}. "
-            "Leave reserve= out to go on with that: rows that ladders have measured are no "
-            "reserve any more, and those of a reserve must not be measured."
+            f"{known.name!r} was registered with {registered} out of {len(draws)}, and you ask for "
+            f"{count}. Leave reserve= out to go on with that: rows that ladders have measured are "
+            "no reserve any more, and those of a reserve must not be measured."
         )
-    return known.n_reserve
-
-
-def set_reserve(
-    tx: Transaction, record: HoldoutRecord, order: NDArray[Any], count: int
-) -> HoldoutRecord:
-    """Draw the reserve of a new holdout, and keep it in the `order` of the content.
-
-    So it is found again in whatever order the rows come.
-    """
-    drawn = draw(record.secret, record.n, count)
-    tx.reserve.choose(record.id, drawn[order])
-    return tx.holdout(record.id)
+    return kept
 
 
 def warn_of_narrow_range(metric: Metric, rows: Rows, reserve: NDArray[np.bool_] | None) -> None:

@@ -160,12 +160,12 @@ class Amended:
 def amended_before(
     tx: Transaction,
     holdout_id: int,
-    position: int,
+    position: int | None,
     weights: NDArray[np.float64] | None,
     *,
     reserve: bool = False,
 ) -> Amended:
-    """Read what had been amended before a link of the chain.
+    """Read what had been amended before a link of the chain, or by now.
 
     The `weights` are of the rows in question: those of the reserve, or those that ladders
     measure, in the order of the content.

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from ladderholdout.certificates import Rows as ScoredRows
 from ladderholdout.certificates.group_limits import Groups
 from ladderholdout.errors import BudgetWarning, DailyLimit, HoldoutConflict, OpenedWarning, warn
 from ladderholdout.guard.containment import without_autologging
@@ -248,6 +249,12 @@ class Guard:
     def reserve(self) -> Part | None:
         """What no ladder measures."""
         return self.labelled.reserve
+
+    def scored(self, part: Part, predictions: NDArray[Any], rng: np.random.Generator) -> ScoredRows:
+        """Return some of the rows with predictions for all, as a bound of a score takes them."""
+        classes = self.holdout.classes
+        n_classes = 2 if classes is None else len(classes)
+        return ScoredRows(part.targets, part.of(predictions), rng, n_classes, part.groups)
 
     def submit(
         self, placed: Sequence[tuple[Any, NDArray[np.intp] | None]], origins: Sequence[Origin]

@@ -1,0 +1,331 @@
+"""Certificates of scores from their rows: limits as they are shown, with their price."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from ladderholdout.arguments import inside
+from ladderholdout.certificates.metric_limits import (
+    Bound,
+    Rows,
+    bound_of,
+    has_no_least,
+    score_limits,
+)
+from ladderholdout.certificates.transcript import (
+    ALIKE,
+    BATCH,
+    FEATURES,
+    LABELS,
+    RANGE,
+    ROWS,
+    SIZES,
+    WHOLE_GROUPS,
+    Transcript,
+    check_nats,
+)
+from ladderholdout.limits.intervals import LARGEST_SIDE
+from ladderholdout.metrics import Metric
+
+NO_FEATURES = (
+    "The search did not use the holdout's features either, other than by submitting; if it did, the"
+    " interval is void."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ScoreInterval:
+    """A certificate of a score that depends on more than the released score.
+
+    Attributes
+    ----------
+    low, high : float
+        Ends of the interval for the true score, rounded outward to what can be shown.
+    confidence : float
+        At least this is the chance that all certificates of this holdout hold together.
+    bound : str
+        The inequality behind it.
+    log_count : float
+        L: the level was divided by exp(L).
+    log_values : float
+        What it costs later transcripts that this was shown, in nats.
+    clipped : float
+        At most this share of the rows has an error beyond the stated range, clipped to it.
+    assumptions : tuple of str
+        What must be true; where it is not, the certificate is void.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from ladderholdout.metrics import get_metric
+    >>> rng = np.random.default_rng(0)
+    >>> y = rng.integers(0, 2, 1000)
+    >>> rows = Rows(y, y + rng.normal(size=1000), rng)
+    >>> interval = certify_score(get_metric("roc_auc"), rows, Transcript(0, 10, ()), released=0.78)
+    >>> interval.low < 0.78 < interval.high, interval.bound
+    (True, 'matchings')
+    """
+
+    low: float
+    high: float
+    confidence: float
+    bound: str
+    log_count: float
+    log_values: float
+    clipped: float = 0.0
+    assumptions: tuple[str, ...] = ()
+
+
+def assumptions_of(
+    metric: Metric,
+    *,
+    batch: bool = False,
+    clipped: float = 0.0,
+    estimand: str | None = None,
+    labels: str = LABELS,
+) -> tuple[str, ...]:
+    """Return what has to be true for a certificate of a score; where it is not, it is void.
+
+    Parameters
+    ----------
+    metric : Metric
+        One with a bound.
+    batch : bool, default=False
+        Whether the incumbent came later than first in a batch.
+    clipped : float, default=0.0
+        As in `ScoreInterval`.
+    estimand : {"rows", "groups"} or None, default=None
+        Which mean it is of, where whole groups of rows were drawn.
+    labels : str, optional
+        What the search may have known of the labels; by default what the ledger released.
+
+    Returns
+    -------
+    tuple of str
+
+    Examples
+    --------
+    >>> from ladderholdout.metrics import get_metric
+    >>> len(assumptions_of(get_metric("roc_auc"), batch=True, clipped=0.0))
+    4
+    """
+    bound = bound_of(metric)
+    assert isinstance(bound, Bound)
+    bets = bound.name == "bets"
+    assumptions = [ALIKE if bets and bound.readings == (1,) else ROWS, labels]
+    if estimand is not None:
+        bound = bound_of(metric, grouped=True)
+        assert isinstance(bound, Bound)
+        assumptions = [WHOLE_GROUPS, *[SIZES] * (estimand == "rows"), labels]
+    assumptions += [FEATURES if 2 in bound.readings else NO_FEATURES]
+    assumptions += [BATCH] * batch + [RANGE] * bets
+    if clipped:
+        assumptions.append(
+            f"Errors beyond the stated range, in up to {100 * clipped:g} % of these rows, count "
+            "as its end: the interval is for the score with errors clipped so."
+        )
+    return tuple(assumptions)
+
+
+@dataclass(frozen=True, slots=True)
+class ShownLimits:
+    """Limits as they are shown: rounded outward to ends that a code gives a chance to.
+
+    Attributes
+    ----------
+    low, high : float
+    bound : str
+        The inequality behind them.
+    price : float
+        Minus the logarithm of the chance that the code gives to both ends, in nats.
+
+    Examples
+    --------
+    >>> ShownLimits(0.1, 0.3, "bets", 7.8).price
+    7.8
+    """
+
+    low: float
+    high: float
+    bound: str
+    price: float
+
+
+def shown_limits(metric: Metric, rows: Rows, log_level: float, *, near: float) -> ShownLimits:
+    """Return confidence limits of a metric's true score as they are shown, with their price.
+
+    Parameters
+    ----------
+    metric, rows, log_level
+        As for `score_limits`.
+    near : float
+        A score that is known before, around which the ends are coded: it less and plus powers of
+        1.05 of a unit.
+
+    Returns
+    -------
+    ShownLimits
+        Outside of those that `score_limits` returns, or equal to them.
+
+    Raises
+    ------
+    InvalidArgument
+        If the metric has no bound.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from ladderholdout.metrics import get_metric
+    >>> rng = np.random.default_rng(0)
+    >>> y = rng.integers(0, 2, 1000)
+    >>> rows = Rows(y, y + rng.normal(size=1000), rng)
+    >>> limits = shown_limits(get_metric("roc_auc"), rows, -4.4, near=0.78)
+    >>> round(limits.low, 3), round(limits.high, 3), round(limits.price, 1)
+    (0.709, 0.855, 7.8)
+    """
+    limits = score_limits(metric, rows, log_level)
+    n = len(rows.targets) if rows.groups is None else len(rows.groups)
+    least, most = _shown_range(metric)
+    endless = has_no_least(metric)
+    width = most - least if math.isfinite(most - least) else max(abs(near), 1e-300)
+    code = _Code(near, width * math.sqrt(-log_level / (2.0 * n)))
+    low, low_price = code.below(-math.inf if endless and limits.low < least else limits.low, least)
+    high, high_price = code.above(limits.high, most)
+    low = -math.inf if endless and low == least else low
+    return ShownLimits(low, high, limits.bound, low_price + high_price)
+
+
+def certify_score(
+    metric: Metric,
+    rows: Rows,
+    transcript: Transcript,
+    *,
+    released: float,
+    confidence: float = 0.95,
+    price: float = 0.0,
+) -> ScoreInterval:
+    """Certify the score of an incumbent, from its predictions.
+
+    The interval is a function of the rows and not of the released score. So it is right for any
+    mechanism, with noise or without, and needs no rounding of the release; and whoever sees it
+    learns more than was released. It has to be on record before it is shown, and `log_values` has
+    to be added to `Transcript.shown` of all that is chosen later.
+
+    What is shown is the released score less and plus powers of 1.05, by a code that was fixed
+    before: the price is minus the logarithm of the probability that the code gives to them.
+
+    Parameters
+    ----------
+    metric : Metric
+    rows : Rows
+        The incumbent's predictions.
+    transcript : Transcript
+        What had been released when the incumbent was chosen.
+    released : float
+        The released score, which everybody knows.
+    confidence : float, default=0.95
+        In (0, 1), for the two sides together and for all incumbents at once.
+    price : float, default=0.0
+        In nats, for a confidence that was not fixed before the search: see `later_price`.
+
+    Returns
+    -------
+    ScoreInterval
+
+    Raises
+    ------
+    InvalidArgument
+        If an argument is refused, or the metric has no bound.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from ladderholdout.metrics import get_metric
+    >>> rng = np.random.default_rng(0)
+    >>> y = rng.integers(0, 2, 1000)
+    >>> rows = Rows(y, y + rng.normal(size=1000), rng)
+    >>> interval = certify_score(get_metric("roc_auc"), rows, Transcript(0, 10, ()), released=0.78)
+    >>> round(interval.low, 3), round(interval.high, 3), round(interval.log_values, 1)
+    (0.715, 0.852, 7.8)
+    """
+    confidence = inside("confidence", confidence)
+    check_nats("price", price)
+    log_count = transcript.log_count() + price
+    level = min(math.log1p(-confidence) - log_count - math.log(2.0), LARGEST_SIDE)
+    limits = shown_limits(metric, rows, level, near=released)
+    share, share_price = _clipped(metric, rows)
+    return ScoreInterval(
+        low=limits.low,
+        high=limits.high,
+        confidence=confidence,
+        bound=limits.bound,
+        log_count=log_count,
+        log_values=limits.price + share_price,
+        clipped=share,
+        assumptions=assumptions_of(
+            metric,
+            batch=transcript.place > 1,
+            clipped=share,
+            estimand=None if rows.groups is None else rows.groups.estimand,
+        ),
+    )
+
+
+# Neighbouring ends that can be shown, as multiples of each other; the chance that a code gives to
+# the end of the range; how its other chances fall, from what most limits have as a share of
+# Hoeffding's; and the farthest that has a chance of its own.
+_NEIGHBOURS, _AT_END, _FALL, _MIDDLE, _FARTHEST = 1.05, 0.05, 0.95, -4, 200
+_SHOWN_SHARES = (0.0, 0.001, 0.01, 0.1, 1.0)
+
+
+@dataclass(frozen=True, slots=True)
+class _Code:
+    """Probabilities of the ends that can be shown, given the released score."""
+
+    released: float
+    unit: float
+
+    def below(self, limit: float, least: float) -> tuple[float, float]:
+        """Return the next end that is not above a limit, and its price."""
+        distance, price = self._beyond(self.released - limit)
+        end = self.released - distance
+        return (end, price) if least < end <= limit else (least, -math.log(_AT_END))
+
+    def above(self, limit: float, most: float) -> tuple[float, float]:
+        """Return the next end that is not below a limit, and its price."""
+        distance, price = self._beyond(limit - self.released)
+        end = self.released + distance
+        return (end, price) if limit <= end < most else (most, -math.log(_AT_END))
+
+    def _beyond(self, distance: float) -> tuple[float, float]:
+        """Return the next distance that is not smaller, and its price."""
+        if not 0.0 < self.unit < math.inf or distance == math.inf:
+            return math.inf, math.inf
+        power = -_FARTHEST
+        if distance > 0.0:
+            power = math.ceil(math.log(distance / self.unit) / math.log(_NEIGHBOURS))
+        power = min(max(power, -_FARTHEST), _FARTHEST)
+        if self.unit * _NEIGHBOURS**power < distance:
+            power += 1  # the last bit of the logarithm
+        chance = (1.0 - _AT_END) * (1.0 - _FALL) / (1.0 + _FALL) * _FALL ** abs(power - _MIDDLE)
+        return self.unit * _NEIGHBOURS**power, -math.log(chance)
+
+
+def _clipped(metric: Metric, rows: Rows) -> tuple[float, float]:
+    """Return which share of the rows is clipped, rounded up, and what it costs to show that."""
+    if not metric.clip:
+        return 0.0, 0.0
+    count = metric.evaluate(rows.targets, rows.predictions).clipped or 0
+    share = next(share for share in _SHOWN_SHARES if count <= share * len(rows.targets))
+    return share, math.log(len(_SHOWN_SHARES))
+
+
+def _shown_range(metric: Metric) -> tuple[float, float]:
+    """Return the range of the ends that are shown; of R2, below -1 there is one more."""
+    if has_no_least(metric):
+        return -1.0, 1.0
+    if metric.risk_range is None:
+        return -math.inf, metric.offset
+    first, last = (metric.to_score(risk) for risk in metric.risk_range)
+    return min(first, last), max(first, last)
