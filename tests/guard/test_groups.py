@@ -434,6 +434,15 @@ def test_amended_labels_leave_a_reserve_in_groups_no_interval(tmp_path: Path) ->
     )
 
 
+def test_the_advice_on_a_reserve_takes_a_group_for_a_row() -> None:
+    generator = np.random.default_rng(0)
+    for groups, advised in ((100, False), (600, True)):
+        names = np.repeat(np.arange(groups), 2400 // groups)
+        holdout = opened(generator.normal(size=(2400, 2)), names % 2, groups=names)
+        advice = dict(holdout.status().lines()).get("reserve", "")
+        assert ("register with reserve=0.5" in advice) is advised
+
+
 # -- coverage end to end --------------------------------------------------------------------------
 
 

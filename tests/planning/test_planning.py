@@ -6,6 +6,7 @@ import json
 import math
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -26,6 +27,7 @@ from ladderholdout.certificates import (
     grid_of,
     reserve_log_count,
 )
+from ladderholdout.certificates.group_limits import Groups, share_of_groups
 from ladderholdout.cli import app
 from ladderholdout.errors import InvalidArgument
 from ladderholdout.guard.query.finalists import ranked
@@ -44,7 +46,7 @@ from ladderholdout.mechanisms import (
     SimplifiedLadder,
     run,
 )
-from ladderholdout.mechanisms.base import Evidence, State
+from ladderholdout.mechanisms.base import Evidence, State, takes_groups
 from ladderholdout.mechanisms.defaults import FINALISTS, default_mechanism
 from ladderholdout.mechanisms.parsing import mechanism_of
 from ladderholdout.metrics import Evaluation, get_metric
@@ -99,6 +101,47 @@ def requested(mechanism: Mechanism, n: int, search: SimulatedSearch) -> Transcri
 
 
 # -- widths that are proved ---------------------------------------------------------------
+
+
+def test_groups_are_planned_for_the_rows_that_they_are_worth() -> None:
+    """Widths that were measured on groups are near those of as many independent rows."""
+    grouped = plan(n=3000, submissions=50, searches=2, width=0.05, groups=150, correlation=0.2)
+    alone = plan(n=625, submissions=50, searches=2, width=0.05)
+    assert grouped.independent == 625 and grouped.n == 3000
+    assert grouped.finalists.width == alone.finalists.width
+    assert grouped.finalists.rows_needed == math.ceil(alone.finalists.rows_needed * 4.8)
+    assert "In 150 groups they are worth 625 independent rows" in str(grouped)
+    assert 'scoring="accuracy", groups=groups' in str(grouped)
+    # Rules that compare single rows are refused with groups, and so never recommended.
+    assert all(takes_groups(type(way.mechanism)) for way in grouped.ways)
+    # A group is worth a row at least, and rows that are alike in nothing are worth themselves.
+    for correlation, worth in ((1.0, 150), (0.0, 3000)):
+        asked = {"n": 3000, "submissions": 9, "searches": 2, "groups": 150}
+        assert plan(**asked, correlation=correlation).independent == worth
+    generator = np.random.default_rng(0)
+    groups = Groups.of(np.repeat(np.arange(150), 20), "rows")
+    rates = generator.beta(0.9 * 4, 0.1 * 4, (40, 150))  # a correlation of 1/(1 + 4)
+    widths = []
+    for rate in rates:
+        hits = generator.random(3000) < np.repeat(rate, 20)
+        level = math.log(0.025)
+        limits = share_of_groups(hits * 1.0, np.ones(3000), groups, level, rng=generator)
+        widths.append((limits.high - limits.low) / 2)
+    assert 0.9 < np.mean(widths) / (1.96 * math.sqrt(0.09 / 625)) < 1.25
+
+
+@pytest.mark.parametrize(
+    ("stated", "match"),
+    [
+        ({"groups": 1}, "groups must be a whole number from 2 to the number of rows, 300"),
+        ({"groups": 301}, "groups must be"),
+        ({"groups": 30, "correlation": 1.5}, "correlation must be"),
+        ({"groups": 30, "correlation": -0.1}, "correlation must be"),
+    ],
+)
+def test_groups_that_cannot_be_are_refused(stated: dict[str, Any], match: str) -> None:
+    with pytest.raises(InvalidArgument, match=match):
+        plan(n=300, submissions=10, **stated)
 
 
 def test_the_widths_are_those_of_the_certificates_table() -> None:

@@ -51,6 +51,12 @@ def plan(
         int, typer.Option(help="How many searches to simulate for each rule.")
     ] = 20,
     seed: Annotated[int, typer.Option(help="Seed of the simulation.")] = 0,
+    groups: Annotated[
+        int | None, typer.Option(help="Of how many groups the rows are, such as patients.")
+    ] = None,
+    correlation: Annotated[
+        float, typer.Option(help="With --groups: of the errors within a group, from 0 to 1.")
+    ] = 1.0,
     picture: Annotated[
         Path | None, typer.Option("--plot", help="Draw width against rows into this file.")
     ] = None,
@@ -99,6 +105,8 @@ def plan(
         scoring=scoring,
         searches=searches,
         seed=seed,
+        groups=groups,
+        correlation=correlation,
     )
     if file is not None:
         save(drawn(comparison), file)

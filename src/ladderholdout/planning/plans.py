@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -32,6 +32,7 @@ from ladderholdout.mechanisms import (
     SimplifiedLadder,
 )
 from ladderholdout.mechanisms.arithmetic import HALFWAY
+from ladderholdout.mechanisms.base import takes_groups
 from ladderholdout.mechanisms.defaults import FINALISTS, default_mechanism
 from ladderholdout.mechanisms.rules import SHOWN
 from ladderholdout.metrics import Metric, get_metric
@@ -162,6 +163,10 @@ class Plan:
         The risk expected of the winner, and the confidence.
     searches : int
         How many searches were simulated for each figure.
+    groups : int or None
+        Of how many groups the rows are.
+    independent : int
+        How many independent rows they are worth, for which all is planned.
     most_releases : int or None
         The largest budget with which the way ``learning`` proves the width asked for; 0
         where none does, None where no width was asked for.
@@ -198,6 +203,8 @@ class Plan:
     risk: float
     confidence: float
     searches: int
+    groups: int | None
+    independent: int
     most_releases: int | None
     least_reserve: float | None
     finalists: Way
@@ -223,6 +230,11 @@ class Plan:
             f"A holdout of {self.n} rows for {self.submissions} submissions; the winner is expected"
             f"\nto err on {self.risk:.3g} of the rows. Confidence {self.confidence:g}{asked}."
         )
+        if self.groups is not None:
+            question += (
+                f"\nIn {self.groups} groups they are worth {self.independent} independent rows, "
+                "for which all widths are."
+            )
         advice = [] if self.advice is None else [str(self.advice)]
         parts = [question], _table(self), _explained(self), _limits(self), advice, _to_type(self)
         return "\n\n".join("\n".join(part) for part in parts if part)
@@ -272,7 +284,8 @@ def _limits(plan: Plan) -> list[str]:
 
 
 def _to_type(plan: Plan) -> list[str]:
-    first, *rest = _typed(plan.finalists)
+    typed = partial(_typed, grouped=plan.groups is not None)
+    first, *rest = typed(plan.finalists)
     lines = [
         "Recommended: search on the training rows, confirm the finalists on the holdout:",
         f"    holdout = {first.lstrip()}",
@@ -281,15 +294,15 @@ def _to_type(plan: Plan) -> list[str]:
         "    or, for a study: holdout.optuna.finalists(study, objective)",
         "If all models query the holdout, and are fixed before the first answer (a grid, a",
         "random search, a study whose feedback is inner scores alone):",
-        *_typed(plan.fixed),
+        *typed(plan.fixed),
         "If answers may steer the search:",
-        *_typed(plan.adaptive),
+        *typed(plan.adaptive),
     ]
     if plan.adaptive.reserve:
         lines.append("    and holdout.reserve_certificate(), once, at the end")
     if plan.learning.show != SHOWN[0]:
         if plan.adaptive.reserve:
-            lines += ["or, with all rows for the search:", *_typed(plan.learning)]
+            lines += ["or, with all rows for the search:", *typed(plan.learning)]
         lines += [
             "    each answer is whether the model improved; holdout.reveal() shows the",
             "    score, once, at the end",
@@ -297,9 +310,10 @@ def _to_type(plan: Plan) -> list[str]:
     return lines
 
 
-def _typed(way: Way) -> list[str]:
+def _typed(way: Way, *, grouped: bool) -> list[str]:
     """Return the call of `LadderHoldout`, and why another rule than its own is stated."""
     call, settings = 'LadderHoldout(X, y, scoring="accuracy"', way.settings()
+    call += ", groups=groups" * grouped
     if not settings:
         lines = [f"    {call})"]
     elif len(call) + len(settings) < _LONGEST:
@@ -333,6 +347,8 @@ def plan(
     scoring: str | Metric = "accuracy",
     searches: int = 20,
     seed: int = 0,
+    groups: int | None = None,
+    correlation: float = 1.0,
 ) -> Plan:
     """Plan how a holdout is to be used, before any submission.
 
@@ -357,6 +373,13 @@ def plan(
         each no more than the first 100,000.
     seed : int, default=0
         Of the simulation.
+    groups : int or None, default=None
+        Of how many groups the rows are, such as patients with several visits each. All is then for
+        as many independent rows as they are worth: n/(1 + (n/groups - 1) correlation), by the
+        design effect of Kish (1965).
+    correlation : float, default=1.0
+        Of the errors within a group, in [0, 1]; 1 takes a group for one row, which it is worth at
+        least.
 
     Returns
     -------
@@ -378,6 +401,8 @@ def plan(
     'reserve=0.5'
     >>> advice.finalists.settings(), round(advice.finalists.width, 3)
     ('', 0.011)
+    >>> plan(n=5000, submissions=50, searches=2, groups=250, correlation=0.2).independent
+    1041
     """
     n, submissions = whole("n", n), whole("submissions", submissions)
     if n < 2:
@@ -386,10 +411,12 @@ def plan(
     risk, confidence = inside("risk", risk), inside("confidence", confidence)
     searches = min(whole("searches", searches), max(FEWEST, MOST_SIMULATED // submissions))
     metric = get_metric(scoring) if isinstance(scoring, str) else scoring
-    asked = _Question(n, submissions, width, risk, confidence, searches, seed)
+    worth = 1.0 if groups is None else _worth(n, groups, correlation)
+    rows = math.floor(n * worth + HALFWAY)
+    asked = _Question(rows, submissions, width, risk, confidence, searches, seed, worth)
     learning = _learning(asked)
     return Plan(
-        *(n, submissions, width, risk, confidence, searches),
+        *(n, submissions, width, risk, confidence, searches, groups, asked.n),
         most_releases=_most_releases(asked, learning),
         least_reserve=_least_reserve(asked),
         finalists=_batch(asked, "finalists on the holdout", min(FINALISTS, submissions)),
@@ -398,9 +425,9 @@ def plan(
         reserved=_reserved(asked),
         # A holdout of fewer rows has none to set aside.
         advice=None
-        if n < 10
+        if asked.n < 10
         else reserve_advice(
-            n=n,
+            n=asked.n,
             metric=metric,
             submissions=submissions,
             improvements=max(1, round(learning.releases)),
@@ -408,6 +435,15 @@ def plan(
             confidence=confidence,
         ),
     )
+
+
+def _worth(n: int, groups: int, correlation: float) -> float:
+    """Return how many independent rows one of n rows in groups is worth."""
+    if not 2 <= whole("groups", groups) <= n:
+        raise InvalidArgument("groups", f"a whole number from 2 to the number of rows, {n}", groups)
+    if correlation not in (0.0, 1.0):
+        correlation = inside("correlation", correlation)
+    return 1.0 / (1.0 + (n / groups - 1.0) * correlation)
 
 
 def rules(n: int) -> tuple[Mechanism, ...]:
@@ -440,6 +476,12 @@ class _Question(NamedTuple):
     confidence: float
     searches: int
     seed: int
+    # How many independent rows one row is worth: less than 1 in groups.
+    worth: float = 1.0
+
+    def rules(self, n: int) -> Iterator[Mechanism]:
+        """Yield the rules that are right for these rows."""
+        return (rule for rule in rules(n) if self.worth == 1.0 or takes_groups(type(rule)))
 
     def simulated(
         self,
@@ -490,7 +532,8 @@ class _Question(NamedTuple):
         """Return a way with the rows that prove the width asked for, if one was."""
         if self.width is None:
             return way
-        return replace(way, rows_needed=rows_needed(width_at, self.width))
+        needed = rows_needed(width_at, self.width)
+        return replace(way, rows_needed=needed and math.ceil(needed / self.worth - HALFWAY))
 
 
 def _batch(asked: _Question, name: str, finalists: int | None) -> Way:
@@ -517,7 +560,7 @@ def _learning(asked: _Question) -> Way:
         return learning_width(n, *search, show)
 
     ways = []
-    for rule in rules(asked.n):
+    for rule in asked.rules(asked.n):
         searches = asked.simulated(rule, asked.n)
         budget = AMPLE * max(len(search.improved) for search in searches)
         for show in SHOWN:
@@ -541,7 +584,7 @@ def _reserved(asked: _Question) -> Way:
         rows = _kept(asked.n, share)
         left, width = asked.n - rows, width_at(share, asked.n)
         # A query of the reserve pays for nothing that the ladder released.
-        for rule in rules(left):
+        for rule in asked.rules(left):
             searches = asked.simulated(rule, left)
             outcomes = [_checked(asked, search, rows) for search in searches]
             ways.append(asked.way(name, left, rule, None, share, width, outcomes))
@@ -680,7 +723,8 @@ def plot(
     if not 1 <= len(budgets) <= len(BLUES):
         raise InvalidArgument("budgets", f"1 to {len(BLUES)} numbers", f"of {len(budgets)}")
     ax = axes_or_new(ax)
-    rows = np.unique(np.geomspace(max(plan.n / 30, 20), plan.n * 30, PLOTTED_ROWS).astype(int))
+    n = plan.independent
+    rows = np.unique(np.geomspace(max(n / 30, 20), n * 30, PLOTTED_ROWS).astype(int))
     asked = plan.submissions, plan.risk
 
     def draw(width_at: Callable[[int], float], label: str, colour: str, style: Any) -> None:
@@ -708,7 +752,7 @@ def plot(
         GREEN,
         "-.",
     )
-    ax.axvline(plan.n, color=GREY, lw=0.8)
+    ax.axvline(n, color=GREY, lw=0.8)
     if plan.width is not None:
         ax.axhline(plan.width, color=GREY, lw=0.8, ls=":")
     ax.set(xscale="log", yscale="log", xlabel="rows of the holdout", ylabel="proved width (score)")

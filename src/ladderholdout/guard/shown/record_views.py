@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import numpy as np
+
 from ladderholdout.estimates import N_BOOTSTRAP
 from ladderholdout.guard.shown.context import APART
 from ladderholdout.guard.shown.next_release import next_release
@@ -82,9 +84,14 @@ def status_of(
 def _reserve_advice(tx: Transaction, metric: Metric, holdout: HoldoutRecord) -> str:
     """Return the advice on a reserve, while one can still be stated; no row is read for it."""
     queried = any(one.submissions for one in tx.ladders(holdout.id))
-    if queried or holdout.n_reserve or holdout.retired is not None or holdout.n < FEWEST_ROWS:
+    if queried or holdout.n_reserve or holdout.retired is not None:
         return ""
-    advice = reserve_advice(n=holdout.n, metric=metric, confidence=holdout.confidence)
+    n, groups = holdout.n, tx.rows.known(holdout.id).groups if holdout.estimand else None
+    if groups is not None:
+        n = len(np.unique(groups))  # a group is worth a row at least
+    if n < FEWEST_ROWS:
+        return ""
+    advice = reserve_advice(n=n, metric=metric, confidence=holdout.confidence)
     return "" if advice is None else advice.line()
 
 
