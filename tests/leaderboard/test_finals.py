@@ -179,6 +179,14 @@ def test_finals_that_nothing_is_known_for_are_refused() -> None:
     with pytest.raises(HoldoutConflict, match="rows with weights"):
         board.finals()
     X, _ = rows()
+    LadderHoldout(
+        X, y, scoring="accuracy", reserve=0.5, groups=np.arange(N) // 2, ledger="memory:g"
+    )
+    with pytest.warns(KnownHoldoutWarning):
+        board = Leaderboard(X, y, scoring="accuracy", ledger="memory:g")
+    filled(board, y)
+    with pytest.raises(HoldoutConflict, match="these rows are in groups"):
+        board.finals()
     target = X[:, 0]
     board = Leaderboard(
         X, target, scoring="neg_mean_absolute_error", reserve=0.5, name="open", ledger="memory"

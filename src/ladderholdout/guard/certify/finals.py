@@ -163,6 +163,11 @@ def _refuse(guard: Guard, name: str) -> None:
             "No finals are held: of rows with weights no paired test is known. Register the rows "
             "without weights."
         )
+    if reserve.groups is not None:
+        raise HoldoutConflict(
+            "No finals are held: pairs of entries are compared row by row, and these rows are in "
+            "groups. reserve_certificate() gives each team an interval by groups."
+        )
     if bound.needs_ranges and metric.target_range is None:
         raise HoldoutConflict(
             f"No finals are held: {metric.name} needs target_range=(low, high), which holds "
