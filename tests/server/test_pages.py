@@ -53,6 +53,7 @@ ALLOWED: dict[tuple[str, str], set[str]] = {
     ("GET", f"{HOLDOUT}/submissions/{{place}}"): ALL,
     ("GET", f"{HOLDOUT}/leaderboard"): ALL,
     ("POST", f"{HOLDOUT}/finals"): OWNER,
+    ("POST", f"{HOLDOUT}/round/closing"): NOBODY,  # where a board answers at once
     ("POST", f"{HOLDOUT}/submissions"): ANALYST,
     ("POST", f"{HOLDOUT}/certificate"): {"analyst", "owner"},
     ("POST", f"{HOLDOUT}/estimate"): ANALYST,
@@ -703,6 +704,40 @@ def test_finals_are_held_by_the_owner_and_read_by_all(tmp_path: Path) -> None:
         alone = {"name": "churn", "entries": {"ben": 1}}
         refused = server.ask("POST", "/v1/holdouts/churn/finals", tokens["owner"], json=alone)
         assert refused.status_code == 409
+
+
+def test_a_round_is_collected_and_closed_over_http(tmp_path: Path) -> None:
+    ledger = tmp_path / "ledger.db"
+    X, y = rows()
+    board = Leaderboard(X, y, scoring="accuracy", name="churn", rounds=True, ledger=ledger)
+    tokens = {role: token_of(ledger, role, role) for role in sorted(ALL)}
+    path = "/v1/holdouts/churn/round"
+    with serving(ledger, tmp_path) as server:
+        body = {"predictions": y.tolist()}
+        for _ in range(2):  # a retry is the same submission
+            answer = server.ask(
+                "POST", path, tokens["analyst"], json=body, headers={"Idempotency-Key": "1"}
+            )
+            assert answer.json()["waiting"] == 1 and "score" not in answer.text
+        visitors = {role: Visitor(server, token) for role, token in tokens.items()}
+        analyst = visitors["analyst"]
+        assert 'name="file"' in analyst.get("/holdouts/churn").text
+        sent = analyst.post("/holdouts/churn/submissions", file=("a.npy", npy(1 - y)))
+        assert sent.headers["location"] == "/holdouts/churn/leaderboard"
+        page = analyst.get("/holdouts/churn/leaderboard").text
+        assert "2 submissions wait, 2 of them yours" in page and "Nobody has submitted" in page
+        at_once = server.ask("POST", "/v1/holdouts/churn/submissions", tokens["analyst"], json=body)
+        assert at_once.status_code == 409 and "POST /round" in at_once.text
+        assert board.waiting() == {"analyst": 2}
+        refused = server.ask("POST", f"{path}/closing", tokens["owner"], json={"name": "wrong"})
+        assert refused.status_code == 422
+        closed = visitors["owner"].post("/holdouts/churn/round/closing", name="churn")
+        assert closed.headers["location"] == "/holdouts/churn/leaderboard"
+        shown = server.ask("GET", path, tokens["reader"]).json()
+        assert (shown["round"], shown["waiting"], shown["closed"][0]["best"]) == (2, 0, 1.0)
+        assert 'aria-label="Rounds"' in visitors["reader"].get("/holdouts/churn/leaderboard").text
+        history = server.ask("GET", "/v1/holdouts/churn/submissions", tokens["analyst"]).json()
+        assert [one["improved"] for one in history["submissions"]] == [True, False]
 
 
 def test_a_long_history_has_pages(tmp_path: Path) -> None:

@@ -46,6 +46,7 @@ COMMANDS: dict[str, dict[str, Callable[..., None]]] = {
         "replenish": holdouts.replenish,
         "retire": holdouts.retire,
         "leaderboard": boards.leaderboard,
+        "close-round": boards.close_round,
         "finals": boards.finals,
     },
     "Open the raw scores": {

@@ -13,6 +13,7 @@ from ladderholdout.cli.common import (
     LedgerOption,
     NameArgument,
     YesOption,
+    print_lines,
     print_result,
 )
 from ladderholdout.errors import InvalidArgument
@@ -37,6 +38,28 @@ def leaderboard(
     standings = board.standings(confidence)
     _write(table, standings.to_csv())
     print_result(standings, as_json)
+
+
+def close_round(
+    name: NameArgument,
+    ladder: _BoardOption = "leaderboard",
+    if_due: Annotated[
+        bool, typer.Option("--if-due", help="Close it where its hours are over, and not before.")
+    ] = False,
+    ledger: LedgerOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Close the round of a leaderboard: what waits is answered together, as one batch.
+
+    With --if-due a timer of the system may run it as often as it likes.
+    """
+    board = Leaderboard.open(name, ladder=ladder, ledger=ledger)
+    closed = board.close_if_due() if if_due else board.close_round()
+    if closed is None and not as_json:
+        print_lines("Nothing is answered: no submission waits, or the round is not due.")
+        return
+    shown = None if closed is None else {"round": closed.record, "releases": closed.releases}
+    print_result(shown if as_json else closed, as_json)
 
 
 def finals(

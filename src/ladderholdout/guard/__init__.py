@@ -58,6 +58,7 @@ from ladderholdout.guard.opening.settings import (
 )
 from ladderholdout.guard.query.batches import Batch, held_by, read_submission
 from ladderholdout.guard.query.finalists import Finalist, confirm, ranked, winner_of
+from ladderholdout.guard.query.rounds import close_round, collect
 from ladderholdout.guard.query.seen import (
     latest,
     new_batch,
@@ -145,6 +146,8 @@ __all__ = [
     "certificate_of",
     "check_decides",
     "check_open",
+    "close_round",
+    "collect",
     "confirm",
     "count_rows",
     "describe_estimator",

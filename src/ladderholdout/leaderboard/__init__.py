@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ladderholdout.leaderboard.board import Leaderboard
 from ladderholdout.leaderboard.finals import Finals, FinalStanding
+from ladderholdout.leaderboard.rounds import Collected, Round
 from ladderholdout.leaderboard.standings import Standing, Standings
 
-__all__ = ["FinalStanding", "Finals", "Leaderboard", "Standing", "Standings"]
+__all__ = ["Collected", "FinalStanding", "Finals", "Leaderboard", "Round", "Standing", "Standings"]

@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
 from typing import Any
 
 from numpy.typing import ArrayLike
@@ -22,10 +24,13 @@ from ladderholdout.guard import (
     ScoreCertificate,
     bars_on,
     certificate_of,
+    close_round,
+    collect,
     finals_of,
     finals_on_record,
     jsonable,
     level_of,
+    new_batch,
     no_certificate,
     register,
     reopen_ladder,
@@ -33,6 +38,13 @@ from ladderholdout.guard import (
     without_frames,
 )
 from ladderholdout.leaderboard.finals import Finals, chosen, finals_shown
+from ladderholdout.leaderboard.rounds import (
+    Collected,
+    Round,
+    begin_rounds,
+    checked_hours,
+    due_of,
+)
 from ladderholdout.leaderboard.standings import (
     BOARD,
     Entrant,
@@ -44,6 +56,7 @@ from ladderholdout.leaderboard.standings import (
     team_ladders,
 )
 from ladderholdout.ledger import FinalsRecord, LadderRecord, Transaction
+from ladderholdout.ledger.rounds import RoundsRecord
 from ladderholdout.mechanisms import Ladder, Mechanism, RankLadder, SimplifiedLadder
 from ladderholdout.metrics import Metric, get_metric
 
@@ -136,6 +149,9 @@ class Leaderboard:
         How many releases each team may get; there is none per rank.
     ladder : str, default="leaderboard"
         What the ladders of this board are called in the ledger.
+    rounds : bool or float, default=False
+        Whether submissions are collected and answered together when their round is closed: by
+        `close_round` alone, or, with a number, also after so many hours. Fixed with the board.
     sample_weight, classes, loss_range, target_range, overlap, ledger, vault, reserve, \
     confidence, ids
         Settings of `LadderHoldout`.
@@ -178,6 +194,7 @@ class Leaderboard:
         mechanism: Mechanism | None = None,
         budget: int | None = None,
         ladder: str = "leaderboard",
+        rounds: bool | float = False,
         sample_weight: ArrayLike | None = None,
         classes: ArrayLike | None = None,
         loss_range: tuple[float, float] | None = None,
@@ -194,9 +211,12 @@ class Leaderboard:
             check_rule(per, mechanism)
         if budget is not None and per == "rank":
             raise InvalidArgument("budget", 'left out with per="rank"', budget)
+        hours = checked_hours(rounds)
         home = register(X, y, _stated(locals(), default=DEFAULTS[per]))
         assert isinstance(home, LocalLadder)  # of one metric
         self._hold(home)
+        if rounds is not False:
+            home.write(lambda tx, record: begin_rounds(tx, record, hours))
         if self.per != per:
             raise HoldoutConflict(
                 f"This leaderboard is in the ledger with per={self.per!r}, and you ask for "
@@ -255,6 +275,7 @@ class Leaderboard:
 
     def _hold(self, home: LocalLadder) -> None:
         self._home, self.per = home, kind_of(home.facts.rules.mechanism)
+        self._by_rounds: bool | None = None
         # Handles of accounts that have a ladder; what they hold never changes.
         self._teams: dict[str, LocalLadder] = {}
 
@@ -286,8 +307,10 @@ class Leaderboard:
 
     def submit(
         self, account: str, predictions: Any, *, context: Mapping[str, Any] | None = None
-    ) -> Release:
+    ) -> Release | Collected:
         """Submit the predictions of an account; its first ones bring it onto the record.
+
+        With rounds they are read and wait until the round is closed.
 
         Parameters
         ----------
@@ -302,7 +325,7 @@ class Leaderboard:
         -------
         Release
             Its score is the account's released score. Per rank it is, for an account without
-            a place, that of the last place: the one to beat.
+            a place, that of the last place: the one to beat. With rounds it is `Collected`.
 
         Raises
         ------
@@ -315,10 +338,121 @@ class Leaderboard:
         if account == BOARD:
             raise InvalidArgument("account", f"another name than {BOARD!r}", "that", "It is taken.")
         stated = jsonable(context)
+        if self.by_rounds:
+            return self.collect(account, predictions, Origin(context=stated))
         if self.per == "rank":
             origin = Origin(context={**stated, "account": account}, account=account)
             return self._home.submit(predictions, origin)
         return self._team(account, predictions).submit(predictions, Origin(context=stated))
+
+    # -- rounds -----------------------------------------------------------------------
+
+    @property
+    def by_rounds(self) -> bool:
+        """Whether the board answers by rounds, which never changes."""
+        if self._by_rounds is None:
+            self._by_rounds = self.rounds() is not None
+        return self._by_rounds
+
+    def rounds(self) -> RoundsRecord | None:
+        """Return the rounds of the board; None where it answers at once.
+
+        Returns
+        -------
+        RoundsRecord or None
+            Its `number` is that of the open round, `closed` has the others, oldest first.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> X, y = np.arange(400).reshape(-1, 1), np.arange(400) % 2
+        >>> board = Leaderboard(X, y, scoring="accuracy", ledger="memory", rounds=True)
+        >>> board.rounds().number
+        1
+        """
+        return self._home.read(lambda tx, home: tx.rounds.of(home))
+
+    def collect(self, account: str, predictions: Any, origin: Origin) -> Collected:
+        """Let predictions wait for their round; `submit` does so where the board has rounds."""
+        self.close_if_due()
+        ladder = self._home if self.per == "rank" else self._team(account, predictions)
+        if self.per == "rank":
+            origin = replace(origin, context={**origin.context, "account": account})
+        placed = self._home.placed(predictions)
+        rounds, waiting = collect(self._home, ladder.guard(), account, placed, origin)
+        return Collected(rounds.number, account, waiting, due_of(rounds))
+
+    def waiting(self) -> dict[str, int]:
+        """Return by account how many submissions wait for the open round to be closed.
+
+        Returns
+        -------
+        dict of str to int
+        """
+        return self._home.read(lambda tx, home: tx.rounds.counts(home))
+
+    def close_round(self) -> Round | None:
+        """Answer all submissions that wait, together as one announced batch.
+
+        They were all fixed before any of them is answered, so each pays for its place in the
+        batch and for what was released in rounds before, and not for each other.
+
+        Returns
+        -------
+        Round or None
+            The round with its releases; None where nothing waits, and the round goes on.
+
+        Raises
+        ------
+        HoldoutConflict
+            The board has no rounds.
+        LedgerError
+            The ledger cannot be written; nothing was released.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> X, y = np.arange(400).reshape(-1, 1), np.arange(400) % 2
+        >>> board = Leaderboard(X, y, scoring="accuracy", ledger="memory", rounds=True)
+        >>> for account, right in (("Ada", 300), ("Ben", 360)):
+        ...     print(board.submit(account, np.where(np.arange(400) < right, y, 1 - y)).line())
+        round 1: 1 submission of Ada waits until the round is closed
+        round 1: 1 submission of Ben waits until the round is closed
+        >>> len(board.standings())
+        0
+        >>> closed = board.close_round()
+        >>> [(account, release.score) for account, release in closed.releases]
+        [('Ada', 0.75), ('Ben', 0.9)]
+        >>> board.rounds().number
+        2
+        """
+        if not self.by_rounds:
+            raise HoldoutConflict(
+                "This leaderboard answers at once. Rounds are fixed when a board is started: "
+                "Leaderboard(X, y, ..., rounds=True)."
+            )
+        answered = close_round(
+            self._home,
+            lambda ladder: self._home.beside(ladder).guard(),
+            new_batch(),
+            ranked=self.per == "rank",
+        )
+        if answered is None:
+            return None
+        return Round(answered.record, answered.releases, self.metric)
+
+    def close_if_due(self) -> Round | None:
+        """Close the round where its hours are over and something waits.
+
+        Whoever submits to the board or reads it does so first, so that no timer is needed.
+
+        Returns
+        -------
+        Round or None
+        """
+        rounds = self.rounds() if self.by_rounds else None
+        due = None if rounds is None else due_of(rounds)
+        return self.close_round() if due is not None and due <= datetime.now(UTC) else None
 
     def _team(self, account: str, predictions: Any) -> LocalLadder:
         """Return the ladder of an account, started if these predictions are fine."""
@@ -348,6 +482,7 @@ class Leaderboard:
         -------
         Standings
         """
+        self.close_if_due()
         level = level_of(self._home, confidence)
 
         def read(

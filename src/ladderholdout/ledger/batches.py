@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeAlias
 
@@ -245,6 +245,23 @@ class Batches:
             batch: size
             for holdout_id in holdout_ids
             for batch, size, _ in read_all(self._events(holdout_id, "batch"), _announced)
+        }
+
+    def members(self, holdout_ids: Sequence[int]) -> dict[tuple[int, str], int]:
+        """Return how many members of announced batches went to each ladder."""
+        sizes = self.sizes(holdout_ids)
+        if not sizes:
+            return {}
+        entry, count = submissions.c, func.count()
+        query = (
+            select(entry.ladder_id, entry.batch, count)
+            .select_from(submissions.join(ladders))
+            .where(ladders.c.holdout_id.in_(holdout_ids), entry.batch.in_(sizes))
+            .group_by(entry.ladder_id, entry.batch)
+        )
+        return {
+            (ladder_id, batch): min(members, sizes[batch])
+            for ladder_id, batch, members in self._conn.execute(query)
         }
 
     # -- predictions ------------------------------------------------------------------

@@ -416,6 +416,23 @@ accounts = Table(
     Index("ix_accounts_token_key", "token_key", unique=True),
 )
 
+# Submissions to a leaderboard with rounds that were not answered yet. They are no part of the
+# chain: what is recorded of them is written when their round is closed.
+waiting = Table(
+    "waiting",
+    metadata,
+    Column("id", Integer, primary_key=True),
+    # The ladder that holds the rules of the board, and that which will answer.
+    Column("home_id", ForeignKey("ladders.id"), nullable=False, index=True),
+    Column("ladder_id", ForeignKey("ladders.id"), nullable=False),
+    Column("account", String(200), nullable=False),
+    Column("time", DateTime(timezone=True), nullable=False),
+    Column("key", String(64)),
+    Column("context", Text, nullable=False),
+    # Canonical, compressed.
+    Column("predictions", LargeBinary, nullable=False),
+)
+
 _format = Table(
     "ledger_format",
     metadata,

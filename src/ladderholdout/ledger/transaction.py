@@ -69,6 +69,7 @@ from ladderholdout.ledger.records import (
 )
 from ladderholdout.ledger.replay import repeats_alike
 from ladderholdout.ledger.reserve_queries import ReserveQueries
+from ladderholdout.ledger.rounds import Rounds
 from ladderholdout.ledger.tables import (
     FAULTS,
     FORMAT,
@@ -163,6 +164,11 @@ class Transaction:
     def finals(self) -> FinalsRecords:
         """The finals of leaderboards."""
         return FinalsRecords(self.conn, self.chains)
+
+    @property
+    def rounds(self) -> Rounds:
+        """The rounds of leaderboards."""
+        return Rounds(self.conn, self.chains)
 
     @property
     def accounts(self) -> Accounts:

@@ -177,7 +177,7 @@ def _add_routes(app: FastAPI, served: Served, most: int, refusals: Refusals) -> 
         account, name = holder_of(request), request.path_params["name"]
         if account.holdout != name or account.role not in asked.roles:
             raise NotThere
-        view = served.view(account, whose, starts=asked.name == "submit")
+        view = served.view(account, whose, starts=asked.name in ("submit", "collect"))
         view.check_block(request.headers.get(BLOCK))
         return view
 
@@ -250,7 +250,7 @@ def _add_routes(app: FastAPI, served: Served, most: int, refusals: Refusals) -> 
             if asked_for.name == "decide":
                 margin = margin_in(request.query_params.get("margin"))
                 return _json(view.decide(replace(asked, margin=margin), key))
-            return _json(view.submit(asked, key))
+            return _json(asked_for.does(view, asked, key))
 
         def analyst() -> View:
             return view_for(request, asked_for, request.query_params.get("account"))
@@ -268,6 +268,9 @@ def _add_routes(app: FastAPI, served: Served, most: int, refusals: Refusals) -> 
 
     async def submit(request: Request) -> Response:
         return await query(request, OPERATIONS["submit"])
+
+    async def collect(request: Request) -> Response:
+        return await query(request, OPERATIONS["collect"])
 
     async def decide(request: Request) -> Response:
         return await query(request, OPERATIONS["decide"])
@@ -322,7 +325,7 @@ def _add_routes(app: FastAPI, served: Served, most: int, refusals: Refusals) -> 
         return _json({"holdouts": [served.view(account).listed()]})
 
     results = (compare, history, health)
-    of_their_own_form = (rows, group_names, order, submit, decide, submit_batch, *results)
+    of_their_own_form = (rows, group_names, order, submit, collect, decide, submit_batch, *results)
     answers = {answer.__name__: answer for answer in of_their_own_form}
     for name, known in OPERATIONS.items():
         app.add_api_route(

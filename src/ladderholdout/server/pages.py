@@ -344,6 +344,7 @@ def add_pages(app: FastAPI, gate: Gate, most: int, refusals: Refusals) -> Pages:
     form("work_out", lambda session, view, answer: _to(view, "#certificate"))
     form("reveal", lambda session, view, answer: _to(view))
     form("retire", lambda session, view, answer: _to(view), managed)
+    form("close_round", lambda session, view, answer: _to(view, "leaderboard"), board)
     form("hold_finals", lambda session, view, answer: _to(view, "leaderboard#finals"), board)
     form(
         "estimate",
@@ -378,10 +379,14 @@ def add_pages(app: FastAPI, gate: Gate, most: int, refusals: Refusals) -> Pages:
 
     @page("/holdouts/{name:path}/submissions", "POST")
     def submit(session: Signed, view: Seen, form: Upload) -> Response:
-        _require(view, "submit")
+        _require(view, "collect" if view.by_rounds else "submit")
+        key = form.fields.get("key", "") or uuid4().hex
         try:
             view.check_block(form.fields.get("block"))
-            release = view.submit(_asked(view, form), form.fields.get("key", "") or uuid4().hex)
+            if view.by_rounds:
+                view.collect(_asked(view, form), key)
+                return _to(view, "leaderboard")
+            release = view.submit(_asked(view, form), key)
         except _SHOWN_ON_THE_PAGE as error:
             return shown(session, view, error=error)
         return _to(view, f"submissions/{release.submission}")
@@ -591,6 +596,7 @@ def _board(view: View, error: LadderHoldoutError | None) -> dict[str, Any]:
         "board": board,
         "finals": latest,
         "earlier": len(finals) - 1,
+        "rounds": view.open_round() if view.by_rounds else None,
         "error": error and of_forms(error),
         "wide": picture and Markup(picture.svg(680, "wide")),
         "narrow": picture and Markup(picture.svg(330, "narrow")),

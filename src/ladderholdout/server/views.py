@@ -41,7 +41,8 @@ from ladderholdout.guard import (
     without_others,
 )
 from ladderholdout.holdout import LadderHoldout
-from ladderholdout.leaderboard import Finals, Leaderboard
+from ladderholdout.leaderboard import Collected, Finals, Leaderboard
+from ladderholdout.leaderboard.rounds import due_of, round_shown
 from ladderholdout.leaderboard.standings import BOARD, Standings, ladder_of, start
 from ladderholdout.ledger import AccountRecord, LadderRecord, Ledger, Transaction, shown
 from ladderholdout.ledger.replay import rule_shown
@@ -88,6 +89,7 @@ REPORT = "report"
 """What the owner of a ledger may see besides all operations, on the machine of the ledger."""
 
 _QUERIES = frozenset({"submit", "decide", "compare", "work_out", "estimate", "reveal"})
+_OF_ROUNDS = {"open_round", "collect", "close_round"}
 _NOT_SERVED = {
     "share_rows": "the rows",
     "allow_comparisons": "comparisons",
@@ -183,6 +185,7 @@ class View:
         withheld = {name for name, known in OPERATIONS.items() if not self._allows(known.setting)}
         if self.board is None:
             withheld |= {"leaderboard", "finals", "hold_finals"}
+        withheld |= {"submit", "submit_batch"} if self.by_rounds else _OF_ROUNDS
         return frozenset(names - withheld)
 
     # -- the holdout ------------------------------------------------------------------
@@ -253,20 +256,21 @@ class View:
     @operation("POST", "/submissions", "submissions", SUBMITTING, openapi=A_SUBMISSION)
     def submit(self, asked: Asked, key: str | None) -> Release:
         """Submit predictions for the rows: in the order of the first registration, or with ids."""
-        if self.role == "host" and self.ladder.facts.account == BOARD:
-            allowed = f"the name of a participant, other than {BOARD!r}"
-            raise InvalidArgument("account", allowed, "none", "State it: ?account=NAME.")
+        self._check_answers_at_once()
+        self._check_names_whom()
         return self.ladder.submit(asked.predictions, self._origin(asked, key))
 
     @operation("POST", "/decisions", "submissions", ANALYST, openapi=A_CANDIDATE)
     def decide(self, asked: Asked, key: str | None) -> Decision:
         """Submit predictions to a gate, and return whether they may replace the incumbent."""
+        self._check_answers_at_once()
         origin = replace(self._origin(asked, key), margin=asked.margin)
         return self.ladder.decide(asked.predictions, origin)
 
     @operation("POST", "/batches", "submissions", ANALYST, openapi=A_BATCH)
     def submit_batch(self, batch: Sequence[Asked], key: str | None) -> dict[str, Any]:
         """Submit several sets of predictions, all fixed before feedback on any of them."""
+        self._check_answers_at_once()
         key, ladder = key or uuid4().hex, self.ladder
         # Refused as a whole, or taken as a whole.
         fixed = [ladder.fix(asked.predictions) for asked in batch]
@@ -369,6 +373,58 @@ class View:
             )
         return Leaderboard.open(self.name, ladder=self.board, ledger=self.url)
 
+    @cached_property
+    def by_rounds(self) -> bool:
+        """Whether the account submits to a leaderboard that answers by rounds."""
+        if self.board is None or self.ladder.facts.ladder != self.board:
+            return False
+        return self._open_board().by_rounds
+
+    def _check_names_whom(self) -> None:
+        """Refuse a submission of a host that does not name whose it is."""
+        if self.role == "host" and self.ladder.facts.account == BOARD:
+            allowed = f"the name of a participant, other than {BOARD!r}"
+            raise InvalidArgument("account", allowed, "none", "State it: ?account=NAME.")
+
+    def _check_answers_at_once(self) -> None:
+        if self.by_rounds:
+            raise HoldoutConflict(
+                "This leaderboard answers by rounds: send predictions to POST /round, and read the "
+                "answers in the history once the round is closed."
+            )
+
+    @operation("GET", "/round", "results", ANYONE)
+    def open_round(self) -> dict[str, Any]:
+        """Describe the open round of a leaderboard: how many submissions wait; and those before."""
+        board = self._open_board()
+        board.close_if_due()
+        rounds, waiting = board.rounds(), board.waiting()
+        if rounds is None:
+            raise HoldoutConflict("This leaderboard answers at once, and has no rounds.")
+        return {
+            "round": rounds.number,
+            "since": rounds.since,
+            "due": due_of(rounds),
+            "waiting": sum(waiting.values()),
+            "of_account": waiting.get(self.ladder.facts.account, 0),
+            "closed": [round_shown(record, board.metric) for record in rounds.closed],
+        }
+
+    @operation("POST", "/round", "submissions", SUBMITTING, openapi=A_SUBMISSION)
+    def collect(self, asked: Asked, key: str | None) -> Collected:
+        """Submit predictions to the open round of a leaderboard, whose end brings the answer."""
+        self._check_names_whom()
+        account, board = self.ladder.facts.account, self._open_board()
+        return board.collect(account, asked.predictions, self._origin(asked, key))
+
+    @operation("POST", "/round/closing", "submissions", OWNER, model=Confirmed)
+    def close_round(self, name: str) -> dict[str, Any]:
+        """Answer what waits as one batch: {"name"}, the holdout's, to confirm it."""
+        self._confirm(name, "All that waits is answered.")
+        board = self._open_board()
+        closed = board.close_round()
+        return {"closed": closed and round_shown(closed.record, board.metric)}
+
     @operation("GET", "/finals", "results", ANYONE)
     def finals(self) -> dict[str, Any]:
         """Return the finals that were held, oldest first: scores, sets of ranks and ties."""
@@ -382,11 +438,7 @@ class View:
         entries: dict[str, int | list[int] | None] | None,
         again: bool,
     ) -> Finals:
-        """Hold finals on the reserve: {"name"}, the holdout's, to confirm it, and who takes part.
-
-        By default each account takes part with its best released submission; `best` takes the
-        first so many of the standings, and `entries` names submissions by account.
-        """
+        """Hold finals: {"name", "best", "entries", "again"}; the name is to confirm it."""
         self._confirm(name, "Finals show how entries do on the reserve, once.")
         board = self._open_board()
         if best is not None and entries is not None:

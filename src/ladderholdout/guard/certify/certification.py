@@ -511,11 +511,12 @@ def _orders(
     tx: Transaction, holdout_id: int, improved: Iterable[ImprovementRecord], others: Others
 ) -> float:
     """Return what was shown by which members of announced batches were judged first, in nats."""
-    batches = [record.batch for record in improved if record.batch is not None]
+    batches = [(one.ladder_id, one.batch) for one in improved if one.batch is not None]
     if not batches:
         return 0.0
-    sizes = tx.batches.sizes([holdout_id, *(one.holdout_id for one in others.holdouts)])
-    return sum(math.log(sizes.get(batch or "", 1)) for batch in batches)
+    # A ladder judges the best of its own members first.
+    members = tx.batches.members([holdout_id, *(one.holdout_id for one in others.holdouts)])
+    return sum(math.log(members.get(batch, 1)) for batch in batches)
 
 
 def doubts_about(tx: Transaction, holdout_id: int) -> tuple[str, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ladderholdout.guard.query.rounds import Answered, close_round, collect
 from ladderholdout.guard.query.seen import note_answer, note_shown, settle
 from ladderholdout.guard.query.submission import (
     Answer,
@@ -14,10 +15,13 @@ from ladderholdout.guard.query.submission import (
 
 __all__ = [
     "Answer",
+    "Answered",
     "Guard",
     "LedgerLadder",
     "Measured",
     "announce",
+    "close_round",
+    "collect",
     "make_guard",
     "note_answer",
     "note_shown",

@@ -1,0 +1,201 @@
+"""Rounds of a leaderboard: submissions are collected, then answered together as one batch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from functools import partial
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ladderholdout.errors import DailyLimit, HoldoutConflict
+from ladderholdout.guard.containment import without_autologging, without_frames
+from ladderholdout.guard.open_ladder import Origin
+from ladderholdout.guard.query.seen import settle
+from ladderholdout.guard.query.submission import Answer, Guard, LedgerLadder, Measured
+from ladderholdout.guard.shown import Release
+from ladderholdout.ledger import LadderRecord, Transaction
+from ladderholdout.ledger.rounds import RoundRecord, RoundsRecord, WaitingRecord
+
+GuardOf: TypeAlias = Callable[[LadderRecord], Guard]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Answered:
+    """A round that was closed, with the answers in the order in which the submissions came.
+
+    Attributes
+    ----------
+    record : RoundRecord
+    releases : tuple of (str, Release)
+        Each with its account.
+    """
+
+    record: RoundRecord
+    releases: tuple[tuple[str, Release], ...]
+
+
+def collect(
+    home: LedgerLadder,
+    guard: Guard,
+    account: str,
+    placed: tuple[Any, NDArray[np.intp] | None],
+    origin: Origin,
+) -> tuple[RoundsRecord, int]:
+    """Let predictions wait for their round, or refuse them; return it, and how many wait.
+
+    Parameters
+    ----------
+    home : LedgerLadder
+        That which holds the rules of the board.
+    guard : Guard
+        Of the ladder that will answer.
+    account : str
+    placed, origin
+        As `Guard.submit` takes them; they are read now, and measured when the round is closed.
+    """
+    settle()
+    with without_frames, without_autologging():
+        holdout, (values, order) = guard.holdout, placed
+        aligned = guard.metric.canonical(values, holdout.n, holdout.classes)
+        aligned = aligned.take(guard.order if order is None else order, axis=0)
+
+        def wait(tx: Transaction, record: LadderRecord) -> tuple[RoundsRecord, int]:
+            rounds = tx.rounds.of(record)
+            if rounds is None:
+                raise HoldoutConflict("This leaderboard answers at once, and has no rounds.")
+            ladder = record if guard.ladder_id == record.id else tx.ladder(guard.ladder_id)
+            _refuse_beyond(tx, record, ladder, account, origin.per_day)
+            tx.rounds.wait(record, ladder, account, origin.key, origin.context, aligned)
+            return rounds, tx.rounds.counts(record)[account]
+
+        return home.write(wait)
+
+
+def _refuse_beyond(
+    tx: Transaction, home: LadderRecord, ladder: LadderRecord, account: str, per_day: int | None
+) -> None:
+    """Refuse one more submission than a day may have, with those that wait."""
+    if per_day is None:
+        return
+    today = datetime.now(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
+    left = per_day - tx.rounds.waiting_since(home, account, today)
+    if left <= 0 or tx.accounts.has_made(ladder, left, today):
+        raise DailyLimit(
+            f"This account has made its {per_day} submissions of today. It may submit again from "
+            "00:00 UTC on."
+        )
+
+
+def close_round(
+    home: LedgerLadder, guard_of: GuardOf, batch: str, *, ranked: bool
+) -> Answered | None:
+    """Answer all that waits as one announced batch, in one transaction; None where nothing does.
+
+    Parameters
+    ----------
+    home : LedgerLadder
+    guard_of : callable
+        Returns the guard of a ladder of the board.
+    batch : str
+        A new name.
+    ranked : bool
+        Whether one ladder serves all accounts.
+    """
+    settle()
+    with without_frames, without_autologging():
+        while True:
+            waits, ladders = home.read(_waiting)
+            if not waits:
+                return None
+            guards = {ladder_id: guard_of(ladders[ladder_id]) for ladder_id in _ladders(waits)}
+            members: dict[int, list[Measured]] = {ladder_id: [] for ladder_id in guards}
+            for place, wait in enumerate(waits, 1):
+                origin = Origin(
+                    batch=batch,
+                    place=place,
+                    announced=True,
+                    key=wait.key,
+                    context=wait.context,
+                    account=wait.account if ranked else None,
+                )
+                members[wait.ladder_id].append(_measured(guards[wait.ladder_id], wait, origin))
+            body = partial(_judged, waits=waits, guards=guards, members=members, batch=batch)
+            judged = home.write(body)
+            if judged is not None:
+                break
+            for guard in guards.values():
+                guard.reload()
+        record, answers = judged
+        taken = {
+            ladder_id: iter([guards[ladder_id].take_note(answer) for answer in of_ladder])
+            for ladder_id, of_ladder in answers.items()
+        }
+        releases = tuple((wait.account, next(taken[wait.ladder_id])) for wait in waits)
+        return Answered(record, releases)
+
+
+def _waiting(
+    tx: Transaction, home: LadderRecord
+) -> tuple[tuple[WaitingRecord, ...], dict[int, LadderRecord]]:
+    ladders = {ladder.id: ladder for ladder in tx.ladders(home.holdout_id)}
+    return tx.rounds.waiting(home), ladders
+
+
+def _ladders(waits: Sequence[WaitingRecord]) -> list[int]:
+    return list(dict.fromkeys(wait.ladder_id for wait in waits))
+
+
+def _measured(guard: Guard, wait: WaitingRecord, origin: Origin) -> Measured:
+    """Measure what waited, which is in the order of the content."""
+    holdout = guard.holdout
+    values = guard.metric.as_submitted(wait.predictions, holdout.classes)
+    measured = guard.measure(values, origin, np.arange(holdout.n))
+    return replace(measured, time=wait.time)
+
+
+def _judged(
+    tx: Transaction,
+    home: LadderRecord,
+    *,
+    waits: Sequence[WaitingRecord],
+    guards: Mapping[int, Guard],
+    members: Mapping[int, Sequence[Measured]],
+    batch: str,
+) -> tuple[RoundRecord, dict[int, list[Answer]]] | None:
+    """Answer a round; None where labels were amended or it was closed meanwhile."""
+    version = tx.chains.end(home.holdout_id).labels_version
+    known = tx.rounds.ids(home)[: len(waits)]
+    if known != [wait.id for wait in waits] or any(
+        sets[0].labelled.version != version for sets in members.values()
+    ):
+        return None
+    tx.batches.announce(home, batch, len(waits))
+    asked = {number: [] for number in members if number != home.id}
+    records = {record.id: record for record in (home, *tx.locked_ladders(asked))}
+    answers = {
+        number: guards[number].judge_all(
+            tx, records[number], sets, guards[number].best_first(tx, records[number], sets)
+        )
+        for number, sets in members.items()
+    }
+    after = [
+        max(of_ladder, key=lambda answer: answer.release.submission).ladder
+        for of_ladder in answers.values()
+    ]
+    others = (ladder for ladder in tx.ladders(home.holdout_id) if ladder.id not in answers)
+    best = [
+        float(ladder.state["standing"])
+        for ladder in (*after, *others)
+        if ladder.incumbent is not None and ladder.settings.name == home.settings.name
+    ]
+    counts = {
+        "submissions": len(waits),
+        "accounts": len({wait.account for wait in waits}),
+        "improved": sum(one.release.improved for each in answers.values() for one in each),
+        "best": min(best, default=None),
+    }
+    return tx.rounds.close(home, waits[-1].id, batch, counts), answers
