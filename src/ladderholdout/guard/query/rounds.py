@@ -17,7 +17,7 @@ from ladderholdout.guard.open_ladder import Origin
 from ladderholdout.guard.query.seen import settle
 from ladderholdout.guard.query.submission import Answer, Guard, LedgerLadder, Measured
 from ladderholdout.guard.shown import Release
-from ladderholdout.ledger import LadderRecord, Transaction
+from ladderholdout.ledger import Asked, LadderRecord, Transaction
 from ladderholdout.ledger.rounds import RoundRecord, RoundsRecord, WaitingRecord
 
 GuardOf: TypeAlias = Callable[[LadderRecord], Guard]
@@ -174,7 +174,7 @@ def _judged(
     ):
         return None
     tx.batches.announce(home, batch, len(waits))
-    asked = {number: [] for number in members if number != home.id}
+    asked: dict[int, list[Asked]] = {number: [] for number in members if number != home.id}
     records = {record.id: record for record in (home, *tx.locked_ladders(asked))}
     answers = {
         number: guards[number].judge_all(

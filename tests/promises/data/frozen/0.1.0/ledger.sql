@@ -263,6 +263,19 @@ CREATE TABLE views (
 	PRIMARY KEY (holdout_id, number), 
 	FOREIGN KEY(holdout_id) REFERENCES holdouts (id)
 );
+CREATE TABLE waiting (
+	id INTEGER NOT NULL, 
+	home_id INTEGER NOT NULL, 
+	ladder_id INTEGER NOT NULL, 
+	account VARCHAR(200) NOT NULL, 
+	time DATETIME NOT NULL, 
+	"key" VARCHAR(64), 
+	context TEXT NOT NULL, 
+	predictions BLOB NOT NULL, 
+	PRIMARY KEY (id), 
+	FOREIGN KEY(home_id) REFERENCES ladders (id), 
+	FOREIGN KEY(ladder_id) REFERENCES ladders (id)
+);
 CREATE UNIQUE INDEX ix_submissions_key ON submissions (ladder_id, "key") WHERE key IS NOT NULL;
 CREATE UNIQUE INDEX ix_accounts_token_key ON accounts (token_key);
 CREATE INDEX ix_holdouts_fingerprint ON holdouts (fingerprint);
@@ -271,4 +284,5 @@ CREATE INDEX ix_submissions_marked ON submissions (ladder_id, number) WHERE (imp
 CREATE INDEX ix_submissions_order ON submissions (ladder_id, id);
 CREATE INDEX ix_submissions_search ON submissions (ladder_id, search) WHERE search IS NOT NULL;
 CREATE INDEX ix_views_fingerprint ON views (fingerprint);
+CREATE INDEX ix_waiting_home_id ON waiting (home_id);
 COMMIT;
