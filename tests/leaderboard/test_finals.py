@@ -155,7 +155,7 @@ def test_a_withdrawn_entry_takes_no_part() -> None:
     board, y = started()
     filled(board, y)
     ada = LadderHoldout.open("spring", account="Ada", ladder="leaderboard", ledger=board.ledger)
-    ada.owner.withdraw(2, "a leak")
+    ada.owner.withdraw(2, reason="a leak")
     with pytest.raises(InvalidArgument, match="withdrawn"):
         board.finals({"Ada": 2, "Ben": 1})
     assert {row.account: row.submission for row in board.finals()}["Ada"] == 1

@@ -731,6 +731,7 @@ def test_a_round_is_collected_and_closed_over_http(tmp_path: Path) -> None:
         assert board.waiting() == {"analyst": 2}
         refused = server.ask("POST", f"{path}/closing", tokens["owner"], json={"name": "wrong"})
         assert refused.status_code == 422
+        assert "to close the round" in visitors["owner"].get("/holdouts/churn/leaderboard").text
         closed = visitors["owner"].post("/holdouts/churn/round/closing", name="churn")
         assert closed.headers["location"] == "/holdouts/churn/leaderboard"
         shown = server.ask("GET", path, tokens["reader"]).json()

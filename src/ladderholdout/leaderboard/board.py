@@ -373,7 +373,18 @@ class Leaderboard:
         return self._home.read(lambda tx, home: tx.rounds.of(home))
 
     def collect(self, account: str, predictions: Any, origin: Origin) -> Collected:
-        """Let predictions wait for their round; `submit` does so where the board has rounds."""
+        """Let predictions wait for their round; `submit` does so where the board has rounds.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from ladderholdout.guard import Origin
+        >>> X, y = np.arange(400).reshape(-1, 1), np.arange(400) % 2
+        >>> board = Leaderboard(X, y, scoring="accuracy", ledger="memory", rounds=24)
+        >>> collected = [board.collect("Ada", y, Origin(key=key)) for key in ("1", "2", "2")]
+        >>> board.waiting(), board.close_if_due()  # what has a key waits once
+        ({'Ada': 2}, None)
+        """
         self.close_if_due()
         ladder = self._home if self.per == "rank" else self._team(account, predictions)
         if self.per == "rank":
@@ -388,6 +399,15 @@ class Leaderboard:
         Returns
         -------
         dict of str to int
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> X, y = np.arange(400).reshape(-1, 1), np.arange(400) % 2
+        >>> board = Leaderboard(X, y, scoring="accuracy", ledger="memory", rounds=True)
+        >>> collected = board.submit("Ada", y)
+        >>> board.waiting()
+        {'Ada': 1}
         """
         return self._home.read(lambda tx, home: tx.rounds.counts(home))
 
@@ -449,6 +469,14 @@ class Leaderboard:
         Returns
         -------
         Round or None
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> X, y = np.arange(400).reshape(-1, 1), np.arange(400) % 2
+        >>> board = Leaderboard(X, y, scoring="accuracy", ledger="memory", rounds=24)
+        >>> board.close_if_due() is None
+        True
         """
         rounds = self.rounds() if self.by_rounds else None
         due = None if rounds is None else due_of(rounds)
