@@ -92,7 +92,9 @@ FILES_ARE_SHARED: bool = os.name != "nt"
 _BINARY: int = getattr(os, "O_BINARY", 0)  # Windows turns the ends of lines into others without it
 
 
-def open_private(path: Path, *, create: bool = True, new: bool = False) -> int:
+def open_private(
+    path: Path, *, create: bool = True, new: bool = False, append: bool = False
+) -> int:
     """Open a file to read and write, and return its descriptor.
 
     A file that this makes is its user's alone, from its first moment. Where there are no modes, the
@@ -106,8 +108,11 @@ def open_private(path: Path, *, create: bool = True, new: bool = False) -> int:
         Make it if it is not there.
     new : bool
         Refuse a file that is there with `FileExistsError`.
+    append : bool
+        Write at the end alone, wherever others have moved it.
     """
     wish = os.O_CREAT | (os.O_EXCL if new else 0) if create or new else 0
+    wish |= os.O_APPEND if append else 0
     return os.open(path, os.O_RDWR | _BINARY | wish, 0o600)
 
 

@@ -6,6 +6,7 @@ from ladderholdout.metrics.items import ItemMetric, metric_of_items
 from ladderholdout.metrics.metric import Metric
 from ladderholdout.metrics.scores import MeanOfPairs, RatioOfMeans
 from ladderholdout.metrics.table import METRICS, get_metric
+from ladderholdout.metrics.verdicts import VerdictRecord, verdicts_of
 
 __all__ = [
     "METRICS",
@@ -16,6 +17,8 @@ __all__ = [
     "Metric",
     "RatioOfMeans",
     "Support",
+    "VerdictRecord",
     "get_metric",
     "metric_of_items",
+    "verdicts_of",
 ]

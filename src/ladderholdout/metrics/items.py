@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,7 @@ from ladderholdout.metrics.arrays import Array, FloatArray, refusal
 from ladderholdout.metrics.evaluation import Evaluation, checked_weights
 from ladderholdout.metrics.metric import Metric
 from ladderholdout.metrics.scores import zero_one
+from ladderholdout.metrics.verdicts import given, key_of
 
 _LARGEST = 1 << 28
 _ALLOWED = "a text, or an object that JSON can hold, for each item"
@@ -42,6 +44,7 @@ class ItemMetric(Metric):
     """
 
     judge: Callable[[Any, Any], Any] | None = None
+    verdicts: Path | None = None
 
     def targets(self, y: Any, classes: Array | None) -> Array:
         """Return the references in canonical form.
@@ -116,30 +119,44 @@ class ItemMetric(Metric):
         Raises
         ------
         InvalidArgument
-            A verdict is not 0 or 1, or not between them where verdicts are graded.
+            A verdict is not 0 or 1, or not between them where verdicts are graded. Nothing counts;
+            verdicts that were on record before stay there.
         MetricError
             The function failed.
         """
         verdicts = measuring.called(self, lambda: self._verdicts(targets, predictions))
-        graded = self.loss is not zero_one
-        fine = (verdicts >= 0) & (verdicts <= 1) if graded else np.isin(verdicts, (0.0, 1.0))
-        if not fine.all():
-            allowed = "a function that returns " + ("0 to 1" if graded else "True, False, 0 or 1")
-            raise InvalidArgument(
-                "judge", allowed, "another", "State graded=True for verdicts in between."
-            )
         row_weights = None if weights is None else checked_weights(weights, len(targets), "weights")
         return measuring.measure(self, np.ones(len(targets)), verdicts, row_weights)
 
     def _verdicts(self, targets: Array, predictions: Array) -> FloatArray:
+        """Judge one item after the other, each alone: a verdict must not depend on other items."""
+        pairs = [*zip(map(_bytes, targets), map(_bytes, predictions), strict=True)]
+
+        def ask(place: int) -> float:
+            return self._verdict(*map(json.loads, pairs[place]))
+
+        if self.verdicts is None:
+            return np.array([ask(place) for place in range(len(pairs))], dtype=np.float64)
+        keys = [key_of(self.name, *pair) for pair in pairs]
+        return np.array(given(self.verdicts, keys, ask), dtype=np.float64)
+
+    def _verdict(self, reference: Any, answer: Any) -> float:
+        """Ask the judge, and refuse what is no verdict."""
         assert self.judge is not None
-        pairs = zip(map(_decoded, targets), map(_decoded, predictions), strict=True)
-        # One after the other, each alone: a verdict must not depend on other items.
-        return np.array([float(self.judge(*pair)) for pair in pairs], dtype=np.float64)
+        verdict, graded = float(self.judge(reference, answer)), self.loss is not zero_one
+        if not (0 <= verdict <= 1 if graded else verdict in (0.0, 1.0)):
+            allowed = "a function that returns " + ("0 to 1" if graded else "True, False, 0 or 1")
+            remedy = "" if graded else "State graded=True for verdicts in between."
+            raise InvalidArgument("judge", allowed, "another", remedy)
+        return verdict
 
 
 def metric_of_items(
-    name: str, judge: Callable[[Any, Any], Any], *, graded: bool = False
+    name: str,
+    judge: Callable[[Any, Any], Any],
+    *,
+    graded: bool = False,
+    verdicts: str | Path | None = None,
 ) -> ItemMetric:
     """Return a metric that judges each item by itself: its score is the mean verdict.
 
@@ -150,9 +167,15 @@ def metric_of_items(
     judge : callable
         ``judge(reference, prediction)``: True or 1 where the prediction is right, False or 0
         where it is not; with `graded` a number from 0 to 1. It has to be the same at each call for
-        the same two. Texts and objects of JSON arrive as they were given; a tuple as a list.
+        the same two, unless `verdicts` is stated. Texts and objects of JSON arrive as they were
+        given; a tuple as a list.
     graded : bool, default=False
         Whether there are verdicts between 0 and 1.
+    verdicts : str or Path, optional
+        A private file that keeps each verdict as soon as it is given, for a judge that costs much
+        or may answer otherwise the next time, such as a model. The judge is asked once for each
+        reference and answer, by whatever process, and its first verdict counts. Put the question
+        into the reference: items with equal ones share their verdicts.
 
     Returns
     -------
@@ -161,7 +184,11 @@ def metric_of_items(
     Raises
     ------
     InvalidArgument
-        `judge` is no function.
+        `judge` is no function, or `verdicts` no path.
+
+    See Also
+    --------
+    ladderholdout.metrics.verdicts_of : What is on record.
 
     Examples
     --------
@@ -173,6 +200,8 @@ def metric_of_items(
     0.6667
     """
     function("judge", judge, "a function of reference and prediction")
+    if verdicts is not None and not isinstance(verdicts, str | Path):
+        raise InvalidArgument("verdicts", "the path of a file", as_given(verdicts))
     return ItemMetric(
         name,
         "values",
@@ -180,6 +209,7 @@ def metric_of_items(
         loss_range=(0.0, 1.0),
         offset=1.0,
         judge=judge,
+        verdicts=None if verdicts is None else Path(verdicts).absolute(),
     )
 
 
@@ -209,5 +239,10 @@ def _json(value: Any) -> bytes:
     return stated.encode("utf-8")
 
 
+def _bytes(row: Array) -> bytes:
+    """Return the JSON of an item, which has no zeros."""
+    return row.tobytes().rstrip(b"\0")
+
+
 def _decoded(row: Array) -> Any:
-    return json.loads(row.tobytes().rstrip(b"\0"))
+    return json.loads(_bytes(row))

@@ -1,0 +1,242 @@
+"""Attacks the verdicts of a judge: noise, failures, kills, several processes, and foreign files."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from ladderholdout import InvalidArgument, LadderHoldout
+from ladderholdout.errors import InvalidSubmission, MetricError
+from ladderholdout.metrics import ItemMetric, metric_of_items, verdicts_of
+from ladderholdout.metrics import verdicts as recorded
+from tests.support.holdouts import assert_replays, is_repeat
+
+N = 60
+ITEMS = [f"question {at}" for at in range(N)]
+REFERENCES = [f"reference {at}" for at in range(N)]
+ANSWERS = [f"answer {at}" for at in range(N)]
+
+
+class Noisy:
+    """A judge that answers as it likes each time, and counts how often it is asked."""
+
+    def __init__(self, seed: int, stop: Callable[[int], Any] = lambda count: None) -> None:
+        self.rng, self.stop, self.count = np.random.default_rng(seed), stop, 0
+
+    def __call__(self, reference: str, answer: str) -> float:
+        self.count += 1
+        found = self.stop(self.count - 1)
+        return float(self.rng.integers(0, 11) / 10) if found is None else found
+
+
+def noisy(folder: Path, judge: Any, graded: bool = True) -> ItemMetric:
+    return metric_of_items("noisy", judge, graded=graded, verdicts=folder / "noisy.verdicts")
+
+
+def opened(folder: Path, metric: ItemMetric, **wishes: Any) -> LadderHoldout:
+    ledger = folder / "ledger.db"
+    return LadderHoldout(ITEMS, REFERENCES, scoring=metric, name="noisy", ledger=ledger, **wishes)
+
+
+def risk(metric: ItemMetric, answers: list[str] = ANSWERS) -> float:
+    given = metric.canonical(answers, len(answers), None)
+    return metric.evaluate(metric.targets(REFERENCES[: len(answers)], None), given).risk
+
+
+def forget() -> None:
+    """Know no more of the files than a new process does."""
+    recorded._files().clear()
+
+
+def test_a_noisy_judge_gives_one_verdict_that_counts_for_good(tmp_path: Path) -> None:
+    judge = Noisy(0)
+    holdout = opened(tmp_path, noisy(tmp_path, judge))
+    first = holdout.submit(ANSWERS)
+    assert judge.count == N
+    assert is_repeat(holdout, holdout.submit(ANSWERS)) and judge.count == N
+    # Another session with another mood of the judge, which is asked for what is new alone.
+    forget()
+    later = Noisy(1)
+    again = opened(tmp_path, noisy(tmp_path, later))
+    assert is_repeat(again, again.submit(ANSWERS)) and later.count == 0
+    again.submit([*ANSWERS[:-3], "a", "b", "c"])
+    assert later.count == 3
+    assert_replays(again)
+    assert again.certificate().score == first.score
+    assert verdicts_of(tmp_path / "noisy.verdicts").verdicts == N + 3
+    # Without a record the same judge gives the same answers other scores.
+    moody = metric_of_items("noisy", Noisy(2), graded=True)
+    assert risk(moody) != risk(moody)
+
+
+@pytest.mark.parametrize(
+    ("stop", "raised"),
+    [
+        (lambda count: 1 / 0, "ZeroDivisionError"),
+        (lambda count: os.stat("/nowhere/at/all"), "FileNotFoundError"),
+        (lambda count: 1.5, "judge must be"),
+        (lambda count: float("nan"), "judge must be"),
+    ],
+    ids=["raises", "system", "range", "nan"],
+)
+def test_a_judge_that_fails_counts_nothing_and_keeps_what_it_gave(
+    stop: Callable[[int], Any], raised: str, tmp_path: Path
+) -> None:
+    failing = Noisy(0, lambda count: stop(count) if count == 40 else None)
+    holdout = opened(tmp_path, noisy(tmp_path, failing))
+    kinds = (MetricError, InvalidArgument, InvalidSubmission)
+    with pytest.raises(kinds, match=raised) as failed:
+        holdout.submit(ANSWERS)
+    assert "reference" not in str(failed.value) and "answer 4" not in str(failed.value)
+    assert holdout.status().submissions == 0
+    assert verdicts_of(tmp_path / "noisy.verdicts").verdicts == 40
+    holdout.submit(ANSWERS)
+    assert failing.count == N + 1  # the one that failed was asked for once more
+
+
+def test_verdicts_of_0_and_1_have_the_exact_certificate(tmp_path: Path) -> None:
+    coin = Noisy(0, lambda count: count % 4 != 0)
+    holdout = opened(tmp_path, noisy(tmp_path, coin, graded=False), reserve=0.3)
+    holdout.finalists([ANSWERS, ANSWERS[::-1]])
+    assert holdout.certificate().bound == "exact binomial"
+    assert holdout.reserve_certificate().missing is None
+    # The rows of the reserve are judged for the incumbent alone.
+    assert coin.count == 2 * 42 + 18
+    halves = noisy(tmp_path / "other", Noisy(0), graded=False)
+    (tmp_path / "other").mkdir()
+    with pytest.raises(InvalidArgument, match="State graded=True"):
+        risk(halves)
+
+
+def test_equal_questions_are_one_and_others_are_not(tmp_path: Path) -> None:
+    judge = Noisy(0)
+    risk(noisy(tmp_path, judge), ["same"] * 10)
+    assert judge.count == 10  # other references
+    metric = noisy(tmp_path, judge)
+    canonical = metric.canonical(["yes"] * 10, 10, None)
+    metric.evaluate(metric.targets(["yes"] * 10, None), canonical)
+    assert judge.count == 11
+    # Another judge in the same file, and parts of texts that are moved.
+    other = metric_of_items("other", judge, graded=True, verdicts=tmp_path / "noisy.verdicts")
+    other.evaluate(other.targets(["yes"], None), other.canonical(["yes"], 1, None))
+    assert judge.count == 12
+    keys = {recorded.key_of(*parts) for parts in (("a", b"b", b"c"), ("ab", b"", b"c"))}
+    assert len(keys | {recorded.key_of("a", b"bc", b"")}) == 3
+
+
+def test_the_file_shows_no_text_and_is_its_owners_alone(tmp_path: Path) -> None:
+    metric = noisy(tmp_path, Noisy(0))
+    risk(metric)
+    path = tmp_path / "noisy.verdicts"
+    assert b"reference" not in path.read_bytes() and b"answer" not in path.read_bytes()
+    if os.name != "nt":
+        assert path.stat().st_mode & 0o777 == 0o600
+        path.chmod(0o644)
+        with pytest.raises(InvalidArgument, match="nobody else may use"):
+            risk(metric)
+    with pytest.raises(InvalidArgument, match="can be written"):
+        risk(noisy(tmp_path / "nowhere", Noisy(0)))
+    with pytest.raises(InvalidArgument, match="verdicts"):
+        verdicts_of(tmp_path / "missing")
+    with pytest.raises(InvalidArgument, match="the path of a file"):
+        metric_of_items("noisy", Noisy(0), verdicts=3)  # type: ignore[arg-type]
+
+
+def test_lines_that_are_no_verdicts_are_counted_and_nothing_else(tmp_path: Path) -> None:
+    path, judge = tmp_path / "noisy.verdicts", Noisy(0)
+    before = risk(noisy(tmp_path, judge))
+    lines = path.read_bytes().splitlines()
+    key, value, when = lines[0].split()
+    other = b"0.0" if float(value) else b"1.0"
+    harmful = [
+        b"__import__('os')",
+        b"\xff\xfe",
+        key[:-1] + b" 1.0 x",
+        key + b" 7 x",
+        key + b" nan x",
+    ]
+    # A second verdict of the same, an equal one, and a line that a full disk cut off.
+    more = [*harmful, b" ".join((key, other, when)), lines[1], lines[2][:20]]
+    with path.open("ab") as file:
+        file.write(b"\n".join(more))
+    forget()
+    assert risk(noisy(tmp_path, judge)) == before and judge.count == N
+    assert verdicts_of(path) == recorded.VerdictRecord(N, again=2, unequal=1, damaged=6)
+    risk(noisy(tmp_path, judge), ["new", *ANSWERS[1:]])
+    assert verdicts_of(path).verdicts == N + 1  # the cut line spoilt none that came after it
+    # A file that was put in its place is read from its start.
+    path.unlink()
+    assert risk(noisy(tmp_path, judge)) != before and judge.count == 2 * N + 1
+
+
+PROGRAM = """
+import os, signal, sys
+from pathlib import Path
+sys.path.insert(0, {root!r})
+from tests.metrics import test_verdicts as t
+
+folder, seed, mode = Path(sys.argv[1]), int(sys.argv[2]), sys.argv[3]
+print("ready", flush=True)
+sys.stdin.readline()
+kill = lambda count: os.kill(os.getpid(), signal.SIGKILL) if count == 25 else None
+judge = t.Noisy(seed, kill) if mode == "kill" else t.Noisy(seed)
+metric = t.noisy(folder, judge)
+if mode == "submit":
+    holdout = t.opened(folder, metric)
+    print(holdout.submit(t.ANSWERS).score, judge.count)
+else:
+    print(t.risk(metric), judge.count)
+"""
+
+
+def started(folder: Path, seed: int, mode: str) -> subprocess.Popen[str]:
+    root = str(Path(__file__).parents[2])
+    words = [sys.executable, "-c", PROGRAM.format(root=root), str(folder), str(seed), mode]
+    pipes = {name: subprocess.PIPE for name in ("stdin", "stdout", "stderr")}
+    return subprocess.Popen(words, text=True, cwd=root, **pipes)  # type: ignore[call-overload]
+
+
+@pytest.mark.processes
+def test_processes_that_judge_at_once_agree_on_one_verdict(tmp_path: Path) -> None:
+    running = [started(tmp_path, seed, "evaluate") for seed in range(6)]
+    for one in running:
+        assert one.stdout and one.stdout.readline() == "ready\n"
+    for one in running:
+        assert one.stdin
+        one.stdin.write("\n")
+        one.stdin.flush()
+    printed = [one.communicate(timeout=120) for one in running]
+    assert not any(errors for _, errors in printed), printed
+    scores = [text.split()[0] for text, _ in printed]
+    assert len(set(scores)) == 1
+    found = verdicts_of(tmp_path / "noisy.verdicts")
+    asked = sum(int(text.split()[1]) for text, _ in printed)
+    assert found.verdicts == N and found.damaged == 0
+    assert asked == N + found.again  # each question was asked, and each answer is on record
+    assert str(risk(noisy(tmp_path, Noisy(99)))) == scores[0]
+
+
+@pytest.mark.processes
+@pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="nothing kills here")
+def test_what_a_killed_process_was_given_is_kept(tmp_path: Path) -> None:
+    killed = started(tmp_path, 0, "kill")
+    killed.communicate("\n", timeout=120)
+    assert killed.returncode == -signal.SIGKILL
+    assert verdicts_of(tmp_path / "noisy.verdicts").verdicts == 25
+    printed, errors = started(tmp_path, 1, "submit").communicate("\n", timeout=120)
+    assert printed.split()[2] == str(N - 25), errors
+    # A session after that has the same score, and asks for nothing.
+    forget()
+    judge = Noisy(2)
+    holdout = opened(tmp_path, noisy(tmp_path, judge))
+    assert str(holdout.submit(ANSWERS).score) == printed.split()[1] and judge.count == 0
+    assert holdout.status().submissions == 2
+    assert_replays(holdout)
