@@ -76,7 +76,7 @@ test-versions: $(BIN)/python ## the quick tests and the wheel with each other Py
 	$(BIN)/python .ci/versions.py
 
 package: $(VENV)/.installed-package ## build wheel and sdist, check them, use the wheel in an empty environment
-	$(BIN)/python .ci/package.py
+	$(BIN)/python .ci/package.py $(SBOM)
 
 clean: ## remove what was built and cached; .venv and .venv-clients stay
 	rm -rf .cache build dist site .mypy_cache .pytest_cache .ruff_cache .hypothesis

@@ -1,13 +1,21 @@
-"""Build wheel and sdist in a temporary folder, check them, and use the wheel without a checkout."""
+"""Build wheel and sdist in a temporary folder, check them, and use the wheel without a checkout.
+
+    python .ci/package.py [FILE]
+
+writes into FILE the bill of materials, in CycloneDX's form: pip, and each package that the plain
+installation of the wheel brought, with its version, licence and dependencies.
+"""
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import subprocess
 import sys
 import tarfile
 import tempfile
+import tomllib
 import venv
 import zipfile
 from pathlib import Path
@@ -43,6 +51,9 @@ def main() -> None:
         check_wheel(wheel)
         check_sdist(sdist)
         use(wheel, folder)
+        bill = bill_of(folder)
+        if sys.argv[1:]:
+            Path(sys.argv[1]).write_bytes(bill.read_bytes())
         print(f"{wheel.name} and {sdist.name} hold what they should, and the wheel works.")
 
 
@@ -111,6 +122,30 @@ def paste(python: Path, folder: Path) -> None:
     ]
     if pairs[0] != pairs[1] or "Estimate: 0.8" not in printed:
         sys.exit(f"The README's session prints\n{printed}and the README shows\n{session[2]}")
+
+
+def bill_of(folder: Path) -> Path:
+    """Write the bill of materials of the environment, which names what pyproject.toml asks for."""
+    file, project = folder / "sbom.json", ROOT / "pyproject.toml"
+    words = ("--pyproject", project, "--mc-type", "library", "--output-reproducible", "-o", file)
+    run(sys.executable, "-m", "cyclonedx_py", "environment", folder / "venv", *words)
+    bill = json.loads(file.read_text("utf-8"))
+    stated = tomllib.loads(project.read_text("utf-8"))["project"]
+    root, listed = (
+        bill["metadata"]["component"],
+        {normal(one["name"]) for one in bill["components"]},
+    )
+    if (root["name"], root["version"]) != (stated["name"], stated["version"]):
+        sys.exit(f"The bill of materials is of {root['name']} {root['version']}.")
+    wanted = {normal(re.match(r"[\w.-]+", one)[0]) for one in stated["dependencies"]}
+    if not wanted <= listed:
+        sys.exit(f"The bill of materials lacks {sorted(wanted - listed)}.")
+    return file
+
+
+def normal(name: str) -> str:
+    """Return the name of a package as an index compares it (PEP 503)."""
+    return re.sub(r"[-_.]+", "-", name).lower()
 
 
 def run(*command: str | Path, cwd: Path = ROOT, capture: bool = False) -> str:
