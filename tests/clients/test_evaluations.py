@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import re
-from importlib import metadata
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +32,7 @@ from tests.support.server import serving
 
 # Answers are small numbers, references are these: a log that has one of them leaked it.
 WORDS = ["zero", "xenon", "yttrium", "zirconium", "wolfram"]
-N = 211
+N = 101
 ITEMS = [f"q{number}" for number in range(N)]
 TRUTH = [WORDS[number % 5] for number in range(N)]
 
@@ -95,7 +97,7 @@ def test_an_evaluation_is_one_submission() -> None:
         released.append(of(log))
         history = holdout.history()
         assert len(history) == seed + 1 == released[-1]["submission"]
-        assert history[-1].context["model"] == "mockllm/model"
+        assert history[-1].context["estimator"] == "mockllm/model"
         assert released[-1]["released"] == history[-1].score
         assert released[-1]["improved"] == history[-1].improved
         assert not any(word in text_of(log) for word in WORDS)
@@ -110,7 +112,7 @@ def test_an_evaluation_is_one_submission() -> None:
 def test_an_incomplete_evaluation_submits_nothing() -> None:
     holdout = held()
     scorer = held_out(holdout, pattern=PATTERN)
-    log = run(Task(dataset=dataset(), scorer=scorer), model(0.5), limit=200)
+    log = run(Task(dataset=dataset(), scorer=scorer), model(0.5), limit=90)
     assert of(log) == {"missing": 11} and holdout.status().submissions == 0
     others = Task(dataset=[*dataset()[1:], Sample(id="other", input="q0")], scorer=scorer)
     failed = run(others, model(0.5))
@@ -143,7 +145,7 @@ def test_epochs_are_rows_of_one_group() -> None:
 def test_a_gate_decides_over_evaluations() -> None:
     holdout = held(mechanism=GateLadder(horizon=5))
     task = Task(dataset=dataset(), scorer=held_out(holdout, pattern=PATTERN))
-    decided = [of(run(task, model(share))) for share in (0.5, 0.52, 0.9)]
+    decided = [of(run(task, model(share, seed))) for seed, share in enumerate((0.5, 0.5, 0.9))]
     assert [one["accepted"] for one in decided] == [1, 0, 1]
     assert all(set(one) == {"accepted", "submission"} for one in decided)
     assert holdout.status().incumbent == 3
@@ -181,13 +183,22 @@ def with_targets(share: float = 0.7, **wish: Any) -> Path:
 
 @pytest.mark.row("Inspect", "inspect score log.eval --scorer ladderholdout/holdout", "inspect-ai")
 def test_a_log_is_scored_later() -> None:
-    holdout = held()
-    log = score(
-        read_eval_log(with_targets().as_posix()), held_out(holdout, pattern=PATTERN), display="none"
-    )
+    holdout = held(ledger="memory")
+    file = with_targets()
+    log = score(read_eval_log(file.as_posix()), held_out(holdout, pattern=PATTERN), display="none")
     assert of(log)["released"] == holdout.status().score > 0.6
     assert len(holdout.history()) == 1
-    assert metadata.entry_points(group="inspect_ai")["ladderholdout"].load()
+    # By the name of the scorer, in a process that knows nothing of it but its installation.
+    numbered = [str(number % 5) for number in range(N)]
+    served = LadderHoldout(ITEMS, numbered, scoring="accuracy", ids=ITEMS, name="numbers")
+    words = ["score", file.as_posix(), "--action", "append", "--overwrite"]
+    words += ["--scorer", "ladderholdout/holdout", "-S", "name=numbers", "-S", f"pattern={PATTERN}"]
+    done = subprocess.run(
+        [sys.executable, "-m", "inspect_ai", *words], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert of(read_eval_log(file.as_posix()))["released"] == served.status().score
+    assert len(served.history()) == 1
 
 
 @pytest.mark.row("Inspect", "ladder-holdout submit NAME log.eval", "inspect-ai")
@@ -204,7 +215,7 @@ def test_a_log_is_submitted_from_the_command_line(kind: str) -> None:
     kept = b"".join(path.read_bytes() for path in Path().glob("ledger.db*"))
     assert kept and b"nonsense" not in kept
     told = CliRunner().invoke(app, words[:3])
-    assert told.exit_code == 1 and "others in 211 of 211, the first to 'q0'" in told.output
+    assert told.exit_code == 1 and "others in 101 of 101, the first to 'q0'" in told.output
 
 
 def test_a_log_with_a_sample_that_failed_is_refused(tmp_path: Path) -> None:
@@ -274,6 +285,56 @@ def test_a_climb_on_coins_is_believed_no_more_than_it_is_worth() -> None:
     assert holdout.status().submissions == parts + 1
     believed = holdout.reveal()
     assert believed is not None and believed - 0.5 <= 0.05
+
+
+TASK = """
+import os
+from inspect_ai import Task, task
+from inspect_ai.dataset import Sample
+from inspect_ai.model import ModelOutput
+from inspect_ai.solver import solver
+from ladderholdout.integrations.inspect_ai import by_name
+
+@solver
+def answering():
+    async def solve(state, generate):
+        if state.sample_id in os.environ["FAILS"].split():
+            raise RuntimeError("no answer")
+        number = int(state.sample_id[1:]) % 5
+        state.output = ModelOutput.from_content("mockllm/model", str(number))
+        return state
+    return solve
+
+@task
+def numbers():
+    samples = [Sample(id=f"q{number}", input="Which?") for number in range(101)]
+    return Task(dataset=samples, solver=answering(), scorer=by_name("numbers"))
+"""
+
+
+def test_a_retry_submits_the_answers_of_both_runs(tmp_path: Path) -> None:
+    numbered = [str(number % 5) for number in range(N)]
+    holdout = LadderHoldout(ITEMS, numbered, scoring="accuracy", ids=ITEMS, name="numbers")
+    (tmp_path / "task.py").write_text(TASK)
+    logs: list[EvalLog] = []
+    for words, fails in (
+        (["eval", "task.py", "--model", "mockllm/model", "--no-fail-on-error"], "q7 q8"),
+        (["eval-retry"], ""),
+    ):
+        words = [*words, *(log.location for log in logs), "--log-dir", str(tmp_path / "logs")]
+        done = subprocess.run(
+            [sys.executable, "-m", "inspect_ai", *words],
+            env=os.environ | {"FAILS": fails},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        newest = max((tmp_path / "logs").iterdir(), key=lambda path: path.stat().st_mtime)
+        logs = [read_eval_log(str(newest))]
+        assert of(logs[0]) == (
+            {"missing": 2} if fails else {"released": 1, "improved": 1, "submission": 1}
+        ), done.stdout + done.stderr
+    assert len(holdout.history()) == 1
 
 
 # lm_eval

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import re
 import runpy
+import shlex
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -19,6 +21,7 @@ import pytest
 from ladderholdout import LadderHoldout
 from ladderholdout.extras import EXTRAS
 from ladderholdout.ledger import holdout_names
+from ladderholdout.mechanisms import GateLadder
 
 pytestmark = pytest.mark.processes
 
@@ -376,6 +379,59 @@ def test_a_loop_over_a_repository_keeps_no_coins_by_a_gate_and_the_page_shows_it
     greedy, gate = (row(shown, f"  {way} ") for way in ("better score", "gate"))
     assert greedy[0] >= 5 and greedy[3] >= 0.15
     assert gate[0] == 0 and gate[3] <= 0.05
+
+
+def test_the_loop_reverts_what_is_refused_and_ends_when_nothing_more_is_accepted(
+    default_ledger: Path, tmp_path: Path
+) -> None:
+    y = np.arange(60) % 2
+    LadderHoldout(
+        np.arange(60).reshape(-1, 1),
+        y,
+        scoring="accuracy",
+        name="tiny",
+        mechanism=GateLadder(horizon=2),
+    )
+    right = np.where(np.arange(60) < np.array([[30], [30], [58], [59], [60], [60]]), y, 1 - y)
+    proposals = [right[0].tolist(), [0, 1], *right[2:].tolist()]  # the second has no row for most
+    for place, answers in enumerate(proposals):
+        np.savetxt(tmp_path / f"{place}.txt", answers, fmt="%d")
+    repository = tmp_path / "repository"
+    repository.mkdir()
+    git = ["git", "-C", str(repository)]
+    for words in (
+        ["init", "--quiet"],
+        ["config", "user.name", "agent"],
+        ["config", "user.email", "agent@localhost"],
+    ):
+        subprocess.run([*git, *words], check=True)
+    shutil.copy(tmp_path / "0.txt", repository / "answers.txt")
+    subprocess.run([*git, "add", "--all"], check=True)
+    subprocess.run([*git, "commit", "--quiet", "--message", "the baseline"], check=True)
+    python = shlex.quote(sys.executable)
+    load = "numpy.loadtxt('answers.txt', dtype=int)"
+    settings = {
+        "PROPOSE": 'touch made; n=$(($(cat "$MADE" 2>/dev/null || echo 0) + 1)); '
+        'echo $n > "$MADE"; cp "$FOLDER/$n.txt" answers.txt',
+        "PREDICT": f'{python} -c "import os, numpy; '
+        f"numpy.save(os.environ['PREDICTIONS'], {load})\"",
+        "GATE": f"{python} -m ladderholdout gate",
+        "FOLDER": str(tmp_path),
+        "MADE": str(tmp_path / "count"),
+    }
+    loop = ["bash", str(ROOT / "examples" / "keep_or_revert.sh"), "tiny", "9"]
+    subprocess.run(loop, cwd=repository, env=os.environ | settings, check=True)
+    # Refused, accepted, not shown to be better, and spent: there is no fifth.
+    assert (tmp_path / "count").read_text().strip() == "4"
+    log = subprocess.run([*git, "log", "--format=%s"], capture_output=True, text=True, check=True)
+    assert log.stdout.split("\n")[:2] == ["change 2", "the baseline"]
+    assert np.loadtxt(repository / "answers.txt").tolist() == right[2].tolist()
+    status = subprocess.run([*git, "status", "--short"], capture_output=True, text=True, check=True)
+    assert status.stdout == ""
+    history = LadderHoldout.open("tiny").history()
+    assert [one.improved for one in history] == [True, True, False, False]
+    commits = subprocess.run([*git, "log", "--format=%h"], capture_output=True, text=True)
+    assert [one.context["commit"] for one in history[:2]] == commits.stdout.split()[::-1]
 
 
 def test_a_verifier_of_its_own_rewards_no_coins_and_the_page_shows_it() -> None:

@@ -6,6 +6,7 @@ answered the metric of the scorer submits them. What the log keeps of the holdou
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -60,6 +61,7 @@ class _Run:
     released: dict[frozenset[Answer], dict[str, float]] = field(default_factory=dict)
 
 
+# By a number of its own, and by its arguments: a retry has answers that another process recorded.
 _runs: dict[str, _Run] = {}
 # Holdouts that are no names: in memory, or with a metric of one's own.
 _held: dict[tuple[str, str, str], OpenLadder] = {}
@@ -85,8 +87,8 @@ def held_out(holdout: Any, *, pattern: str | None = None, otherwise: str | None 
     Returns
     -------
     Scorer
-        ``ladderholdout/holdout``; on Inspect's command line it takes ``name``, ``server``,
-        ``account``, ``ladder``, ``pattern`` and ``otherwise``.
+        ``ladderholdout/holdout``; `by_name` makes it of a name, for a task in a file and for
+        ``inspect score``.
 
     Raises
     ------
@@ -125,7 +127,7 @@ def _released() -> Metric:
 
     def compute(scores: list[SampleScore]) -> Value:
         noted = [score.score.metadata or {} for score in scores]
-        run = _runs.get(noted[0].get("run", "")) if noted else None
+        run = _run_of(noted)
         if run is None:  # of a log that another process wrote: its holdout was asked then
             return {}
         answers = [
@@ -143,11 +145,20 @@ def _released() -> Metric:
     return compute
 
 
+def _run_of(noted: list[dict[str, Any]]) -> _Run | None:
+    """Return the scorer that recorded the answers, or else one with the same arguments."""
+    for name in ("run", "scorer"):
+        for note in noted:
+            if note.get(name) in _runs:
+                return _runs[note[name]]
+    return None
+
+
 def _submitted(run: _Run, answers: list[Answer], model: str) -> dict[str, float]:
     """Submit all answers, and return what may be known, in numbers."""
     # The pattern was applied when each was recorded.
     predictions = submission_of(run.ladder, answers, Reading(otherwise=run.reading.otherwise))
-    origin = Origin(search="Inspect", context={"model": model})
+    origin = Origin(search="Inspect", context={"estimator": model})
     if run.ladder.facts.rules.mechanism.flags_alone:
         decision = run.ladder.decide(predictions, origin)
         return {"accepted": float(decision.accepted), "submission": float(decision.submission)}
@@ -194,11 +205,12 @@ def by_name(
     check_open(run.ladder)
     check_takes_answers(run.ladder)
     known = uuid4().hex
-    _runs[known] = run
+    alike = json.dumps([name, server, account, ladder, pattern, otherwise])
+    _runs[known] = _runs[alike] = run
 
     async def score(state: TaskState, target: Target) -> Score:
         answer = run.reading.of(state.output.completion)
-        note = {"run": known, "epoch": state.epoch, "model": str(state.model)}
+        note = {"run": known, "scorer": alike, "epoch": state.epoch, "model": str(state.model)}
         return Score(value=_ANSWERED, answer=answer, metadata=note)
 
     return score
