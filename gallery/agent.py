@@ -18,6 +18,8 @@ from pathlib import Path
 import _style as style
 import numpy as np
 
+from ladderholdout import LadderHoldout
+
 sys.path.insert(0, str(style.ROOT / "examples"))
 import agent as example
 
@@ -36,7 +38,8 @@ def main() -> None:
         return score
 
     example.climb(unguarded)
-    with tempfile.TemporaryDirectory() as name, example.served(X, y, Path(name)) as holdout:
+    with tempfile.TemporaryDirectory() as name, example.served(X, y, Path(name)) as (url, token):
+        holdout = LadderHoldout.connect(f"{url}/holdouts/coins", token)
 
         def guarded(predictions: np.ndarray) -> float:
             score = holdout.submit(predictions).score
