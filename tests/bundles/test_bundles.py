@@ -311,3 +311,12 @@ def test_the_command_refuses_a_holdout_without_a_board(tmp_path: Path) -> None:
     refused = CliRunner().invoke(app, [*words, "--server", "https://host.example"])
     assert refused.exit_code == 1 and "has no leaderboard" in refused.output
     assert not (tmp_path / "out").exists()
+
+
+def test_the_command_refuses_a_board_by_rounds(tmp_path: Path) -> None:
+    ledger = tmp_path / "ledger.db"
+    X, y = np.arange(60.0).reshape(30, 2), np.arange(30) % 2
+    Leaderboard(X, y, scoring="accuracy", name="coins", ledger=ledger, rounds=True)
+    words = ["bundle", "codabench", "coins", str(tmp_path / "out"), "--ledger", str(ledger)]
+    refused = CliRunner().invoke(app, [*words, "--server", "https://host.example"])
+    assert refused.exit_code == 1 and "answers by rounds" in refused.output

@@ -11,6 +11,7 @@ import typer
 from ladderholdout.bundles import PLATFORMS, Challenge, write_bundle
 from ladderholdout.cli.common import JsonOption, LedgerOption, print_json, print_lines
 from ladderholdout.errors import HoldoutConflict, InvalidArgument
+from ladderholdout.leaderboard import Leaderboard
 from ladderholdout.leaderboard.standings import BOARD
 from ladderholdout.ledger import resolve_url
 from ladderholdout.ledger.records import now
@@ -67,6 +68,11 @@ def bundle(
     if facts.account != BOARD:
         raise HoldoutConflict(
             f"{name!r} has no leaderboard. Start one with its rows: Leaderboard(X, y, name=...)."
+        )
+    if Leaderboard.open(name, ladder=facts.ladder, ledger=ledger).by_rounds:
+        raise HoldoutConflict(
+            f"The leaderboard of {name!r} answers by rounds, and the platforms wait for a score of "
+            'each submission. Start another one that answers at once: ladder="another name".'
         )
     if ids is not None and not state.has_ids:
         raise InvalidArgument("--ids", "left out for rows that were registered without ids", ids)
