@@ -159,6 +159,12 @@ def is_open_to_others(status: os.stat_result) -> bool:
     return HAS_MODES and bool(stat.S_IMODE(status.st_mode) & 0o077)
 
 
+def is_writable_to_others(status: os.stat_result) -> bool:
+    """Return whether others than this user and root may write a file; False without modes."""
+    loose = bool(stat.S_IMODE(status.st_mode) & 0o022)
+    return HAS_MODES and (loose or status.st_uid not in (os.geteuid(), 0))
+
+
 def is_of_another(status: os.stat_result) -> bool:
     """Return whether a file belongs to another user; False where owners are not numbered."""
     return HAS_MODES and status.st_uid != os.geteuid()

@@ -23,6 +23,7 @@ from ladderholdout.errors import InvalidArgument, LadderHoldoutError, LadderHold
 from ladderholdout.extras import needed
 from ladderholdout.guard import NamedPredictions, ladder_of
 from ladderholdout.holdout import LadderHoldout, Submission
+from ladderholdout.metrics import ItemMetric
 from ladderholdout.remote.connection import Token, place_of
 from ladderholdout.remote.predictions import Form
 
@@ -40,6 +41,7 @@ _FORMS = {
     "each class, in the order of `classes`",
     "scores": "one number for each row, larger where the second class is more likely",
     "values": "one number for each row",
+    "items": "one text for each row, which a judge reads",
 }
 
 INSTRUCTIONS = (
@@ -341,7 +343,9 @@ class Tools:
         holdout = self._open()
         known = ladder_of(holdout, several=True).facts.classes
         classes = None if known is None else known.tolist()
-        expected = {"prediction": _FORMS[holdout.metric.response], "classes": classes}
+        is_text = isinstance(holdout.metric, ItemMetric)
+        form = _FORMS["items" if is_text else holdout.metric.response]
+        expected = {"prediction": form, "classes": classes}
         status, names = holdout.status(), ("low", "high", "confidence", "missing")
         return expected | {
             "holdout": status.name,

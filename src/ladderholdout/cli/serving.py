@@ -172,6 +172,14 @@ def serve(
         list[str] | None,
         typer.Option(metavar="NAME", help="Let analysts compare two models; * for all."),
     ] = None,
+    metrics: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--metric",
+            metavar="FILE.py:NAME",
+            help="A metric of your own, such as a judge: this file is run.",
+        ),
+    ] = None,
     max_body: Annotated[
         int | None, typer.Option(help="Megabytes that a request may have; by default 64.")
     ] = None,

@@ -24,7 +24,7 @@ from ladderholdout.ledger.records import (
 from ladderholdout.mechanisms import MECHANISMS, mechanism_from
 from ladderholdout.mechanisms.base import Evidence, State
 from ladderholdout.mechanisms.rules import FreshRngs, LadderRules
-from ladderholdout.metrics import Evaluation, Metric, get_metric
+from ladderholdout.metrics import Evaluation, ItemMetric, Metric, get_metric
 from ladderholdout.metrics.scales import scale_of
 
 NOT_IMPROVED: Mapping[str, Any] = {"answer": "not improved"}
@@ -88,7 +88,8 @@ def stored_metric(settings: LadderSettings) -> Metric:
     if custom := settings.metric_settings.get("custom"):
         score = _Unavailable(bool(custom["counts"]))
         shown = {name: custom[name] for name in ("response", "offset", "root")}
-        metric = Metric(name=settings.metric, score=score, **shown)
+        kind = ItemMetric if custom.get("items") else Metric
+        metric = kind(name=settings.metric, score=score, **shown)
     else:
         metric = get_metric(settings.metric)
     if (targets := settings.metric_settings.get("target_range")) is not None:

@@ -124,6 +124,8 @@ class ItemMetric(Metric):
         MetricError
             The function failed.
         """
+        if self.judge is None:  # as the ledger knows it: this refuses with the way
+            return measuring.measure(self, targets, predictions)
         verdicts = measuring.called(self, lambda: self._verdicts(targets, predictions))
         row_weights = None if weights is None else checked_weights(weights, len(targets), "weights")
         return measuring.measure(self, np.ones(len(targets)), verdicts, row_weights)

@@ -216,11 +216,18 @@ class RemoteLadder:
         if of_labels and classes is not None and values.dtype.kind in "iu":
             # In as few bytes as hold them.
             values = values.astype(np.result_type(*map(np.min_scalar_type, classes)))
+        is_list = isinstance(values, list)  # of texts
         if isinstance(fixed, NamedPredictions):
-            return {"predictions": packed(values), "ids": fixed.names}
+            return {"predictions": values if is_list else packed(values), "ids": fixed.names}
+        if is_list:
+            return {"predictions": [*map(values.__getitem__, self._order())]}
         if self.places is not None:
             values = values.take(self.places, axis=0)
         return {"predictions": packed(values)}
+
+    def _order(self) -> Sequence[int]:
+        """Return for each row of the server's the place that it has here."""
+        return range(self.facts.n) if self.places is None else self.places.tolist()
 
     def _warned(self, release: Release) -> Release:
         """Warn of what the guard warned of where it is."""

@@ -11,7 +11,7 @@ import hashlib
 import hmac
 import re
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -40,6 +40,7 @@ from ladderholdout.ledger import (
 from ladderholdout.ledger.records import now
 from ladderholdout.mechanisms import mechanism_from
 from ladderholdout.mechanisms.rules import SHOWN
+from ladderholdout.metrics import Metric
 
 ROLES = ("analyst", "program", "host", "reader", "owner")
 """An analyst submits and sees one ladder; a reader sees all of them; an owner manages it.
@@ -308,8 +309,10 @@ def holder_of(ledger: Ledger, token: str) -> AccountRecord | None:
     return account if account is not None and same and account.is_valid() else None
 
 
-def home_of(url: str, holdout: str) -> LocalLadder:
+def home_of(url: str, holdout: str, metrics: Mapping[str, Metric] | None = None) -> LocalLadder:
     """Return the ladder of a holdout whose rules the ladders of accounts follow.
+
+    `metrics` has the owner's own by their names: without its function one refuses to be computed.
 
     Raises
     ------
@@ -342,7 +345,12 @@ def home_of(url: str, holdout: str) -> LocalLadder:
             ) from None
     home = reopen_ladder(
         HoldoutSettings(
-            name=holdout, account=chosen.account, ladder=chosen.name, overlap="ignore", ledger=url
+            scoring=(metrics or {}).get(chosen.metric),
+            name=holdout,
+            account=chosen.account,
+            ladder=chosen.name,
+            overlap="ignore",
+            ledger=url,
         )
     )
     by_first_order(home)

@@ -60,6 +60,10 @@ class ServerSettings(BaseModel):
         Names of the holdouts whose features are served, whose corrected score, score on a ladder
         that shows improvements alone, or comparisons may be requested; ``*`` for all.
 
+    metrics : tuple of str
+        Metrics of the owner's own, each FILE.py:NAME: the file is run, and has a `Metric` of that
+        name.
+
     Examples
     --------
     >>> settings = ServerSettings(ledger="ledger.db", share_rows=("coins",))
@@ -85,6 +89,7 @@ class ServerSettings(BaseModel):
     allow_estimates: _Names = ()
     allow_reveals: _Names = ()
     allow_comparisons: _Names = ()
+    metrics: _Names = ()
 
     def __init__(self, ledger: str | None = None, **stated: Any) -> None:
         try:

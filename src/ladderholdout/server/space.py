@@ -17,9 +17,11 @@ from numpy.typing import NDArray
 
 from ladderholdout.errors import InvalidSubmission
 from ladderholdout.guard import OpenLadder
+from ladderholdout.metrics import ItemMetric
 
 _SMALL = 2**20  # bytes of a body that are taken whatever the holdout is
 _OF_A_ROW, _OF_A_CELL = 1024, 64
+_OF_AN_ANSWER = 4096  # characters of a text that a judge reads
 _NOTES = 2**14  # marks beside predictions: a context may have as many characters
 _LIST = re.compile(rb'"predictions"\s*:\s*\[')
 _NUMBERS = {bool, int, float}
@@ -37,17 +39,22 @@ class Space:
         The characters of the longest name of a class.
     marks : int
         The most commas and the like in the name of a class.
+    items : bool
+        Whether a prediction is a text that a judge reads, of which `longest` characters are fine.
     """
 
     rows: int
     columns: int
     longest: int = 0
     marks: int = 0
+    items: bool = False
 
     @classmethod
     def of(cls, ladder: OpenLadder) -> Space:
         """Return what the holdout of a ladder has space for."""
         n, classes = ladder.facts.n, ladder.facts.classes
+        if isinstance(ladder.metric, ItemMetric):
+            return cls(n, 1, _OF_AN_ANSWER, _OF_AN_ANSWER, items=True)
         if classes is None:
             return cls(n, ladder.rows().n_outputs)
         columns = max(len(classes), 2)
@@ -116,6 +123,8 @@ class Space:
 
     def check_array(self, array: NDArray[Any]) -> NDArray[Any]:
         """Refuse an array of another shape; cut texts, as `cut` does."""
+        if self.items:
+            raise self._no_texts()
         if (
             array.shape[:1] != (self.rows,)
             or not self.rows <= array.size <= self.rows * self.columns
@@ -137,6 +146,11 @@ class Space:
         """Refuse a list of another length or depth; return numbers in few bytes, and cut texts."""
         if len(values) != self.rows:
             raise InvalidSubmission("predictions", self._allowed(), f"a list of {len(values)}")
+        if self.items:
+            # None is cut: another text would be judged than was sent.
+            if any(not isinstance(text, str) or len(text) > self.longest for text in values):
+                raise self._no_texts()
+            return values
         inner = [value for row in values if isinstance(row, list) for value in row]
         if any(isinstance(value, list | dict) for value in inner):
             raise InvalidSubmission("predictions", self._allowed(), "lists within lists")
@@ -174,6 +188,11 @@ class Space:
         return f"one for each of the {self.rows} rows" + (
             f", or up to {self.columns} columns" if self.columns > 1 else ""
         )
+
+    def _no_texts(self) -> InvalidSubmission:
+        allowed = f"a list of texts of at most {self.longest} characters, one for each row"
+        remedy = "Send an object as its JSON, which the judge reads."
+        return InvalidSubmission("predictions", allowed, "something else", remedy)
 
     def _refused(self, what: str) -> InvalidSubmission:
         return InvalidSubmission("predictions", self._allowed(), f"a body with {what}")

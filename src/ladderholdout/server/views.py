@@ -59,6 +59,7 @@ from ladderholdout.server.accounts import (
     rotate_token,
 )
 from ladderholdout.server.bodies import Asked
+from ladderholdout.server.metrics import metrics_in
 from ladderholdout.server.operations import (
     A_BATCH,
     A_CANDIDATE,
@@ -641,7 +642,7 @@ class Served:
 
     def __init__(self, settings: ServerSettings) -> None:
         self.settings, self.url = settings, settings.url
-        self._ledger = Ledger(self.url)
+        self._ledger, self._metrics = Ledger(self.url), metrics_in(settings.metrics)
         self._homes: dict[int, LocalLadder] = {}
         self._ladders: dict[int, LocalLadder] = {}
         self._lock = threading.Lock()
@@ -676,7 +677,7 @@ class Served:
     def _ladder(self, account: AccountRecord, whose: str | None, starts: bool) -> LocalLadder:
         with self._lock:
             if account.holdout_id not in self._homes:
-                self._homes[account.holdout_id] = home_of(self.url, account.holdout)
+                self._homes[account.holdout_id] = home_of(self.url, account.holdout, self._metrics)
             home = self._homes[account.holdout_id]
         if account.role == "analyst":
             if whose not in (None, account.name):

@@ -21,7 +21,7 @@ from ladderholdout.mechanisms import LadderRules, Mechanism
 from ladderholdout.mechanisms.base import a_mechanism, takes_groups
 from ladderholdout.mechanisms.defaults import default_mechanism
 from ladderholdout.mechanisms.rules import SHOWN
-from ladderholdout.metrics import Metric, get_metric
+from ladderholdout.metrics import ItemMetric, Metric, get_metric
 from ladderholdout.metrics.arrays import LARGEST, check_index, has_mask, refuse_masked
 from ladderholdout.metrics.table import METRICS, is_named
 from ladderholdout.vault import Rows
@@ -484,6 +484,8 @@ def metric_settings(metric: Metric) -> dict[str, Any]:
             "root": metric.root,
             "counts": metric.counts,
         }
+        if isinstance(metric, ItemMetric):
+            settings["custom"]["items"] = True
     return settings
 
 
