@@ -18,7 +18,7 @@ QUICK := $(shell grep -rl "mark\.quick" tests --include="*.py") \
 # Two pips must never write into one environment at a time.
 .NOTPARALLEL:
 .PHONY: help demo quick test test-processes test-long test-slow test-deep test-clients \
-  test-versions works-with lint types docs check package clean
+  test-versions works-with lint types docs site-version check package clean
 
 help: ## say what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-15s %s\n", $$1, $$2}' Makefile
@@ -68,6 +68,13 @@ types: $(VENV)/.installed-lint ## mypy, strict
 # What scripts of the gallery showed is kept in .cache/site until they or the package change.
 docs: $(VENV)/.installed-docs ## the pages, the gallery and the tutorial, into site/
 	$(BIN)/python -m mkdocs build --strict
+
+# mike calls mkdocs by its name. It commits to the branch gh-pages; PUSH=--push sends that branch.
+site-version: $(VENV)/.installed-docs ## the pages as VERSION, and under ALIAS, into the branch gh-pages
+	PATH="$(abspath $(BIN)):$$PATH" mike deploy --config-file mkdocs.versions.yml $(PUSH) \
+	  --update-aliases $(VERSION) $(ALIAS)
+	$(if $(ALIAS),PATH="$(abspath $(BIN)):$$PATH" mike set-default --config-file mkdocs.versions.yml \
+	  $(PUSH) $(ALIAS))
 
 check: lint types docs test ## what has to pass before a change is pushed: lint types docs test
 

@@ -70,6 +70,15 @@ def test_workflows_call_what_the_makefile_has(workflow: Path) -> None:
     assert "timeout-minutes" in workflow.read_text()
 
 
+def test_the_published_site_switches_between_versions() -> None:
+    published = yaml.safe_load((ROOT / "mkdocs.versions.yml").read_text())
+    assert published["INHERIT"] == "mkdocs.yml"
+    assert published["extra"]["version"]["provider"] == "mike"
+    for workflow, version in (("pages", "VERSION=dev"), ("release", "ALIAS=latest")):
+        text = (ROOT / ".github" / "workflows" / f"{workflow}.yml").read_text()
+        assert "make site-version" in text and version in text and "concurrency: gh-pages" in text
+
+
 def test_classifiers_name_every_version_that_the_workflows_run() -> None:
     jobs = yaml.safe_load((ROOT / ".github" / "workflows" / "tests.yml").read_text())["jobs"]
     named = {"3.11", *jobs["versions"]["strategy"]["matrix"]["python"]}
