@@ -30,11 +30,23 @@ def leaderboard(
     ladder: _BoardOption = "leaderboard",
     confidence: ConfidenceOption = None,
     table: _TableOption = None,
+    merge: Annotated[
+        tuple[str, str] | None,
+        typer.Option(help="Two accounts of one team: the first is its name from now on."),
+    ] = None,
+    leave: Annotated[str | None, typer.Option(help="An account that leaves the board.")] = None,
     ledger: LedgerOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Show a leaderboard: each account's rank and released score, with certificates."""
+    """Show a leaderboard: each account's rank and released score, with certificates.
+
+    Before that --merge and --leave put on record who is one team, and who has left.
+    """
     board = Leaderboard.open(name, ladder=ladder, ledger=ledger)
+    if merge is not None:
+        board.merge(*merge)
+    if leave is not None:
+        board.leave(leave)
     standings = board.standings(confidence)
     _write(table, standings.to_csv())
     print_result(standings, as_json)

@@ -9,6 +9,7 @@ from ladderholdout.guard.certify.bill import without_others
 from ladderholdout.guard.certify.certification import (
     Level,
     certificate_of,
+    certificates_alike,
     level_of,
     no_certificate,
     registered,
@@ -144,6 +145,7 @@ __all__ = [
     "bars_on",
     "by_first_order",
     "certificate_of",
+    "certificates_alike",
     "check_decides",
     "check_open",
     "close_round",

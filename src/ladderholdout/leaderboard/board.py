@@ -24,6 +24,7 @@ from ladderholdout.guard import (
     ScoreCertificate,
     bars_on,
     certificate_of,
+    certificates_alike,
     close_round,
     collect,
     finals_of,
@@ -51,17 +52,28 @@ from ladderholdout.leaderboard.standings import (
     Standings,
     entrants,
     ladder_of,
+    left,
+    merged,
+    note_left,
+    note_merged,
     ranked,
     start,
     team_ladders,
 )
-from ladderholdout.ledger import FinalsRecord, LadderRecord, Transaction
+from ladderholdout.ledger import FinalsRecord, Head, LadderRecord, Transaction
 from ladderholdout.ledger.rounds import RoundsRecord
 from ladderholdout.mechanisms import Ladder, Mechanism, RankLadder, SimplifiedLadder
 from ladderholdout.metrics import Metric, get_metric
 
 PLACES = 10
 """Places of a leaderboard per rank where none are stated."""
+
+MANY = 100
+"""On boards with more accounts all standings have certificates at the price of the latest one."""
+
+# What a board showed last in this process, by its place and level, with the ends of the chains.
+_known: dict[tuple[str, int, Level], tuple[tuple[Head, ...], Standings]] = {}
+_REMEMBERED = 16
 
 # By what has a ladder of its own. Rules with a grid and without noise, so that ranks are no
 # finer than releases, and all ladders answer equal predictions with equal numbers.
@@ -513,28 +525,103 @@ class Leaderboard:
         self.close_if_due()
         level = level_of(self._home, confidence)
 
-        def read(
-            tx: Transaction, home: LadderRecord
-        ) -> tuple[list[Entrant], list[ScoreCertificate], int]:
-            everyone, bars = list(entrants(tx, home, self.per)), bars_on(tx, home.holdout_id)
-            scored = [entrant for entrant in everyone if entrant.ladder is not None]
-            certificates = [self._certified(tx, entrant, level, bars) for entrant in scored]
-            ladders = [home, *team_ladders(tx, home)]
-            return everyone, certificates, sum(ladder.state["releases"] for ladder in ladders)
+        place = self._home.ledger, self._home.id, level
 
-        everyone, certificates, releases = self._home.read(read, shown=True)
+        def read(tx: Transaction, home: LadderRecord) -> Standings:
+            # What is shown follows from the chains of these rows, which have it all.
+            shared = [other.holdout_id for other in tx.sharing(home.holdout_id)]
+            heads = tuple(map(tx.head, [home.holdout_id, *shared]))
+            known = _known.get(place)
+            if known is not None and known[0] == heads:
+                return known[1]
+            standings = self._standings(tx, home, level)
+            if standings.missing is None:
+                if len(_known) >= _REMEMBERED:
+                    _known.clear()
+                _known[place] = heads, standings
+            return standings
+
+        return self._home.read(read, shown=True)
+
+    def _standings(self, tx: Transaction, home: LadderRecord, level: Level) -> Standings:
+        everyone, bars = list(entrants(tx, home, self.per)), bars_on(tx, home.holdout_id)
+        gone = left(tx, home)
+        scored = [e for e in everyone if e.ladder is not None and e.account not in gone]
+        certificates = self._all_certified(tx, scored, level, bars)
+        ladders = [home, *team_ladders(tx, home)]
         return Standings(
-            name=self.name,
+            name=tx.holdout(home.holdout_id).name,
             per=self.per,
             metric=self.metric.name,
             mechanism=repr(self.mechanism),
             accounts=len(everyone),
             submissions=sum(entrant.submissions for entrant in everyone),
-            releases=releases,
+            releases=sum(ladder.state["releases"] for ladder in ladders),
             confidence=level.confidence,
-            rows=ranked([each for each in everyone if each.ladder], certificates, self.metric),
+            rows=ranked(scored, certificates, self.metric),
             missing=next((each.missing for each in certificates if each.missing), None),
+            withdrawn=sum(ladder.withdrawals for ladder in ladders),
+            left=len(gone & {entrant.account for entrant in everyone}),
         )
+
+    # -- accounts ---------------------------------------------------------------------
+
+    def merge(self, account: str, *others: str) -> None:
+        """Take several accounts for those of one team from the start, on record.
+
+        In the standings and in finals they are one account, with the best of what was released to
+        any of them and all of their submissions. What they submit later is under its own name
+        and counts for the team. Certificates do not change: they count all accounts together.
+
+        Parameters
+        ----------
+        account : str
+            The name under which the team is shown.
+        *others : str
+            Its other accounts.
+
+        Raises
+        ------
+        InvalidArgument
+            An account has not submitted, or is of another team already.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> X, y = np.arange(400).reshape(-1, 1), np.arange(400) % 2
+        >>> board = Leaderboard(X, y, scoring="accuracy", ledger="memory")
+        >>> releases = [board.submit("Ada", 1 - y), board.submit("Ada too", y)]
+        >>> board.merge("Ada", "Ada too")
+        >>> [(row.account, row.score, row.submissions) for row in board.standings()]
+        [('Ada', 1.0, 2)]
+        """
+        self._home.write(lambda tx, home: note_merged(tx, home, self.per, account, others))
+
+    def leave(self, account: str) -> None:
+        """Take an account off the board, on record; what was released to it stays counted.
+
+        Its submissions are in no standings and no finals that are held later.
+
+        Parameters
+        ----------
+        account : str
+
+        Raises
+        ------
+        InvalidArgument
+            The account has not submitted.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> X, y = np.arange(400).reshape(-1, 1), np.arange(400) % 2
+        >>> board = Leaderboard(X, y, scoring="accuracy", ledger="memory")
+        >>> releases = [board.submit("Ada", 1 - y), board.submit("Ben", y)]
+        >>> board.leave("Ben")
+        >>> [row.account for row in board.standings()], board.standings().submissions
+        (['Ada'], 2)
+        """
+        self._home.write(lambda tx, home: note_left(tx, home, self.per, account))
 
     def certificate(
         self, account: str | None = None, confidence: float | None = None
@@ -634,8 +721,10 @@ class Leaderboard:
         """
 
         def contestants(tx: Transaction, home: LadderRecord) -> list[tuple[str, int, int]]:
-            everyone = list(entrants(tx, home, self.per))
-            return chosen(tx, home, everyone, self._ladders(tx, home), entries)
+            gone = left(tx, home)
+            everyone = [e for e in entrants(tx, home, self.per) if e.account not in gone]
+            names = merged(tx, home)
+            return chosen(tx, home, everyone, self._ladders(tx, home), entries, names)
 
         record = finals_of(self._home, contestants, level_of(self._home, confidence), again=again)
         if entries is not None and not again:
@@ -675,6 +764,24 @@ class Leaderboard:
         if self.per == "rank":
             return {}
         return {ladder.settings.account: ladder for ladder in team_ladders(tx, home)}
+
+    def _all_certified(
+        self, tx: Transaction, scored: Sequence[Entrant], level: Level, bars: Bars
+    ) -> list[ScoreCertificate]:
+        """Certify all accounts: each by itself, or many at the price of the latest."""
+        weights: Any = None
+        if self.per == "team" and len(scored) > MANY:
+            try:
+                weights = self._home.guard().part.weights
+            except (VaultError, InvalidArgument):
+                return [no_certificate(level.confidence)] * len(scored)
+            latest = max(scored, key=lambda entrant: entrant.id).ladder
+            ladders = [entrant.ladder for entrant in scored if entrant.ladder is not None]
+            assert latest is not None
+            alike = certificates_alike(tx, ladders, latest, self.metric, weights, level, bars)
+            if alike is not None:
+                return alike
+        return [self._certified(tx, entrant, level, bars) for entrant in scored]
 
     def _certified(
         self, tx: Transaction, entrant: Entrant, level: Level, bars: Bars | None = None

@@ -296,6 +296,7 @@ def chosen(
     everyone: Sequence[Entrant],
     ladders: Mapping[str, LadderRecord],
     entries: int | Mapping[str, int | Sequence[int] | None] | None,
+    names: Mapping[str, str],
 ) -> list[tuple[str, int, int]]:
     """Return who takes part: of each entry the account, the ladder and the number.
 
@@ -309,22 +310,29 @@ def chosen(
         By account, where each has a ladder of its own.
     entries
         As `Leaderboard.finals` takes them.
+    names : mapping of str to str
+        Under which name the accounts of a team with several are shown.
     """
     placed = [entrant for entrant in everyone if entrant.ladder is not None]
     placed.sort(key=lambda entrant: (entrant.risk, entrant.since))
-    released = {entrant.account: entrant.submission for entrant in placed}
+    released = {entrant.account: entrant for entrant in placed}
     if entries is None or not isinstance(entries, Mapping):
         most = len(placed) if entries is None else whole("entries", entries)
         entries = dict.fromkeys(list(released)[:most])
-    named = []
+    known = {entrant.account for entrant in everyone}
+    named: list[tuple[str, int, int]] = []
     for account, stated in entries.items():
+        team, own = names.get(account, account), account
         if stated is None:
-            if account not in released:
+            if team not in released:
                 raise InvalidArgument("entries", "accounts with a released score", account)
-            stated = released[account]
+            stated, own = released[team].submission, released[team].own
+        elif team not in known:
+            what = "numbers of submissions that the account made"
+            raise InvalidArgument("entries", what, f"some of {account!r}, which made none or left")
         numbers = [stated] if isinstance(stated, int | np.integer) else list(stated)
         for number in dict.fromkeys(whole("entries", number) for number in numbers):
-            entry = _entry(tx, home, ladders, account, number)
+            entry = (team, *_entry(tx, home, ladders, own, number))
             if entry not in named:
                 named.append(entry)
     return named
@@ -336,8 +344,8 @@ def _entry(
     ladders: Mapping[str, LadderRecord],
     account: str,
     number: int,
-) -> tuple[str, int, int]:
-    """Return account, ladder and number of an entry; of a repeat that of the first submission."""
+) -> tuple[int, int]:
+    """Return ladder and number of an entry; of a repeat the number of the first submission."""
     ladder = ladders.get(account, home)
     entries = tx.entries(ladder.id, after=number - 1, limit=1)
     fits = bool(entries) and (ladder is not home or not ladders)
@@ -346,4 +354,4 @@ def _entry(
     if not fits:
         what = f"submission {number} of {account!r}"
         raise InvalidArgument("entries", "numbers of submissions that the account made", what)
-    return account, ladder.id, entries[0].repeat_of or number
+    return ladder.id, entries[0].repeat_of or number

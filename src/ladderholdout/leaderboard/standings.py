@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import math
+from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields, replace
@@ -13,10 +14,13 @@ from html import escape
 from typing import Any, Protocol
 
 from ladderholdout.arguments import segment
-from ladderholdout.errors import HoldoutConflict, printable
+from ladderholdout.errors import HoldoutConflict, InvalidArgument, printable
 from ladderholdout.guard import ScoreCertificate
 from ladderholdout.ledger import LadderRecord, Transaction
+from ladderholdout.ledger.chain import LEFT, MERGED
+from ladderholdout.ledger.history import read_incumbents
 from ladderholdout.ledger.replay import rules_of, state_to
+from ladderholdout.ledger.tables import read_json
 from ladderholdout.metrics import Metric
 from ladderholdout.pictures import Bar, RankPicture
 
@@ -38,12 +42,18 @@ class Entrant:
         has no released score.
     since : datetime
         When that submission was made, or the account's first where it has no released score.
+    id : int
+        The place of that submission in the one order of all, where that is known; else 0.
+    own : str
+        The account that made it, where a team has several.
     """
 
     account: str
     submissions: int
     ladder: LadderRecord | None
     since: datetime
+    id: int = 0
+    own: str = ""
 
     @property
     def risk(self) -> float:
@@ -73,14 +83,78 @@ def entrants(tx: Transaction, home: LadderRecord, per: str) -> Iterator[Entrant]
 
     That ladder holds the settings, and per rank the state of all ranks.
     """
-    return _by_rank(tx, home) if per == "rank" else _by_team(tx, home)
+    names, by_team = merged(tx, home), dict[str, Entrant]()
+    for entrant in _alone(tx, home, per):
+        team = names.get(entrant.own, entrant.own)
+        known = by_team.get(team)
+        best = entrant if known is None else min(known, entrant, key=_place)
+        count = entrant.submissions + (0 if known is None else known.submissions)
+        by_team[team] = replace(best, account=team, submissions=count)
+    yield from by_team.values()
+
+
+def _place(entrant: Entrant) -> tuple[float, datetime]:
+    """Return by what the accounts of one team are compared: the released risk, then the time."""
+    return math.inf if entrant.ladder is None else entrant.risk, entrant.since
+
+
+def merged(tx: Transaction, home: LadderRecord) -> dict[str, str]:
+    """Return under which name the accounts of a team with several are shown."""
+    names: dict[str, str] = {}
+    for detail in _noted(tx, home, MERGED):
+        names |= dict.fromkeys(detail["others"], detail["account"])
+    return names
+
+
+def left(tx: Transaction, home: LadderRecord) -> set[str]:
+    """Return the accounts that left the board."""
+    return {detail["account"] for detail in _noted(tx, home, LEFT)}
+
+
+def _noted(tx: Transaction, home: LadderRecord, kind: str) -> list[dict[str, Any]]:
+    events = tx.events(home.holdout_id, kind)
+    return [read_json(event.detail or "") for event in events if event.ladder_id == home.id]
+
+
+def note_merged(
+    tx: Transaction, home: LadderRecord, per: str, account: str, others: Sequence[str]
+) -> None:
+    """Note that accounts are of one team."""
+    known, names = {entrant.own: entrant for entrant in _alone(tx, home, per)}, merged(tx, home)
+    if not others or account in others or len(set(others)) < len(others):
+        raise InvalidArgument("others", "other accounts, each once", ", ".join(others) or "none")
+    for name in (account, *others):
+        if name not in known:
+            raise InvalidArgument("account", "one that has submitted to the board", name)
+        if name in names or (name in others and name in names.values()):
+            raise InvalidArgument("account", "one that is of no other team", name)
+    detail = {"account": account, "others": list(others)}
+    tx.chains.note(home.holdout_id, MERGED, home.id, detail)
+
+
+def note_left(tx: Transaction, home: LadderRecord, per: str, account: str) -> None:
+    """Note that an account leaves the board."""
+    if account not in {entrant.account for entrant in entrants(tx, home, per)}:
+        raise InvalidArgument("account", "one that has submitted to the board", account)
+    if account not in left(tx, home):
+        tx.chains.note(home.holdout_id, LEFT, home.id, {"account": account})
+
+
+def _alone(tx: Transaction, home: LadderRecord, per: str) -> Iterator[Entrant]:
+    """Yield who submitted, each account by itself."""
+    everyone = _by_rank(tx, home) if per == "rank" else _by_team(tx, home)
+    return (replace(entrant, own=entrant.account) for entrant in everyone)
 
 
 def _by_team(tx: Transaction, home: LadderRecord) -> Iterator[Entrant]:
+    incumbents = read_incumbents(tx.conn, home.holdout_id)
     for ladder in team_ladders(tx, home):
+        account, count = ladder.settings.account, ladder.submissions
         if ladder.incumbent is not None:
-            (won,) = tx.entries(ladder.id, after=ladder.incumbent - 1, limit=1)
-            yield Entrant(ladder.settings.account, ladder.submissions, ladder, won.time)
+            won = incumbents[ladder.id]
+            yield Entrant(account, count, ladder, won.time, won.id)
+        elif count:  # all that improved was withdrawn
+            yield Entrant(account, count, None, ladder.created)
 
 
 def _by_rank(tx: Transaction, home: LadderRecord) -> Iterator[Entrant]:
@@ -202,6 +276,10 @@ class Standings(Sequence[Standing]):
     rows : tuple of Standing
     missing : str or None
         Why there are no certificates.
+    withdrawn : int
+        How many of the submissions were withdrawn: they count as all others do.
+    left : int
+        How many of the accounts left the board; their submissions count, too.
 
     Examples
     --------
@@ -227,6 +305,8 @@ class Standings(Sequence[Standing]):
     confidence: float
     rows: tuple[Standing, ...]
     missing: str | None = None
+    withdrawn: int = 0
+    left: int = 0
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -244,8 +324,11 @@ class Standings(Sequence[Standing]):
 
     def summary(self) -> str:
         """Return in a line how many submissions and releases the rows come from."""
+        parts = [f"{self.withdrawn} withdrawn"] * (self.withdrawn > 0)
+        parts += [f"{self.left} accounts that left"] * (self.left > 0)
+        among = f" (with {' and '.join(parts)}, which count, too)" if parts else ""
         counts = (
-            f"{self.submissions} submissions of {self.accounts} accounts, {self.releases} "
+            f"{self.submissions} submissions of {self.accounts} accounts{among}, {self.releases} "
             f"releases; {self.metric}, {self.mechanism} per {self.per}"
         )
         if self.missing is not None:
@@ -342,18 +425,21 @@ def ranked(
     Each has a certificate. Those who share a rank are in the order in which they reached it, which
     shows nothing that was not released.
     """
-    risks, ends = [entrant.risk for entrant in entrants], list(map(_interval, certificates))
+    ends = list(map(_interval, certificates))
+    risks = sorted(entrant.risk for entrant in entrants)
+    lows, highs = (sorted(values) for values in zip(*ends, strict=True)) if ends else ([], [])
     certified = any(certificate.missing is None for certificate in certificates)
 
     def row(entrant: Entrant, low: float, high: float) -> Standing:
-        surely_better = sum(their_low > high for their_low, _ in ends)
-        surely_worse = sum(their_high < low for _, their_high in ends)
+        surely_better = len(lows) - bisect_right(lows, high)
+        surely_worse = bisect_left(highs, low)
+        ahead = bisect_left(risks, entrant.risk)
         known = math.isfinite(low)
         return Standing(
-            rank=1 + sum(risk < entrant.risk for risk in risks),
+            rank=1 + ahead,
             account=entrant.account,
             score=metric.to_score(entrant.risk),
-            ties=risks.count(entrant.risk) - 1,
+            ties=bisect_right(risks, entrant.risk) - ahead - 1,
             low=low if known else None,
             high=high if known else None,
             best_rank=1 + surely_better if certified else None,

@@ -7,10 +7,10 @@ known of the rows and where their copy is, that they come in groups, every view 
 other features, every amendment of their labels, the class labels once they are fixed, the start
 of every ladder with its settings, every submission, every query of the reserve, every asking for
 a score that is shown on demand alone, every opening of raw scores, every confidence that was
-stated later, every withdrawal, the rounds and finals of leaderboards, every finding that the ledger
-is an older copy, the retirement, and that fresh rows took the place of these. The registration of
-fresh rows covers where the chain of the rows before them ended, so that the chains of all blocks of
-a holdout are one.
+stated later, every withdrawal, the teams, rounds and finals of leaderboards, every finding that the
+ledger is an older copy, the retirement, and that fresh rows took the place of these. The
+registration of fresh rows covers where the chain of the rows before them ended, so that the chains
+of all blocks of a holdout are one.
 
 The hashes are keyed with the holdout's secret. They cover raw risks, and their last one is
 shown and anchored in other places: without a key, raw risks could be tried until one fits.
@@ -103,6 +103,12 @@ WITHDRAWN = "withdrawn"
 """The kind of a link that records that a submission was withdrawn."""
 
 
+MERGED = "merged"
+"""The kind of a link that records that accounts of a leaderboard are of one team."""
+
+LEFT = "left"
+"""The kind of a link that records that an account left a leaderboard."""
+
 ROUNDS = "rounds"
 """The kind of a link that records that a leaderboard answers by rounds."""
 
@@ -126,8 +132,8 @@ class Link:
         In the chain, from 1.
     kind : str
         One of holdout, reserve, rows, view, grouped, amended, classes, ladder, submission,
-        ``look``, asked, opened, confidence, withdrawn, rounds, round, finals, retired, followed, or
-        restored with the number of links that were known.
+        ``look``, asked, opened, confidence, withdrawn, merged, left, rounds, round, finals,
+        retired, followed, or restored with the number of links that were known.
     ladder : str or None
         Account and name, as ``default/main``; None for what concerns the holdout.
     number : int or None
@@ -156,6 +162,8 @@ class Link:
             "amended": "an amendment of the labels",
             "look": f"query {self.number} of the reserve",
             FINALS: f"finals{of_ladder}",
+            MERGED: f"the merging of accounts{of_ladder}",
+            LEFT: f"the leaving of an account{of_ladder}",
             ROUNDS: f"the start of rounds{of_ladder}",
             ROUND: f"the end of a round{of_ladder}",
             "classes": "the list of classes",
@@ -378,7 +386,7 @@ _OF_HOLDOUT: Mapping[str, Callable[[Row], Content]] = {
 }
 _OF_LADDER: Mapping[str, Callable[[Row], Content]] = {
     **dict.fromkeys(("asked", "batch", "compared", "estimate", "interval", WITHDRAWN), _id),
-    **dict.fromkeys((FINALS, ROUNDS, ROUND), _id),
+    **dict.fromkeys((FINALS, LEFT, MERGED, ROUNDS, ROUND), _id),
     "ladder": ladder_content,
     "opened": lambda row: (row["id"], moment(row["opened"])),
 }

@@ -429,6 +429,30 @@ def read_improved(conn: Connection, holdout_id: int) -> tuple[ImprovementRecord,
     return tuple(ImprovementRecord(*row) for row in conn.execute(query.order_by(entry.id)))
 
 
+class IncumbentRecord(NamedTuple):
+    """The submission that is the incumbent of a ladder.
+
+    Attributes
+    ----------
+    ladder_id : int
+    id : int
+        Its place in the one order of all submissions.
+    time : datetime
+    """
+
+    ladder_id: int
+    id: int
+    time: datetime
+
+
+def read_incumbents(conn: Connection, holdout_id: int) -> dict[int, IncumbentRecord]:
+    """Read the incumbents of all ladders of a holdout, by ladder."""
+    entry = submissions.c
+    query = _submitted([holdout_id], entry.ladder_id, entry.id, entry.time)
+    rows = conn.execute(query.where(entry.number == ladders.c.incumbent))
+    return {ladder_id: IncumbentRecord(ladder_id, id_, utc(time)) for ladder_id, id_, time in rows}
+
+
 def _submitted(holdout_ids: Sequence[int], *columns: ColumnElement[Any]) -> Select[Any]:
     return (
         select(*columns)

@@ -9,7 +9,14 @@ from functools import partial
 
 from sqlalchemy import ColumnElement, bindparam, exists, func, select
 
-from ladderholdout.ledger.chain import END_COLUMNS, GROUPED, RESTORED, WITHDRAWN
+from ladderholdout.ledger.chain import (
+    END_COLUMNS,
+    GROUPED,
+    LEFT,
+    MERGED,
+    RESTORED,
+    WITHDRAWN,
+)
 from ladderholdout.ledger.history import is_marked, is_of
 from ladderholdout.ledger.prepared import Prepared
 from ladderholdout.ledger.records import holdout_record, select_entries, select_holdouts
@@ -31,7 +38,7 @@ _OF_HOLDOUT = "its_holdout_"
 # The kinds of events that are read together, for they are few; others describe all of the rows.
 KINDS = (
     *("amended", "asked", "batch", "compared", "confidence", "estimate", "interval", "opened"),
-    *(GROUPED, RESTORED, WITHDRAWN),
+    *(GROUPED, LEFT, MERGED, RESTORED, WITHDRAWN),
 )
 # What most holdouts have none of, by the name under which a transaction reads it.
 MISSING: dict[str, ColumnElement[bool]] = {

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
@@ -185,6 +185,51 @@ def certificate_of(
     if isinstance(selection, ScoreCertificate):
         return selection
     return selection.certificate(selection.recorded(tx))
+
+
+def certificates_alike(
+    tx: Transaction,
+    ladders: Sequence[LadderRecord],
+    latest: LadderRecord,
+    metric: Metric,
+    weights: NDArray[np.float64] | None,
+    level: Level,
+    bars: Bars,
+) -> list[ScoreCertificate] | None:
+    """Certify the incumbents of many ladders of a holdout at the price of the latest of them.
+
+    What had been released when the latest one was chosen goes on from what had been released
+    when any other was, and the code of what goes on is not shorter: so none of them is narrower
+    than its own, and one transcript is counted in place of one for each
+    (docs/background/leaderboards.md, many accounts).
+
+    Returns
+    -------
+    list of ScoreCertificate or None
+        None where that does not hold: where requests are counted, or places of batches whose
+        size was not announced.
+    """
+    selection = selection_of(tx, latest, metric, weights, level, bars)
+    if isinstance(selection, ScoreCertificate):
+        return None
+    transcript = selection.transcript
+    if transcript.on_request or transcript.size is None:
+        return None
+    # Any of them may have been a member of the largest batch.
+    sizes = tx.batches.sizes([latest.holdout_id]).values()
+    transcript = replace(transcript, place=1, size=max(transcript.size, *sizes, 1))
+    alone = Transcript.alone()
+    alike = replace(alone, shown=transcript.log_count() - alone.log_count())
+    selection = replace(selection, transcript=alike)
+    known: dict[float, ScoreCertificate] = {}
+    certificates = []
+    for ladder in ladders:
+        risk = float(ladder.state["standing"])
+        if risk not in known:
+            own = replace(selection, ladder=ladder, score=metric.to_score(risk))
+            known[risk] = own.certificate(None)
+        certificates.append(replace(known[risk], submission=ladder.incumbent))
+    return certificates
 
 
 @dataclass(frozen=True, slots=True)
