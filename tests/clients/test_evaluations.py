@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import doctest
 import json
 import os
 import re
@@ -21,6 +22,7 @@ from typer.testing import CliRunner
 
 from ladderholdout import InvalidArgument, LadderHoldout
 from ladderholdout.cli import app
+from ladderholdout.integrations import inspect_ai
 from ladderholdout.integrations.evaluations import Answer, answers_in
 from ladderholdout.integrations.inspect_ai import by_name, held_out
 from ladderholdout.mechanisms import GateLadder
@@ -452,6 +454,11 @@ def test_samples_of_the_harness_are_submitted(harness: dict[str, Path]) -> None:
     twice = answers_in(harness["trials"], ids="qid")
     assert twice[:2] == [Answer("q0", 1, "It is 1."), Answer("q0", 2, "It is 1.")]
     assert len(twice) == 2 * N and re.fullmatch(r"It is \d\.", twice[-1].text)
+
+
+def test_the_examples_in_the_docstrings_run() -> None:
+    failed, tried = doctest.testmod(inspect_ai)
+    assert failed == 0 < tried
 
 
 def test_the_blocks_of_the_page_run() -> None:

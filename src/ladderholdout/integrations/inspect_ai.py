@@ -99,7 +99,7 @@ def held_out(holdout: Any, *, pattern: str | None = None, otherwise: str | None 
 
     Examples
     --------
-    >>> from inspect_ai import Task, eval
+    >>> from inspect_ai import Task
     >>> from inspect_ai.dataset import Sample
     >>> from ladderholdout import LadderHoldout
     >>> from ladderholdout.metrics import metric_of_items
@@ -107,10 +107,7 @@ def held_out(holdout: Any, *, pattern: str | None = None, otherwise: str | None 
     >>> names, sums = ["a", "b"], ["2 + 2", "3 + 4"]
     >>> holdout = LadderHoldout(sums, ["4", "7"], scoring=exact, ids=names, ledger="memory")
     >>> samples = [Sample(id=name, input=text) for name, text in zip(names, sums)]
-    >>> task = Task(dataset=samples, scorer=held_out(holdout))
-    >>> [log] = eval(task, model="mockllm/model", log_format="json")  # doctest: +SKIP
-    >>> log.results.scores[0].metrics["released"].value  # doctest: +SKIP
-    0.0
+    >>> task = Task(dataset=samples, scorer=held_out(holdout))  # eval(task, model=...) submits
     """
     ladder = ladder_of(holdout)
     facts = ladder.facts
