@@ -171,6 +171,10 @@ def test_the_command_line_merges_and_takes_off(default_ledger: Path) -> None:
     assert [row.account for row in board.standings()] == ["Ada"]
 
 
+def submitted(board: Leaderboard, predictions: NDArray[np.int64]) -> None:
+    board.submit("Ben", predictions)
+
+
 @pytest.mark.processes
 def test_standings_that_are_remembered_follow_every_change(default_ledger: Path) -> None:
     X, y = coins(N)
@@ -180,6 +184,6 @@ def test_standings_that_are_remembered_follow_every_change(default_ledger: Path)
     assert board.standings() is first
     other = Leaderboard.open("spring")
     assert other.standings() is first
-    elsewhere(lambda: Leaderboard.open("spring").submit("Ben", hits(y, 220)))
+    elsewhere(submitted, board, hits(y, 220))
     assert [row.account for row in board.standings()] == ["Ben", "Ada"]
     assert board.standings(0.99).confidence == 0.99 and board.standings().confidence == 0.95
