@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import html
 import json
 import sqlite3
 import warnings
@@ -302,6 +303,21 @@ def test_a_picture_has_a_bar_for_each_and_texts_for_who_does_not_see_it() -> Non
     assert "Ada: rank 1, by true scores 1 to 2" in drawn and "<title" in drawn
     assert "<b>" not in drawn
     assert board.standings().picture().file().count("<rect") == 5
+
+
+def test_a_page_has_all_of_a_board_and_runs_nothing(default_ledger: Path, tmp_path: Path) -> None:
+    board, y = started(ledger=None, rounds=True)
+    filled(board, y)
+    board.submit("<script>", right(y, 0.5, 8))
+    board.close_round()
+    finals, file = board.finals(), tmp_path / "board.html"
+    output("leaderboard", "spring", "--page", str(file))
+    page = file.read_text()
+    assert page.count("<table>") == 2 and page.count("<svg") == 2 and "round 1, closed" in page
+    assert "<script" not in page and "&lt;script&gt;" in page
+    for row in finals:
+        assert f'<th scope="row">{html.escape(row.account)}</th>' in page
+    assert html.escape(finals.assumptions[0]) in page
 
 
 def test_a_table_runs_nothing_in_a_spreadsheet() -> None:

@@ -30,6 +30,12 @@ def leaderboard(
     ladder: _BoardOption = "leaderboard",
     confidence: ConfidenceOption = None,
     table: _TableOption = None,
+    page: Annotated[
+        Path | None,
+        typer.Option(
+            help="Write a report of the board, with its finals, into this .html file, too."
+        ),
+    ] = None,
     merge: Annotated[
         tuple[str, str] | None,
         typer.Option(help="Two accounts of one team: the first is its name from now on."),
@@ -49,6 +55,7 @@ def leaderboard(
         board.leave(leave)
     standings = board.standings(confidence)
     _write(table, standings.to_csv())
+    _write(page, board.page() if page is not None else "")
     print_result(standings, as_json)
 
 

@@ -39,12 +39,14 @@ from ladderholdout.guard import (
     without_frames,
 )
 from ladderholdout.leaderboard.finals import Finals, chosen, finals_shown
+from ladderholdout.leaderboard.page import page_of
 from ladderholdout.leaderboard.rounds import (
     Collected,
     Round,
     begin_rounds,
     checked_hours,
     due_of,
+    round_line,
 )
 from ladderholdout.leaderboard.standings import (
     BOARD,
@@ -755,6 +757,27 @@ class Leaderboard:
         (0, 1, 1)
         """
         return tuple(map(self._shown, self._home.read(finals_on_record, shown=True)))
+
+    def page(self) -> str:
+        """Return the board as one HTML page: standings, rounds and finals, with pictures.
+
+        Returns
+        -------
+        str
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> X, y = np.arange(400).reshape(-1, 1), np.arange(400) % 2
+        >>> board = Leaderboard(X, y, scoring="accuracy", ledger="memory")
+        >>> release = board.submit("Ada", y)
+        >>> "<h1>Leaderboard of" in board.page()
+        True
+        """
+        rounds = self.rounds()
+        lines = () if rounds is None else rounds.closed
+        closed = [round_line(record, self.metric) for record in lines]
+        return page_of(self.standings(), self.finals_held(), closed)
 
     def _shown(self, record: FinalsRecord) -> Finals:
         return finals_shown(record, self.name, self.metric, self._home.facts.n_reserve)

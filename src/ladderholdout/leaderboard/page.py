@@ -1,0 +1,93 @@
+"""A leaderboard as one HTML file: its standings, rounds and finals, with pictures and tables."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
+from html import escape
+
+from ladderholdout.errors import printable
+from ladderholdout.leaderboard.finals import Finals
+from ladderholdout.leaderboard.standings import Standings
+from ladderholdout.pictures import STYLE
+
+_STYLE = """
+body { font: 16px/1.5 system-ui, "Segoe UI", Roboto, sans-serif; }
+body { max-width: 60rem; margin: 2rem auto; padding: 0 1rem; }
+table { border-collapse: collapse; } caption { text-align: left; font-weight: 600; }
+th, td { text-align: left; padding: .25rem .75rem .25rem 0; border-bottom: 1px solid #dbe1e8; }
+svg { width: 100%; max-width: 680px; height: auto; }
+"""
+
+
+def page_of(standings: Standings, finals: Sequence[Finals], rounds: Sequence[str]) -> str:
+    """Return the page of a leaderboard, which needs nothing else and runs nothing.
+
+    Parameters
+    ----------
+    standings : Standings
+    finals : sequence of Finals
+        Those on record, oldest first.
+    rounds : sequence of str
+        A line for each closed round.
+
+    Returns
+    -------
+    str
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from ladderholdout.leaderboard import Leaderboard
+    >>> X, y = np.arange(400).reshape(-1, 1), np.arange(400) % 2
+    >>> board = Leaderboard(X, y, scoring="accuracy", ledger="memory")
+    >>> release = board.submit("Ada", y)
+    >>> page_of(board.standings(), (), ()).count("<table>")
+    1
+    """
+    title = escape(printable(f"Leaderboard of {standings.name}"))
+    parts = [f"<h1>{title}</h1>", f"<p>{datetime.now(UTC):%Y-%m-%d %H:%M} UTC</p>"]
+    for held in reversed(finals):
+        parts += [
+            f"<h2>Finals {held.number}</h2>",
+            held.picture().svg(680, f"finals-{held.number}"),
+            _table(f"Finals {held.number}", held.lines()),
+            f"<p>{escape(printable(held.summary()))}</p>",
+            "<ul>",
+            *(f"<li>{escape(printable(text))}</li>" for text in held.assumptions),
+            "</ul>",
+        ]
+    parts.append("<h2>Standings</h2>")
+    if standings.rows:
+        parts.append(standings.picture().svg(680, "standings"))
+    parts += [_table("Standings", standings.lines()), f"<p>{escape(standings.summary())}</p>"]
+    if rounds:
+        parts += [
+            "<h2>Rounds</h2>",
+            "<ol>",
+            *(f"<li>{escape(text)}</li>" for text in rounds),
+            "</ol>",
+        ]
+    return (
+        f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{title}</title>'
+        f"<style>{_STYLE}{STYLE}</style></head><body>{''.join(parts)}</body></html>\n"
+    )
+
+
+def _table(caption: str, lines: Iterable[tuple[str, ...]]) -> str:
+    """Return a table whose first line is its head, and whose rows are named by their accounts."""
+    head, *rows = lines
+    cells = "".join(f'<th scope="col">{escape(text)}</th>' for text in head)
+    body = "".join(
+        "<tr>"
+        + "".join(
+            f'<th scope="row">{escape(text)}</th>' if place == 1 else f"<td>{escape(text)}</td>"
+            for place, text in enumerate(row)
+        )
+        + "</tr>"
+        for row in rows
+    )
+    return (
+        f"<table><caption>{escape(caption)}</caption><thead><tr>{cells}</tr></thead>"
+        f"<tbody>{body}</tbody></table>"
+    )
