@@ -27,7 +27,7 @@ from ladderholdout.guard import (
     parted,
     reopen_ladder,
 )
-from ladderholdout.leaderboard.board import check_rule
+from ladderholdout.leaderboard.rules import check_rule
 from ladderholdout.leaderboard.standings import BOARD, start
 from ladderholdout.ledger import (
     Access,
