@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import runpy
 from pathlib import Path
 from typing import Any
@@ -147,23 +146,6 @@ def test_a_note_and_a_figure_on_the_study(
     dashboard.show(holdout, study)  # the figure is replaced, not added
     after = study._storage.get_study_system_attrs(study._study_id)
     assert {key for key in after if "plot_data" in key} == again
-
-
-def test_the_front_matter_is_that_of_the_registry() -> None:
-    folder = ROOT / "optunahub" / "package" / PACKAGE
-    assert {one.name for one in folder.iterdir()} >= {
-        *("README.md", "LICENSE", "__init__.py", "example.py")
-    }
-    text = (folder / "README.md").read_text("utf-8")
-    front = re.match(r"---\n(.*?)\n---\n", text, re.S)
-    assert front is not None
-    fields = dict(line.split(": ", 1) for line in front[1].splitlines())
-    assert set(fields) == {
-        *("author", "title", "description", "tags", "optuna_versions", "license")
-    }
-    assert "visualization" in fields["tags"] and fields["license"] == "MIT License"
-    for heading in ("Abstract", "Class or Function Names", "Installation", "Example"):
-        assert f"\n## {heading}\n" in text
 
 
 @pytest.mark.filterwarnings("ignore::ladderholdout.errors.LadderHoldoutWarning")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from sklearn.tree import DecisionTreeClassifier
 from ladderholdout import InvalidArgument, LadderHoldout
 from ladderholdout.errors import HoldoutConflict
 from ladderholdout.integrations.mlflow import certify_version
-from tests.clients.support import assert_nothing_raw, assert_winner, recipe, refusal
+from tests.clients.support import ROOT, assert_nothing_raw, assert_winner, recipe, refusal
 
 LINE = 'mlflow.models.evaluate(model, X_holdout, evaluators="ladderholdout", ...)'
 GUARDED: dict[str, Any] = {"evaluators": "ladderholdout", "model_type": "ladderholdout"}
@@ -33,6 +34,24 @@ def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
         kind._engine_map.clear()
     yield
     mlflow.set_tracking_uri(None)
+
+
+def test_the_text_for_the_list_of_plugins_runs_as_it_is(names: dict[str, Any]) -> None:
+    text = (ROOT / "publishing" / "mlflow" / "plugin.md").read_text("utf-8")
+    (block,) = re.findall(r"^```python\n(.*?)^```$", text, re.M | re.S)
+    model = DecisionTreeClassifier(random_state=0).fit(names["X_train"], names["y_train"])
+    with mlflow.start_run():
+        logged = mlflow.sklearn.log_model(
+            model,
+            name="tree",
+            serialization_format="cloudpickle",
+            pip_requirements=["scikit-learn"],
+        )
+    names["model_uri"] = logged.model_uri
+    exec(compile(block, "<plugin.md>", "exec"), names)
+    status = names["holdout"].status()
+    assert status.submissions == 1
+    assert names["result"].metrics["ladder_released"] == status.score
 
 
 @pytest.mark.row("MLflow evaluate", LINE, "mlflow")

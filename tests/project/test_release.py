@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ast
+import importlib.metadata
 import importlib.util
 import json
 import re
@@ -102,6 +104,59 @@ def test_the_recipe_for_conda_states_what_pyproject_states() -> None:
     assert {about["homepage"], about["repository"]} == {SOURCE} and about["documentation"] == SITE
     source = (ROOT / "publishing" / "conda" / recipe["source"]["path"]).resolve()
     assert source == ROOT and (source / about["license_file"]).is_file()
+
+
+def test_the_package_for_optuna_hub_passes_the_checks_of_the_registry() -> None:
+    # Transcribed from optunahub-registry: header_confirm.py, the template, and CONTRIBUTING.md.
+    # Its rules for ruff are in optunahub/ruff.toml, which make lint reads.
+    (folder,) = (ROOT / "optunahub" / "package").glob("*/*/")
+    tags = {"samplers": "sampler", "pruners": "pruner", "visualization": "visualization"}
+    files = {file.name: file.read_text("utf-8") for file in folder.iterdir() if file.is_file()}
+    assert {"README.md", "LICENSE", "__init__.py", "example.py"} <= set(files)
+    _, front, body = files["README.md"].split("---\n", 2)
+    header = yaml.safe_load(front)
+    texts, lists = {"author", "title", "description", "license"}, {"tags", "optuna_versions"}
+    assert set(header) == texts | lists
+    assert all(isinstance(header[field], str) for field in texts)
+    # A version of two numbers without quotes would be a float.
+    assert all(isinstance(entry, str) for field in lists for entry in header[field])
+    assert all(isinstance(header[field], list) and header[field] for field in lists)
+    assert header["license"] == "MIT License" and tags[folder.parent.name] in header["tags"]
+    headings = re.findall(r"^## (.+)$", body, re.MULTILINE)
+    required = ["Abstract", "Class or Function Names", "Installation", "Example", "Others"]
+    assert headings == required and "Please fill in" not in body
+    assert files["LICENSE"].startswith("MIT License") and header["author"] in files["LICENSE"]
+    # The module offers the names that the page lists, and reads its annotations late.
+    tree = ast.parse(files["__init__.py"])
+    offered = next(
+        ast.literal_eval(node.value)
+        for node in tree.body
+        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "__all__"
+    )
+    assert set(re.findall(r"^- `(\w+)\(", body, re.MULTILINE)) == set(offered)
+    sources = [text for name, text in files.items() if name.endswith(".py")]
+    assert all("\nfrom __future__ import annotations\n" in text for text in sources)
+    # What it needs is an extra of this package.
+    (needed,) = files["requirements.txt"].split()
+    assert needed.partition("[")[2].rstrip("]") in PROJECT["optional-dependencies"]
+    assert f"pip install '{needed}'" in body
+
+
+def test_the_text_for_mlflows_list_names_each_entry_point_that_loads() -> None:
+    text = (ROOT / "publishing" / "mlflow" / "plugin.md").read_text()
+    stated = {
+        (group, name, target)
+        for group, points in PROJECT["entry-points"].items()
+        for name, target in points.items()
+        if group.startswith("mlflow.")
+    }
+    named = re.findall(r"^\| `(mlflow\.\w+)` +\| `(\w+)`", text, re.MULTILINE)
+    assert set(named) == {(group, name) for group, name, _ in stated}
+    import mlflow  # noqa: F401  (a plugin imported before it would load it around itself)
+
+    for group, name, target in stated:
+        loaded = importlib.metadata.EntryPoint(name, target, group).load()
+        assert loaded.__mro__[1].__module__.startswith("mlflow.")
 
 
 def test_the_paper_shows_the_table_of_the_pages_and_cites_what_it_lists() -> None:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+from ladderholdout import LadderHoldout
+from ladderholdout.integrations.optuna import dashboard
+from ladderholdout.integrations.optuna import Gate
 import optuna
 import plotly.graph_objects as go
 
-from ladderholdout import LadderHoldout
-from ladderholdout.integrations.optuna import Gate, dashboard
 
 __all__ = ["DashboardCallback", "LadderGateCallback", "plot_ladder"]
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from ladderholdout import LadderHoldout
 import optuna
+import optunahub
 from sklearn.datasets import load_digits
-from sklearn.model_selection import cross_val_score, train_test_split
+from sklearn.model_selection import cross_val_score
+from sklearn.model_selection import train_test_split
 from sklearn.tree import DecisionTreeClassifier
 
-import optunahub
-from ladderholdout import LadderHoldout
 
 module = optunahub.load_module(package="visualization/ladder_holdout")
 
