@@ -792,7 +792,8 @@ class LadderHoldout:
             like what was: an improvement costs, gains and takes as many queries as the mean of
             those so far.
         spent_at : float, optional
-            From which width on you take the rows for used up, in the metric's own units. Then
+            From which width on you take the rows for used up, in the metric's own units; by default
+            the width that `holdout.owner.spent_at` put on record, if there is one. Then
             ``spent`` states whether they are, and there are forecasts of the queries that are left
             and of the rows that would restore that width.
 

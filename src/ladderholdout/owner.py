@@ -1,10 +1,20 @@
-"""What the owner of a holdout does with it: withdrawals, the end, and the audit."""
+"""What the owner of a holdout does with it: withdrawals, rules, the end, and the audit."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ladderholdout.guard import HasLadder, Status, Withdrawn, ladder_of
+from ladderholdout.arguments import within
+from ladderholdout.guard import (
+    HasLadder,
+    Health,
+    SpentAt,
+    Status,
+    Withdrawn,
+    health_of,
+    ladder_of,
+)
+from ladderholdout.metrics.arrays import LARGEST
 
 if TYPE_CHECKING:
     from ladderholdout.audit import Audit
@@ -89,6 +99,41 @@ class Owner:
         ladder = ladder_of(self._holdout, several=True)
         ladder.retire()
         return ladder.status()
+
+    def spent_at(self, width: float | None) -> Health:
+        """State from which width of its certificate on the rows are used up.
+
+        The rule is on record, and each `health` of the holdout applies it, for everybody and
+        through a server as well. It is for this metric, and stays when fresh rows take the place
+        of these. It stops nobody: it shows when `replenish` is due.
+
+        Parameters
+        ----------
+        width : float or None
+            In the metric's own units; None takes the rule back.
+
+        Returns
+        -------
+        Health
+            By that rule.
+
+        Raises
+        ------
+        InvalidArgument
+            The width is no positive number.
+        HoldoutConflict
+            The holdout is behind a server.
+
+        Examples
+        --------
+        >>> health = holdout.owner.spent_at(0.1)
+        >>> holdout.health().spent_at
+        0.1
+        """
+        ladder = ladder_of(self._holdout)
+        width = None if width is None else within("width", width, LARGEST)
+        ladder.note(SpentAt(ladder.metric.name, width))
+        return health_of(ladder)
 
     def audit(
         self,

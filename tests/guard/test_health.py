@@ -13,6 +13,8 @@ from typer.testing import CliRunner
 
 from ladderholdout import Health, InvalidArgument, LadderHoldout
 from ladderholdout.cli import app
+from ladderholdout.errors import KnownHoldoutWarning
+from ladderholdout.guard.opening.health import verify_holdout
 from ladderholdout.limits.intervals import exact_lower, exact_upper
 from ladderholdout.mechanisms import Ladder
 from ladderholdout.planning import Course
@@ -37,6 +39,52 @@ def climb(holdout: LadderHoldout, y: Any, rights: Any, seed: int = 0) -> list[He
 def opened(n: int = N, seed: int = 0, **stated: Any) -> tuple[LadderHoldout, Any]:
     X, y = coins(n, seed)
     return LadderHoldout(X, y, **{"scoring": "accuracy", "ledger": "memory", **stated}), y
+
+
+def test_a_rule_on_record_is_everybodys(tmp_path: Path) -> None:
+    ledger = tmp_path / "ledger.db"
+    holdout, y = opened(name="coins", ledger=ledger)
+    climb(holdout, y, (200, 230, 260))
+    assert holdout.health().spent is None and holdout.status().spent_at is None
+    health = holdout.owner.spent_at(0.05)
+    assert (health.spent_at, health.spent) == (0.05, True)
+    other = LadderHoldout.open("coins", ledger=ledger)
+    assert other.health() == health and other.status().spent_at == 0.05
+    # What is stated when one asks comes before what is on record, and a later rule before both.
+    assert other.health(spent_at=0.9).spent is False and other.health().spent is True
+    assert holdout.owner.spent_at(0.8).spent is False
+    # Other ladders of the metric have it, ladders of other metrics do not, and fresh rows keep it.
+    X, _ = coins(N, 0)
+    with pytest.warns(KnownHoldoutWarning):
+        beside = LadderHoldout(X, y, scoring="accuracy", ladder="b", ledger=ledger)
+        brier = LadderHoldout(X, y, scoring="neg_brier_score", ladder="c", ledger=ledger)
+    assert beside.status().spent_at == 0.8 and brier.status().spent_at is None
+    rows, labels = coins(N, 9)
+    fresh = holdout.replenish(rows, labels)
+    fresh.submit(labels)
+    assert fresh.health().spent is False and fresh.health().spent_at == 0.8
+    assert fresh.owner.spent_at(None).spent is None and fresh.status().spent_at is None
+    assert verify_holdout(holdout.ledger, "coins").findings == ()
+    for wrong in (0, -1, "wide", float("nan"), True):
+        with pytest.raises(InvalidArgument, match="width must be"):
+            fresh.owner.spent_at(wrong)
+
+
+def test_the_command_keeps_a_rule(tmp_path: Path) -> None:
+    ledger = tmp_path / "ledger.db"
+    holdout, y = opened(name="coins", ledger=ledger)
+    holdout.submit(y)
+    stated = ["--ledger", str(ledger)]
+    kept = CliRunner().invoke(
+        app, ["status", "coins", "--health", "--spent-at", "0.1", "--keep", *stated]
+    )
+    assert kept.exit_code == 0, kept.output
+    assert holdout.status().spent_at == 0.1
+    again = CliRunner().invoke(app, ["status", "coins", "--health", *stated])
+    assert "spent at 0.1" in again.output
+    assert (
+        CliRunner().invoke(app, ["status", "coins", "--health", "--keep", *stated]).exit_code == 1
+    )
 
 
 @pytest.mark.parametrize("show", ["scores", "improvements"])

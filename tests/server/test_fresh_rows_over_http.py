@@ -81,6 +81,12 @@ def test_clients_go_on_when_they_know_the_fresh_rows(
         for wrong in ("more=0", "spent_at=-1", "spent_at=nan"):
             path = f"/v1/holdouts/coins/health?{wrong}"
             assert server.ask("GET", path, tokens["ada"]).status_code == 422
+        # The owner's rule is everybody's, and a client states none.
+        assert again.health().spent is None
+        with pytest.raises(HoldoutConflict, match="rule of the owner's"):
+            again.owner.spent_at(0.1)
+        LadderHoldout.open("coins", ledger=ledger).owner.spent_at(0.1)
+        assert again.health(more=3) == health and again.status().spent_at == 0.1
         # The tools of an agent are refused until it was told that there are other rows.
         guess = {"predictions": (1 - y).tolist()}
         for name in ("submit", "health", "submit"):

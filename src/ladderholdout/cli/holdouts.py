@@ -504,6 +504,12 @@ def status(
     more: Annotated[
         int, typer.Option(help="With --health: after how many more improvements to forecast.")
     ] = 5,
+    keep: Annotated[
+        bool,
+        typer.Option(
+            "--keep", help="Put the width of --spent-at on record, as the owner's rule for all."
+        ),
+    ] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Show a ladder's released score and certificate, and how much was asked of the holdout."""
@@ -513,6 +519,10 @@ def status(
             raise InvalidArgument("--spent-at", "stated with --health", "without")
         print_shown(shown, as_json)
         return
+    if keep:
+        if spent_at is None:
+            raise InvalidArgument("--keep", "stated with --spent-at", "without")
+        holdout.owner.spent_at(spent_at)
     found = holdout.health(more=more, spent_at=spent_at)
     if as_json:
         print_json(asdict(shown) | {"releases_left": shown.releases_left, "health": asdict(found)})

@@ -38,6 +38,7 @@ from ladderholdout.guard.open_ladder import (
     Predictions,
     SeenGroups,
     SeenRows,
+    SpentAt,
     State,
     check_decides,
     transformed,
@@ -308,8 +309,12 @@ class LocalLadder:
 
     # -- what is put on record ----------------------------------------------------------
 
-    def note(self, seen: SeenRows | SeenGroups) -> None:
-        """Put on record what was seen of the rows."""
+    def note(self, seen: SeenRows | SeenGroups | SpentAt) -> None:
+        """Put on record what was seen of the rows, or when they are used up."""
+        if isinstance(seen, SpentAt):
+            widths = {seen.metric: seen.width}
+            self.write(lambda tx, record: tx.note_spent_at(record.holdout_id, widths))
+            return
         if isinstance(seen, SeenGroups):
             if seen.by not in self.read(lambda tx, record: tx.grouped(record.holdout_id)):
                 self.write(lambda tx, record: tx.note_grouped(record.holdout_id, seen.by))

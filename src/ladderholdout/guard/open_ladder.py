@@ -219,6 +219,21 @@ class SeenGroups:
     by: str
 
 
+@dataclass(frozen=True, slots=True)
+class SpentAt:
+    """A note of the owner's: from which width of a certificate on the rows are used up.
+
+    Attributes
+    ----------
+    metric : str
+    width : float or None
+        In the metric's own units; None for no such rule.
+    """
+
+    metric: str
+    width: float | None
+
+
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class FreshRows:
     """Rows as the owner of a holdout gives them to take the place of those that it has.
@@ -334,8 +349,8 @@ class OpenLadder(Protocol):
     def reveal(self) -> float | None:
         """Show the released score of a ladder that shows none."""
 
-    def note(self, seen: SeenRows | SeenGroups) -> None:
-        """Put on record what was seen of the rows."""
+    def note(self, seen: SeenRows | SeenGroups | SpentAt) -> None:
+        """Put on record what was seen of the rows, or when they are used up."""
 
     def withdraw(self, number: int, reason: str) -> Withdrawn:
         """Withdraw a submission."""

@@ -93,6 +93,9 @@ class Unsorted(Exception):
     """Submissions are not stored in the order of their links: an id or a position was changed."""
 
 
+SPENT_AT = "spent"
+"""The kind of a link that records from which width on the owner takes rows for used up."""
+
 RESTORED = "restored"
 """The kind of a link that records that an older copy of the ledger was found; a length follows."""
 
@@ -133,7 +136,7 @@ class Link:
     kind : str
         One of holdout, reserve, rows, view, grouped, amended, classes, ladder, submission,
         ``look``, asked, opened, confidence, withdrawn, merged, left, rounds, round, finals,
-        retired, followed, or restored with the number of links that were known.
+        retired, spent, followed, or restored with the number of links that were known.
     ladder : str or None
         Account and name, as ``default/main``; None for what concerns the holdout.
     number : int or None
@@ -172,6 +175,7 @@ class Link:
             "asked": f"the asking for the released score{of_ladder}",
             "opened": f"the opening{of_ladder}",
             "confidence": "a confidence that was stated later",
+            SPENT_AT: "a rule about when rows are used up",
             WITHDRAWN: f"a withdrawal{of_ladder}",
             "retired": "the retirement",
             FOLLOWED: "the note that fresh rows took its place",
@@ -378,7 +382,8 @@ def _id(row: Row) -> Content:
 
 # What the link of each kind covers, by the row that is read for it.
 _OF_HOLDOUT: Mapping[str, Callable[[Row], Content]] = {
-    **dict.fromkeys(("rows", "view", GROUPED, "amended", "confidence", RESTORED, FOLLOWED), _id),
+    **dict.fromkeys(("rows", "view", GROUPED, "amended", "confidence", RESTORED), _id),
+    **dict.fromkeys((SPENT_AT, FOLLOWED), _id),
     "holdout": holdout_content,
     "reserve": lambda row: (row["id"], hashlib.sha256(row["reserve"]).hexdigest()),
     "classes": lambda row: (row["id"], hashlib.sha256(row["classes"]).hexdigest()),

@@ -15,6 +15,7 @@ from ladderholdout.ledger.chain import (
     LEFT,
     MERGED,
     RESTORED,
+    SPENT_AT,
     WITHDRAWN,
 )
 from ladderholdout.ledger.history import is_marked, is_of
@@ -38,7 +39,7 @@ _OF_HOLDOUT = "its_holdout_"
 # The kinds of events that are read together, for they are few; others describe all of the rows.
 KINDS = (
     *("amended", "asked", "batch", "compared", "confidence", "estimate", "interval", "opened"),
-    *(GROUPED, LEFT, MERGED, RESTORED, WITHDRAWN),
+    *(GROUPED, LEFT, MERGED, RESTORED, SPENT_AT, WITHDRAWN),
 )
 # What most holdouts have none of, by the name under which a transaction reads it.
 MISSING: dict[str, ColumnElement[bool]] = {

@@ -40,6 +40,7 @@ from ladderholdout.guard import (
     ScoreCertificate,
     SeenGroups,
     SeenRows,
+    SpentAt,
     State,
     Status,
     Submission,
@@ -344,8 +345,10 @@ class RemoteLadder:
 
     # -- what is put on record ----------------------------------------------------------
 
-    def note(self, seen: SeenRows | SeenGroups) -> None:
-        """Put on record what was seen of the rows."""
+    def note(self, seen: SeenRows | SeenGroups | SpentAt) -> None:
+        """Put on record what was seen of the rows; refuse a rule of the owner's."""
+        if isinstance(seen, SpentAt):
+            self._refuse("That is a rule of the owner's:")
         if isinstance(seen, SeenGroups):
             self._call("POST", "groups", json={"by": seen.by})
         else:

@@ -24,7 +24,8 @@ def health_of(ladder: OpenLadder, more: int = 5, spent_at: float | None = None) 
     more : int, default=5
         After how many more improvements a width is forecast.
     spent_at : float, optional
-        The width from which on the owner takes the rows for used up, in the metric's own units.
+        The width from which on the owner takes the rows for used up, in the metric's own units; by
+        default the one on record, if there is one.
 
     Raises
     ------
@@ -39,6 +40,7 @@ def health_of(ladder: OpenLadder, more: int = 5, spent_at: float | None = None) 
         return together({name: health_of(one, more, spent_at) for name, one in ladders})
     status, facts = ladder.status(), ladder.facts
     certificate = status.certificate
+    spent_at = status.spent_at if spent_at is None else spent_at
     health = Health(
         name=status.name,
         block=status.block,

@@ -148,6 +148,8 @@ def add_block(
         tx.blocks.hand_over(holdout_id, new, by_id)
         for by in tx.grouped(holdout_id):
             tx.note_grouped(new, by)
+        if widths := tx.spent_at(holdout_id):
+            tx.note_spent_at(new, widths)
         warn_of_copies(name, given.hashes, rows, contents, groups)
         view = first_view(record, given.hashes, order)
         # Last, for a file is not undone with the transaction.

@@ -78,6 +78,7 @@ def status_of(
         next_release=_next_release(tx, ladder, metric, holdout),
         reserve_advice=_reserve_advice(tx, metric, holdout),
         block=holdout.block,
+        spent_at=tx.spent_at(holdout.id).get(metric.name),
     )
 
 

@@ -381,6 +381,9 @@ class Status(OfMetrics):
         was submitted, and where there is a reserve.
     block : int
         Which block of rows of its holdout this is, from 1 (`LadderHoldout.replenish`).
+    spent_at : float or None
+        From which width of the certificate on the owner takes the rows for used up, if that was
+        stated (`holdout.owner.spent_at`).
 
     Examples
     --------
@@ -424,6 +427,7 @@ class Status(OfMetrics):
     next_release: str = ""
     reserve_advice: str = ""
     block: int = 1
+    spent_at: float | None = None
 
     @property
     def n_ladder(self) -> int:
