@@ -313,7 +313,7 @@ class LocalLadder:
         """Put on record what was seen of the rows, or when they are used up."""
         if isinstance(seen, SpentAt):
             widths = {seen.metric: seen.width}
-            self.write(lambda tx, record: tx.note_spent_at(record.holdout_id, widths))
+            self.write(lambda tx, record: tx.blocks.note_spent_at(record.holdout_id, widths))
             return
         if isinstance(seen, SeenGroups):
             if seen.by not in self.read(lambda tx, record: tx.grouped(record.holdout_id)):

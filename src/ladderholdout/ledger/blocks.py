@@ -11,14 +11,17 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import Connection, select, update
 
-from ladderholdout.ledger.chain import FOLLOWED, Chains, refuse_retired
+from ladderholdout.ledger.chain import FOLLOWED, SPENT_AT, Chains, refuse_retired
 from ladderholdout.ledger.history import read_events
-from ladderholdout.ledger.records import Head, block_name, now, parted_name
+from ladderholdout.ledger.records import Head, block_name, now, parted_name, read_all
 from ladderholdout.ledger.tables import FAULTS, accounts, holdouts
+
+if TYPE_CHECKING:
+    from ladderholdout.ledger.transaction import Transaction
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,6 +126,10 @@ class Blocks:
             self._conn.execute(moved.values(ladder_id=after))
         self._conn.execute(update(accounts).where(of_block).values(holdout_id=to))
 
+    def note_spent_at(self, holdout_id: int, widths: Mapping[str, float | None]) -> None:
+        """Note by metric from which width on rows are used up; None takes a rule back."""
+        self._chains.note(holdout_id, SPENT_AT, detail={"widths": dict(widths)})
+
     def findings(self, holdout_id: int) -> Iterator[str]:
         """Yield what is wrong with the place of a record among the blocks of its holdout."""
         columns = holdouts.c.name, holdouts.c.block
@@ -172,3 +179,11 @@ class Blocks:
             return dict(json.loads(events[0].detail))
         except FAULTS:  # the chain records it
             return {}
+
+
+def spent_at(tx: Transaction, holdout_id: int) -> dict[str, float]:
+    """Return by metric from which width on the owner takes the rows of a block for used up."""
+    noted = tx.events(holdout_id, SPENT_AT)
+    stated = read_all(noted, lambda event: json.loads(event.detail or "")["widths"].items())
+    widths = dict(pair for pairs in stated for pair in pairs)
+    return {metric: float(width) for metric, width in widths.items() if width is not None}

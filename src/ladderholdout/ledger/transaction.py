@@ -29,7 +29,6 @@ from ladderholdout.ledger.blocks import Blocks
 from ladderholdout.ledger.chain import (
     GROUPED,
     RESTORED,
-    SPENT_AT,
     WITHDRAWN,
     Chains,
     Left,
@@ -642,17 +641,6 @@ class Transaction:
         """Note what shows that the rows of a holdout come in groups, if it is new."""
         if by not in self.grouped(holdout_id):
             self.chains.note(holdout_id, GROUPED, detail={"by": by})
-
-    def spent_at(self, holdout_id: int) -> dict[str, float]:
-        """Return by metric from which width on the owner takes the rows for used up."""
-        noted = self.events(holdout_id, SPENT_AT)
-        stated = read_all(noted, lambda event: read_json(event.detail or "")["widths"])
-        widths = {str(metric): width for one in stated for metric, width in one.items()}
-        return {metric: float(width) for metric, width in widths.items() if width is not None}
-
-    def note_spent_at(self, holdout_id: int, widths: Mapping[str, float | None]) -> None:
-        """Note such a rule; None takes one back."""
-        self.chains.note(holdout_id, SPENT_AT, detail={"widths": dict(widths)})
 
     def amended(self, holdout_id: int, before: int | None = None) -> NDArray[np.bool_] | None:
         """Return which labels of a holdout were ever amended; None where none was.

@@ -53,6 +53,7 @@ from ladderholdout.ledger import (
     Ledger,
     Transaction,
     same_ladder,
+    spent_at,
 )
 from ladderholdout.ledger.replay import rules_of, state_to, stored_metric
 from ladderholdout.mechanisms.defaults import default_mechanism
@@ -148,8 +149,8 @@ def add_block(
         tx.blocks.hand_over(holdout_id, new, by_id)
         for by in tx.grouped(holdout_id):
             tx.note_grouped(new, by)
-        if widths := tx.spent_at(holdout_id):
-            tx.note_spent_at(new, widths)
+        if widths := spent_at(tx, holdout_id):
+            tx.blocks.note_spent_at(new, widths)
         warn_of_copies(name, given.hashes, rows, contents, groups)
         view = first_view(record, given.hashes, order)
         # Last, for a file is not undone with the transaction.

@@ -17,6 +17,7 @@ from ladderholdout.ledger import (
     HoldoutRecord,
     LadderRecord,
     Transaction,
+    spent_at,
 )
 from ladderholdout.ledger.replay import rule_shown, rules_of
 from ladderholdout.mechanisms import MECHANISMS
@@ -78,7 +79,7 @@ def status_of(
         next_release=_next_release(tx, ladder, metric, holdout),
         reserve_advice=_reserve_advice(tx, metric, holdout),
         block=holdout.block,
-        spent_at=tx.spent_at(holdout.id).get(metric.name),
+        spent_at=spent_at(tx, holdout.id).get(metric.name),
     )
 
 
