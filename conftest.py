@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.support.secrets import secrets_of
+from tests.support.fixed_secrets import secrets_of
 
 try:
     import _posixsubprocess

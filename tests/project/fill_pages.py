@@ -31,7 +31,7 @@ from tests.project.test_docs import (  # noqa: E402
     run_command,
     run_python,
 )
-from tests.support.secrets import fixed_secrets  # noqa: E402
+from tests.support.fixed_secrets import fixed_secrets  # noqa: E402
 
 WIDTH = 96
 MOMENTS = ((r"\d{4}-\d\d-\d\d \d\d:\d\d", "2026-03-14 15:09"), (r"\d{4}-\d\d-\d\d", "2026-03-14"))

@@ -21,7 +21,7 @@ import pytest
 from typer.main import get_command
 
 from ladderholdout.cli import app
-from tests.support.secrets import fixed_secrets
+from tests.support.fixed_secrets import fixed_secrets
 
 pytestmark = pytest.mark.processes
 

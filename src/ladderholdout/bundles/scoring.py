@@ -182,7 +182,7 @@ def _number(value: Any) -> float | None:
 def _settings(file: str) -> Any:
     """Read server.json."""
     with open(file, encoding="utf-8") as opened:
-        return json.load(opened)
+        return json.loads(opened.read())
 
 
 # -- Codabench --------------------------------------------------------------------------

@@ -182,7 +182,7 @@ def shown_limits(metric: Metric, rows: Rows, log_level: float, *, near: float) -
     >>> rows = Rows(y, y + rng.normal(size=1000), rng)
     >>> limits = shown_limits(get_metric("roc_auc"), rows, -4.4, near=0.78)
     >>> round(limits.low, 3), round(limits.high, 3), round(limits.price, 1)
-    (0.709, 0.855, 7.8)
+    (0.735, 0.84, 8.0)
     """
     limits = score_limits(metric, rows, log_level)
     n = len(rows.targets) if rows.groups is None else len(rows.groups)

@@ -131,11 +131,11 @@ def add_block(
         for other_id, count in shared.items():
             tx.rows.note_overlap(new, f"the holdout {tx.holdout(other_id).name}", count)
         record = tx.holdout(new)
-        earlier, draws = Draws.on_record(tx, before), Draws(fp.inverse(order), groups)
+        earlier, draws = Draws.on_record(tx, before), Draws.of(groups, order, record)
         if before.n_reserve:
             share = 1.0 - earlier.of_ladders(before) / len(earlier)
             count = min(max(1, round(len(draws) * share)), len(draws) - 1)
-            record = draws.set_reserve(tx, record, count)
+            record = draws.set_reserve(tx, record, order, count)
         if before.classes is not None:
             record = tx.set_classes(new, before.classes)
         counts = earlier.of_ladders(before), draws.of_ladders(record)

@@ -303,15 +303,13 @@ def open_rows(
             refuse_reserved_name(wish.name)
         _agree_confidence(known, stated.confidence)
         _agree_estimand(known, stated)
-        draws = (
-            Draws(np.arange(len(given)), groups) if known is None else Draws.on_record(tx, known)
-        )
+        draws = Draws(len(given), groups) if known is None else Draws.on_record(tx, known)
         count = reserve_of(draws, known, stated.reserve)
         if known is None:
             known, order = _register(tx, given, stated)
-            draws = replace(draws, places=fp.inverse(order))
+            draws = Draws.of(groups, order, known)
             if count:
-                known = draws.set_reserve(tx, known, count)
+                known = draws.set_reserve(tx, known, order, count)
         sizes = known.n_ladder, known.n_reserve, draws.of_ladders(known)
         settings = None if ladder else settings_for(wish, metric, *sizes)
         if match is None:

@@ -20,7 +20,7 @@ from ladderholdout.errors import (
     TargetWarning,
     warn,
 )
-from ladderholdout.identity import content_hashes, copied_rows, near_copies, unwritable
+from ladderholdout.identity import content_hashes, copied_rows, inverse, near_copies, unwritable
 from ladderholdout.ledger import HoldoutRecord, Transaction
 from ladderholdout.mechanisms.rules import fresh_rng
 from ladderholdout.metrics import Evaluation, Metric
@@ -162,23 +162,32 @@ class Draws:
 
     Attributes
     ----------
-    places : ndarray of int, shape (n,)
-        Of the rows, as they were registered, in the order of their content.
+    n : int
+        Rows of the holdout.
     groups : ndarray of uint64, shape (n,), or None
-        A hash of the group of each row, as they were registered.
+        A hash of the group of each row, in the order of the content.
     """
 
-    places: NDArray[Any]
+    n: int
     groups: NDArray[np.uint64] | None = None
+
+    @classmethod
+    def of(
+        cls, groups: NDArray[np.uint64] | None, order: NDArray[Any], record: HoldoutRecord
+    ) -> Draws:
+        """Return those of rows with groups as they were given, and their order by content."""
+        return cls(record.n, None if groups is None else groups[order])
 
     @classmethod
     def on_record(cls, tx: Transaction, record: HoldoutRecord) -> Draws:
         """Return those of the rows of a holdout."""
+        if record.estimand is None:
+            return cls(record.n)
         known = tx.rows.known(record.id)
-        return cls(known.places, known.groups if record.estimand else None)
+        return cls.of(known.groups, inverse(known.places), record)
 
     def __len__(self) -> int:
-        return len(self.places) if self.groups is None else len(np.unique(self.groups))
+        return self.n if self.groups is None else len(np.unique(self.groups))
 
     @property
     def kind(self) -> str:
@@ -192,22 +201,21 @@ class Draws:
 
     def of_ladders(self, record: HoldoutRecord) -> int:
         """Return how many of them the ladders measure."""
-        if record.reserve is None:
-            return len(self)
-        measured = ~record.reserve[self.places]
-        return int(measured.sum()) if self.groups is None else len(np.unique(self.groups[measured]))
+        if self.groups is None:
+            return record.n_ladder
+        return len(self) if record.reserve is None else len(np.unique(self.groups[~record.reserve]))
 
-    def set_reserve(self, tx: Transaction, record: HoldoutRecord, count: int) -> HoldoutRecord:
+    def set_reserve(
+        self, tx: Transaction, record: HoldoutRecord, order: NDArray[Any], count: int
+    ) -> HoldoutRecord:
         """Draw so many of them for the reserve of a new holdout, which the ledger keeps.
 
         In the order of the content: so it is found again in whatever order the rows come.
         """
         drawn = draw(record.secret, len(self), count)
         if self.groups is not None:
-            drawn = drawn[np.unique(self.groups, return_inverse=True)[1]]
-        reserve = np.empty_like(drawn)
-        reserve[self.places] = drawn
-        tx.reserve.choose(record.id, reserve)
+            order = np.unique(self.groups, return_inverse=True)[1]
+        tx.reserve.choose(record.id, drawn[order])
         return tx.holdout(record.id)
 
 
