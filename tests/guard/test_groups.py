@@ -410,6 +410,28 @@ def test_errors_in_groups_have_a_reserve() -> None:
     assert verify_holdout(holdout.ledger, holdout.name).findings == ()
 
 
+def test_a_bootstrap_of_a_reserve_in_groups_draws_groups() -> None:
+    """It has no bound where errors have no range, and ten rows of a group are worth about one."""
+    generator = np.random.default_rng(4)
+    names = np.repeat(np.arange(200), 10)
+    target = generator.normal(size=2000)
+    guess = target + np.repeat(generator.normal(size=200), 10)
+    features = generator.normal(size=(2000, 2))
+    widths = []
+    for groups in (names, None):
+        holdout = opened(
+            features, target, scoring="neg_mean_absolute_error", groups=groups, reserve=0.5
+        )
+        holdout.submit(guess)
+        found = holdout.reserve_certificate()
+        assert "approximate" in found.bound
+        assert any("groups are independent draws" in one for one in found.assumptions) is (
+            groups is not None
+        )
+        widths.append(found.high - found.low)
+    assert 2.0 < widths[0] / widths[1] < 4.5
+
+
 def test_fresh_groups_have_a_reserve_of_the_same_share() -> None:
     holdout = opened(reserve=0.25)
     generator = np.random.default_rng(5)

@@ -17,6 +17,7 @@ from ladderholdout.certificates.transcript import (
     RANGE,
     ROWS,
     WEIGHTS,
+    WHOLE_GROUPS,
     check_nats,
     widened,
 )
@@ -327,15 +328,20 @@ def drawn_interval(
     return "Bayesian bootstrap, approximate", float(f"{low:.12g}"), float(f"{high:.12g}")
 
 
-def reserve_assumptions(*, exact: bool, binary: bool, weighted: bool) -> tuple[str, ...]:
-    """Return what must be true for an interval from the reserve.
+def reserve_assumptions(
+    *, exact: bool, binary: bool, weighted: bool, grouped: bool = False
+) -> tuple[str, ...]:
+    """Return what must be true for an interval from the reserve that its score determines.
+
+    Or that a bootstrap of its rows, or of their groups, has drawn.
 
     Examples
     --------
     >>> len(reserve_assumptions(exact=True, binary=True, weighted=False))
     3
     """
-    assumptions = [ROWS, RESERVE_LABELS, WEIGHTS if weighted else FEATURES]
+    rows = WHOLE_GROUPS if grouped else ROWS
+    assumptions = [rows, RESERVE_LABELS, WEIGHTS if weighted else FEATURES]
     assumptions += [RANGE] * (not binary) if exact else [APPROXIMATE]
     return tuple(assumptions)
 

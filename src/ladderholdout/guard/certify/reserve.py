@@ -273,7 +273,10 @@ def _certificate(
     else:
         bound, low, high = _interval(metric, reserve, query, log_count, confidence, amended)
         assumptions = reserve_assumptions(
-            exact=_is_exact(metric), binary=metric.counts, weighted=reserve.weights is not None
+            exact=_is_exact(metric),
+            binary=metric.counts,
+            weighted=reserve.weights is not None,
+            grouped=grouped,
         )
     return ScoreCertificate(
         score=metric.to_score(query.risk),
