@@ -313,6 +313,13 @@ _TABLES_OF = ("tensors", "dataset", "X", "data")
 """Where data sets of other libraries have their rows."""
 
 
+_REMEDY = (
+    "Where equal rows belong together, such as visits of one patient, keep whole groups on one "
+    "side of the split, as GroupShuffleSplit does, and register with groups=. If the overlap is "
+    'meant, pass overlap="warn".'
+)
+
+
 def look_for_overlap(
     holdout: OpenLadder, X: Any, params: Mapping[str, Any] = MappingProxyType({})
 ) -> None:
@@ -357,7 +364,7 @@ def look_for_overlap(
             holdout.note(SeenRows(TRAINING_ROWS, max(shared for shared, _ in overlaps)))
     for shared, message in overlaps:
         counted = f"{shared} of the {n} rows of the holdout {message}"
-        judge_overlap(holdout.overlap, shared, n, counted)
+        judge_overlap(holdout.overlap, shared, n, counted, _REMEDY)
 
 
 def _shared(known: NDArray[np.uint64], tables: Iterable[Any]) -> int:
