@@ -105,7 +105,7 @@ QUESTIONS = (
         "Can an agent or another team use the holdout without seeing its labels?",
         "guide/agents/",
         "token",
-        clicks=("Which way?", "agents"),
+        clicks=("Which way?", "Give an agent a holdout"),
     ),
     Question(
         "How do I start over with the same rows?",
@@ -500,11 +500,15 @@ def test_the_search_finds_what_people_type(chromium: Browser, address: str) -> N
         page.locator("input.md-search__input").focus()
         page.wait_for_timeout(300)  # as people type: what comes before the field is ready is lost
         page.keyboard.type(words, delay=40)
-        page.wait_for_selector(".md-search-result__link")
-        found = page.eval_on_selector_all(
-            ".md-search-result__item > a.md-search-result__link",
-            "all => all.map(one => one.href)",
-        )
-        assert found, words
-        assert any(wanted in one for one in found), f"{words}: {found}"
+        # The results of the first letters are shown before those of all.
+        for _ in range(50):
+            found = page.eval_on_selector_all(
+                ".md-search-result__item > a.md-search-result__link",
+                "all => all.map(one => one.href)",
+            )
+            if any(wanted in one for one in found):
+                break
+            page.wait_for_timeout(100)
+        else:
+            pytest.fail(f"{words}: {found}")
     page.context.close()

@@ -39,6 +39,18 @@ def replenished(ledger: str, seed: int) -> int | None:
         return None
 
 
+def started(holdout: LadderHoldout, seed: int) -> int:
+    """Start a process that gives fresh rows; its status is 0 where it ended well."""
+    child = os.fork()
+    if child == 0:
+        try:
+            holdout.replenish(*coins(N, seed))
+            os._exit(0)
+        finally:
+            os._exit(1)
+    return child
+
+
 @posix
 def test_a_kill_leaves_the_old_rows_or_the_fresh_ones(tmp_path: Path) -> None:
     """120 kills at random moments of `replenish`: each ledger is whole, with one block or two.
@@ -50,16 +62,13 @@ def test_a_kill_leaves_the_old_rows_or_the_fresh_ones(tmp_path: Path) -> None:
     holdout = opened(ledger)
     holdout.submit(coins(N)[1])
     begun = time.perf_counter()
-    holdout = holdout.replenish(*coins(N, 1))
+    assert os.waitpid(started(holdout, 1), 0)[1] == 0
+    # Of a child, for what it writes into the memory that it shares is copied first.
     took, moment, blocks = time.perf_counter() - begun, random.Random(5), 2
+    holdout = LadderHoldout.open("coins", ledger=ledger)
     reached = {True: 0, False: 0}
     for turn in range(120):
-        child = os.fork()
-        if child == 0:
-            try:
-                holdout.replenish(*coins(N, 100 + turn))
-            finally:
-                os._exit(0)
+        child = started(holdout, 100 + turn)
         time.sleep(moment.uniform(0, 2 * took))
         os.kill(child, signal.SIGKILL)
         os.waitpid(child, 0)
