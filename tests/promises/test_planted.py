@@ -210,12 +210,14 @@ def test_a_planted_vault_runs_nothing(
     planted.write_bytes(content)
     planted.chmod(0o600)
     named = {"a path": str(planted), "file": f"file://{planted}", "memory": "memory://gift.vault"}
+    nowhere = tmp_path / "elsewhere"
     if place == "memory":
         memory.pipe("/gift.vault", content)
     if place == "the environment":
         monkeypatch.setenv(PLACE, str(planted.parent))
-    name_vault(path, named.get(place, "/elsewhere/gift.vault"), content)
+    name_vault(path, named.get(place, str(nowhere / "gift.vault")), content)
     assert use(path) == ["certificate", "verify", "doctor"]
+    assert not nowhere.exists()  # a ledger that somebody sent makes no folders
     if place != "memory":
         known = str(planted.parent) if place == "the environment" else None
         assert "is no vault" in elsewhere(submitted, resolve_url(path), known)

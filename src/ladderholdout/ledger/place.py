@@ -200,6 +200,9 @@ def file_of(url: str) -> Path | None:
 def vault_beside(url: str, path: str | None) -> Path:
     """Return the folder of a vault, or where that of a ledger would be by default.
 
+    A folder that is named and is not on this machine counts as not named: a ledger that somebody
+    sent makes no folders.
+
     Parameters
     ----------
     url : str
@@ -216,8 +219,8 @@ def vault_beside(url: str, path: str | None) -> Path:
     >>> print(vault_beside("sqlite:////data/ledger.db", None))
     /data/vault
     """
-    if path is not None and "://" not in path:
-        return Path(path).parent
+    if path is not None and "://" not in path and (folder := Path(path).parent).is_dir():
+        return folder
     ledger = file_of(url)
     parent = ledger.parent if ledger else platformdirs.user_data_path("ladderholdout")
     return parent / "vault"
