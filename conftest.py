@@ -250,10 +250,13 @@ def _room(path: Path) -> str:
 def default_ledger(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A default ledger of its own for each test, so that none writes into the user's.
 
-    Processes that a test starts inherit it. The examples of one Hypothesis test share it.
+    Processes that a test starts inherit it. The examples of one Hypothesis test share it. Where a
+    ledger is in no file, its marks are among the user's data; with a fixed secret the next run
+    would find those of this one.
     """
     path = tmp_path / "ledger.db"
     monkeypatch.setenv("LADDERHOLDOUT_LEDGER", str(path))
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
     return path
 
 

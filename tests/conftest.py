@@ -120,7 +120,6 @@ def postgres() -> Iterator[Server]:
 
 
 @pytest.fixture
-def database(postgres: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+def database(postgres: Server) -> str:
     """The URL of an empty database; vaults of ledgers on it lie in the test's folder."""
-    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
     return postgres.database()
