@@ -12,8 +12,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from typer.testing import CliRunner
 
 from ladderholdout import InvalidArgument, LadderHoldout
+from ladderholdout.cli import app
 from ladderholdout.errors import InvalidSubmission, MetricError
 from ladderholdout.metrics import ItemMetric, metric_of_items, verdicts_of
 from ladderholdout.metrics import verdicts as recorded
@@ -128,8 +130,8 @@ def test_equal_questions_are_one_and_others_are_not(tmp_path: Path) -> None:
     other = metric_of_items("other", judge, graded=True, verdicts=tmp_path / "noisy.verdicts")
     other.evaluate(other.targets(["yes"], None), other.canonical(["yes"], 1, None))
     assert judge.count == 12
-    keys = {recorded.key_of(*parts) for parts in (("a", b"b", b"c"), ("ab", b"", b"c"))}
-    assert len(keys | {recorded.key_of("a", b"bc", b"")}) == 3
+    parts = (b"s", "a", b"b", b"c"), (b"s", "ab", b"", b"c"), (b"s", "a", b"bc", b"")
+    assert len({recorded.key_of(*some) for some in (*parts, (b"t", *parts[0][1:]))}) == 4
 
 
 def test_the_file_shows_no_text_and_is_its_owners_alone(tmp_path: Path) -> None:
@@ -154,27 +156,100 @@ def test_lines_that_are_no_verdicts_are_counted_and_nothing_else(tmp_path: Path)
     path, judge = tmp_path / "noisy.verdicts", Noisy(0)
     before = risk(noisy(tmp_path, judge))
     lines = path.read_bytes().splitlines()
-    key, value, when = lines[0].split()
-    other = b"0.0" if float(value) else b"1.0"
+    key, value, when, seal = lines[0].split()
     harmful = [
         b"__import__('os')",
         b"\xff\xfe",
         key[:-1] + b" 1.0 x",
         key + b" 7 x",
-        key + b" nan x",
+        key + b" nan x " + seal,
+        b" ".join((key, value, when)),
     ]
-    # A second verdict of the same, an equal one, and a line that a full disk cut off.
-    more = [*harmful, b" ".join((key, other, when)), lines[1], lines[2][:20]]
+    # And a line that a full disk cut off.
+    more = [*harmful, lines[2][:20]]
     with path.open("ab") as file:
         file.write(b"\n".join(more))
     forget()
     assert risk(noisy(tmp_path, judge)) == before and judge.count == N
-    assert verdicts_of(path) == recorded.VerdictRecord(N, again=2, unequal=1, damaged=6)
+    record = verdicts_of(path)
+    assert (record.verdicts, record.again, record.damaged, record.changed) == (N, 0, 6, "")
     risk(noisy(tmp_path, judge), ["new", *ANSWERS[1:]])
-    assert verdicts_of(path).verdicts == N + 1  # the cut line spoilt none that came after it
-    # A file that was put in its place is read from its start.
+    record = verdicts_of(path)  # the cut line spoilt none that came after it
+    assert (record.verdicts, record.damaged, record.changed) == (N + 1, 7, "")
+    # Where the verdicts are removed with their secret, the judge is asked anew.
     path.unlink()
+    path.with_name("noisy.verdicts.key").unlink()
     assert risk(noisy(tmp_path, judge)) != before and judge.count == 2 * N + 1
+
+
+def other_verdict(lines: list[bytes]) -> list[bytes]:
+    key, value, *rest = lines[7].split()
+    return [*lines[:7], b" ".join((key, b"0.0" if float(value) else b"1.0", *rest)), *lines[8:]]
+
+
+@pytest.mark.parametrize(
+    ("harm", "line"),
+    [
+        (other_verdict, "line 8"),
+        (lambda lines: lines[:7] + lines[8:], "line 8"),
+        (lambda lines: [*lines[:7], lines[8], lines[7], *lines[9:]], "line 8"),
+        (lambda lines: [*lines[:7], b"", *lines[8:]], "line 9"),
+        (lambda lines: lines[1:], "line 1"),
+        (lambda lines: [*lines, lines[3]], f"line {N + 1}"),
+        (lambda lines: lines[:-1], f"{N - 1} verdicts, and the head of {N}"),
+        (lambda lines: [], f"0 verdicts, and the head of {N}"),
+    ],
+    ids=["changed", "removed", "moved", "blank", "first", "copied", "last", "all"],
+)
+def test_a_verdict_that_is_not_as_it_was_written_is_found(
+    harm: Callable[[list[bytes]], list[bytes]], line: str, tmp_path: Path
+) -> None:
+    path, judge = tmp_path / "noisy.verdicts", Noisy(0)
+    before = opened(tmp_path, noisy(tmp_path, judge)).submit(ANSWERS).score
+    whole = path.read_bytes()
+    words = ["verify", "noisy", "--verdicts", str(path), "--ledger", str(tmp_path / "ledger.db")]
+    path.write_bytes(b"".join(one + b"\n" for one in harm(whole.splitlines())))
+    forget()
+    assert line in verdicts_of(path).changed
+    with pytest.raises(InvalidArgument, match=line):
+        risk(noisy(tmp_path, judge))
+    assert judge.count == N  # nobody is asked in its place
+    found = CliRunner().invoke(app, words)
+    assert found.exit_code == 1 and "FOUND: the verdicts are not as they" in found.output
+    assert line in " ".join(found.output.split())
+    # The copy that was made before is as good as ever.
+    path.write_bytes(whole)
+    forget()
+    assert opened(tmp_path, noisy(tmp_path, judge)).submit(ANSWERS).score == before
+    passed = CliRunner().invoke(app, words)
+    assert passed.exit_code == 0 and verdicts_of(path).head in passed.output, passed.output
+
+
+def test_who_sees_the_lines_without_their_secret_can_test_no_guess(tmp_path: Path) -> None:
+    risk(noisy(tmp_path, Noisy(0)))
+    path, beside = tmp_path / "noisy.verdicts", tmp_path / "noisy.verdicts.key"
+    keys = {bytes.fromhex(one.split()[0].decode()) for one in path.read_bytes().splitlines()}
+    parts = "noisy", b'"reference 0"', b'"answer 0"'
+    secret = bytes.fromhex(beside.read_text().split()[0])
+    assert recorded.key_of(secret, *parts) in keys
+    assert recorded.key_of(b"", *parts) not in keys
+    assert beside.read_bytes()[:64] not in path.read_bytes()
+    # Another folder has another secret, and lines of one are nothing in the other.
+    (tmp_path / "other").mkdir()
+    risk(noisy(tmp_path / "other", Noisy(0)))
+    assert not keys & {
+        bytes.fromhex(one.split()[0].decode())
+        for one in (tmp_path / "other" / "noisy.verdicts").read_bytes().splitlines()
+    }
+    if os.name != "nt":
+        assert beside.stat().st_mode & 0o777 == 0o600
+    beside.rename(tmp_path / "elsewhere")
+    with pytest.raises(InvalidArgument, match=r"ends with \.key"):
+        risk(noisy(tmp_path, Noisy(0)))
+    beside.write_text("none")
+    beside.chmod(0o600)
+    with pytest.raises(InvalidArgument, match="secret as it was written"):
+        risk(noisy(tmp_path, Noisy(0)))
 
 
 PROGRAM = """
@@ -219,7 +294,7 @@ def test_processes_that_judge_at_once_agree_on_one_verdict(tmp_path: Path) -> No
     assert len(set(scores)) == 1
     found = verdicts_of(tmp_path / "noisy.verdicts")
     asked = sum(int(text.split()[1]) for text, _ in printed)
-    assert found.verdicts == N and found.damaged == 0
+    assert found.verdicts == N and found.damaged == 0 and found.changed == ""
     assert asked == N + found.again  # each question was asked, and each answer is on record
     assert str(risk(noisy(tmp_path, Noisy(99)))) == scores[0]
 

@@ -209,3 +209,10 @@ def test_the_page_of_the_mechanisms_shows_what_the_benchmark_printed() -> None:
     assert f"A fixed grid of {candidates} candidates" in printed
     for n in (150, benchmark["GUESSED_ROWS"]):
         assert all(name in printed for name in benchmark["mechanisms"](n))
+
+
+def test_the_promises_name_each_file_of_tests_that_tries_to_break_them() -> None:
+    named = set(re.findall(r"`(tests/\S+\.py)`", (ROOT / "docs" / "promises.md").read_text()))
+    files = {f"tests/promises/{one.name}" for one in (ROOT / "tests/promises").glob("test_*.py")}
+    assert files - named == set()
+    assert [file for file in named if not (ROOT / file).is_file()] == []

@@ -23,6 +23,7 @@ from ladderholdout.errors import LadderHoldoutError, TrackingError
 from ladderholdout.guard import Check, ledger_findings, named, verify_holdout
 from ladderholdout.holdout import LadderHoldout
 from ladderholdout.ledger import Finding, Head, Ledger, backup, resolve_url, shown
+from ladderholdout.metrics import verdicts_of
 
 _MANY = 20
 
@@ -51,6 +52,10 @@ def verify(
     ] = False,
     tracking_uri: TrackingOption = None,
     audit_tracking_uri: AuditTrackingOption = None,
+    verdicts: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Check a judge's file of verdicts, too."),
+    ] = None,
     ledger: LedgerOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -66,6 +71,10 @@ def verify(
     if mlflow:
         compared, changed = _compared(url, name, tracking_uri, audit_tracking_uri)
         findings += changed
+    record = None if verdicts is None else verdicts_of(verdicts)
+    if record is not None and record.changed:
+        what = f"the verdicts are not as they were written: {record.changed}"
+        findings.append(Finding(what))
     if as_json:
         print_json(
             {
@@ -76,6 +85,7 @@ def verify(
                 "blocks": verification.blocks,
                 "head": verification.head,
                 "anchors": compared,
+                "verdicts": record,
             }
         )
         raise typer.Exit(1 if findings else 0)
@@ -91,6 +101,8 @@ def verify(
         f"{'NOT as written' if findings else 'all as written'}",
         f"head: {verification.head}",
     )
+    if record is not None:
+        print_lines(f"verdicts: {record.verdicts}, head: {record.head}")
     raise typer.Exit(1 if findings else 0)
 
 

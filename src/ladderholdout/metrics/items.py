@@ -19,7 +19,7 @@ from ladderholdout.metrics.arrays import Array, FloatArray, refusal
 from ladderholdout.metrics.evaluation import Evaluation, checked_weights
 from ladderholdout.metrics.metric import Metric
 from ladderholdout.metrics.scores import zero_one
-from ladderholdout.metrics.verdicts import given, key_of
+from ladderholdout.metrics.verdicts import given
 
 _LARGEST = 1 << 28
 _ALLOWED = "a text, or an object that JSON can hold, for each item"
@@ -139,8 +139,7 @@ class ItemMetric(Metric):
 
         if self.verdicts is None:
             return np.array([ask(place) for place in range(len(pairs))], dtype=np.float64)
-        keys = [key_of(self.name, *pair) for pair in pairs]
-        return np.array(given(self.verdicts, keys, ask), dtype=np.float64)
+        return np.array(given(self.verdicts, self.name, pairs, ask), dtype=np.float64)
 
     def _verdict(self, reference: Any, answer: Any) -> float:
         """Ask the judge, and refuse what is no verdict."""
@@ -177,7 +176,8 @@ def metric_of_items(
         A private file that keeps each verdict as soon as it is given, for a judge that costs much
         or may answer otherwise the next time, such as a model. The judge is asked once for each
         reference and answer, by whatever process, and its first verdict counts. Put the question
-        into the reference: items with equal ones share their verdicts.
+        into the reference: items with equal ones share their verdicts. Its secret is in a file
+        beside it, with ".key" after its name.
 
     Returns
     -------

@@ -4,17 +4,32 @@ from __future__ import annotations
 
 import errno
 import hashlib
+import hmac
 import os
+import secrets
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 
 from ladderholdout.errors import InvalidArgument
-from ladderholdout.process import PerProcess, is_of_another, is_open_to_others, open_private, sync
+from ladderholdout.process import (
+    PerProcess,
+    is_of_another,
+    is_open_to_others,
+    lock_byte,
+    open_private,
+    read_start,
+    sync,
+    sync_folder,
+    unlock_byte,
+    write_start,
+)
 
-_KEY = 64  # hexadecimal digits
+_DIGITS = 64  # hexadecimal ones, of a digest or a secret
+_START = "0" * _DIGITS
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +46,11 @@ class VerdictRecord:
         Those among them that differ from the first: the judge is noisy.
     damaged : int
         Lines that are no verdict, such as one that a full disk cut off.
+    changed : str
+        What is not as it was written, and in which line: a verdict that was changed, removed or
+        moved. Empty where all is as it was written; nothing is measured by the file otherwise.
+    head : str
+        The end of the chain of its lines, to be noted elsewhere.
 
     Examples
     --------
@@ -42,6 +62,8 @@ class VerdictRecord:
     again: int
     unequal: int
     damaged: int
+    changed: str = ""
+    head: str = ""
 
 
 @dataclass(slots=True)
@@ -50,19 +72,26 @@ class _Known:
 
     place: tuple[int, int] | None = None
     size: int = 0
-    first: dict[str, float] = field(default_factory=dict)
+    lines: int = 0
+    first: dict[bytes, float] = field(default_factory=dict)
     again: int = 0
     unequal: int = 0
     damaged: int = 0
-    lock: threading.Lock = field(default_factory=threading.Lock)
+    changed: str = ""
+    # The chain: the seal of each verdict covers the line and the seal before it.
+    seals: list[str] = field(default_factory=list)
+    # Held while the file is locked, and while it is closed: closing drops a process's locks.
+    lock: threading.RLock = field(default_factory=threading.RLock)
 
-    def read(self, descriptor: int) -> dict[str, float]:
-        """Read the lines that came since, and return the verdicts that count."""
-        status = os.fstat(descriptor)
-        place = status.st_dev, status.st_ino
+    def read(self, descriptor: int, beside: int) -> None:
+        """Read the lines that came since, and compare the chain with the head that was noted."""
         with self.lock:
+            secret, count, seal = _noted(beside)  # before the lines, which are never behind it
+            status = os.fstat(descriptor)
+            place = status.st_dev, status.st_ino
             if place != self.place or status.st_size < self.size:  # another file
-                self.place, self.size, self.first = place, 0, {}
+                self.place, self.size, self.lines, self.changed = place, 0, 0, ""
+                self.first, self.seals = {}, []
                 self.again = self.unequal = self.damaged = 0
             if status.st_size > self.size:
                 os.lseek(descriptor, self.size, os.SEEK_SET)
@@ -72,40 +101,52 @@ class _Known:
                 whole = data[: data.rfind(b"\n") + 1]
                 self.size += len(whole)
                 for line in whole.splitlines():
-                    self._take(line)
-            return self.first
+                    self._take(line, secret)
+            if not self.changed and count and self.seals[count - 1 : count] != [seal]:
+                self.changed = f"{len(self.seals)} verdicts, and the head of {count} was noted"
 
-    def _take(self, line: bytes) -> None:
+    @property
+    def end(self) -> str:
+        return self.seals[-1] if self.seals else _START
+
+    def _take(self, line: bytes, secret: bytes) -> None:
+        self.lines += 1
         if not line:
             return
         try:
-            key, number, _ = line.decode("ascii").split(" ")
+            key, number, when, seal = line.decode("ascii").split(" ")
             verdict = float(number)
-            if len(key) != _KEY or not 0 <= verdict <= 1:
+            if (len(key), len(seal)) != (_DIGITS, _DIGITS) or not 0 <= verdict <= 1:
                 raise ValueError
         except ValueError:
             self.damaged += 1
             return
-        if key in self.first:
+        if not hmac.compare_digest(seal, _seal(secret, self.end, f"{key} {number} {when}")):
+            self.changed = self.changed or f"line {self.lines} does not follow the lines before it"
+        self.seals.append(seal)
+        found = bytes.fromhex(key)
+        if found in self.first:
             self.again += 1
-            self.unequal += self.first[key] != verdict
+            self.unequal += self.first[found] != verdict
         else:
-            self.first[key] = verdict
+            self.first[found] = verdict
 
 
 _files: PerProcess[dict[Path, _Known]] = PerProcess(dict)
 
 
-def key_of(judge: str, item: bytes, answer: bytes) -> str:
-    """Return what a verdict is found by: a digest of the judge's name, the item and the answer."""
-    digest = hashlib.sha256()
+def key_of(secret: bytes, judge: str, item: bytes, answer: bytes) -> bytes:
+    """Return what a verdict is found by, which nobody can calculate without the file's secret."""
+    digest = hmac.new(secret, digestmod=hashlib.sha256)
     for part in (judge.encode(), item, answer):
         digest.update(len(part).to_bytes(8, "big") + part)
-    return digest.hexdigest()
+    return digest.digest()
 
 
-def given(path: Path, keys: Sequence[str], ask: Callable[[int], float]) -> list[float]:
-    """Return a verdict for each key, asking for those that nobody has given.
+def given(
+    path: Path, judge: str, pairs: Sequence[tuple[bytes, bytes]], ask: Callable[[int], float]
+) -> list[float]:
+    """Return a verdict for each pair of item and answer, asking for those that nobody has given.
 
     Each is written as soon as it is given, in one piece at the end of the file, so that one that is
     on record is not asked for again, whatever fails later. Where several processes ask at
@@ -114,37 +155,44 @@ def given(path: Path, keys: Sequence[str], ask: Callable[[int], float]) -> list[
     Parameters
     ----------
     path : Path
-        A private file of lines "key verdict time"; it is made if it is not there.
-    keys : sequence of str
-        From `key_of`.
+        A private file of lines "key verdict time seal". It is made if it is not there, and beside
+        it the file of its secret and of its head, with ".key" after its name.
+    judge : str
+        The judge's name.
+    pairs : sequence of tuple
+        An item and an answer, as bytes.
     ask : callable
-        ``ask(place)``: the verdict, from 0 to 1, for the key at a place of `keys`.
+        ``ask(place)``: the verdict, from 0 to 1, for the pair at a place of `pairs`.
 
     Raises
     ------
     InvalidArgument
-        The file cannot be used, or others may read it.
+        The files cannot be used, others may read them, or a verdict is not as it was written.
     """
-    descriptor = _opened(path)
     known = _files().setdefault(path, _Known())
-    written = False
-    try:
-        if _is_cut_off(descriptor):
-            _append(descriptor, "")
-        first = known.read(descriptor)
-        for place, key in enumerate(keys):
-            # Read again each time: a verdict may cost much, and another process may have it by now.
-            if key not in first and key not in (first := known.read(descriptor)):
-                verdict = ask(place)
-                now = datetime.now(UTC).isoformat(timespec="seconds")
-                _append(descriptor, f"{key} {verdict!r} {now}")
-                written = True
-        first = known.read(descriptor)
-        return [first[key] for key in keys]
-    finally:
-        with open(descriptor, "r+b", buffering=0) as file:
+    with _opened(path, known) as (descriptor, beside):
+        secret = _noted(beside)[0]
+        keys = [key_of(secret, judge, *pair) for pair in pairs]
+        written = False
+        try:
+            known.read(descriptor, beside)
+            _check(path, known)
+            for place, key in enumerate(keys):
+                # Read again each time: a verdict may cost much, and another process may have it.
+                if key not in known.first:
+                    known.read(descriptor, beside)
+                if key not in known.first:
+                    verdict = ask(place)
+                    now = datetime.now(UTC).isoformat(timespec="seconds")
+                    with _turn(descriptor, known):
+                        _append(descriptor, beside, known, f"{key.hex()} {verdict!r} {now}")
+                    written = True
+            known.read(descriptor, beside)
+            _check(path, known)
+            return [known.first[key] for key in keys]
+        finally:
             if written:  # before any score that rests on them is released
-                sync(file)
+                _note(descriptor, beside, known)
 
 
 def verdicts_of(path: str | Path) -> VerdictRecord:
@@ -173,24 +221,42 @@ def verdicts_of(path: str | Path) -> VerdictRecord:
     ...     polite = metric_of_items("polite", lambda item, text: "please" in text, verdicts=path)
     ...     items = polite.targets(["Ask for tea.", "Ask for rest."], None)
     ...     answers = polite.canonical(["Tea, please.", "Be quiet."], 2, None)
-    ...     polite.evaluate(items, answers).risk, verdicts_of(path)
-    (0.5, VerdictRecord(verdicts=2, again=0, unequal=0, damaged=0))
+    ...     risk, record = polite.evaluate(items, answers).risk, verdicts_of(path)
+    >>> risk, record.verdicts, record.changed
+    (0.5, 2, '')
     """
-    descriptor = _opened(Path(path), create=False)
-    known = _Known()
+    path = Path(path).absolute()
+    shared = _files().setdefault(path, _Known())  # its lock, not what it knows
+    known = _Known(lock=shared.lock)
+    with _opened(path, known, create=False) as (descriptor, beside):
+        known.read(descriptor, beside)
+    counts = known.again, known.unequal, known.damaged
+    return VerdictRecord(len(known.first), *counts, known.changed, known.end)
+
+
+@contextmanager
+def _opened(path: Path, known: _Known, *, create: bool = True) -> Iterator[tuple[int, int]]:
+    """Open the file of verdicts and the one beside it, which has its secret and its head."""
+    opened = [_private(path, create=create, append=True)]
     try:
-        first = known.read(descriptor)
+        beside = path.with_name(f"{path.name}.key")
+        if create and not os.fstat(opened[0]).st_size:
+            _make_secret(beside)
+        opened.append(_private(beside, create=False))
+        yield opened[0], opened[1]
     finally:
-        os.close(descriptor)
-    return VerdictRecord(len(first), known.again, known.unequal, known.damaged)
+        with known.lock:
+            for descriptor in opened:
+                os.close(descriptor)
 
 
-def _opened(path: Path, *, create: bool = True) -> int:
+def _private(path: Path, *, create: bool, append: bool = False) -> int:
     try:
-        descriptor = open_private(path, create=create, append=True)
+        descriptor = open_private(path, create=create, append=append)
     except OSError as fault:
         allowed, came = "a file that can be written", f"{path}: {fault.strerror}"
-        raise InvalidArgument("verdicts", allowed, came) from None
+        remedy = "Verdicts are read with the file beside them whose name ends with .key."
+        raise InvalidArgument("verdicts", allowed, came, remedy) from None
     status = os.fstat(descriptor)
     if is_open_to_others(status) or is_of_another(status):
         os.close(descriptor)
@@ -199,10 +265,83 @@ def _opened(path: Path, *, create: bool = True) -> int:
     return descriptor
 
 
-def _append(descriptor: int, line: str) -> None:
-    data = f"{line}\n".encode("ascii")
+def _make_secret(beside: Path) -> None:
+    """Make the secret where there is none, whole from its first moment for other processes."""
+    if beside.exists():
+        return
+    own = beside.with_name(f"{beside.name}.{os.getpid()}-{threading.get_ident()}")
+    with open(open_private(own, new=True), "wb") as file:
+        file.write(_note_of(secrets.token_hex(_DIGITS // 2), 0, _START))
+        sync(file)
+    try:
+        with suppress(FileExistsError):  # another process was first
+            os.link(own, beside)
+        sync_folder(beside.parent)
+    finally:
+        own.unlink()
+
+
+def _note_of(secret: str, count: int, seal: str) -> bytes:
+    return f"{secret} {count:020d} {seal}\n".encode("ascii")
+
+
+def _noted(beside: int) -> tuple[bytes, int, str]:
+    """Return the secret, how many verdicts there were when the head was noted, and that head."""
+    try:
+        secret, count, seal = read_start(beside, 1 << 10).decode("ascii").split()
+        if (len(secret), len(seal)) != (_DIGITS, _DIGITS):
+            raise ValueError
+        return bytes.fromhex(secret), int(count), seal
+    except ValueError:
+        allowed = "with the file of its secret as it was written"
+        raise InvalidArgument("verdicts", allowed, "with another beside it") from None
+
+
+def _seal(secret: bytes, before: str, line: str) -> str:
+    return hmac.new(secret, f"seal {before} {line}".encode("ascii"), hashlib.sha256).hexdigest()
+
+
+def _check(path: Path, known: _Known) -> None:
+    if known.changed:
+        raise InvalidArgument(
+            "verdicts",
+            "as they were written",
+            f"{path}: {known.changed}",
+            "Put back the file and the one beside it from one and the same copy.",
+        )
+
+
+@contextmanager
+def _turn(descriptor: int, known: _Known) -> Iterator[None]:
+    """Write alone: a line is sealed with what is before it."""
+    with known.lock:
+        lock_byte(descriptor, 0, wait=True)
+        try:
+            yield
+        finally:
+            unlock_byte(descriptor, 0)
+
+
+def _append(descriptor: int, beside: int, known: _Known, line: str) -> None:
+    if _is_cut_off(descriptor):
+        os.write(descriptor, b"\n")
+    known.read(descriptor, beside)
+    data = f"{line} {_seal(_noted(beside)[0], known.end, line)}\n".encode("ascii")
     if os.write(descriptor, data) < len(data):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+def _note(descriptor: int, beside: int, known: _Known) -> None:
+    """Sync the verdicts, and only then note their head: a note is never ahead of its lines."""
+    with _turn(descriptor, known):
+        known.read(descriptor, beside)
+        with open(descriptor, "r+b", buffering=0, closefd=False) as file:
+            sync(file)
+        if not known.changed:
+            secret = _noted(beside)[0].hex()
+            write_start(beside, _note_of(secret, len(known.seals), known.end))
+            with open(beside, "r+b", buffering=0, closefd=False) as file:
+                sync(file)
 
 
 def _is_cut_off(descriptor: int) -> bool:
