@@ -11,9 +11,8 @@ from typing import Any
 from numpy.typing import ArrayLike
 
 from ladderholdout.arguments import choice, text
-from ladderholdout.errors import HoldoutConflict, InvalidArgument, UnknownHoldout, VaultError
+from ladderholdout.errors import HoldoutConflict, InvalidArgument, UnknownHoldout
 from ladderholdout.guard import (
-    Bars,
     HoldoutSettings,
     Level,
     LocalLadder,
@@ -21,8 +20,6 @@ from ladderholdout.guard import (
     Release,
     ScoreCertificate,
     bars_on,
-    certificate_of,
-    certificates_alike,
     close_round,
     collect,
     finals_of,
@@ -30,11 +27,20 @@ from ladderholdout.guard import (
     jsonable,
     level_of,
     new_batch,
-    no_certificate,
     register,
     reopen_ladder,
     stated_in,
     without_frames,
+)
+from ladderholdout.leaderboard.certified import all_certified, certified
+from ladderholdout.leaderboard.corrections import (
+    Corrections,
+    answers_of,
+    begin_again,
+    changed_ranks,
+    check_corrected,
+    collect_again,
+    note_teams_again,
 )
 from ladderholdout.leaderboard.finals import Finals, chosen, finals_shown
 from ladderholdout.leaderboard.page import page_of
@@ -44,12 +50,11 @@ from ladderholdout.leaderboard.rounds import (
     begin_rounds,
     checked_hours,
     due_of,
-    round_line,
+    lines_of,
 )
 from ladderholdout.leaderboard.rules import DEFAULTS, RULES, check_rule, kind_of
 from ladderholdout.leaderboard.standings import (
     BOARD,
-    Entrant,
     Standings,
     entrants,
     ladder_of,
@@ -65,9 +70,6 @@ from ladderholdout.ledger import FinalsRecord, Head, LadderRecord, Transaction
 from ladderholdout.ledger.rounds import RoundsRecord
 from ladderholdout.mechanisms import Mechanism
 from ladderholdout.metrics import Metric, get_metric
-
-MANY = 100
-"""On boards with more accounts all standings have certificates at the price of the latest one."""
 
 # What a board showed last in this process, by its place and level, with the ends of the chains.
 _known: dict[tuple[str, int, Level], tuple[tuple[Head, ...], Standings]] = {}
@@ -439,6 +441,55 @@ class Leaderboard:
         due = None if rounds is None else due_of(rounds)
         return self.close_round() if due is not None and due <= datetime.now(UTC) else None
 
+    def replay_rounds(self, ladder: str) -> Corrections:
+        """Answer all closed rounds again, on another board, after labels were corrected.
+
+        The rows with the corrected labels were given before: `Leaderboard(X, y, name=...)` notes
+        which labels are others. All released scores of the other board count as those of this one
+        do, in all certificates. A replay that was cut short goes on where it was.
+
+        Parameters
+        ----------
+        ladder : str
+            What to call the other board: ``Leaderboard.open(name, ladder=ladder)`` has the
+            corrected standings, and takes the submissions of later rounds.
+
+        Returns
+        -------
+        Corrections
+            Which answers and which ranks are others.
+
+        Raises
+        ------
+        HoldoutConflict
+            The board has no closed round, submissions wait, or no label was amended.
+
+        Examples
+        --------
+        >>> import warnings
+        >>> import numpy as np
+        >>> X, y = np.arange(400).reshape(-1, 1), np.arange(400) % 2
+        >>> board = Leaderboard(X, y, scoring="accuracy", ledger="memory:replay", rounds=True)
+        >>> right = np.where(np.arange(400) < 8, 1 - y, y)
+        >>> waits, closed = board.submit("Ada", y), board.close_round()
+        >>> with warnings.catch_warnings(action="ignore"):
+        ...     again = Leaderboard(X, right, name=board.name, ledger="memory:replay")
+        >>> print(again.replay_rounds("corrected").answers[0])
+        round 1, Ada, submission 1: 1, improved; now 1, improved
+        """
+        labels, of = self._home.read(check_corrected), self._home.id
+        begun = self._home.write(lambda tx, home: begin_again(tx, home, ladder))
+        board, again = self._home.beside(begun), Leaderboard.__new__(Leaderboard)
+        again._hold(board)
+        while board.write(lambda tx, home: collect_again(tx, home, tx.ladder(of))):
+            again.close_round()
+        board.write(lambda tx, home: note_teams_again(tx, home, tx.ladder(of), self.per))
+        answers = board.read(
+            lambda tx, home: answers_of(tx, home, tx.ladder(of), self.metric), shown=True
+        )
+        ranks = changed_ranks(self.standings(), again.standings())
+        return Corrections(self.name, ladder, self._home.facts.ladder, labels, answers, ranks)
+
     def _team(self, account: str, predictions: Any) -> LocalLadder:
         """Return the ladder of an account, started if these predictions are fine."""
         if account in self._teams:
@@ -492,7 +543,7 @@ class Leaderboard:
         everyone, bars = list(entrants(tx, home, self.per)), bars_on(tx, home.holdout_id)
         gone = left(tx, home)
         scored = [e for e in everyone if e.ladder is not None and e.account not in gone]
-        certificates = self._all_certified(tx, scored, level, bars)
+        certificates = all_certified(self._home, tx, scored, level, bars)
         ladders = [home, *team_ladders(tx, home)]
         return Standings(
             name=tx.holdout(home.holdout_id).name,
@@ -606,7 +657,7 @@ class Leaderboard:
             wanted = [e for e in everyone if e.ladder is not None and account in (None, e.account)]
             if wanted:
                 best = min(wanted, key=lambda entrant: (entrant.risk, entrant.since))
-                return self._certified(tx, best, level)
+                return certified(self._home, tx, best, level)
             missing = f"nothing was released {'yet' if account is None else f'to {account!r}'}"
             return ScoreCertificate(None, None, None, level.confidence, None, missing=missing)
 
@@ -718,8 +769,7 @@ class Leaderboard:
         True
         """
         rounds = self.rounds()
-        lines = () if rounds is None else rounds.closed
-        closed = [round_line(record, self.metric) for record in lines]
+        closed = [] if rounds is None else lines_of(rounds, self.metric)
         return page_of(self.standings(), self.finals_held(), closed)
 
     def _shown(self, record: FinalsRecord) -> Finals:
@@ -730,31 +780,3 @@ class Leaderboard:
         if self.per == "rank":
             return {}
         return {ladder.settings.account: ladder for ladder in team_ladders(tx, home)}
-
-    def _all_certified(
-        self, tx: Transaction, scored: Sequence[Entrant], level: Level, bars: Bars
-    ) -> list[ScoreCertificate]:
-        """Certify all accounts: each by itself, or many at the price of the latest."""
-        weights: Any = None
-        if self.per == "team" and len(scored) > MANY:
-            try:
-                weights = self._home.guard().part.weights
-            except (VaultError, InvalidArgument):
-                return [no_certificate(level.confidence)] * len(scored)
-            latest = max(scored, key=lambda entrant: entrant.id).ladder
-            ladders = [entrant.ladder for entrant in scored if entrant.ladder is not None]
-            assert latest is not None
-            alike = certificates_alike(tx, ladders, latest, self.metric, weights, level, bars)
-            if alike is not None:
-                return alike
-        return [self._certified(tx, entrant, level, bars) for entrant in scored]
-
-    def _certified(
-        self, tx: Transaction, entrant: Entrant, level: Level, bars: Bars | None = None
-    ) -> ScoreCertificate:
-        assert entrant.ladder is not None
-        try:
-            weights = self._home.guard().part.weights
-        except (VaultError, InvalidArgument):  # the standings are shown all the same
-            return no_certificate(level.confidence)
-        return certificate_of(tx, entrant.ladder, self.metric, weights, level, bars)
