@@ -11,7 +11,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-import ladderholdout.leaderboard.board as shown
 import ladderholdout.leaderboard.certified as module
 from ladderholdout import LadderHoldout
 from ladderholdout.certificates import LadderTranscript
@@ -40,7 +39,7 @@ def test_no_certificate_at_the_price_of_the_latest_is_narrower_than_its_own(
             board.close_round()
     own = board.standings()
     monkeypatch.setattr(module, "MANY", 2)
-    shown._known.clear()
+    module._known.clear()
     alike = board.standings()
     assert [(row.rank, row.account, row.score, row.ties) for row in own] == [
         (row.rank, row.account, row.score, row.ties) for row in alike

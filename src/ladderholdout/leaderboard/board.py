@@ -13,18 +13,18 @@ from numpy.typing import ArrayLike
 from ladderholdout.arguments import choice, text
 from ladderholdout.errors import HoldoutConflict, InvalidArgument, UnknownHoldout
 from ladderholdout.guard import (
+    HasLadder,
     HoldoutSettings,
-    Level,
     LocalLadder,
     Origin,
     Release,
     ScoreCertificate,
-    bars_on,
     close_round,
     collect,
     finals_of,
     finals_on_record,
     jsonable,
+    ladder_of,
     level_of,
     new_batch,
     register,
@@ -32,7 +32,7 @@ from ladderholdout.guard import (
     stated_in,
     without_frames,
 )
-from ladderholdout.leaderboard.certified import all_certified, certified
+from ladderholdout.leaderboard.certified import certified, standings_of
 from ladderholdout.leaderboard.corrections import (
     Corrections,
     answers_of,
@@ -43,7 +43,7 @@ from ladderholdout.leaderboard.corrections import (
     note_teams_again,
 )
 from ladderholdout.leaderboard.finals import Finals, chosen, finals_shown
-from ladderholdout.leaderboard.page import page_of
+from ladderholdout.leaderboard.page import page_of, parts_of
 from ladderholdout.leaderboard.rounds import (
     Collected,
     Round,
@@ -57,23 +57,19 @@ from ladderholdout.leaderboard.standings import (
     BOARD,
     Standings,
     entrants,
-    ladder_of,
+    homes_on,
     left,
     merged,
     note_left,
     note_merged,
-    ranked,
     start,
+    team_ladder,
     team_ladders,
 )
-from ladderholdout.ledger import FinalsRecord, Head, LadderRecord, Transaction
+from ladderholdout.ledger import FinalsRecord, LadderRecord, Transaction
 from ladderholdout.ledger.rounds import RoundsRecord
 from ladderholdout.mechanisms import Mechanism
 from ladderholdout.metrics import Metric, get_metric
-
-# What a board showed last in this process, by its place and level, with the ends of the chains.
-_known: dict[tuple[str, int, Level], tuple[tuple[Head, ...], Standings]] = {}
-_REMEMBERED = 16
 
 
 def _stated(variables: Mapping[str, Any], **others: Any) -> HoldoutSettings:
@@ -228,6 +224,31 @@ class Leaderboard:
             raise UnknownHoldout(
                 f"{error} A leaderboard is started with its rows: Leaderboard(X, y, ...)."
             ) from None
+        return cls._of(home)
+
+    @classmethod
+    def on(cls, holdout: HasLadder) -> tuple[Leaderboard, ...]:
+        """Return the leaderboards on the rows of a holdout, oldest first.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from ladderholdout import LadderHoldout
+        >>> from ladderholdout.leaderboard import Leaderboard
+        >>> X, y = np.arange(400).reshape(-1, 1), np.arange(400) % 2
+        >>> board = Leaderboard(X, y, scoring="accuracy", name="summer", ledger="memory:summer")
+        >>> [each.name for each in Leaderboard.on(LadderHoldout.open("summer", account="board",
+        ...     ladder="leaderboard", ledger="memory:summer"))]
+        ['summer']
+        """
+        ladder = ladder_of(holdout)
+        if not isinstance(ladder, LocalLadder):
+            return ()
+        homes = ladder.read(lambda tx, record: homes_on(tx, record.holdout_id))
+        return tuple(cls._of(ladder.beside(home)) for home in homes)
+
+    @classmethod
+    def _of(cls, home: LocalLadder) -> Leaderboard:
         board = cls.__new__(cls)
         board._hold(home)
         return board
@@ -255,6 +276,11 @@ class Leaderboard:
     def mechanism(self) -> Mechanism:
         """The rule of the ladders."""
         return self._home.facts.rules.mechanism
+
+    @property
+    def ladder(self) -> str:
+        """What the ladders of the board are called."""
+        return self._home.facts.ladder
 
     @property
     def ledger(self) -> str:
@@ -479,8 +505,8 @@ class Leaderboard:
         """
         labels, of = self._home.read(check_corrected), self._home.id
         begun = self._home.write(lambda tx, home: begin_again(tx, home, ladder))
-        board, again = self._home.beside(begun), Leaderboard.__new__(Leaderboard)
-        again._hold(board)
+        board = self._home.beside(begun)
+        again = Leaderboard._of(board)
         while board.write(lambda tx, home: collect_again(tx, home, tx.ladder(of))):
             again.close_round()
         board.write(lambda tx, home: note_teams_again(tx, home, tx.ladder(of), self.per))
@@ -488,20 +514,20 @@ class Leaderboard:
             lambda tx, home: answers_of(tx, home, tx.ladder(of), self.metric), shown=True
         )
         ranks = changed_ranks(self.standings(), again.standings())
-        return Corrections(self.name, ladder, self._home.facts.ladder, labels, answers, ranks)
+        return Corrections(self.name, ladder, self.ladder, labels, answers, ranks)
 
     def _team(self, account: str, predictions: Any) -> LocalLadder:
         """Return the ladder of an account, started if these predictions are fine."""
         if account in self._teams:
             return self._teams[account]
-        ladder = self._home.read(lambda tx, home: ladder_of(tx, home, account))
+        ladder = self._home.read(lambda tx, home: team_ladder(tx, home, account))
         if ladder is None:
             guard = self._home.guard()
             with without_frames:
                 guard.metric.canonical(predictions, guard.holdout.n, guard.holdout.classes)
             ladder = self._home.write(
                 # Locked, so that two processes start one ladder between them.
-                lambda tx, home: ladder_of(tx, home, account) or start(tx, home, account)
+                lambda tx, home: team_ladder(tx, home, account) or start(tx, home, account)
             )
         return self._teams.setdefault(account, self._home.beside(ladder))
 
@@ -520,44 +546,8 @@ class Leaderboard:
         """
         self.close_if_due()
         level = level_of(self._home, confidence)
-
-        place = self._home.ledger, self._home.id, level
-
-        def read(tx: Transaction, home: LadderRecord) -> Standings:
-            # What is shown follows from the chains of these rows, which have it all.
-            shared = [other.holdout_id for other in tx.sharing(home.holdout_id)]
-            heads = tuple(map(tx.head, [home.holdout_id, *shared]))
-            known = _known.get(place)
-            if known is not None and known[0] == heads:
-                return known[1]
-            standings = self._standings(tx, home, level)
-            if standings.missing is None:
-                if len(_known) >= _REMEMBERED:
-                    _known.clear()
-                _known[place] = heads, standings
-            return standings
-
-        return self._home.read(read, shown=True)
-
-    def _standings(self, tx: Transaction, home: LadderRecord, level: Level) -> Standings:
-        everyone, bars = list(entrants(tx, home, self.per)), bars_on(tx, home.holdout_id)
-        gone = left(tx, home)
-        scored = [e for e in everyone if e.ladder is not None and e.account not in gone]
-        certificates = all_certified(self._home, tx, scored, level, bars)
-        ladders = [home, *team_ladders(tx, home)]
-        return Standings(
-            name=tx.holdout(home.holdout_id).name,
-            per=self.per,
-            metric=self.metric.name,
-            mechanism=repr(self.mechanism),
-            accounts=len(everyone),
-            submissions=sum(entrant.submissions for entrant in everyone),
-            releases=sum(ladder.state["releases"] for ladder in ladders),
-            confidence=level.confidence,
-            rows=ranked(scored, certificates, self.metric),
-            missing=next((each.missing for each in certificates if each.missing), None),
-            withdrawn=sum(ladder.withdrawals for ladder in ladders),
-            left=len(gone & {entrant.account for entrant in everyone}),
+        return self._home.read(
+            lambda tx, home: standings_of(self._home, tx, home, level), shown=True
         )
 
     # -- accounts ---------------------------------------------------------------------
@@ -768,9 +758,26 @@ class Leaderboard:
         >>> "<h1>Leaderboard of" in board.page()
         True
         """
+        return page_of(*self._parts())
+
+    def section(self, *, level: int = 2) -> str:
+        """Return what `page` has as a part of another page, below headings of this level.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from ladderholdout.leaderboard import Leaderboard
+        >>> X, y = np.arange(400).reshape(-1, 1), np.arange(400) % 2
+        >>> board = Leaderboard(X, y, scoring="accuracy", ledger="memory")
+        >>> "<h3>Standings</h3>" in board.section(level=3)
+        True
+        """
+        return parts_of(*self._parts(), level=level, name=f"{self._home.id}-")
+
+    def _parts(self) -> tuple[Standings, tuple[Finals, ...], list[str]]:
         rounds = self.rounds()
         closed = [] if rounds is None else lines_of(rounds, self.metric)
-        return page_of(self.standings(), self.finals_held(), closed)
+        return self.standings(), self.finals_held(), closed
 
     def _shown(self, record: FinalsRecord) -> Finals:
         return finals_shown(record, self.name, self.metric, self._home.facts.n_reserve)

@@ -1,4 +1,4 @@
-"""Certificates of the accounts of a leaderboard."""
+"""Standings of a leaderboard, with the certificates of its accounts."""
 
 from __future__ import annotations
 
@@ -11,19 +11,73 @@ from ladderholdout.guard import (
     Level,
     LocalLadder,
     ScoreCertificate,
+    bars_on,
     certificate_of,
     certificates_alike,
     no_certificate,
 )
 from ladderholdout.leaderboard.rules import kind_of
-from ladderholdout.leaderboard.standings import Entrant
-from ladderholdout.ledger import Transaction
+from ladderholdout.leaderboard.standings import (
+    Entrant,
+    Standings,
+    entrants,
+    left,
+    ranked,
+    team_ladders,
+)
+from ladderholdout.ledger import Head, LadderRecord, Transaction
 
 MANY = 100
 """On boards with more accounts all standings have certificates at the price of the latest one."""
 
+# What a board showed last in this process, by its place and level, with the ends of the chains.
+_known: dict[tuple[str, int, Level], tuple[tuple[Head, ...], Standings]] = {}
+_REMEMBERED = 16
 
-def all_certified(
+
+def standings_of(
+    home: LocalLadder, tx: Transaction, record: LadderRecord, level: Level
+) -> Standings:
+    """Return the standings of a board, from what its ladders released."""
+    place = home.ledger, record.id, level
+    # What is shown follows from the chains of these rows, which have it all.
+    shared = [other.holdout_id for other in tx.sharing(record.holdout_id)]
+    heads = tuple(map(tx.head, [record.holdout_id, *shared]))
+    known = _known.get(place)
+    if known is not None and known[0] == heads:
+        return known[1]
+    standings = _made(home, tx, record, level)
+    if standings.missing is None:
+        if len(_known) >= _REMEMBERED:
+            _known.clear()
+        _known[place] = heads, standings
+    return standings
+
+
+def _made(home: LocalLadder, tx: Transaction, record: LadderRecord, level: Level) -> Standings:
+    per = kind_of(home.facts.rules.mechanism)
+    everyone, bars = list(entrants(tx, record, per)), bars_on(tx, record.holdout_id)
+    gone = left(tx, record)
+    scored = [e for e in everyone if e.ladder is not None and e.account not in gone]
+    certificates = _all_certified(home, tx, scored, level, bars)
+    ladders = [record, *team_ladders(tx, record)]
+    return Standings(
+        name=tx.holdout(record.holdout_id).name,
+        per=per,
+        metric=home.metric.name,
+        mechanism=repr(home.facts.rules.mechanism),
+        accounts=len(everyone),
+        submissions=sum(entrant.submissions for entrant in everyone),
+        releases=sum(ladder.state["releases"] for ladder in ladders),
+        confidence=level.confidence,
+        rows=ranked(scored, certificates, home.metric),
+        missing=next((each.missing for each in certificates if each.missing), None),
+        withdrawn=sum(ladder.withdrawals for ladder in ladders),
+        left=len(gone & {entrant.account for entrant in everyone}),
+    )
+
+
+def _all_certified(
     home: LocalLadder, tx: Transaction, scored: Sequence[Entrant], level: Level, bars: Bars
 ) -> list[ScoreCertificate]:
     """Certify all accounts: each by itself, or many at the price of the latest."""

@@ -10,12 +10,12 @@ from ladderholdout.errors import HoldoutConflict, LedgerError, printable
 from ladderholdout.leaderboard.standings import (
     Standings,
     entrants,
-    ladder_of,
     left,
     merged,
     note_left,
     note_merged,
     start,
+    team_ladder,
     team_ladders,
 )
 from ladderholdout.ledger import Entry, LadderRecord, Transaction, digests_of
@@ -220,7 +220,7 @@ def collect_again(tx: Transaction, home: LadderRecord, of: LadderRecord) -> bool
                 )
             ladder = home
             if kept.ladder_id != of.id:
-                known = ladder_of(tx, home, kept.account)
+                known = team_ladder(tx, home, kept.account)
                 ladder = start(tx, home, kept.account) if known is None else known
             key = f"{_AGAIN}{closed.number}.{kept.id}"
             stated = kept.account, key, kept.context, kept.predictions, kept.time
