@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import sys
+from html import escape
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -17,11 +18,13 @@ from typer.testing import CliRunner
 
 from ladderholdout import InvalidArgument, LadderHoldout, LadderHoldoutError, Metric
 from ladderholdout.audit import record_of, write_report
-from ladderholdout.audit.report import LONGEST_TABLE
+from ladderholdout.audit.report import LONGEST_TABLE, page_of
 from ladderholdout.cli import app
 from ladderholdout.guard import ladder as ladders
+from ladderholdout.leaderboard import Leaderboard
 from tests.support.browser import rendered, screenshot
 from tests.support.canaries import Canaries
+from tests.support.holdouts import coins
 
 NAME = "churn <b>2026<b> & $co$"
 
@@ -285,6 +288,68 @@ def test_a_wrong_name_is_a_sentence() -> None:
         result = call(*words)
         assert result.exit_code == 1
         assert result.stderr.startswith("Error: The ledger has no holdout 'none'")
+
+
+# -- leaderboards on the rows -----------------------------------------------------------------
+
+
+def boards(default_ledger: Path) -> tuple[LadderHoldout, list[Leaderboard]]:
+    """Return a holdout with submissions and two boards, of which one has rounds and finals."""
+    X, y = coins(800)
+    holdout = LadderHoldout(X, y, scoring="accuracy", name="spring", reserve=0.5)
+    holdout.submit(y)
+    made = []
+    for ladder, rounds in (("weekly", True), ("<b>daily", False)):
+        board = Leaderboard(X, y, scoring="accuracy", ladder=ladder, rounds=rounds)
+        for account, hits in (("Ada", 700), ("<i>Ben", 500), ("Cyd", 640)):
+            board.submit(account, np.where(np.arange(800) < hits, y, 1 - y))
+        made.append(board)
+    made[0].close_round()
+    made[0].finals()
+    return holdout, made
+
+
+@pytest.mark.filterwarnings("ignore::ladderholdout.errors.KnownHoldoutWarning")
+def test_a_report_has_the_leaderboards_of_its_rows(tmp_path: Path, default_ledger: Path) -> None:
+    holdout, made = boards(default_ledger)
+    assert Leaderboard.on(holdout)[0].standings() == made[0].standings()
+    output = tmp_path / "r.html"
+    result = call("report", "spring", "--output", str(output))
+    assert result.exit_code == 0, result.output
+    page = output.read_text(encoding="utf-8")
+    assert page == page_of(record_of(holdout), made)  # within a minute
+    for board in made:
+        assert board.section(level=3) in page
+    weekly, daily = (board.section(level=3) for board in made)
+    assert weekly.count("<svg") == 2 and "<h3>Finals 1</h3>" in weekly and "<h3>Rounds" in weekly
+    assert daily.count("<svg") == 1 and "Finals" not in daily and "<h3>Rounds" not in daily
+    for row in made[0].standings().lines()[1:]:
+        assert all(f">{escape(cell)}<" in weekly for cell in row)
+    ids = re.findall(r'\bid="([^"]*)"', page)
+    assert len(ids) == len(set(ids))
+    assert "<b>daily" not in page and "<i>Ben" not in page
+    home = LadderHoldout.open("spring", account="board", ladder="weekly")
+    assert "rules of a leaderboard" in page_of(record_of(home), made)
+
+
+def test_a_report_without_a_leaderboard_has_no_part_on_one(tmp_path: Path) -> None:
+    holdout, _ = climbed(k=3)
+    assert Leaderboard.on(holdout) == ()
+    page = write_report(record_of(holdout), tmp_path / "r.html").read_text(encoding="utf-8")
+    assert "Leaderboard" not in page
+
+
+@pytest.mark.processes
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::ladderholdout.errors.KnownHoldoutWarning")
+def test_leaderboards_in_a_report_are_laid_out(tmp_path: Path, default_ledger: Path) -> None:
+    holdout, made = boards(default_ledger)
+    page = write_report(record_of(holdout), tmp_path / "r.html", boards=made)
+    for width in (360, 1280):
+        seen = rendered(page, tmp_path, width)
+        assert seen.console == []
+        assert seen.found["needed"] <= width
+        assert min(seen.found["texts"]) >= 9
 
 
 # -- a real browser ---------------------------------------------------------------------------

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-import ladderholdout.leaderboard.board as module
+import ladderholdout.leaderboard.certified as module
 from ladderholdout import LadderHoldout
 from ladderholdout.certificates import LadderTranscript
 from ladderholdout.errors import InvalidArgument

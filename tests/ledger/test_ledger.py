@@ -742,7 +742,7 @@ def test_arrays_are_kept_without_pickling(array: Any) -> None:
 
 def test_all_tables_are_counted_in_these_tests() -> None:
     others = {"accounts", "candidates", "chains", "ended_sessions", "events", "shared"}
-    others |= {"ledger_format", "waiting"}
+    others |= {"ledger_format", "collected"}
     assert {*TABLES, *others} == set(metadata.tables)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
@@ -23,7 +23,10 @@ from ladderholdout.guard import (
     origin_of,
     outcome,
 )
+from ladderholdout.leaderboard import Leaderboard
+from ladderholdout.leaderboard.standings import BOARD
 from ladderholdout.ledger import Progress
+from ladderholdout.pictures import STYLE
 from ladderholdout.process import sync
 
 LONGEST_TABLE = 1000
@@ -106,7 +109,9 @@ def _pages(
             progress(last, total)
 
 
-def write_report(shown: Audit | Record, path: str | os.PathLike[str]) -> Path:
+def write_report(
+    shown: Audit | Record, path: str | os.PathLike[str], *, boards: Sequence[Leaderboard] = ()
+) -> Path:
     """Write a report into one HTML file that needs nothing else.
 
     Parameters
@@ -115,6 +120,9 @@ def write_report(shown: Audit | Record, path: str | os.PathLike[str]) -> Path:
         What to report; a `Record` (see `record_of`) has nothing raw.
     path : path
         A file there is replaced, by all of the report or by nothing.
+    boards : sequence of Leaderboard, optional
+        Of the same rows, as `Leaderboard.on` returns them: their standings, rounds and finals are
+        part of the report.
 
     Returns
     -------
@@ -142,7 +150,7 @@ def write_report(shown: Audit | Record, path: str | os.PathLike[str]) -> Path:
     if not isinstance(shown, Audit | Record):
         allowed = "an Audit, or the Record of a holdout that stays closed"
         raise InvalidArgument("shown", allowed, f"a {type(shown).__name__}")
-    page, file = page_of(shown).encode(), Path(path)
+    page, file = page_of(shown, boards).encode(), Path(path)
     try:
         _replace(file, page)
     except (OSError, ValueError) as fault:
@@ -167,7 +175,7 @@ def _replace(file: Path, page: bytes) -> None:
         temporary.unlink(missing_ok=True)
 
 
-def page_of(shown: Audit | Record) -> str:
+def page_of(shown: Audit | Record, boards: Sequence[Leaderboard] = ()) -> str:
     """Return a report as HTML, as `write_report` writes it."""
     with needed("The report"):
         from jinja2 import Environment, PackageLoader, StrictUndefined
@@ -184,11 +192,16 @@ def page_of(shown: Audit | Record) -> str:
         {"title": figure.title, "caption": figure.caption, "svg": Markup(figure.svg)}
         for figure in drawing.figures_of(shown)
     ]
+    sections = [
+        {"title": f"Leaderboard, ladders {board.ladder!r}", "html": Markup(board.section(level=3))}
+        for board in boards
+    ]
     template = environment.get_template("report.html.j2")
-    return template.render(_content(shown), figures=figures, colours=drawing.COLOURS)
+    styles = {"colours": drawing.COLOURS, "style": Markup(STYLE) if sections else ""}
+    return template.render(_content(shown, boards), figures=figures, boards=sections, **styles)
 
 
-def _content(shown: Audit | Record) -> dict[str, Any]:
+def _content(shown: Audit | Record, boards: Sequence[Leaderboard]) -> dict[str, Any]:
     status, opened = shown.status, isinstance(shown, Audit)
     if isinstance(shown, Audit):
         verdict, facts = shown.verdict, facts_of(shown)
@@ -196,7 +209,8 @@ def _content(shown: Audit | Record) -> dict[str, Any]:
         rows = [_opened_row(submission) for submission in shown.submissions[-LONGEST_TABLE:]]
     else:
         sentence = "This report holds no raw score. An audit would open them, knowingly."
-        words = (_headline(status), (sentence,), status.lines())
+        of_board = any(board.ladder == status.ladder for board in boards)
+        words = (_headline(status, of_board), (sentence,), status.lines())
         rows = [_closed_row(submission) for submission in shown.history[-LONGEST_TABLE:]]
     return {
         "title": f"{status.name}: {'audit' if opened else 'what was released'}",
@@ -208,7 +222,9 @@ def _content(shown: Audit | Record) -> dict[str, Any]:
     }
 
 
-def _headline(status: Status) -> str:
+def _headline(status: Status, of_board: bool) -> str:
+    if of_board and status.account == BOARD and status.incumbent is None:
+        return "This is the ladder with the rules of a leaderboard, whose standings are below."
     if status.score is not None:
         return f"Released score: {status.score:.6g}"
     if status.incumbent is None:

@@ -47,6 +47,7 @@ COMMANDS: dict[str, dict[str, Callable[..., None]]] = {
         "retire": holdouts.retire,
         "leaderboard": boards.leaderboard,
         "close-round": boards.close_round,
+        "replay-rounds": boards.replay_rounds,
         "finals": boards.finals,
     },
     "Open the raw scores": {

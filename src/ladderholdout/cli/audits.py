@@ -24,6 +24,7 @@ from ladderholdout.cli.common import (
 from ladderholdout.errors import InvalidArgument
 from ladderholdout.guard import ladder_of
 from ladderholdout.holdout import LadderHoldout
+from ladderholdout.leaderboard import Leaderboard
 
 
 @on_ladder(scoring=False, server=False, single=True)
@@ -72,7 +73,7 @@ def report(
     else:
         with progress("Reading the submissions") as step:
             shown = record_of(holdout, step)
-    file = write_report(shown, place)
+    file = write_report(shown, place, boards=Leaderboard.on(holdout))
     run = None
     if attach:
         from ladderholdout.integrations.mlflow import attach as attached

@@ -11,67 +11,65 @@ from typing import Any
 from numpy.typing import ArrayLike
 
 from ladderholdout.arguments import choice, text
-from ladderholdout.errors import HoldoutConflict, InvalidArgument, UnknownHoldout, VaultError
+from ladderholdout.errors import HoldoutConflict, InvalidArgument, UnknownHoldout
 from ladderholdout.guard import (
-    Bars,
+    HasLadder,
     HoldoutSettings,
-    Level,
     LocalLadder,
     Origin,
     Release,
     ScoreCertificate,
-    bars_on,
-    certificate_of,
-    certificates_alike,
     close_round,
     collect,
     finals_of,
     finals_on_record,
     jsonable,
+    ladder_of,
     level_of,
     new_batch,
-    no_certificate,
     register,
     reopen_ladder,
     stated_in,
     without_frames,
 )
+from ladderholdout.leaderboard.certified import certified, standings_of
+from ladderholdout.leaderboard.corrections import (
+    Corrections,
+    answers_of,
+    begin_again,
+    changed_ranks,
+    check_corrected,
+    collect_again,
+    note_teams_again,
+)
 from ladderholdout.leaderboard.finals import Finals, chosen, finals_shown
-from ladderholdout.leaderboard.page import page_of
+from ladderholdout.leaderboard.page import page_of, parts_of
 from ladderholdout.leaderboard.rounds import (
     Collected,
     Round,
     begin_rounds,
     checked_hours,
     due_of,
-    round_line,
+    lines_of,
 )
 from ladderholdout.leaderboard.rules import DEFAULTS, RULES, check_rule, kind_of
 from ladderholdout.leaderboard.standings import (
     BOARD,
-    Entrant,
     Standings,
     entrants,
-    ladder_of,
+    homes_on,
     left,
     merged,
     note_left,
     note_merged,
-    ranked,
     start,
+    team_ladder,
     team_ladders,
 )
-from ladderholdout.ledger import FinalsRecord, Head, LadderRecord, Transaction
+from ladderholdout.ledger import FinalsRecord, LadderRecord, Transaction
 from ladderholdout.ledger.rounds import RoundsRecord
 from ladderholdout.mechanisms import Mechanism
 from ladderholdout.metrics import Metric, get_metric
-
-MANY = 100
-"""On boards with more accounts all standings have certificates at the price of the latest one."""
-
-# What a board showed last in this process, by its place and level, with the ends of the chains.
-_known: dict[tuple[str, int, Level], tuple[tuple[Head, ...], Standings]] = {}
-_REMEMBERED = 16
 
 
 def _stated(variables: Mapping[str, Any], **others: Any) -> HoldoutSettings:
@@ -226,6 +224,31 @@ class Leaderboard:
             raise UnknownHoldout(
                 f"{error} A leaderboard is started with its rows: Leaderboard(X, y, ...)."
             ) from None
+        return cls._of(home)
+
+    @classmethod
+    def on(cls, holdout: HasLadder) -> tuple[Leaderboard, ...]:
+        """Return the leaderboards on the rows of a holdout, oldest first.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from ladderholdout import LadderHoldout
+        >>> from ladderholdout.leaderboard import Leaderboard
+        >>> X, y = np.arange(400).reshape(-1, 1), np.arange(400) % 2
+        >>> board = Leaderboard(X, y, scoring="accuracy", name="summer", ledger="memory:summer")
+        >>> [each.name for each in Leaderboard.on(LadderHoldout.open("summer", account="board",
+        ...     ladder="leaderboard", ledger="memory:summer"))]
+        ['summer']
+        """
+        ladder = ladder_of(holdout)
+        if not isinstance(ladder, LocalLadder):
+            return ()
+        homes = ladder.read(lambda tx, record: homes_on(tx, record.holdout_id))
+        return tuple(cls._of(ladder.beside(home)) for home in homes)
+
+    @classmethod
+    def _of(cls, home: LocalLadder) -> Leaderboard:
         board = cls.__new__(cls)
         board._hold(home)
         return board
@@ -253,6 +276,11 @@ class Leaderboard:
     def mechanism(self) -> Mechanism:
         """The rule of the ladders."""
         return self._home.facts.rules.mechanism
+
+    @property
+    def ladder(self) -> str:
+        """What the ladders of the board are called."""
+        return self._home.facts.ladder
 
     @property
     def ledger(self) -> str:
@@ -439,18 +467,67 @@ class Leaderboard:
         due = None if rounds is None else due_of(rounds)
         return self.close_round() if due is not None and due <= datetime.now(UTC) else None
 
+    def replay_rounds(self, ladder: str) -> Corrections:
+        """Answer all closed rounds again, on another board, after labels were corrected.
+
+        The rows with the corrected labels were given before: `Leaderboard(X, y, name=...)` notes
+        which labels are others. All released scores of the other board count as those of this one
+        do, in all certificates. A replay that was cut short goes on where it was.
+
+        Parameters
+        ----------
+        ladder : str
+            What to call the other board: ``Leaderboard.open(name, ladder=ladder)`` has the
+            corrected standings, and takes the submissions of later rounds.
+
+        Returns
+        -------
+        Corrections
+            Which answers and which ranks are others.
+
+        Raises
+        ------
+        HoldoutConflict
+            The board has no closed round, submissions wait, or no label was amended.
+
+        Examples
+        --------
+        >>> import warnings
+        >>> import numpy as np
+        >>> X, y = np.arange(400).reshape(-1, 1), np.arange(400) % 2
+        >>> board = Leaderboard(X, y, scoring="accuracy", ledger="memory:replay", rounds=True)
+        >>> right = np.where(np.arange(400) < 8, 1 - y, y)
+        >>> waits, closed = board.submit("Ada", y), board.close_round()
+        >>> with warnings.catch_warnings(action="ignore"):
+        ...     again = Leaderboard(X, right, name=board.name, ledger="memory:replay")
+        >>> print(again.replay_rounds("corrected").answers[0])
+        round 1, Ada, submission 1: 1, improved; now 1, improved
+        """
+        labels, of = self._home.read(check_corrected), self._home.id
+        begun = self._home.write(lambda tx, home: begin_again(tx, home, ladder))
+        board = self._home.beside(begun)
+        again = Leaderboard._of(board)
+        while board.write(lambda tx, home: collect_again(tx, home, tx.ladder(of))):
+            again.close_round()
+        board.write(lambda tx, home: note_teams_again(tx, home, tx.ladder(of), self.per))
+        answers = board.read(
+            lambda tx, home: answers_of(tx, home, tx.ladder(of), self.metric), shown=True
+        )
+        ranks = changed_ranks(self.standings(), again.standings())
+        return Corrections(self.name, ladder, self.ladder, labels, answers, ranks)
+
     def _team(self, account: str, predictions: Any) -> LocalLadder:
         """Return the ladder of an account, started if these predictions are fine."""
         if account in self._teams:
             return self._teams[account]
-        ladder = self._home.read(lambda tx, home: ladder_of(tx, home, account))
+        ladder = self._home.read(lambda tx, home: team_ladder(tx, home, account))
         if ladder is None:
             guard = self._home.guard()
             with without_frames:
                 guard.metric.canonical(predictions, guard.holdout.n, guard.holdout.classes)
             ladder = self._home.write(
                 # Locked, so that two processes start one ladder between them.
-                lambda tx, home: ladder_of(tx, home, account) or start(tx, home, account)
+                lambda tx, home: team_ladder(tx, home, account) or start(tx, home, account)
             )
         return self._teams.setdefault(account, self._home.beside(ladder))
 
@@ -469,44 +546,8 @@ class Leaderboard:
         """
         self.close_if_due()
         level = level_of(self._home, confidence)
-
-        place = self._home.ledger, self._home.id, level
-
-        def read(tx: Transaction, home: LadderRecord) -> Standings:
-            # What is shown follows from the chains of these rows, which have it all.
-            shared = [other.holdout_id for other in tx.sharing(home.holdout_id)]
-            heads = tuple(map(tx.head, [home.holdout_id, *shared]))
-            known = _known.get(place)
-            if known is not None and known[0] == heads:
-                return known[1]
-            standings = self._standings(tx, home, level)
-            if standings.missing is None:
-                if len(_known) >= _REMEMBERED:
-                    _known.clear()
-                _known[place] = heads, standings
-            return standings
-
-        return self._home.read(read, shown=True)
-
-    def _standings(self, tx: Transaction, home: LadderRecord, level: Level) -> Standings:
-        everyone, bars = list(entrants(tx, home, self.per)), bars_on(tx, home.holdout_id)
-        gone = left(tx, home)
-        scored = [e for e in everyone if e.ladder is not None and e.account not in gone]
-        certificates = self._all_certified(tx, scored, level, bars)
-        ladders = [home, *team_ladders(tx, home)]
-        return Standings(
-            name=tx.holdout(home.holdout_id).name,
-            per=self.per,
-            metric=self.metric.name,
-            mechanism=repr(self.mechanism),
-            accounts=len(everyone),
-            submissions=sum(entrant.submissions for entrant in everyone),
-            releases=sum(ladder.state["releases"] for ladder in ladders),
-            confidence=level.confidence,
-            rows=ranked(scored, certificates, self.metric),
-            missing=next((each.missing for each in certificates if each.missing), None),
-            withdrawn=sum(ladder.withdrawals for ladder in ladders),
-            left=len(gone & {entrant.account for entrant in everyone}),
+        return self._home.read(
+            lambda tx, home: standings_of(self._home, tx, home, level), shown=True
         )
 
     # -- accounts ---------------------------------------------------------------------
@@ -606,7 +647,7 @@ class Leaderboard:
             wanted = [e for e in everyone if e.ladder is not None and account in (None, e.account)]
             if wanted:
                 best = min(wanted, key=lambda entrant: (entrant.risk, entrant.since))
-                return self._certified(tx, best, level)
+                return certified(self._home, tx, best, level)
             missing = f"nothing was released {'yet' if account is None else f'to {account!r}'}"
             return ScoreCertificate(None, None, None, level.confidence, None, missing=missing)
 
@@ -717,10 +758,26 @@ class Leaderboard:
         >>> "<h1>Leaderboard of" in board.page()
         True
         """
+        return page_of(*self._parts())
+
+    def section(self, *, level: int = 2) -> str:
+        """Return what `page` has as a part of another page, below headings of this level.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from ladderholdout.leaderboard import Leaderboard
+        >>> X, y = np.arange(400).reshape(-1, 1), np.arange(400) % 2
+        >>> board = Leaderboard(X, y, scoring="accuracy", ledger="memory")
+        >>> "<h3>Standings</h3>" in board.section(level=3)
+        True
+        """
+        return parts_of(*self._parts(), level=level, name=f"{self._home.id}-")
+
+    def _parts(self) -> tuple[Standings, tuple[Finals, ...], list[str]]:
         rounds = self.rounds()
-        lines = () if rounds is None else rounds.closed
-        closed = [round_line(record, self.metric) for record in lines]
-        return page_of(self.standings(), self.finals_held(), closed)
+        closed = [] if rounds is None else lines_of(rounds, self.metric)
+        return self.standings(), self.finals_held(), closed
 
     def _shown(self, record: FinalsRecord) -> Finals:
         return finals_shown(record, self.name, self.metric, self._home.facts.n_reserve)
@@ -730,31 +787,3 @@ class Leaderboard:
         if self.per == "rank":
             return {}
         return {ladder.settings.account: ladder for ladder in team_ladders(tx, home)}
-
-    def _all_certified(
-        self, tx: Transaction, scored: Sequence[Entrant], level: Level, bars: Bars
-    ) -> list[ScoreCertificate]:
-        """Certify all accounts: each by itself, or many at the price of the latest."""
-        weights: Any = None
-        if self.per == "team" and len(scored) > MANY:
-            try:
-                weights = self._home.guard().part.weights
-            except (VaultError, InvalidArgument):
-                return [no_certificate(level.confidence)] * len(scored)
-            latest = max(scored, key=lambda entrant: entrant.id).ladder
-            ladders = [entrant.ladder for entrant in scored if entrant.ladder is not None]
-            assert latest is not None
-            alike = certificates_alike(tx, ladders, latest, self.metric, weights, level, bars)
-            if alike is not None:
-                return alike
-        return [self._certified(tx, entrant, level, bars) for entrant in scored]
-
-    def _certified(
-        self, tx: Transaction, entrant: Entrant, level: Level, bars: Bars | None = None
-    ) -> ScoreCertificate:
-        assert entrant.ladder is not None
-        try:
-            weights = self._home.guard().part.weights
-        except (VaultError, InvalidArgument):  # the standings are shown all the same
-            return no_certificate(level.confidence)
-        return certificate_of(tx, entrant.ladder, self.metric, weights, level, bars)

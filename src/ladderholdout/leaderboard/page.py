@@ -1,4 +1,4 @@
-"""A leaderboard as one HTML file: its standings, rounds and finals, with pictures and tables."""
+"""A leaderboard as HTML: standings, rounds and finals, with pictures and tables."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ body { font: 16px/1.5 system-ui, "Segoe UI", Roboto, sans-serif; }
 body { max-width: 60rem; margin: 2rem auto; padding: 0 1rem; }
 table { border-collapse: collapse; } caption { text-align: left; font-weight: 600; }
 th, td { text-align: left; padding: .25rem .75rem .25rem 0; border-bottom: 1px solid #dbe1e8; }
+.table { overflow-x: auto; }
 svg { width: 100%; max-width: 680px; height: auto; }
 """
 
@@ -46,32 +47,51 @@ def page_of(standings: Standings, finals: Sequence[Finals], rounds: Sequence[str
     1
     """
     title = escape(printable(f"Leaderboard of {standings.name}"))
-    parts = [f"<h1>{title}</h1>", f"<p>{datetime.now(UTC):%Y-%m-%d %H:%M} UTC</p>"]
+    time = f"<p>{datetime.now(UTC):%Y-%m-%d %H:%M} UTC</p>"
+    return (
+        f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{title}</title>'
+        f"<style>{_STYLE}{STYLE}</style></head><body><h1>{title}</h1>{time}"
+        f"{parts_of(standings, finals, rounds)}</body></html>\n"
+    )
+
+
+def parts_of(
+    standings: Standings,
+    finals: Sequence[Finals],
+    rounds: Sequence[str],
+    *,
+    level: int = 2,
+    name: str = "",
+) -> str:
+    """Return finals, standings and rounds as HTML, below headings of a level.
+
+    Parameters
+    ----------
+    standings, finals, rounds
+        As for `page_of`.
+    level : int, default=2
+    name : str, optional
+        Before the ids of the pictures, where a page has several boards.
+    """
+    parts = []
     for held in reversed(finals):
         parts += [
-            f"<h2>Finals {held.number}</h2>",
-            held.picture().svg(680, f"finals-{held.number}"),
+            f"<h{level}>Finals {held.number}</h{level}>",
+            held.picture().svg(680, f"{name}finals-{held.number}"),
             _table(f"Finals {held.number}", held.lines()),
             f"<p>{escape(printable(held.summary()))}</p>",
             "<ul>",
             *(f"<li>{escape(printable(text))}</li>" for text in held.assumptions),
             "</ul>",
         ]
-    parts.append("<h2>Standings</h2>")
+    parts.append(f"<h{level}>Standings</h{level}>")
     if standings.rows:
-        parts.append(standings.picture().svg(680, "standings"))
+        parts.append(standings.picture().svg(680, f"{name}standings"))
     parts += [_table("Standings", standings.lines()), f"<p>{escape(standings.summary())}</p>"]
     if rounds:
-        parts += [
-            "<h2>Rounds</h2>",
-            "<ol>",
-            *(f"<li>{escape(text)}</li>" for text in rounds),
-            "</ol>",
-        ]
-    return (
-        f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{title}</title>'
-        f"<style>{_STYLE}{STYLE}</style></head><body>{''.join(parts)}</body></html>\n"
-    )
+        listed = "".join(f"<li>{escape(text)}</li>" for text in rounds)
+        parts.append(f"<h{level}>Rounds</h{level}><ol>{listed}</ol>")
+    return "".join(parts)
 
 
 def _table(caption: str, lines: Iterable[tuple[str, ...]]) -> str:
@@ -88,6 +108,7 @@ def _table(caption: str, lines: Iterable[tuple[str, ...]]) -> str:
         for row in rows
     )
     return (
+        f'<div class="table" tabindex="0" role="region" aria-label="{escape(caption)}">'
         f"<table><caption>{escape(caption)}</caption><thead><tr>{cells}</tr></thead>"
-        f"<tbody>{body}</tbody></table>"
+        f"<tbody>{body}</tbody></table></div>"
     )

@@ -102,6 +102,12 @@ def round_line(record: RoundRecord, metric: Metric) -> str:
     )
 
 
+def lines_of(rounds: RoundsRecord, metric: Metric) -> list[str]:
+    """Return the closed rounds of a board in a line each, and which ones it answered again."""
+    again = [] if rounds.of is None else [f"by corrected labels, those of the board {rounds.of!r}:"]
+    return [*again, *(round_line(record, metric) for record in rounds.closed)]
+
+
 def round_shown(record: RoundRecord, metric: Metric) -> dict[str, Any]:
     """Return a closed round as it is shown."""
     return {

@@ -55,6 +55,11 @@ def check_rule(per: str, mechanism: object) -> None:
         )
 
 
+def is_board_rule(mechanism: Mechanism) -> bool:
+    """Return whether ladders of boards may follow this rule."""
+    return any(type(mechanism) in rules for rules in RULES.values())
+
+
 def kind_of(mechanism: Mechanism) -> str:
     """Return what has a ladder of its own on a board that follows this rule."""
     for per, rules in RULES.items():

@@ -16,6 +16,7 @@ from typing import Any, Protocol
 from ladderholdout.arguments import segment
 from ladderholdout.errors import HoldoutConflict, InvalidArgument, printable
 from ladderholdout.guard import ScoreCertificate
+from ladderholdout.leaderboard.rules import is_board_rule
 from ladderholdout.ledger import LadderRecord, Transaction
 from ladderholdout.ledger.chain import LEFT, MERGED
 from ladderholdout.ledger.history import read_incumbents
@@ -66,6 +67,15 @@ class Entrant:
         """The number of its incumbent."""
         assert self.ladder is not None and self.ladder.incumbent is not None
         return self.ladder.incumbent
+
+
+def homes_on(tx: Transaction, holdout_id: int) -> list[LadderRecord]:
+    """Return the ladders that hold the settings of the boards on a holdout, oldest first."""
+    return [
+        ladder
+        for ladder in tx.ladders(holdout_id)
+        if ladder.settings.account == BOARD and is_board_rule(rules_of(ladder.settings).mechanism)
+    ]
 
 
 def team_ladders(tx: Transaction, home: LadderRecord) -> list[LadderRecord]:
@@ -177,7 +187,7 @@ def _by_rank(tx: Transaction, home: LadderRecord) -> Iterator[Entrant]:
         yield Entrant(account, count, ladder, since)
 
 
-def ladder_of(tx: Transaction, home: LadderRecord, account: str) -> LadderRecord | None:
+def team_ladder(tx: Transaction, home: LadderRecord, account: str) -> LadderRecord | None:
     """Return the ladder of a team, if it has one.
 
     Raises

@@ -1,15 +1,15 @@
-"""Rounds of leaderboards: what waits for its answer, and the rounds that were closed."""
+"""Rounds of leaderboards: what was collected for them, and the rounds that were closed."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
 
 from numpy.typing import NDArray
-from sqlalchemy import Connection, delete, func, insert, select
+from sqlalchemy import ColumnElement, Connection, bindparam, func, insert, select, update
 
 from ladderholdout.ledger.chain import ROUND, ROUNDS, Chains, refuse_retired
 from ladderholdout.ledger.history import EventRecord, read_events
@@ -21,12 +21,15 @@ from ladderholdout.ledger.records import (
     read_all,
     utc,
 )
-from ladderholdout.ledger.tables import read_json, waiting
+from ladderholdout.ledger.tables import collected, read_json
+
+# Predictions are large: so many are held at a time.
+_A_FEW = {"yield_per": 16}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class WaitingRecord:
-    """A submission that waits for its round to be closed.
+class CollectedRecord:
+    """A submission that waits for its round to be closed, or was answered by one.
 
     Attributes
     ----------
@@ -41,6 +44,8 @@ class WaitingRecord:
     context : mapping
     predictions : ndarray
         Canonical, in the order of the content.
+    number : int or None
+        Which submission of its ladder it became; None while it waits.
     """
 
     id: int
@@ -50,6 +55,7 @@ class WaitingRecord:
     key: str | None
     context: Mapping[str, Any]
     predictions: NDArray[Any] = field(repr=False)
+    number: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,11 +95,17 @@ class RoundsRecord:
         After how many hours a round is due to be closed; None where the owner closes it alone.
     started : datetime
     closed : tuple of RoundRecord
+    position : int
+        Of the link of the chain with which they began.
+    of : str or None
+        The board whose rounds it answers again, by labels that were amended since.
     """
 
     hours: float | None
     started: datetime
     closed: tuple[RoundRecord, ...]
+    position: int
+    of: str | None = None
 
     @property
     def number(self) -> int:
@@ -120,9 +132,9 @@ class Rounds:
     def __init__(self, conn: Connection, chains: Chains) -> None:
         self._conn, self._chains = conn, chains
 
-    def begin(self, home: LadderRecord, hours: float | None) -> None:
-        """Note that a board answers by rounds from now on."""
-        detail = {"hours": hours, "time": now().isoformat()}
+    def begin(self, home: LadderRecord, hours: float | None, of: str | None = None) -> None:
+        """Note that a board answers by rounds from now on: at first the rounds of another one."""
+        detail = {"hours": hours, "time": now().isoformat(), "of": of}
         self._chains.note(home.holdout_id, ROUNDS, home.id, detail)
 
     def of(self, home: LadderRecord) -> RoundsRecord | None:
@@ -133,7 +145,7 @@ class Rounds:
         if not begun:
             return None
         closed = read_all([event for event in own if event.kind == ROUND], _round)
-        return RoundsRecord(*begun[0], closed)
+        return replace(begun[0], closed=closed)
 
     def wait(
         self,
@@ -143,53 +155,78 @@ class Rounds:
         key: str | None,
         context: Mapping[str, Any],
         predictions: NDArray[Any],
+        time: datetime | None = None,
     ) -> None:
-        """Let a submission wait; one under a key that waits already is left as it is."""
+        """Let a submission wait; one under a key that waits already is left as it is.
+
+        The `time` is that when it was made; by default it is now.
+        """
         end = self._chains.end(home.holdout_id)
         refuse_retired(end.name, end.retired)
-        entry = waiting.c
+        entry = collected.c
         if key is not None:
-            known = select(entry.id).where(entry.ladder_id == ladder.id, entry.key == key)
+            same = (entry.ladder_id == ladder.id) & (entry.key == key) & entry.round.is_(None)
+            known = select(entry.id).where(same)
             if self._conn.execute(known).first() is not None:
                 return
         values = {
             "home_id": home.id,
             "ladder_id": ladder.id,
             "account": account,
-            "time": now(),
+            "time": time or now(),
             "key": key,
             "context": json.dumps(context),
             "predictions": compressed(predictions),
         }
-        self._conn.execute(insert(waiting).values(values))
+        self._conn.execute(insert(collected).values(values))
 
     def counts(self, home: LadderRecord) -> dict[str, int]:
         """Return by account how many submissions wait."""
-        entry = waiting.c
-        query = select(entry.account, func.count()).where(entry.home_id == home.id)
+        entry = collected.c
+        query = select(entry.account, func.count()).where(_waits(home))
         rows = self._conn.execute(query.group_by(entry.account).order_by(func.min(entry.id)))
         return {account: count for account, count in rows}
 
     def waiting_since(self, home: LadderRecord, account: str, since: datetime) -> int:
         """Count the submissions of an account that came since a moment and wait."""
-        entry = waiting.c
-        query = select(entry.time).where(entry.home_id == home.id, entry.account == account)
+        entry = collected.c
+        query = select(entry.time).where(_waits(home), entry.account == account)
         return sum(utc(time) >= since for time in self._conn.execute(query).scalars())
 
-    def waiting(self, home: LadderRecord) -> tuple[WaitingRecord, ...]:
+    def waiting(self, home: LadderRecord) -> tuple[CollectedRecord, ...]:
         """Return what waits, oldest first."""
-        query = select(waiting).where(waiting.c.home_id == home.id).order_by(waiting.c.id)
-        return read_all(self._conn.execute(query), _waiting)
+        query = select(collected).where(_waits(home)).order_by(collected.c.id)
+        return read_all(self._conn.execute(query), _collected)
+
+    def answered(self, home: LadderRecord, number: int) -> tuple[CollectedRecord, ...]:
+        """Return what a closed round had, oldest first."""
+        entry = collected.c
+        query = select(collected).where(entry.home_id == home.id, entry.round == number)
+        return read_all(self._conn.execute(query.order_by(entry.id)), _collected)
+
+    def count(self, home: LadderRecord, number: int) -> int:
+        """Count what is kept of a closed round."""
+        entry = collected.c
+        query = select(func.count()).where(entry.home_id == home.id, entry.round == number)
+        return int(self._conn.execute(query).scalar_one())
+
+    def kept(self, ladder_id: int) -> Iterator[CollectedRecord]:
+        """Yield what rounds kept of a ladder's submissions, by their numbers."""
+        entry = collected.c
+        query = select(collected).where(entry.ladder_id == ladder_id, entry.round.is_not(None))
+        rows = self._conn.execute(query.order_by(entry.number), execution_options=_A_FEW)
+        with rows:
+            yield from map(_collected, rows)
 
     def ids(self, home: LadderRecord) -> list[int]:
         """Return the ids of what waits, oldest first."""
-        query = select(waiting.c.id).where(waiting.c.home_id == home.id).order_by(waiting.c.id)
+        query = select(collected.c.id).where(_waits(home)).order_by(collected.c.id)
         return list(self._conn.execute(query).scalars())
 
     def close(
-        self, home: LadderRecord, until: int, batch: str, counts: Mapping[str, Any]
+        self, home: LadderRecord, numbers: Mapping[int, int], batch: str, counts: Mapping[str, Any]
     ) -> RoundRecord:
-        """Note that a round was answered, and forget what waited for it."""
+        """Note that a round was answered, and which submission each that waited became."""
         known = self.of(home)
         detail = {
             "number": 1 if known is None else known.number,
@@ -198,15 +235,30 @@ class Rounds:
             **counts,
         }
         self._chains.note(home.holdout_id, ROUND, home.id, detail)
-        gone = (waiting.c.home_id == home.id) & (waiting.c.id <= until)
-        self._conn.execute(delete(waiting).where(gone))
+        became = [
+            {"waited": waited, "became": number, "closed": detail["number"]}
+            for waited, number in numbers.items()
+        ]
+        answered = update(collected).where(collected.c.id == bindparam("waited"))
+        values: dict[str, Any] = {"round": bindparam("closed"), "number": bindparam("became")}
+        self._conn.execute(answered.values(values), became)
         return _record(detail)
 
 
-def _begun(event: EventRecord) -> tuple[float | None, datetime]:
+def _waits(home: LadderRecord) -> ColumnElement[bool]:
+    return (collected.c.home_id == home.id) & collected.c.round.is_(None)
+
+
+def _begun(event: EventRecord) -> RoundsRecord:
     noted = read_json(event.detail or "")
-    hours = noted["hours"]
-    return None if hours is None else float(hours), utc(datetime.fromisoformat(noted["time"]))
+    hours, of = noted["hours"], noted["of"]
+    return RoundsRecord(
+        hours=None if hours is None else float(hours),
+        started=utc(datetime.fromisoformat(noted["time"])),
+        closed=(),
+        position=event.position,
+        of=None if of is None else str(of),
+    )
 
 
 def _round(event: EventRecord) -> RoundRecord:
@@ -225,8 +277,8 @@ def _record(noted: Mapping[str, Any]) -> RoundRecord:
     )
 
 
-def _waiting(row: Any) -> WaitingRecord:
-    return WaitingRecord(
+def _collected(row: Any) -> CollectedRecord:
+    return CollectedRecord(
         row.id,
         row.ladder_id,
         row.account,
@@ -234,4 +286,5 @@ def _waiting(row: Any) -> WaitingRecord:
         row.key,
         read_json(row.context),
         decompressed(row.predictions),
+        row.number,
     )

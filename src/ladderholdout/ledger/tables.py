@@ -416,10 +416,10 @@ accounts = Table(
     Index("ix_accounts_token_key", "token_key", unique=True),
 )
 
-# Submissions to a leaderboard with rounds that were not answered yet. They are no part of the
-# chain: what is recorded of them is written when their round is closed.
-waiting = Table(
-    "waiting",
+# Submissions to a leaderboard with rounds: those that wait, and those that were answered. They are
+# no part of the chain, in which the digests of their predictions are once their round is closed.
+collected = Table(
+    "collected",
     metadata,
     Column("id", Integer, primary_key=True),
     # The ladder that holds the rules of the board, and that which will answer.
@@ -429,8 +429,11 @@ waiting = Table(
     Column("time", DateTime(timezone=True), nullable=False),
     Column("key", String(64)),
     Column("context", Text, nullable=False),
-    # Canonical, compressed.
+    # Canonical, compressed. They stay when their round is closed, for a replay of it.
     Column("predictions", LargeBinary, nullable=False),
+    # The round that answered it, and which submission of its ladder it became.
+    Column("round", Integer),
+    Column("number", Integer),
 )
 
 _format = Table(

@@ -248,6 +248,8 @@ def _verified(
     for ladder in readable if holdout is not None else ():
         place = place_of(ladder)
         findings.add(f"ladder {place}", partial(_check_firsts, tx, ladder, findings.items))
+        if holdout is not None:
+            findings.add(f"rounds of ladder {place}", partial(_check_rounds, tx, holdout, ladder))
         if holdout is not None and place not in {finding.ladder for finding in findings.items}:
             entries = steps.of(tx.recorded(ladder.id))
             findings.add(f"ladder {place}", partial(_check_ladder, tx, holdout, ladder, entries))
@@ -464,6 +466,25 @@ def _check_ladder(
         if number != ladder.incumbent and last.improvers.get(number) != digests(predictions):
             what = f"the predictions kept of submission {number} of ladder {place} were changed"
             yield Finding(what, place, number)
+
+
+def _check_rounds(
+    tx: Transaction, holdout: HoldoutRecord, ladder: LadderRecord
+) -> Iterator[Finding]:
+    """Compare what rounds kept of a ladder's submissions with the digests on record."""
+    place, entry = place_of(ladder), submissions.c
+    of_ladder = select(entry.digest, entry.reserve_digest).where(entry.ladder_id == ladder.id)
+    for collected in tx.rounds.kept(ladder.id):
+        number, predictions = collected.number, collected.predictions
+        recorded = tx.conn.execute(of_ladder.where(entry.number == number)).first()
+        same = len(predictions) == holdout.n and recorded is not None
+        if not same or recorded != digests_of(holdout.secret, predictions, holdout.reserve):
+            what = f"what a round kept of submission {number} of ladder {place} was changed"
+            yield Finding(what, place, number)
+    rounds = tx.rounds.of(ladder)
+    for closed in () if rounds is None else rounds.closed:
+        if tx.rounds.count(ladder, closed.number) != closed.submissions:
+            yield Finding(f"submissions that round {closed.number} had were removed", place)
 
 
 def _noting(links: Iterable[Link], noted: set[Note]) -> Iterator[Link]:

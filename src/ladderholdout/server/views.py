@@ -43,7 +43,7 @@ from ladderholdout.guard import (
 from ladderholdout.holdout import LadderHoldout
 from ladderholdout.leaderboard import Collected, Finals, Leaderboard
 from ladderholdout.leaderboard.rounds import due_of, round_shown
-from ladderholdout.leaderboard.standings import BOARD, Standings, ladder_of, start
+from ladderholdout.leaderboard.standings import BOARD, Standings, start, team_ladder
 from ladderholdout.ledger import AccountRecord, LadderRecord, Ledger, Transaction, shown
 from ladderholdout.ledger.replay import rule_shown
 from ladderholdout.remote.predictions import Form
@@ -509,7 +509,7 @@ class View:
         """Return the report on what was released, which has no raw score."""
         account, ladder = self.chosen["account"], self.chosen["ladder"]
         holdout = LadderHoldout.open(self.name, account=account, ladder=ladder, ledger=self.url)
-        return page_of(record_of(holdout))
+        return page_of(record_of(holdout), Leaderboard.on(holdout))
 
     # Last: a name of an older ledger may have slashes, and this path has nothing after the name.
     @operation("GET", "", "holdouts", ANYONE, any_ladder=True)
@@ -702,7 +702,7 @@ class Served:
         if record is None and starts and whose is not None:
             # Locked, so that two processes start one ladder between them.
             record = home.write(
-                lambda tx, rules: ladder_of(tx, rules, whose) or start(tx, rules, whose)
+                lambda tx, rules: team_ladder(tx, rules, whose) or start(tx, rules, whose)
             )
         if record is None:
             raise NotThere

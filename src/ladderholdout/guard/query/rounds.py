@@ -18,7 +18,7 @@ from ladderholdout.guard.query.seen import settle
 from ladderholdout.guard.query.submission import Answer, Guard, LedgerLadder, Measured
 from ladderholdout.guard.shown import Release
 from ladderholdout.ledger import Asked, LadderRecord, Transaction
-from ladderholdout.ledger.rounds import RoundRecord, RoundsRecord, WaitingRecord
+from ladderholdout.ledger.rounds import CollectedRecord, RoundRecord, RoundsRecord
 
 GuardOf: TypeAlias = Callable[[LadderRecord], Guard]
 
@@ -140,16 +140,16 @@ def close_round(
 
 def _waiting(
     tx: Transaction, home: LadderRecord
-) -> tuple[tuple[WaitingRecord, ...], dict[int, LadderRecord]]:
+) -> tuple[tuple[CollectedRecord, ...], dict[int, LadderRecord]]:
     ladders = {ladder.id: ladder for ladder in tx.ladders(home.holdout_id)}
     return tx.rounds.waiting(home), ladders
 
 
-def _ladders(waits: Sequence[WaitingRecord]) -> list[int]:
+def _ladders(waits: Sequence[CollectedRecord]) -> list[int]:
     return list(dict.fromkeys(wait.ladder_id for wait in waits))
 
 
-def _measured(guard: Guard, wait: WaitingRecord, origin: Origin) -> Measured:
+def _measured(guard: Guard, wait: CollectedRecord, origin: Origin) -> Measured:
     """Measure what waited, which is in the order of the content."""
     holdout = guard.holdout
     values = guard.metric.as_submitted(wait.predictions, holdout.classes)
@@ -161,7 +161,7 @@ def _judged(
     tx: Transaction,
     home: LadderRecord,
     *,
-    waits: Sequence[WaitingRecord],
+    waits: Sequence[CollectedRecord],
     guards: Mapping[int, Guard],
     members: Mapping[int, Sequence[Measured]],
     batch: str,
@@ -198,4 +198,6 @@ def _judged(
         "improved": sum(one.release.improved for each in answers.values() for one in each),
         "best": min(best, default=None),
     }
-    return tx.rounds.close(home, waits[-1].id, batch, counts), answers
+    made = {number: iter(of_ladder) for number, of_ladder in answers.items()}
+    numbers = {wait.id: next(made[wait.ladder_id]).release.submission for wait in waits}
+    return tx.rounds.close(home, numbers, batch, counts), answers

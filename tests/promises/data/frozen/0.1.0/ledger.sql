@@ -35,11 +35,26 @@ CREATE TABLE chains (
 	PRIMARY KEY (holdout_id), 
 	FOREIGN KEY(holdout_id) REFERENCES holdouts (id)
 );
-INSERT INTO "chains" VALUES(1,18,'6e0077b13090a4c8b334629767f4c16193e456a367e49cecdbb8f9907deedb43',1,NULL);
+INSERT INTO "chains" VALUES(1,18,'6ad492cfd93fc36d6846541b68e4a8e0b33a96e9a2f2de80f8fe44e51aeec8f0',1,NULL);
 INSERT INTO "chains" VALUES(2,7,'2c50ddf365a29a80451889ace740be0bac14f49d4de41f3671a27800b4d73393',0,NULL);
 INSERT INTO "chains" VALUES(3,8,'910a1758c31eeb64f69927097a74c9676e8e2b6104ebbaea603d7d6dfae429bb',0,NULL);
 INSERT INTO "chains" VALUES(4,9,'bda62bb690205ed8c6e13097fefb52095dbace23e7a8226cbb7d314c5d69d944',0,NULL);
 INSERT INTO "chains" VALUES(5,5,'a9962fc43d25df3631d47fc6356fd21d747ba67482ae37eb6362a869dc0b5970',0,NULL);
+CREATE TABLE collected (
+	id INTEGER NOT NULL, 
+	home_id INTEGER NOT NULL, 
+	ladder_id INTEGER NOT NULL, 
+	account VARCHAR(200) NOT NULL, 
+	time DATETIME NOT NULL, 
+	"key" VARCHAR(64), 
+	context TEXT NOT NULL, 
+	predictions BLOB NOT NULL, 
+	round INTEGER, 
+	number INTEGER, 
+	PRIMARY KEY (id), 
+	FOREIGN KEY(home_id) REFERENCES ladders (id), 
+	FOREIGN KEY(ladder_id) REFERENCES ladders (id)
+);
 CREATE TABLE ended_sessions (
 	digest VARCHAR(64) NOT NULL, 
 	until DATETIME NOT NULL, 
@@ -64,7 +79,7 @@ INSERT INTO "events" VALUES(1,4,'ladder',1,'5f4e7c990dcaffcb9a44b55b72a321907b73
 INSERT INTO "events" VALUES(1,5,'rows',NULL,'27e8d85f0b2c42ff69103c4fbbde42f68b3e1a7883a7fc4f044f061c3f96bd81',0,'{"confidence": 0.95, "ids": "10d48312869acc1466ea3b934f8d1f3c2b2e6a8d731cfe14bd38e72d1df4e3b7", "labels_digest": "f0ebce671c2d051a09fb58302dcfbd9b04c0e2ef2e71df7b730703ebe05b0c1e", "label_digests": "d384271e5219fbe8fca3107d64c8925c2c7c939482086e8edac625d3a51a0a6a", "weight_digests": null, "places": "4d041a3ffbbaf637096f6b6448c6a0487bc24ae6286d98bf8718aed9eba63925", "groups": null, "estimand": null, "labels_version": 1, "vault_path": "memory://frozen/638400c092821922-f2bfc702.vault", "vault_digest": "1beb67cd2ce3e8e133472241ce769df35b008bfccbb810f6150340113d2ee1c3"}');
 INSERT INTO "events" VALUES(1,6,'batch',1,'4f5f99121abd5245d280a86832bf4b2c850812502fb514266ee32a0a8f3bb9e0',0,'{"batch": "db0428468c6f46a498f872cf66ddd075", "size": 3}');
 INSERT INTO "events" VALUES(1,11,'withdrawn',1,'4d14317fe397c18c4e9dd0ff647abd3080541c04e767fba9f3b8ae9b7aeb49c6',4,'{"number": 4, "reason": "these were the labels", "time": "2026-01-01T00:00:07+00:00", "until": 4, "replaced": true, "incumbent": 1, "again": true}');
-INSERT INTO "events" VALUES(1,14,'ladder',2,'5b2b504d073b6fe3cd72bf699c80f9630a9da5034670cc0da701a0b9de55435d',5,NULL);
+INSERT INTO "events" VALUES(1,14,'ladder',2,'9ff2ecbdf19134b19a1ee2740c27cdcba34f416ceaff6d1ecf56d2927618498a',5,NULL);
 INSERT INTO "events" VALUES(2,1,'holdout',NULL,'d14900b31961dc575cafbab09eadceef35b09875564918e6934cea7f91ed45ff',9,NULL);
 INSERT INTO "events" VALUES(2,2,'classes',NULL,'46fbd641e202cdfc13ddffd579cbceff393b502f714612748932c95fdddbe396',9,NULL);
 INSERT INTO "events" VALUES(2,3,'ladder',3,'a2d80046a052cd42e8b4b25663dac3e72949239468b16d92a1cf3ec3e70b568e',9,NULL);
@@ -199,7 +214,7 @@ CREATE TABLE reserve_looks (
 	FOREIGN KEY(holdout_id) REFERENCES holdouts (id), 
 	FOREIGN KEY(ladder_id) REFERENCES ladders (id)
 );
-INSERT INTO "reserve_looks" VALUES(1,1,1,5,'2026-01-01 00:00:09.000000','{"grid": {"n": 30, "limits": [0.0, 1.0], "drawn": false, "scale": null, "released": 0.20833333333333334, "ladder_rows": 120, "query": 1}, "risk": 0.16666666666666666, "low": null, "high": null}',NULL,1.66666666666666657414e-01,NULL,2.51906189138370750768e+00,13,'b293dcc6d7467ce044b9832632f3820b8f2daabcef3ebe46b9afed988702213d',5,NULL);
+INSERT INTO "reserve_looks" VALUES(1,1,1,5,'2026-01-01 00:00:09.000000','{"grid": {"n": 30, "limits": [0.0, 1.0], "drawn": false, "scale": null, "released": 0.20833333333333334, "ladder_rows": 120, "query": 1}, "risk": 0.16666666666666666, "low": null, "high": null, "bound": "", "confidence": null, "price_of_ends": 0.0}',NULL,1.66666666666666657414e-01,NULL,2.51906189138370750768e+00,13,'3f40d9c7a2779e8c463194def3fe629ffe5bc3bdd6e1f6f482793c4bef35cacb',5,NULL);
 CREATE TABLE shared (
 	holdout_id INTEGER NOT NULL, 
 	other_id INTEGER NOT NULL, 
@@ -238,10 +253,10 @@ INSERT INTO "submissions" VALUES(2,1,2,'2026-01-01 00:00:03.000000','8911e1a1321
 INSERT INTO "submissions" VALUES(3,1,3,'2026-01-01 00:00:05.000000','9a45ead92bfbdfae5c0488152e2612ac2e8ee01844fde694d9d4591d507eaf1f','db0428468c6f46a498f872cf66ddd075',NULL,NULL,0.4,'{"risk": 0.4, "spread": null, "p_null": null, "estimate": null, "inner_score": null, "account": null, "clipped": null}',3.66666666666666640761e-01,0,3.33333333333333328707e-02,'{}',NULL,9,'2e4abbec1f8a72735a5a7fba8a72c814a9199f222c16160e9bbe7137ca0ccd9d','94cdcbed03ebbc4af6a55a314e62446a24e76a608d6292ae803f45b1b6b660a8',3,1);
 INSERT INTO "submissions" VALUES(4,1,4,'2026-01-01 00:00:06.000000','796e65f9331e7f8497dc767e2c71109d4e90f86671f8038cafb86521472ff435',NULL,NULL,NULL,0.0,'{"risk": 0.0, "spread": null, "p_null": null, "estimate": null, "inner_score": null, "account": null, "clipped": null}',0.0,1,3.66666666666666640761e-01,'{"by": "mistake"}',NULL,10,'0f410b32b7f1041bbd074412d7f08bc9442414636cf1222cd3332b51b89593ca','7533abf7ff710b44054fcf321f5be1d72c9130e78963d889c37932fc14cecd6e',NULL,1);
 INSERT INTO "submissions" VALUES(5,1,5,'2026-01-01 00:00:08.000000','b28702f8fccd97f23ca099993ea9c59e79c3c535e56a836b00c98ff98e977867',NULL,NULL,NULL,2.08333333333333342585e-01,'{"risk": 0.20833333333333334, "spread": null, "p_null": null, "estimate": null, "inner_score": null, "account": null, "clipped": null}',2.08333333333333342585e-01,1,1.58333333333333325931e-01,'{"by": "hand"}',NULL,12,'ba41d8b0f8f1cff6863fadc8804b21c0393f9ebb9ba47380a8f882ab4815cd64','6f3bb36a2dca62fd6ab10cdda5b15764c9df6375de1a0bef427ac022acf57de7',NULL,1);
-INSERT INTO "submissions" VALUES(6,2,1,'2026-01-01 00:00:11.000000','9a45ead92bfbdfae5c0488152e2612ac2e8ee01844fde694d9d4591d507eaf1f',NULL,NULL,NULL,0.4,'{"risk": 0.4, "spread": null, "p_null": null, "estimate": null, "inner_score": null, "account": null, "clipped": null}',4.06946775344334543689e-01,1,NULL,'{}',NULL,15,'70369a36f225c690d7bd9f5041db7d0a72c505b11776f2185ba9a054c346aeee','94cdcbed03ebbc4af6a55a314e62446a24e76a608d6292ae803f45b1b6b660a8',NULL,1);
-INSERT INTO "submissions" VALUES(7,2,2,'2026-01-01 00:00:12.000000','dc720b13173590ea6e19b2b09d44d43c1cd3dd55fcae0b3b22ca01db9090ea62',NULL,NULL,NULL,0.275,'{"risk": 0.275, "spread": null, "p_null": null, "estimate": null, "inner_score": null, "account": null, "clipped": null}',3.06300386250453360315e-01,1,0.125,'{}',NULL,16,'095c9cf81c79751a0077aa2a18e638cbdc96cc9d4a635c4f741d1994d9e3de3d','a742dd328c842f652413714d1f8aa184632fe7fbed8c7a601ec429ffaa60ba5a',NULL,1);
-INSERT INTO "submissions" VALUES(8,2,3,'2026-01-01 00:00:13.000000','fa68244984659b4275cca6f841fe1269c000a67f3585a80cd28c7de9c38f309f',NULL,NULL,NULL,3.33333333333333314829e-01,'{"risk": 0.3333333333333333, "spread": null, "p_null": null, "estimate": null, "inner_score": null, "account": null, "clipped": null}',3.06300386250453360315e-01,0,5.83333333333333342585e-02,'{}',NULL,17,'c335722fc8e613a429faed5976d5382e684248edaf9dc72da9051175a46e1934','5de77bac2e434e7c9fc04818e3dcac724cb19df606a83bfc720f35a7f701b795',NULL,1);
-INSERT INTO "submissions" VALUES(9,2,4,'2026-01-01 00:00:14.000000','039b632d64eaf24e9d35052ec6e45ca167461dde8df128a912eaf0a4163f0779',NULL,NULL,NULL,1.41666666666666662965e-01,'{"risk": 0.14166666666666666, "spread": null, "p_null": null, "estimate": null, "inner_score": null, "account": null, "clipped": null}',3.06300386250453360315e-01,0,1.33333333333333331482e-01,'{}',NULL,18,'6e0077b13090a4c8b334629767f4c16193e456a367e49cecdbb8f9907deedb43','f476ac3b73263715acc02b7d92ccc70e5408ef7b62ed5b8a93254277edf1b207',NULL,1);
+INSERT INTO "submissions" VALUES(6,2,1,'2026-01-01 00:00:11.000000','9a45ead92bfbdfae5c0488152e2612ac2e8ee01844fde694d9d4591d507eaf1f',NULL,NULL,NULL,0.4,'{"risk": 0.4, "spread": null, "p_null": null, "estimate": null, "inner_score": null, "account": null, "clipped": null}',4.06946775344334543689e-01,1,NULL,'{}',NULL,15,'8b330e043f3354529b4779852fcebb0d83b77ace606bea8222c22ab84b3de2dc','94cdcbed03ebbc4af6a55a314e62446a24e76a608d6292ae803f45b1b6b660a8',NULL,1);
+INSERT INTO "submissions" VALUES(7,2,2,'2026-01-01 00:00:12.000000','dc720b13173590ea6e19b2b09d44d43c1cd3dd55fcae0b3b22ca01db9090ea62',NULL,NULL,NULL,0.275,'{"risk": 0.275, "spread": null, "p_null": null, "estimate": null, "inner_score": null, "account": null, "clipped": null}',3.06300386250453360315e-01,1,0.125,'{}',NULL,16,'baf41048a54f66127e062bae2ece6c7443ae507393cc2620391e522b205d54dd','a742dd328c842f652413714d1f8aa184632fe7fbed8c7a601ec429ffaa60ba5a',NULL,1);
+INSERT INTO "submissions" VALUES(8,2,3,'2026-01-01 00:00:13.000000','fa68244984659b4275cca6f841fe1269c000a67f3585a80cd28c7de9c38f309f',NULL,NULL,NULL,3.33333333333333314829e-01,'{"risk": 0.3333333333333333, "spread": null, "p_null": null, "estimate": null, "inner_score": null, "account": null, "clipped": null}',3.06300386250453360315e-01,0,5.83333333333333342585e-02,'{}',NULL,17,'6f2cecfbb7e775e694e39a94eb5d6d72c635d87fd3de66577ac0d629afcecbb8','5de77bac2e434e7c9fc04818e3dcac724cb19df606a83bfc720f35a7f701b795',NULL,1);
+INSERT INTO "submissions" VALUES(9,2,4,'2026-01-01 00:00:14.000000','039b632d64eaf24e9d35052ec6e45ca167461dde8df128a912eaf0a4163f0779',NULL,NULL,NULL,1.41666666666666662965e-01,'{"risk": 0.14166666666666666, "spread": null, "p_null": null, "estimate": null, "inner_score": null, "account": null, "clipped": null}',3.06300386250453360315e-01,0,1.33333333333333331482e-01,'{}',NULL,18,'6ad492cfd93fc36d6846541b68e4a8e0b33a96e9a2f2de80f8fe44e51aeec8f0','f476ac3b73263715acc02b7d92ccc70e5408ef7b62ed5b8a93254277edf1b207',NULL,1);
 INSERT INTO "submissions" VALUES(10,3,1,'2026-01-01 00:00:17.000000','f9cd7861cf6b50c53f0aa2171b14d24dd9204ba8e80234692c4759d2edcbea7e',NULL,NULL,NULL,2.99722222222222223209e-01,'{"risk": 0.2997222222222222, "spread": null, "p_null": null, "estimate": null, "inner_score": null, "account": null, "clipped": null}',0.3,1,NULL,'{}',NULL,5,'4ed297117775fccb64d17df01c41f595694552562ef7ba0201fa03f23726f8d6',NULL,NULL,0);
 INSERT INTO "submissions" VALUES(11,3,2,'2026-01-01 00:00:18.000000','a33c9eeef89f24f2f6d4c4a100693b8eddf669e27e601cdd4e1f476d01cfe60e',NULL,NULL,NULL,1.04722222222222272058e-01,'{"risk": 0.10472222222222227, "spread": null, "p_null": 0.00023118907389596544, "estimate": null, "inner_score": null, "account": null, "clipped": null}',0.105,1,1.40146369139354964872e+00,'{}',NULL,6,'fafb88eb177e514359cb8bc03a05871fe69bcad9cb12f9799a5c4c815e547edb',NULL,NULL,0);
 INSERT INTO "submissions" VALUES(12,4,1,'2026-01-01 00:00:21.000000','bcee5eea02222115ac720d08be175e0b9c1e8c18ac16bed48b235d050bc5c472',NULL,NULL,NULL,4.66666666666666674068e-01,'{"risk": 0.4666666666666667, "spread": null, "p_null": null, "estimate": null, "inner_score": null, "account": null, "clipped": null}',4.66666666666666674068e-01,1,NULL,'{}',NULL,5,'738fd4eee45afc3159037a2149678e4cb683ab4a806076871ed554a167263aba',NULL,NULL,0);
@@ -263,26 +278,13 @@ CREATE TABLE views (
 	PRIMARY KEY (holdout_id, number), 
 	FOREIGN KEY(holdout_id) REFERENCES holdouts (id)
 );
-CREATE TABLE waiting (
-	id INTEGER NOT NULL, 
-	home_id INTEGER NOT NULL, 
-	ladder_id INTEGER NOT NULL, 
-	account VARCHAR(200) NOT NULL, 
-	time DATETIME NOT NULL, 
-	"key" VARCHAR(64), 
-	context TEXT NOT NULL, 
-	predictions BLOB NOT NULL, 
-	PRIMARY KEY (id), 
-	FOREIGN KEY(home_id) REFERENCES ladders (id), 
-	FOREIGN KEY(ladder_id) REFERENCES ladders (id)
-);
 CREATE UNIQUE INDEX ix_submissions_key ON submissions (ladder_id, "key") WHERE key IS NOT NULL;
 CREATE UNIQUE INDEX ix_accounts_token_key ON accounts (token_key);
+CREATE INDEX ix_collected_home_id ON collected (home_id);
 CREATE INDEX ix_holdouts_fingerprint ON holdouts (fingerprint);
 CREATE INDEX ix_submissions_digest ON submissions (ladder_id, digest);
 CREATE INDEX ix_submissions_marked ON submissions (ladder_id, number) WHERE (improved OR (repeat_of IS NOT NULL AND evidence = '{}'));
 CREATE INDEX ix_submissions_order ON submissions (ladder_id, id);
 CREATE INDEX ix_submissions_search ON submissions (ladder_id, search) WHERE search IS NOT NULL;
 CREATE INDEX ix_views_fingerprint ON views (fingerprint);
-CREATE INDEX ix_waiting_home_id ON waiting (home_id);
 COMMIT;
