@@ -456,6 +456,101 @@ def test_samples_of_the_harness_are_submitted(harness: dict[str, Path]) -> None:
     assert len(twice) == 2 * N and re.fullmatch(r"It is \d\.", twice[-1].text)
 
 
+def test_a_climb_through_samples_of_the_harness_is_believed_no_more_than_it_is_worth(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As above: the agent reads the harness's own accuracy, or what the gate decided."""
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    monkeypatch.setenv("HF_HOME", str(tmp_path / "cache"))
+    import lm_eval
+    from lm_eval.api.model import LM
+    from lm_eval.loggers import EvaluationTracker
+    from lm_eval.tasks import TaskManager
+
+    n, parts, rng = 100, 20, np.random.default_rng(0)
+    items, first = [f"q{number}" for number in range(n)], rng.integers(0, 2, n)
+    labels = [str(coin) for coin in first ^ (rng.permutation(n) % 2)]
+
+    class Table(LM):  # type: ignore[misc]
+        def __init__(self, answers: Any) -> None:
+            super().__init__()
+            self.answers = answers
+
+        def loglikelihood(self, requests: Any, disable_tqdm: bool = False) -> Any:
+            raise NotImplementedError
+
+        loglikelihood_rolling = loglikelihood
+
+        def generate_until(self, requests: Any, disable_tqdm: bool = False) -> Any:
+            return [str(self.answers[int(one.args[0][1:])]) for one in requests]
+
+    def manager_of(targets: list[str], name: str) -> Any:
+        folder = tmp_path / name
+        folder.mkdir()
+        docs = [{"qid": q, "answer": t} for q, t in zip(items, targets, strict=True)]
+        (folder / "docs.jsonl").write_text("\n".join(map(json.dumps, docs)))
+        metric = {"metric": "exact_match", "aggregation": "mean", "higher_is_better": True}
+        task = {
+            "task": name,
+            "dataset_path": "json",
+            "dataset_kwargs": {"data_files": {"test": str(folder / "docs.jsonl")}},
+            "test_split": "test",
+            "doc_to_text": "{{qid}}",
+            "doc_to_target": "{{answer}}",
+            "output_type": "generate_until",
+            "generation_kwargs": {"until": ["\n"]},
+            "metric_list": [metric],
+        }
+        (folder / f"{name}.yaml").write_text(json.dumps(task))
+        return TaskManager(include_path=str(folder))
+
+    def climb(name: str, targets: list[str], better: Any) -> None:
+        manager, table = manager_of(targets, name), first.copy()
+        for part in range(-1, parts):
+            turned = table.copy()
+            if part >= 0:
+                turned[part::parts] ^= 1
+            out = tmp_path / name / str(part)
+            tracker = EvaluationTracker(output_path=str(out))
+            results = lm_eval.simple_evaluate(
+                model=Table(turned),
+                tasks=[name],
+                task_manager=manager,
+                log_samples=True,
+                evaluation_tracker=tracker,
+                bootstrap_iters=0,
+            )
+            samples = results.pop("samples")
+            tracker.save_results_aggregated(results=results, samples=samples)
+            tracker.save_results_samples(name, samples[name])
+            if better(results["results"][name], next(out.rglob("samples_*.jsonl"))):
+                table = turned
+
+    best = [0.0]
+
+    def scores_better(result: dict[str, float], file: Path) -> bool:
+        best.append(result["exact_match,none"])
+        return best[-1] > max(best[:-1])
+
+    climb("open", labels, scores_better)
+    assert max(best) - 0.5 >= 0.15
+    wish: dict[str, Any] = {"scoring": "accuracy", "ids": items, "name": "coins"}
+    holdout = LadderHoldout(items, labels, mechanism=GateLadder(horizon=parts), **wish)
+    shown: list[str] = []
+
+    def accepted(result: dict[str, float], file: Path) -> bool:
+        words = ["submit", "coins", str(file), "--ids", "qid", "--json"]
+        answer = CliRunner().invoke(app, words)
+        assert answer.exit_code == 0, answer.output
+        shown.append(answer.output)
+        return bool(json.loads(answer.output)["improved"])
+
+    climb("guarded", ["unknown"] * n, accepted)
+    assert holdout.status().submissions == parts + 1 == len(shown)
+    believed = holdout.reveal()
+    assert believed is not None and believed - 0.5 <= 0.05
+
+
 def test_the_examples_in_the_docstrings_run() -> None:
     failed, tried = doctest.testmod(inspect_ai)
     assert failed == 0 < tried
