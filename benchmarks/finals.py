@@ -12,16 +12,19 @@ reserve, and the accuracies on all 10,000 are the truth. Attacks: labels are fai
 every true score is 1/2. In `vote` (Blum & Hardt 2015, Section 4.3) accounts guess, and the guesses
 are summed up with the weights that their releases show; in `climb` each account changes a tenth of
 its best predictions and keeps what improved; in `turns` (Zheng 2015, Section 2.2) accounts take
-turns in changing a few rows of the best of all. Each is answered at once, or by ten rounds.
+turns in changing a few rows of the best of all. Each is answered at once, or by ten rounds, in ten
+runs with other labels.
 """
 
 from __future__ import annotations
 
 import argparse
+import sys
 import tempfile
 import time
 import warnings
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -30,9 +33,13 @@ from external.histories import load
 from numpy.typing import NDArray
 
 from ladderholdout.leaderboard import Finals, Leaderboard
+from ladderholdout.server.accounts import add_account
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+from tests.support.server import Visitor, serving
 
 Ints = NDArray[np.int64]
-ROUNDS, MADE = 10, 1000
+ROUNDS, MADE, RUNS = 10, 1000, 10
 
 
 def table(head: list[str], rows: Iterator[list[str]]) -> None:
@@ -170,31 +177,32 @@ def attacked(
     return board, course
 
 
-def attacks(made: int, picture: Path | None) -> None:
-    """Attack boards by 10 and 100 accounts, at once and by rounds."""
-    n, courses = 1000, {}
+def attacks(made: int, runs: int, picture: Path | None) -> None:
+    """Attack boards by 10 and 100 accounts, at once and by rounds, each so many times."""
+    courses: dict[tuple[str, int, bool], list[tuple[int, float]]] = {}
 
     def row(way: str, accounts: int, rounds: bool) -> list[str]:
-        board, course = attacked(way, accounts, n, made, rounds)
-        courses[way, accounts, rounds] = course
-        standings = board.standings()
-        held = sum(r.low is not None and r.low <= 0.5 <= (r.high or 1.0) for r in standings)
-        finals = board.finals()
-        fine = all(row.low is not None and row.low <= 0.5 <= (row.high or 1.0) for row in finals)
+        found = [attack(way, accounts, made, rounds, seed) for seed in range(runs)]
+        reached = np.array([[value for _, value in each.course] for each in found])
+        places = [done for done, _ in found[0].course]
+        courses[way, accounts, rounds] = list(zip(places, reached.mean(axis=0), strict=True))
+        error = reached[:, -1].std(ddof=1) / np.sqrt(runs)
         return [
             way,
             str(accounts),
             f"{ROUNDS} rounds" if rounds else "at once",
-            f"{course[-1][1]:.3f}",
-            f"{standings[0].score:.3f}",
-            f"{held} of {len(standings)}",
-            f"{max(row.score or 0.0 for row in finals):.3f}",
-            f"{finals.separated} of {finals.pairs}",
-            "yes" if fine else "no",
+            f"{reached[:, -1].mean():.3f} ± {error:.3f}",
+            f"{np.mean([each.released for each in found]):.3f}",
+            f"{sum(each.held for each in found)} of {sum(each.certificates for each in found)}",
+            f"{sum(each.all_held for each in found)} of {runs}",
+            f"{np.mean([each.best for each in found]):.3f}",
+            f"{sum(each.separated for each in found)}",
+            f"{sum(each.fine for each in found)} of {runs}",
         ]
 
     head = ["attack", "accounts", "answered", "reached on the board's rows", "released"]
-    head += ["certificates with 1/2", "best in the finals", "pairs separated", "intervals with 1/2"]
+    head += ["certificates with 1/2", "boards where all have it", "best in the finals"]
+    head += ["pairs separated", "finals whose intervals all have 1/2"]
     cases = [
         (way, accounts, rounds)
         for way in ("vote", "climb", "turns")
@@ -204,6 +212,38 @@ def attacks(made: int, picture: Path | None) -> None:
     table(head, (row(*case) for case in cases))
     if picture is not None:
         draw(courses, picture)
+
+
+@dataclass(frozen=True, slots=True)
+class Attacked:
+    """What came of one attack."""
+
+    course: list[tuple[int, float]]
+    released: float
+    held: int
+    certificates: int
+    best: float
+    separated: int
+    fine: bool
+
+    @property
+    def all_held(self) -> bool:
+        return self.held == self.certificates
+
+
+def attack(way: str, accounts: int, made: int, rounds: bool, seed: int) -> Attacked:
+    """Attack a board once."""
+    board, course = attacked(way, accounts, 1000, made, rounds, seed)
+    standings, finals = board.standings(), board.finals()
+    return Attacked(
+        course=course,
+        released=standings[0].score,
+        held=sum(r.low is not None and r.low <= 0.5 <= (r.high or 1.0) for r in standings),
+        certificates=len(standings),
+        best=max(row.score or 0.0 for row in finals),
+        separated=finals.separated,
+        fine=all(row.low is not None and row.low <= 0.5 <= (row.high or 1.0) for row in finals),
+    )
 
 
 def draw(courses: dict[tuple[str, int, bool], list[tuple[int, float]]], file: Path) -> None:
@@ -237,32 +277,53 @@ def timed(call: Callable[[], Any]) -> tuple[float, Any]:
 
 
 def size(teams: int, each: int) -> None:
-    """Time the standings of many teams, and the finals of a hundred of them."""
+    """Time a large board: its standings, finals of a hundred teams, and its pages on a server."""
     rng, n = np.random.default_rng(0), 10_000
     X, y = rng.random((n, 2)), rng.integers(0, 2, n)
 
-    def row(folder: Path) -> list[str]:
+    def filled(folder: Path, rounds: bool) -> tuple[Leaderboard, float]:
         board = Leaderboard(
-            X, y, scoring="accuracy", reserve=0.5, rounds=True, name="large", ledger=folder / "l.db"
+            X, y, scoring="accuracy", reserve=0.5, rounds=rounds, name="large", ledger=folder / "l"
         )
+        begun = time.perf_counter()
         for turn in range(each):
             for team in range(teams):
                 right = 0.55 + 0.3 * team / teams + 0.01 * turn
                 board.submit(f"team {team}", np.where(rng.random(n) < right, y, 1 - y))
-            board.close_round()
-        again = Leaderboard.open("large", ledger=folder / "l.db")
-        again.metric, again._home.guard()  # what a server has in memory
-        first, standings = timed(again.standings)
-        page, _ = timed(again.standings)
-        held, finals = timed(lambda: again.finals(min(teams, 100)))
-        read, _ = timed(again.finals)
-        parts = [f"{teams:,}", f"{standings.submissions:,}", f"{first:.2f}", f"{page:.2f}"]
-        pairs = f"{finals.separated:,} of {finals.pairs:,}"
-        return [*parts, f"{len(finals)}", f"{held:.2f}", f"{read:.2f}", pairs]
+            if rounds:
+                board.close_round()
+        return board, (time.perf_counter() - begun) / (teams * each)
 
-    head = ["teams", "submissions", "standings (s)", "again (s)", "finalists", "finals (s)"]
-    with tempfile.TemporaryDirectory() as folder:
-        table([*head, "read again (s)", "pairs separated"], iter([row(Path(folder))]))
+    def row(rounds: bool) -> list[str]:
+        with tempfile.TemporaryDirectory() as place:
+            board, submitted = filled(Path(place), rounds)
+            first, standings = timed(board.standings)
+            again, _ = timed(board.standings)
+            held, finals = timed(lambda: board.finals(min(teams, 100)))
+            read, _ = timed(board.finals)
+            token = add_account(board.ledger, "large", "owner", "owner").token
+            with serving(Path(place) / "l", Path(place)) as server:
+                visitor = Visitor(server, token)
+                asked = {"headers": {"Authorization": f"Bearer {token}"}}
+                page = [timed(lambda: visitor.get("/holdouts/large/leaderboard")) for _ in range(3)]
+                url = "/v1/holdouts/large/leaderboard"
+                lines = [timed(lambda: visitor.get(url, **asked)) for _ in range(3)]
+                assert all(answer.status_code == 200 for _, answer in (*page, *lines))
+        pairs = f"{finals.separated:,} of {finals.pairs:,}"
+        return [
+            "by rounds" if rounds else "at once",
+            f"{standings.submissions:,} of {teams:,}",
+            f"{1000 * submitted:.1f}",
+            f"{first:.2f}, {again:.2f}",
+            f"{held:.2f}, {read:.2f}",
+            pairs,
+            ", ".join(f"{seconds:.2f}" for seconds, _ in page),
+            ", ".join(f"{seconds:.2f}" for seconds, _ in lines),
+        ]
+
+    head = ["answers", "submissions of teams", "each (ms)", "standings, again (s)"]
+    head += [f"finals of {min(teams, 100)}, again (s)", "pairs separated"]
+    table([*head, "page over HTTP (s)", "JSON over HTTP (s)"], map(row, (True, False)))
 
 
 def main() -> None:
@@ -275,7 +336,7 @@ def main() -> None:
     if stated.part == "history":
         history(3 if stated.quick else 200)
     elif stated.part == "attacks":
-        attacks(100 if stated.quick else MADE, stated.picture)
+        attacks(*((100, 2) if stated.quick else (MADE, RUNS)), stated.picture)
     else:
         size(*((20, 2) if stated.quick else (1000, 10)))
 

@@ -834,6 +834,7 @@ class LadderHoldout:
         groups: Any = None,
         sample_weight: ArrayLike | None = None,
         training: Any = None,
+        reserve: float | None = None,
     ) -> LadderHoldout:
         """Let fresh rows take the place of those that this holdout has, which are used up.
 
@@ -851,6 +852,9 @@ class LadderHoldout:
             needed where the rows so far have them.
         training : array-like, optional
             The features of the rows on which models were trained: none of them may be fresh.
+        reserve : float, optional
+            The share of the fresh rows that no ladder measures, in (0, 1); by default that of the
+            rows so far.
 
         Returns
         -------
@@ -885,7 +889,7 @@ class LadderHoldout:
         """
         following = type(self).__new__(type(self))
         following._request = self._request
-        fresh = FreshRows(X, y, sample_weight, ids, groups, training)
+        fresh = FreshRows(X, y, sample_weight, ids, groups, training, reserve)
         following._ladder = self._ladder.replenish(fresh)
         return following
 

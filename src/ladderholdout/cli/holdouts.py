@@ -274,6 +274,13 @@ def replenish(
             help="The column that names the group of each row; needed where they have groups.",
         ),
     ] = None,
+    reserve: Annotated[
+        float | None,
+        typer.Option(
+            help="The share of the fresh rows that no ladder measures; by default that of the "
+            "rows so far."
+        ),
+    ] = None,
     overlap: OverlapOption = "auto",
     missing: MissingOption = None,
     ledger: LedgerOption = None,
@@ -310,7 +317,7 @@ def replenish(
     holdout = LadderHoldout.open(
         name, account=first.account, ladder=first.name, overlap=overlap, ledger=ledger
     )
-    print_shown(holdout.replenish(features, y, **given).status(), as_json)
+    print_shown(holdout.replenish(features, y, reserve=reserve, **given).status(), as_json)
 
 
 def _rows_in(

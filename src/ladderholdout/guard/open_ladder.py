@@ -244,6 +244,8 @@ class FreshRows:
         As for `LadderHoldout`.
     training : array-like or None
         The features of rows on which models were trained: none of them may be fresh.
+    reserve : float or None
+        The share of them that no ladder measures; None for that of the rows so far.
     """
 
     X: Any
@@ -252,6 +254,7 @@ class FreshRows:
     ids: Any = None
     groups: Any = None
     training: Any = None
+    reserve: float | None = None
 
 
 class OpenLadder(Protocol):

@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike
 from ladderholdout.arguments import choice, text
 from ladderholdout.errors import HoldoutConflict, InvalidArgument, UnknownHoldout
 from ladderholdout.guard import (
+    FreshRows,
     HasLadder,
     HoldoutSettings,
     LocalLadder,
@@ -21,7 +22,6 @@ from ladderholdout.guard import (
     ScoreCertificate,
     close_round,
     collect,
-    finals_of,
     finals_on_record,
     jsonable,
     ladder_of,
@@ -42,7 +42,7 @@ from ladderholdout.leaderboard.corrections import (
     collect_again,
     note_teams_again,
 )
-from ladderholdout.leaderboard.finals import Finals, chosen, finals_shown
+from ladderholdout.leaderboard.finals import Finals, finals_shown, held_finals
 from ladderholdout.leaderboard.page import page_of, parts_of
 from ladderholdout.leaderboard.rounds import (
     Collected,
@@ -58,13 +58,10 @@ from ladderholdout.leaderboard.standings import (
     Standings,
     entrants,
     homes_on,
-    left,
-    merged,
     note_left,
     note_merged,
     start,
     team_ladder,
-    team_ladders,
 )
 from ladderholdout.ledger import FinalsRecord, LadderRecord, Transaction
 from ladderholdout.ledger.rounds import RoundsRecord
@@ -550,6 +547,29 @@ class Leaderboard:
             lambda tx, home: standings_of(self._home, tx, home, level), shown=True
         )
 
+    def replenish(self, X: Any, y: ArrayLike, **fresh: Any) -> Leaderboard:
+        """Let fresh rows take the place of these, for new rounds or for finals on fresh rows.
+
+        Everything is as `LadderHoldout.replenish` has it. Rules, rounds, teams and accounts go on.
+
+        Returns
+        -------
+        Leaderboard
+            On the fresh rows. With ``reserve=`` its finals have so many of them.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> X, y = np.arange(900).reshape(-1, 1), np.arange(900) % 2
+        >>> board = Leaderboard(X[:400], y[:400], scoring="accuracy", ledger="memory")
+        >>> last = board.replenish(X[400:], y[400:], reserve=0.8)
+        >>> releases = [last.submit("Ada", y[400:]), last.submit("Ben", 1 - y[400:])]
+        >>> [(row.account, row.rank_set) for row in last.finals()]
+        [('Ada', '1'), ('Ben', '2')]
+        """
+        following = self._home.replenish(FreshRows(X, y, **fresh))
+        return self._of(following)
+
     # -- accounts ---------------------------------------------------------------------
 
     def merge(self, account: str, *others: str) -> None:
@@ -672,8 +692,9 @@ class Leaderboard:
         ----------
         entries : int or mapping of str to int, list of int or None, optional
             By account the number of a submission, or of several, whose predictions the ledger
-            keeps: those that improved. None is the account's best released one. An int takes
-            the first accounts of the standings. By default all take part, each with its best one.
+            keeps: those that improved, and those of rounds. None is the account's best released
+            one. An int takes the first accounts of the standings. By default all take part, each
+            with its best one.
         again : bool, default=False
             Whether to hold finals although there are some: they pay for what these showed.
         confidence : float, optional
@@ -705,24 +726,8 @@ class Leaderboard:
         >>> board.finals() == finals
         True
         """
-
-        def contestants(tx: Transaction, home: LadderRecord) -> list[tuple[str, int, int]]:
-            gone = left(tx, home)
-            everyone = [e for e in entrants(tx, home, self.per) if e.account not in gone]
-            names = merged(tx, home)
-            return chosen(tx, home, everyone, self._ladders(tx, home), entries, names)
-
-        record = finals_of(self._home, contestants, level_of(self._home, confidence), again=again)
-        if entries is not None and not again:
-            wanted = self._home.read(contestants)
-            if {entry[1:] for entry in wanted} != {
-                (entry.ladder_id, entry.submission) for entry in record.entries
-            }:
-                raise HoldoutConflict(
-                    f"Finals of other entries are on record, of {record.time:%Y-%m-%d}: read them "
-                    "with finals(). again=True holds further ones, which pay for what those showed."
-                )
-        return self._shown(record)
+        level = level_of(self._home, confidence)
+        return self._shown(held_finals(self._home, self.per, entries, level, again=again))
 
     def finals_held(self) -> tuple[Finals, ...]:
         """Return the finals of this board that are on record, oldest first.
@@ -781,9 +786,3 @@ class Leaderboard:
 
     def _shown(self, record: FinalsRecord) -> Finals:
         return finals_shown(record, self.name, self.metric, self._home.facts.n_reserve)
-
-    def _ladders(self, tx: Transaction, home: LadderRecord) -> dict[str, LadderRecord]:
-        """Return the ladders of accounts that have their own."""
-        if self.per == "rank":
-            return {}
-        return {ladder.settings.account: ladder for ladder in team_ladders(tx, home)}

@@ -6,21 +6,34 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from html import escape
+from typing import TypeAlias
 
 import numpy as np
 
 from ladderholdout.arguments import whole
 from ladderholdout.certificates import assumptions_of
 from ladderholdout.certificates.finals import of_teams, rank_sets
-from ladderholdout.errors import InvalidArgument, printable
-from ladderholdout.guard import interval
-from ladderholdout.leaderboard.standings import Entrant, rank_picture, table
+from ladderholdout.errors import HoldoutConflict, InvalidArgument, printable
+from ladderholdout.guard import Level, LocalLadder, finals_of, interval
+from ladderholdout.leaderboard.standings import (
+    Entrant,
+    entrants,
+    left,
+    merged,
+    rank_picture,
+    table,
+    team_ladders,
+)
 from ladderholdout.ledger import FinalsRecord, LadderRecord, Transaction
 from ladderholdout.metrics import Metric
 from ladderholdout.pictures import RankPicture
 
 _FEW = 3
 """So many ties are named in a line; of more their number is."""
+
+
+Entries: TypeAlias = int | Mapping[str, int | Sequence[int] | None] | None
+"""Who takes part in finals, as `Leaderboard.finals` takes it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -290,12 +303,38 @@ def _end(risks: Sequence[float | None], metric: Metric) -> float | None:
 # -- who takes part -------------------------------------------------------------------
 
 
+def held_finals(
+    home: LocalLadder, per: str, entries: Entries, level: Level, *, again: bool
+) -> FinalsRecord:
+    """Hold the finals of a board, or return those on record; refuse those of other entries.
+
+    `entries` are as `Leaderboard.finals` takes them.
+    """
+
+    def contestants(tx: Transaction, record: LadderRecord) -> list[tuple[str, int, int]]:
+        gone, names = left(tx, record), merged(tx, record)
+        everyone = [e for e in entrants(tx, record, per) if e.account not in gone]
+        teams = [] if per == "rank" else team_ladders(tx, record)
+        ladders = {ladder.settings.account: ladder for ladder in teams}
+        return chosen(tx, record, everyone, ladders, entries, names)
+
+    held = finals_of(home, contestants, level, again=again)
+    if entries is not None and not again:
+        wanted = {(ladder, number) for _, ladder, number in home.read(contestants)}
+        if wanted != {(entry.ladder_id, entry.submission) for entry in held.entries}:
+            raise HoldoutConflict(
+                f"Finals of other entries are on record, of {held.time:%Y-%m-%d}: read them "
+                "with finals(). again=True holds further ones, which pay for what those showed."
+            )
+    return held
+
+
 def chosen(
     tx: Transaction,
     home: LadderRecord,
     everyone: Sequence[Entrant],
     ladders: Mapping[str, LadderRecord],
-    entries: int | Mapping[str, int | Sequence[int] | None] | None,
+    entries: Entries,
     names: Mapping[str, str],
 ) -> list[tuple[str, int, int]]:
     """Return who takes part: of each entry the account, the ladder and the number.

@@ -21,7 +21,14 @@ from ladderholdout.ledger.records import (
     read_all,
     select_incumbents,
 )
-from ladderholdout.ledger.tables import candidates, incumbents, ladders, read_json, submissions
+from ladderholdout.ledger.tables import (
+    candidates,
+    collected,
+    incumbents,
+    ladders,
+    read_json,
+    submissions,
+)
 
 Events: TypeAlias = Callable[..., tuple[EventRecord, ...]]
 
@@ -290,11 +297,16 @@ class Batches:
     def predictions_of(self, ladder_id: int, number: int) -> NDArray[Any] | None:
         """Return the predictions of a submission; None where they are not kept.
 
-        Those of incumbents are, of this one and of earlier ones, and those of a first batch.
+        Those of incumbents are, of this one and of earlier ones, those of a first batch, and what
+        rounds of a leaderboard answered.
         """
-        query = select_incumbents(ladder_id).where(incumbents.c.number == number)
-        row = self._conn.execute(query).one_or_none()
-        return self.kept(ladder_id).get(number) if row is None else decompressed(row.predictions)
+        of_ladder = (collected.c.ladder_id == ladder_id) & (collected.c.number == number)
+        of_incumbent = select_incumbents(ladder_id).where(incumbents.c.number == number)
+        for query in (of_incumbent, select(collected.c.predictions).where(of_ladder)):
+            row = self._conn.execute(query).first()
+            if row is not None:
+                return decompressed(row.predictions)
+        return self.kept(ladder_id).get(number)
 
     def queries_outside(self, holdout_id: int, batch: str | None) -> int:
         """Count the queries of a holdout, over all its ladders, that are not of a batch."""

@@ -11,7 +11,8 @@ from typing import Any
 from numpy.typing import NDArray
 from sqlalchemy import ColumnElement, Connection, bindparam, func, insert, select, update
 
-from ladderholdout.ledger.chain import ROUND, ROUNDS, Chains, refuse_retired
+from ladderholdout.errors import HoldoutConflict
+from ladderholdout.ledger.chain import LEFT, MERGED, ROUND, ROUNDS, Chains, refuse_retired
 from ladderholdout.ledger.history import EventRecord, read_events
 from ladderholdout.ledger.records import (
     LadderRecord,
@@ -136,6 +137,23 @@ class Rounds:
         """Note that a board answers by rounds from now on: at first the rounds of another one."""
         detail = {"hours": hours, "time": now().isoformat(), "of": of}
         self._chains.note(home.holdout_id, ROUNDS, home.id, detail)
+
+    def carry_over(self, before: LadderRecord, after: LadderRecord) -> None:
+        """Let a board go on upon the next block of rows: by rounds, with its teams."""
+        known = self.of(before)
+        if known is not None:
+            count = sum(self.counts(before).values())
+            if count:
+                raise HoldoutConflict(
+                    f"{count} submissions to the leaderboard {before.settings.name!r} wait for "
+                    "their round, and are for the rows so far: close it first, with "
+                    "close_round() or ladder-holdout close-round."
+                )
+            self.begin(after, known.hours)
+        for event in read_events(self._conn, before.holdout_id, MERGED, LEFT):
+            if event.ladder_id == before.id:
+                detail = read_json(event.detail or "")
+                self._chains.note(after.holdout_id, event.kind, after.id, detail)
 
     def of(self, home: LadderRecord) -> RoundsRecord | None:
         """Return the rounds of a board; None where it answers at once."""

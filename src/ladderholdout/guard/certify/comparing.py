@@ -137,7 +137,7 @@ def _predictions(
     if stored is None:
         raise InvalidArgument(
             "a submission",
-            "one that improved, or one of the first batch, whose predictions are kept",
+            "one whose predictions are kept: that improved, or was in the first batch or a round",
             side.number,
             "Give its predictions instead of its number.",
         )

@@ -186,7 +186,7 @@ def _entry(
     if stored is None:
         raise InvalidArgument(
             "entries",
-            "submissions whose predictions are kept: those that improved",
+            "submissions whose predictions are kept: those that improved, and those of rounds",
             f"submission {number} of {account!r}",
             "Name one that improved, or leave the account's number out.",
         )

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ladderholdout import identity as fp
+from ladderholdout.arguments import inside
 from ladderholdout.errors import InvalidArgument, OverlapError, OverlapWarning, warn
 from ladderholdout.guard.containment import without_autologging
 from ladderholdout.guard.open_ladder import FreshRows
@@ -28,6 +29,7 @@ from ladderholdout.guard.opening.registration import (
 from ladderholdout.guard.opening.reserved_rows import (
     Draws,
     check_parts,
+    reserve_of,
     warn_of_copies,
     warn_of_narrow_range,
 )
@@ -109,6 +111,8 @@ def add_block(
     Opened
         With the ladders that follow those, in their order.
     """
+    if fresh.reserve is not None:
+        inside("reserve", fresh.reserve, what="a share of the rows")
     X, _, ids = ids_of(fresh.X, fresh.ids)
     X, groups = groups_of(X, fresh.groups)
     rows = rows_of(X, fresh.y, fresh.sample_weight)
@@ -132,9 +136,14 @@ def add_block(
             tx.rows.note_overlap(new, f"the holdout {tx.holdout(other_id).name}", count)
         record = tx.holdout(new)
         earlier, draws = Draws.on_record(tx, before), Draws.of(groups, order, record)
-        if before.n_reserve:
+        if fresh.reserve is not None:
+            count = reserve_of(draws, None, fresh.reserve)
+        elif before.n_reserve:
             share = 1.0 - earlier.of_ladders(before) / len(earlier)
             count = min(max(1, round(len(draws) * share)), len(draws) - 1)
+        else:
+            count = 0
+        if count:
             record = draws.set_reserve(tx, record, order, count)
         if before.classes is not None:
             record = tx.set_classes(new, before.classes)
@@ -147,6 +156,8 @@ def add_block(
         }
         by_id = {earlier: ladder.id for earlier, (ladder, _) in started.items()}
         tx.blocks.hand_over(holdout_id, new, by_id)
+        for ladder in tx.ladders(holdout_id):
+            tx.rounds.carry_over(ladder, started[ladder.id][0])
         for by in tx.grouped(holdout_id):
             tx.note_grouped(new, by)
         if widths := spent_at(tx, holdout_id):
