@@ -413,6 +413,16 @@ TYPED = {
     "p-hacking": "explanation/adaptivity/",
     "leaderboard": "guide/leaderboard/",
     "nested": "explanation/one_test/",
+    "what is a ladder": "explanation/questions/",
+    "data sent anywhere": "explanation/questions/",
+    "quote the score in a paper": "explanation/questions/",
+    "lose the ledger": "explanation/questions/",
+    "100 rows": "explanation/small/",
+    "cross_val_score": "guide/searchers/",
+    "time series": "guide/groups_time/",
+    "two people one holdout": "explanation/questions/",
+    "which metrics": "explanation/questions/",
+    "undo": "explanation/mistakes/",
     **{one.search: one.page for one in QUESTIONS if one.search},
 }
 
