@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from ladderholdout.ledger.accounts import AccountRecord
 from ladderholdout.ledger.batches import EstimateRecord, IntervalRecord
-from ladderholdout.ledger.blocks import Block, spent_at
+from ladderholdout.ledger.blocks import Block
 from ladderholdout.ledger.chain import Left, digests_of, refuse_retired
 from ladderholdout.ledger.finals import FinalsEntry, FinalsRecord, NewFinals
 from ladderholdout.ledger.history import Chosen, ImprovementRecord, LadderQueries
@@ -92,7 +92,6 @@ __all__ = [
     "resolve_url",
     "same_ladder",
     "shown",
-    "spent_at",
     "vault_beside",
     "verify",
 ]

@@ -9,19 +9,16 @@ retired and followed. So whoever takes a block away, or puts another one in, is 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from sqlalchemy import Connection, select, update
 
 from ladderholdout.ledger.chain import FOLLOWED, SPENT_AT, Chains, refuse_retired
-from ladderholdout.ledger.history import read_events
+from ladderholdout.ledger.history import EventRecord, read_events
 from ladderholdout.ledger.records import Head, block_name, now, parted_name, read_all
 from ladderholdout.ledger.tables import FAULTS, accounts, holdouts
-
-if TYPE_CHECKING:
-    from ladderholdout.ledger.transaction import Transaction
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,9 +178,11 @@ class Blocks:
             return {}
 
 
-def spent_at(tx: Transaction, holdout_id: int) -> dict[str, float]:
-    """Return by metric from which width on the owner takes the rows of a block for used up."""
-    noted = tx.events(holdout_id, SPENT_AT)
+def spent_at(noted: Iterable[EventRecord]) -> dict[str, float]:
+    """Return by metric from which width on the owner takes rows for used up, by what is noted.
+
+    `noted` are the events of the kind `SPENT_AT` of a block, oldest first.
+    """
     stated = read_all(noted, lambda event: json.loads(event.detail or "")["widths"].items())
     widths = dict(pair for pairs in stated for pair in pairs)
     return {metric: float(width) for metric, width in widths.items() if width is not None}

@@ -55,8 +55,9 @@ from ladderholdout.ledger import (
     Ledger,
     Transaction,
     same_ladder,
-    spent_at,
 )
+from ladderholdout.ledger.blocks import spent_at
+from ladderholdout.ledger.chain import SPENT_AT
 from ladderholdout.ledger.replay import rules_of, state_to, stored_metric
 from ladderholdout.mechanisms.defaults import default_mechanism
 from ladderholdout.metrics import Metric
@@ -160,7 +161,7 @@ def add_block(
             tx.rounds.carry_over(ladder, started[ladder.id][0])
         for by in tx.grouped(holdout_id):
             tx.note_grouped(new, by)
-        if widths := spent_at(tx, holdout_id):
+        if widths := spent_at(tx.events(holdout_id, SPENT_AT)):
             tx.blocks.note_spent_at(new, widths)
         warn_of_copies(name, given.hashes, rows, contents, groups)
         view = first_view(record, given.hashes, order)

@@ -17,8 +17,9 @@ from ladderholdout.ledger import (
     HoldoutRecord,
     LadderRecord,
     Transaction,
-    spent_at,
 )
+from ladderholdout.ledger.blocks import spent_at
+from ladderholdout.ledger.chain import SPENT_AT
 from ladderholdout.ledger.replay import rule_shown, rules_of
 from ladderholdout.mechanisms import MECHANISMS
 from ladderholdout.metrics import Metric
@@ -79,7 +80,7 @@ def status_of(
         next_release=_next_release(tx, ladder, metric, holdout),
         reserve_advice=_reserve_advice(tx, metric, holdout),
         block=holdout.block,
-        spent_at=spent_at(tx, holdout.id).get(metric.name),
+        spent_at=spent_at(tx.events(holdout.id, SPENT_AT)).get(metric.name),
     )
 
 
