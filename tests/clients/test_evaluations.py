@@ -23,7 +23,8 @@ from typer.testing import CliRunner
 from ladderholdout import InvalidArgument, LadderHoldout
 from ladderholdout.cli import app
 from ladderholdout.integrations import inspect_ai
-from ladderholdout.integrations.evaluations import Answer, answers_in
+from ladderholdout.integrations.evaluation_logs import answers_in
+from ladderholdout.integrations.evaluations import Answer
 from ladderholdout.integrations.inspect_ai import by_name, held_out
 from ladderholdout.mechanisms import GateLadder
 from ladderholdout.metrics import metric_of_items

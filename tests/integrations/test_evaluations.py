@@ -14,7 +14,8 @@ from ladderholdout import InvalidArgument, LadderHoldout
 from ladderholdout.cli import app
 from ladderholdout.errors import InvalidSubmission, KnownHoldoutWarning
 from ladderholdout.guard import ladder_of
-from ladderholdout.integrations.evaluations import Answer, Reading, answers_in, submission_of
+from ladderholdout.integrations.evaluation_logs import answers_in
+from ladderholdout.integrations.evaluations import Answer, Reading, submission_of
 from ladderholdout.mechanisms import GateLadder
 from ladderholdout.metrics import metric_of_items
 

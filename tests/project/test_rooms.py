@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import inspect
 import re
+import runpy
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -417,6 +418,18 @@ def test_modules_import_upward_only() -> None:
 
 def test_only_the_facade_opens_rooms_below_and_only_when_called() -> None:
     assert broken(downward_when_called) == ""
+
+
+def test_no_modules_import_each_other_not_even_within_functions_or_for_types() -> None:
+    house = runpy.run_path(str(SOURCE.parent / "benchmarks" / "house.py"))
+    imports = {
+        module.name: {each.module for each in module.imports} - {module.name}
+        for module in house["modules_in"](SOURCE)
+    }
+    assert len(imports) > 200
+    assert house["circles"](imports) == 0
+    errors_above = imports | {"errors": {"guard.query.submission"}}
+    assert house["circles"](errors_above) == 1
 
 
 def test_the_guard_is_entered_by_its_front() -> None:

@@ -49,7 +49,8 @@ from ladderholdout.guard import (
     varied,
 )
 from ladderholdout.holdout import LadderHoldout, Release, Status, Submission
-from ladderholdout.integrations.evaluations import LOGS, Reading, answers_in, submission_of
+from ladderholdout.integrations.evaluation_logs import LOGS, answers_in
+from ladderholdout.integrations.evaluations import Reading, submission_of
 from ladderholdout.ledger import Ledger, block_name, parted_name, resolve_url, shown
 from ladderholdout.ledger.replay import rule_shown
 from ladderholdout.mechanisms.parsing import mechanism_of

@@ -225,7 +225,7 @@ def _opened(name: str, server: str | None, account: str, ladder: str) -> OpenLad
 
 
 def answers_of(path: Path, ids: str | None = None) -> list[Answer]:
-    """Read the answers in a log of Inspect; see `evaluations.answers_in`.
+    """Read the answers in a log of Inspect; see `evaluation_logs.answers_in`.
 
     Parameters
     ----------
