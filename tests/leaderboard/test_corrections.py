@@ -223,6 +223,14 @@ def test_a_replay_that_was_cut_short_goes_on(tmp_path: Path, rounds: int) -> Non
     assert findings(board) == []
 
 
+def test_postgresql_keeps_and_replays_rounds_as_a_file_does(database: str, tmp_path: Path) -> None:
+    board = corrected(board_with(Y, ledger=database))
+    assert len(board.replay_rounds("corrected").answers) == 8
+    again = Leaderboard.open("spring", ladder="corrected", ledger=database)
+    assert releases(again) == releases(board_with(RIGHT, ledger=tmp_path / "fresh.db"))
+    assert findings(board) == []
+
+
 def test_the_command_line_answers_rounds_again() -> None:
     board = corrected(board_with(Y))
     text = output("replay-rounds", "spring", "--into", "corrected")
