@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 import sys
 from html import escape
 from html.parser import HTMLParser
@@ -330,6 +331,18 @@ def test_a_report_has_the_leaderboards_of_its_rows(tmp_path: Path, default_ledge
     assert "<b>daily" not in page and "<i>Ben" not in page
     home = LadderHoldout.open("spring", account="board", ladder="weekly")
     assert "rules of a leaderboard" in page_of(record_of(home), made)
+
+
+@pytest.mark.filterwarnings("ignore::ladderholdout.errors.KnownHoldoutWarning")
+def test_a_report_on_a_leaderboard_needs_no_rows(tmp_path: Path, default_ledger: Path) -> None:
+    board = Leaderboard(*coins(100), scoring="accuracy", name="spring")
+    board.submit("Ada", np.zeros(100, dtype=int))
+    shutil.rmtree(default_ledger.with_name("vault"))
+    output, words = tmp_path / "r.html", ("--account", "board", "--ladder", "leaderboard")
+    result = CliRunner().invoke(app, ["report", "spring", *words, "--output", str(output)])
+    assert result.exit_code == 0, result.output
+    page = output.read_text(encoding="utf-8")
+    assert ">Ada<" in page and "no certificates" in page
 
 
 def test_a_report_without_a_leaderboard_has_no_part_on_one(tmp_path: Path) -> None:

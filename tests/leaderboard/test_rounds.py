@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from ladderholdout import LadderHoldout
 from ladderholdout.errors import HoldoutConflict, InvalidArgument, InvalidSubmission
 from ladderholdout.leaderboard import Collected, Leaderboard
 from ladderholdout.ledger import Ledger
+from ladderholdout.ledger.prepared import driver_of
 from ladderholdout.ledger.verification import verify
 from tests.cli.test_cli import output
 from tests.support.holdouts import assert_replays, coins
@@ -233,6 +235,28 @@ def test_whatever_comes_while_a_round_is_closed_is_in_this_one_or_the_next(
     assert rounds is not None
     assert sum(one.submissions for one in rounds.closed) == found.submissions == 30
     assert findings(board) == ()
+
+
+def test_a_submission_does_not_read_what_earlier_rounds_kept(tmp_path: Path) -> None:
+    """Else each costs more than the one before, on a board that lasts."""
+    board, y = started(ledger=tmp_path / "ledger.db")
+    send(board, y, ("Ada", 300))
+    board.close_round()
+    with Ledger(board.ledger).read() as tx:
+        driver, asked = driver_of(tx.conn), list[str]()
+        (home, ada) = tx.ladders(1)
+        driver.set_trace_callback(asked.append)
+        tx.rounds.counts(home), tx.rounds.ids(home), tx.rounds.answered(home, 1)
+        list(tx.rounds.kept(ada.id)), tx.batches.predictions_of(ada.id, 2)
+        driver.set_trace_callback(None)
+        of_rounds = [query for query in asked if "FROM collected" in query]
+        plans = [driver.execute(f"EXPLAIN QUERY PLAN {query}").fetchall() for query in of_rounds]
+    assert len(plans) == 5
+    for plan in plans:
+        steps = " ".join(row[3] for row in plan)
+        assert re.search(
+            r"INDEX ix_collected_(round \(home_id=\? AND round|number \(ladder_id)", steps
+        )
 
 
 def test_the_command_line_closes_a_round(default_ledger: Path) -> None:

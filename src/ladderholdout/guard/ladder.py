@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from ladderholdout import identity as fp
 from ladderholdout.arguments import text, whole
-from ladderholdout.errors import InvalidArgument, LadderHoldoutError, LedgerError
+from ladderholdout.errors import InvalidArgument, LadderHoldoutError, LedgerError, VaultError
 from ladderholdout.feedback import check_policy
 from ladderholdout.guard.certify import (
     Compared,
@@ -451,9 +451,11 @@ class LocalLadder:
         """Return another ladder on this holdout by the same metric, under its own rules."""
         beside = replace(self, id=ladder.id, since=ladder.created)
         rules = rules_of(ladder.settings)
-        guard = replace(self.guard(), ladder_id=ladder.id, since=ladder.created, rules=rules)
-        with _lock():
-            _guards.setdefault(beside._place_of_guard, guard)  # the rows are in memory once
+        # Rows that are missing are missed where they are needed, and not by who reads releases.
+        with suppress(VaultError, InvalidArgument):
+            guard = replace(self.guard(), ladder_id=ladder.id, since=ladder.created, rules=rules)
+            with _lock():
+                _guards.setdefault(beside._place_of_guard, guard)  # the rows are in memory once
         return beside
 
     # -- passing it around ------------------------------------------------------------

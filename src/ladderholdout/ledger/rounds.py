@@ -183,8 +183,8 @@ class Rounds:
         refuse_retired(end.name, end.retired)
         entry = collected.c
         if key is not None:
-            same = (entry.ladder_id == ladder.id) & (entry.key == key) & entry.round.is_(None)
-            known = select(entry.id).where(same)
+            waits = (entry.ladder_id == ladder.id) & entry.number.is_(None)
+            known = select(entry.id).where(waits, entry.key == key)
             if self._conn.execute(known).first() is not None:
                 return
         values = {

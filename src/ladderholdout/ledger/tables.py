@@ -423,7 +423,7 @@ collected = Table(
     metadata,
     Column("id", Integer, primary_key=True),
     # The ladder that holds the rules of the board, and that which will answer.
-    Column("home_id", ForeignKey("ladders.id"), nullable=False, index=True),
+    Column("home_id", ForeignKey("ladders.id"), nullable=False),
     Column("ladder_id", ForeignKey("ladders.id"), nullable=False),
     Column("account", String(200), nullable=False),
     Column("time", DateTime(timezone=True), nullable=False),
@@ -434,6 +434,9 @@ collected = Table(
     # The round that answered it, and which submission of its ladder it became.
     Column("round", Integer),
     Column("number", Integer),
+    # What waits is looked at with each submission, beside all that was answered before.
+    Index("ix_collected_round", "home_id", "round"),
+    Index("ix_collected_number", "ladder_id", "number"),
 )
 
 _format = Table(

@@ -280,7 +280,8 @@ CREATE TABLE views (
 );
 CREATE UNIQUE INDEX ix_submissions_key ON submissions (ladder_id, "key") WHERE key IS NOT NULL;
 CREATE UNIQUE INDEX ix_accounts_token_key ON accounts (token_key);
-CREATE INDEX ix_collected_home_id ON collected (home_id);
+CREATE INDEX ix_collected_number ON collected (ladder_id, number);
+CREATE INDEX ix_collected_round ON collected (home_id, round);
 CREATE INDEX ix_holdouts_fingerprint ON holdouts (fingerprint);
 CREATE INDEX ix_submissions_digest ON submissions (ladder_id, digest);
 CREATE INDEX ix_submissions_marked ON submissions (ladder_id, number) WHERE (improved OR (repeat_of IS NOT NULL AND evidence = '{}'));
