@@ -17,7 +17,7 @@ QUICK := $(shell grep -rl "mark\.quick" tests --include="*.py") \
 .DELETE_ON_ERROR:
 # Two pips must never write into one environment at a time.
 .NOTPARALLEL:
-.PHONY: help demo quick test test-processes test-long test-slow test-deep test-clients \
+.PHONY: help demo quick test test-processes test-long nightly test-deep test-clients \
   test-versions works-with lint types docs site-version check package clean
 
 help: ## say what can be made
@@ -26,24 +26,24 @@ help: ## say what can be made
 demo: $(VENV)/.installed ## watch a holdout be overfitted, and guarded
 	$(BIN)/python examples/demo.py
 
-# The tiers. Each test is in exactly one of test, test-processes, test-long, test-slow and
+# The tiers. Each test is in exactly one of test, test-processes, test-long, nightly and
 # test-deep, which tests/project/test_tiers.py checks against these lines; quick is a part of test.
 quick: $(VENV)/.installed-test ## the edit loop: the parts that need neither process nor server
-	$(BIN)/python -m pytest $(PARALLEL) $(QUICK) -m "quick and not long and not processes and not slow and not deep"
+	$(BIN)/python -m pytest $(PARALLEL) $(QUICK) -m "quick and not long and not processes and not nightly and not deep"
 
 # The selection is that of pyproject.toml, so that plain pytest runs the same tests.
 test: $(VENV)/.installed-test ## the tests that run in one process and end soon, and the docstrings
 	$(BIN)/python -m pytest $(PARALLEL)
 
 test-processes: $(VENV)/.installed-test $(VENV)/.installed-docs ## the tests that start processes or servers
-	$(BIN)/python -m pytest $(PARALLEL) -m "processes and not slow and not deep"
+	$(BIN)/python -m pytest $(PARALLEL) -m "processes and not nightly and not deep"
 
 test-long: $(VENV)/.installed-test ## the tests of one process that take long, one by one or together
-	$(BIN)/python -m pytest $(PARALLEL) -m "long and not processes and not slow and not deep"
+	$(BIN)/python -m pytest $(PARALLEL) -m "long and not processes and not nightly and not deep"
 
-# pytest ends with status 5 when nothing was collected, so an empty slow suite fails here.
-test-slow: $(VENV)/.installed-test ## the statistical and fault runs that take minutes
-	$(BIN)/python -m pytest $(PARALLEL) -m "slow and not deep"
+# pytest ends with status 5 when nothing was collected, so an empty nightly suite fails here.
+nightly: $(VENV)/.installed-test ## the statistical and fault runs that take minutes
+	$(BIN)/python -m pytest $(PARALLEL) -m "nightly and not deep"
 
 test-deep: $(VENV)/.installed-test $(VENV)/.installed-deep ## the integrations that need PyTorch
 	$(BIN)/python -m pytest -m deep

@@ -8,7 +8,6 @@ import platform
 import re
 import signal
 import sys
-import time
 from collections.abc import Callable, Generator, Iterable
 from contextlib import nullcontext
 from pathlib import Path
@@ -25,7 +24,6 @@ except ImportError:  # not a POSIX system
     _posixsubprocess = None
 
 ROOT = Path(__file__).parent
-STARTED = time.monotonic()
 
 collect_ignore_glob = ["tests/*/probe_*.py"]
 # MLflow loads its plugins itself; imported before it, they would load it around themselves.
@@ -82,7 +80,7 @@ LONG_EXAMPLES = {
     "ladderholdout.planning.plans.plan",
 }
 PROCESS_EXAMPLES = {"ladderholdout.integrations.sklearn_callback.LadderCallback"}
-TIERS = ("deep", "slow", "processes", "long", "quick")
+TIERS = ("deep", "nightly", "processes", "long", "quick")
 # Marks of all tests that were collected, those too that are not of the tier that runs.
 COLLECTED = pytest.StashKey[dict[str, frozenset[str]]]()
 
@@ -223,17 +221,6 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
     if WATCH.refused:
         pytest.fail(f"{WATCH.refused} in a test that is not marked `processes`", pytrace=False)
     return outcome
-
-
-@pytest.hookimpl(tryfirst=True)
-def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Skip slow tests once the minutes in SLOW_MINUTES are over, and say so.
-
-    On a machine that is shared the same tests may take six times as long, and CI has to end.
-    """
-    minutes = float(os.environ.get("SLOW_MINUTES") or "inf")
-    if item.get_closest_marker("slow") and time.monotonic() - STARTED > 60 * minutes:
-        pytest.skip(f"the {minutes:g} minutes for slow tests are over (SLOW_MINUTES)")
 
 
 def _is_deep(path: Path) -> bool:

@@ -640,7 +640,7 @@ def test_a_score_that_was_pushed_up_is_told_to_be_too_good() -> None:
     assert audit.verdict.holds is False
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_the_verdict_on_noise_is_wrong_as_rarely_as_stated() -> None:
     """300 searches over 30 models that know nothing: 2.5 % false findings are stated.
 
@@ -656,7 +656,7 @@ def test_the_verdict_on_noise_is_wrong_as_rarely_as_stated() -> None:
     assert max(wrong.values()) <= 16
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_score_that_nothing_pushed_up_is_rarely_called_too_good() -> None:
     """400 ladders with one submission each: 2.5 % are stated, over 20 have probability 0.0013."""
     denied = sum(audited(seed, [0.7], n=200)[1].verdict.holds is False for seed in range(400))
@@ -665,7 +665,7 @@ def test_a_score_that_nothing_pushed_up_is_rarely_called_too_good() -> None:
     assert denied <= 20
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_signal_is_found_and_holds() -> None:
     """100 searches for a model that is right on 70 % of 300 rows: missed in none.
 
@@ -682,7 +682,7 @@ def test_a_signal_is_found_and_holds() -> None:
     )
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_feedback_through_the_ladder_raises_no_false_findings() -> None:
     """The boosting attack of Blum & Hardt on the guard: 100 runs, the holdout alone.
 
@@ -701,7 +701,7 @@ def test_feedback_through_the_ladder_raises_no_false_findings() -> None:
     assert wrong <= 8
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("kind", ["binomial", "paired labels", "paired t", "two samples", "auc"])
 def test_the_intervals_cover_as_they_say(kind: str) -> None:
     """1000 samples each, of rows as few as audits have: 95 % are stated.

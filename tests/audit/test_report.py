@@ -353,7 +353,7 @@ def test_a_report_without_a_leaderboard_has_no_part_on_one(tmp_path: Path) -> No
 
 
 @pytest.mark.processes
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.filterwarnings("ignore::ladderholdout.errors.KnownHoldoutWarning")
 def test_leaderboards_in_a_report_are_laid_out(tmp_path: Path, default_ledger: Path) -> None:
     holdout, made = boards(default_ledger)
@@ -369,7 +369,7 @@ def test_leaderboards_in_a_report_are_laid_out(tmp_path: Path, default_ledger: P
 
 
 @pytest.mark.processes
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("opened", [False, True])
 def test_a_browser_lays_the_report_out(tmp_path: Path, opened: bool) -> None:
     holdout, _ = climbed()
@@ -394,7 +394,7 @@ def test_a_browser_lays_the_report_out(tmp_path: Path, opened: bool) -> None:
 
 
 @pytest.mark.processes
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_the_report_is_dark_where_the_reader_wants_it_dark(tmp_path: Path) -> None:
     holdout, _ = climbed(k=3)
     page = write_report(record_of(holdout), tmp_path / "r.html")
@@ -406,7 +406,7 @@ def test_the_report_is_dark_where_the_reader_wants_it_dark(tmp_path: Path) -> No
 
 
 @pytest.mark.processes
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_screenshot_shows_more_than_an_empty_page(tmp_path: Path) -> None:
     holdout, _ = climbed()
     page = write_report(holdout.owner.audit(), tmp_path / "r.html")
@@ -420,7 +420,7 @@ def test_a_screenshot_shows_more_than_an_empty_page(tmp_path: Path) -> None:
 
 
 @pytest.mark.processes
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_the_console_is_really_watched(tmp_path: Path) -> None:
     page = tmp_path / "loud.html"
     page.write_text("<!DOCTYPE html><body><script>console.error('boo')</script></body>")

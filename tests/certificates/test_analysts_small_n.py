@@ -581,7 +581,7 @@ def test_quick_searches_find_no_false_certificate(analyst: str, rule: str | None
     assert more_than_a_tenth(game.misses_of_naive_intervals(), QUICK) < 1e-9
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("n", [30, 60])
 @pytest.mark.parametrize(("analyst", "rule"), ALL)
 def test_searches_find_no_false_certificate(analyst: str, rule: str | None, n: int) -> None:

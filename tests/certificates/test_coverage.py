@@ -42,7 +42,7 @@ from ladderholdout.mechanisms import (
     run,
 )
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.nightly
 
 SEARCHES, ROWS, LOOKS, CONFIDENCE = 2000, 200, 100, 0.9
 # Of the labels, for each analyst; the true risk is one over it.

@@ -29,7 +29,7 @@ from ladderholdout.mechanisms import Evidence, SimplifiedLadder
 from ladderholdout.metrics import METRICS, MeanOfPairs, Metric, RatioOfMeans
 from ladderholdout.metrics.arrays import Array
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.nightly
 
 DRAWS, ROWS, LEVEL = 1000, 80, 0.05
 MOST = int(binom.isf(1e-6, DRAWS, LEVEL))

@@ -76,7 +76,7 @@ def misses(draw: Draw, mean: float, n: int, draws: int, target: float) -> np.nda
     return missed
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("n", [30, 200, 1000])
 @pytest.mark.parametrize("name", DRAWS)
 def test_limits_miss_at_most_as_often_as_they_may(name: str, n: int) -> None:
@@ -84,7 +84,7 @@ def test_limits_miss_at_most_as_often_as_they_may(name: str, n: int) -> None:
     assert missed.max() <= binom.isf(1e-6, 20_000, LEVEL)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("name", ["Bernoulli", "skewed", "two points"])
 def test_the_test_of_the_level_sees_a_target_that_is_a_quarter_lower(name: str) -> None:
     missed = misses(*DRAWS[name], 1000, 20_000, TARGET - math.log(1.25))

@@ -366,7 +366,7 @@ def test_losses_without_a_range_can_be_revealed_and_have_no_certificate() -> Non
     assert holdout.optuna.error_evaluator().evaluate([], None) > 0.0
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_searches_that_ask_now_and_then_are_certified_honestly() -> None:
     """Coin labels: whatever the search, the true accuracy is one half, for any predictions.
 

@@ -968,7 +968,7 @@ def test_a_look_at_what_was_not_released_is_coded_alike(ledger: Path) -> None:
 # Coverage
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_look_covers_after_a_climb_that_learned_the_ladders_rows() -> None:
     """Nobody can know a coin: the true risk of anything submitted is one half.
 
@@ -1001,7 +1001,7 @@ def test_a_look_covers_after_a_climb_that_learned_the_ladders_rows() -> None:
     assert binomtest(naive, searches, 0.1, "greater").pvalue < 1e-9
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_all_looks_of_an_analyst_who_climbs_on_the_reserve_itself_cover() -> None:
     """Twenty looks, each at what the earlier ones showed to be best, all through the library.
 

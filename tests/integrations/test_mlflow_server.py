@@ -76,7 +76,7 @@ assert tracking.run_id == run.info.run_id
     ("candidates", "autolog"),
     [
         (24, "mlflow.sklearn.autolog(log_models=False)"),
-        pytest.param(300, "mlflow.autolog()", marks=pytest.mark.slow),
+        pytest.param(300, "mlflow.autolog()", marks=pytest.mark.nightly),
     ],
     ids=["24", "300"],
 )
@@ -110,7 +110,7 @@ def test_a_search_with_autologging_leaves_two_runs_and_nothing_raw(
     assert canaries.found_in(store_bytes(audit)) == {"raw score"}
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_server_killed_in_mid_search_costs_nothing_that_export_does_not_bring(
     server: Server, tmp_path: Path
 ) -> None:

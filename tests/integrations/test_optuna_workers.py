@@ -73,7 +73,7 @@ def work(
 
 FEW_AND_MANY = [
     pytest.param(2, 30, id="few"),
-    pytest.param(4, 100, id="many", marks=pytest.mark.slow),
+    pytest.param(4, 100, id="many", marks=pytest.mark.nightly),
 ]
 
 

@@ -142,7 +142,7 @@ def test_a_search_under_joblib_looks_once_for_each_candidate(tmp_path: Path, bac
     check(holdout, search)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_search_on_a_cluster_of_dask_looks_once_for_each_candidate(tmp_path: Path) -> None:
     distributed = pytest.importorskip("distributed")
     holdout = opened(tmp_path / "ledger.db", vault=f"file://{tmp_path}/far")

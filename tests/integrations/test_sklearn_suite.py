@@ -15,7 +15,7 @@ import run  # noqa: E402
 sys.path.remove(str(SUITE))
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_scikit_learns_installed_tests_fail_nowhere_else_than_on_the_list() -> None:
     done = subprocess.run(
         [sys.executable, str(SUITE / "run.py")], capture_output=True, text=True, timeout=1800

@@ -35,7 +35,7 @@ from ladderholdout.mechanisms import (
     run,
 )
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.nightly
 
 ROUNDED, FREE = RoundedDisclosure(), ParameterFreeLadder()
 

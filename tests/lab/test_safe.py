@@ -276,7 +276,7 @@ def test_the_true_connection_of_labels_and_features_is_not_used() -> None:
     assert all(0.0 < one.median < 0.3 for one in found.attacks)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_stricter_rules_allow_more_as_in_the_paper() -> None:
     """Figure S11: the stricter the test of the Ladder, the less its step-forward attack fits."""
     rng = np.random.default_rng(0)

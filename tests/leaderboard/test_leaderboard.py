@@ -654,7 +654,7 @@ def boosted(per: str, seed: int) -> Leaderboard:
     return board
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @BOTH
 def test_the_winners_certificate_covers_whatever_the_crowd_does(per: str) -> None:
     """A false alarm in 10,000 runs, were the coverage no better than it has to be."""

@@ -507,7 +507,7 @@ def test_a_server_that_restarts_in_mid_search_only_delays(
     check_told(holdout, told, 1200)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_grid_search_goes_on_when_the_server_restarts_under_it(
     own: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -57,7 +57,7 @@ def test_no_end_is_wrong_more_often_than_at_its_level(n: int, level: float) -> N
         assert (0.1 * level if n > 1 else 0.0) <= chance <= level
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize(("n", "level"), [(14, 0.025), (20, 0.001), (20, 0.1)])
 def test_no_end_is_wrong_more_often_with_more_rows(n: int, level: float) -> None:
     for chance in misses(n, level, 48):

@@ -384,7 +384,7 @@ def falsely_accepts(rule: GateLadder, graded: bool, seed: int, n: int, candidate
     return False
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("horizon", [None, 200])
 @pytest.mark.parametrize("graded", [False, True], ids=["accuracy", "graded"])
 def test_null_candidates_are_accepted_in_few_runs(graded: bool, horizon: int | None) -> None:
@@ -428,7 +428,7 @@ def proposed_at(place: int, rng: np.random.Generator, n: int, rule: GateLadder) 
         alternative="greater").pvalue <= 0.05 / 200)  # fmt: skip
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_true_gain_is_accepted_about_as_often_as_by_bonferroni() -> None:
     """Both on the same 2,000 draws, at a random place among 200: at most three points less.
 
@@ -442,7 +442,7 @@ def test_a_true_gain_is_accepted_about_as_often_as_by_bonferroni() -> None:
     assert accepted >= bonferroni - 0.03
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("horizon", [None, 10])
 def test_a_climb_of_ten_true_gains_keeps_six(horizon: int | None) -> None:
     """Each candidate is .02 better than the one before, on 5,000 rows, 6 % discordant."""

@@ -122,7 +122,7 @@ KEPT = (
 )
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_each_example_has_a_holdout_and_rows_of_its_own(tmp_path: Path) -> None:
     """All of them share a ledger: one that went on with another's rows would warn, and fail."""
     ledger = tmp_path / "shared.db"
@@ -163,7 +163,7 @@ def rest(text: str) -> list[str]:
     return [word for line in text.splitlines() if "estimate()" not in line for word in line.split()]
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_page_shows_what_the_demo_prints(tmp_path: Path) -> None:
     picture = tmp_path / "demo.svg"
     shown = run(ROOT / "examples" / "demo.py", "--picture", str(picture))
@@ -236,7 +236,7 @@ def test_the_audit_tells_a_signal_from_noise(tmp_path: Path) -> None:
     assert picture.read_bytes().startswith(b"\x89PNG")
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_study_shows_its_finalists_only() -> None:
     shown = run(ROOT / "examples" / "optuna_study.py")
     assert "40 trials, and 0 submissions before the end" in shown
@@ -249,7 +249,7 @@ def test_a_study_shows_its_finalists_only() -> None:
     assert winner and winner[1] in [number for number, *_, mark in finalists if mark]
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_the_benchmark_of_feedback_compares_policies() -> None:
     words = ["--quick", "--problems", "smooth", "--samplers", "TPE", "--jobs", "2"]
     shown = run(ROOT / "benchmarks" / "feedback.py", *words)
@@ -309,7 +309,7 @@ def test_a_mechanism_of_ones_own_keeps_the_contract() -> None:
     assert "10 passed" in checked.stdout
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_workers_of_a_team_share_a_database(database: str) -> None:
     script, words = ROOT / "examples" / "team.py", ("--trials", "10", "--database", database)
     # Two that come first at once would both make Optuna's tables, and one of them fails.
@@ -336,7 +336,7 @@ def test_importing_the_package_imports_nothing_heavy() -> None:
     assert benchmark["imported"]() == []
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_the_benchmark_repeats_the_demo() -> None:
     shown = run(ROOT / "benchmarks" / "optimism.py", "--repetitions", "2")
     grid, boosting = shown.split("\n\n")

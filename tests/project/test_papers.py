@@ -181,8 +181,8 @@ def test_no_estimate_beats_the_lower_bound() -> None:
     ("name", "begins", "ends"),
     [
         ("errors_in_the_texts", "- **Hardt, Figure 1**", "- **Blum & Hardt, Algorithm 2**"),
-        pytest.param("hardt_3", "| Figure 3: noise", "All points", marks=pytest.mark.slow),
-        pytest.param("hardt_4", "| Figure 4: a sweet", "The curve", marks=pytest.mark.slow),
+        pytest.param("hardt_3", "| Figure 3: noise", "All points", marks=pytest.mark.nightly),
+        pytest.param("hardt_4", "| Figure 4: a sweet", "The curve", marks=pytest.mark.nightly),
         ("blum_hardt_lower_bound", "| Theorem 3.3: no", "the error over"),
     ],
 )
@@ -232,7 +232,7 @@ def test_two_accounts_that_see_exact_ranks_get_everything() -> None:
 
 
 @pytest.mark.processes
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_all_figures_are_quick_enough_for_every_change(tmp_path: Path) -> None:
     """As CI runs them; the time that it takes is printed, not tested."""
     words = [str(PAPERS), "--quick", "--out", str(tmp_path)]

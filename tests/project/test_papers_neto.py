@@ -396,7 +396,7 @@ SLOW = {f"neto_figure{figure}" for figure in ("S1", "S2", "S3", "S4", "S7", "S10
 @pytest.mark.long
 @pytest.mark.parametrize(
     "script",
-    [pytest.param(name, marks=[pytest.mark.slow] * (name in SLOW)) for name in SCRIPTS],
+    [pytest.param(name, marks=[pytest.mark.nightly] * (name in SLOW)) for name in SCRIPTS],
 )
 def test_each_script_prints_and_draws(
     papers: Any, script: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any

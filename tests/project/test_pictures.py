@@ -49,7 +49,7 @@ def test_a_picture_is_drawn_the_same_twice_and_has_no_background(
     assert re.sub(r"\d+", "N", first) == re.sub(r"\d+", "N", printed[0].splitlines()[0])
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("name", ["adaptivity", "mechanisms", "decisions"])
 def test_the_page_shows_what_the_command_printed(
     name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]

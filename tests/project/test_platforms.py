@@ -122,7 +122,7 @@ def test_a_session_runs_where_there_is_no_fork(tmp_path: Path) -> None:
 def test_ledgers_and_vaults_keep_their_promises_without_posix(tmp_path: Path) -> None:
     (tmp_path / "sitecustomize.py").write_text(HIDE)
     path = f"{tmp_path}{os.pathsep}{ROOT / 'src'}"
-    wanted = ("-m", "not slow and not long")
+    wanted = ("-m", "not nightly and not long")
     # Without basetemp pytest itself asks who its user is.
     quiet = ("-p", "no:cacheprovider", "-q", "--basetemp", tmp_path / "base")
     tests = [str(ROOT / test) for test in CORE]
@@ -213,7 +213,7 @@ def test_the_tested_versions_begin_at_the_lower_bounds() -> None:
     assert all(f"{bound}.0.0".startswith(oldest) for oldest, bound in stated) and len(stated) == 6
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_session_runs_with_the_oldest_versions(tmp_path: Path) -> None:
     began = time.monotonic()
     bounds = tmp_path / "bounds.txt"

@@ -463,7 +463,7 @@ def faults(page: Page, colours: bool = True) -> list[tuple[str, list[str]]]:
     return found + [("wider than the screen", [])] * wide
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_every_page_is_readable(chromium: Browser, address: str, pages: dict[str, Read]) -> None:
     """Colours are judged at one width, and not on the decisions: to judge them takes longest."""
     page, found = visited(chromium), {}

@@ -22,7 +22,7 @@ def cells(text: str) -> list[tuple[str, str, str]]:
     return [(line[0], line[2], line[3]) for line in lines]
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.skipif(not is_root(), reason="only root can start another user")
 def test_no_attack_succeeds_and_the_page_has_their_outcomes() -> None:
     if interpreter() is None:

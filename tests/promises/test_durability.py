@@ -165,7 +165,7 @@ def test_kill_9_loses_no_release_that_was_seen(tmp_path: Path, mechanism: Mechan
 
 
 @posix
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("mechanism", [FullDisclosure(), SHAKY], ids=lambda one: one.name)
 def test_kill_9_among_others_loses_no_release_either(tmp_path: Path, mechanism: Mechanism) -> None:
     check_kills(tmp_path / "ledger.db", mechanism, kills=100, longest=0.3, at_a_time=3)

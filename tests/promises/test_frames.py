@@ -166,7 +166,7 @@ def test_an_interrupt_at_any_line_of_the_library_shows_nothing_raw(
     assert hits > 25 and not found
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("scoring", CASES)
 @aside
 def test_an_interrupt_at_any_line_whatever_shows_nothing_raw(scoring: str, tmp_path: Path) -> None:

@@ -77,19 +77,19 @@ def test_a_few_wrong_calls_of_everything(tmp_path: Path) -> None:
     went(pure_calls(), 120, 11, None)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("seed", range(3))
 def test_thousands_of_wrong_calls_of_a_holdout(tmp_path: Path, seed: int) -> None:
     holdout, calls = of_holdouts(tmp_path)
     went(calls, 1500, seed, holdout)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_thousands_of_wrong_calls_of_metrics_mechanisms_and_plans() -> None:
     went(pure_calls(), 3000, 3, None)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_wrong_arguments_of_commands(tmp_path: Path) -> None:
     holdout, _ = of_holdouts(tmp_path)
     for _, found in fuzz(command_calls(tmp_path), 200, 4):

@@ -45,7 +45,7 @@ FAULTY = 3
 Fault = Callable[[], None]
 
 # With one worker every fault is tried at once, with two the commonest of them.
-SLOWLY = pytest.mark.slow
+SLOWLY = pytest.mark.nightly
 
 
 def with_workers(names: Iterable[str], quick: str) -> list[Any]:

@@ -513,7 +513,7 @@ def climbs(rule: Mechanism, searches: int, n: int, steps: int, seed: int) -> Ite
         yield best[i], LadderTranscript(steps, tuple(improved[i]), tuple(values[i]), n_values)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("name", RULES)
 def test_the_same_data_split_again_is_covered(name: str) -> None:
     """1,000 climbs of 300 steps on B, and one query on A, for each share of common rows.

@@ -267,7 +267,7 @@ def in_quarters(y: np.ndarray) -> np.ndarray:
     [
         pytest.param(100, 0, marks=pytest.mark.long, id="some"),
         # In parts, for on a busy machine one test of all of them runs into the limit of a test.
-        *(pytest.param(500, part, marks=pytest.mark.slow) for part in range(1, 8)),
+        *(pytest.param(500, part, marks=pytest.mark.nightly) for part in range(1, 8)),
     ],
 )
 def test_no_request_fails_or_is_answered_by_the_labels(
@@ -297,7 +297,7 @@ def test_no_request_fails_or_is_answered_by_the_labels(
     "examples",
     [
         pytest.param(50, marks=pytest.mark.long, id="some"),
-        pytest.param(500, marks=pytest.mark.slow, id="all"),
+        pytest.param(500, marks=pytest.mark.nightly, id="all"),
     ],
 )
 @pytest.mark.parametrize("scoring", ["neg_log_loss", "roc_auc"])

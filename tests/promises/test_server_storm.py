@@ -159,7 +159,7 @@ def check(ledger: Path | str, seen: list[list[Seen]]) -> int:
 
 
 SOME = pytest.param(320, 4, id="some")
-ALL = pytest.param(5000, 24, id="all", marks=pytest.mark.slow)
+ALL = pytest.param(5000, 24, id="all", marks=pytest.mark.nightly)
 
 
 @pytest.mark.parametrize(("submissions", "kills"), [SOME, ALL])

@@ -14,7 +14,7 @@ from scipy import stats
 from ladderholdout import LadderHoldout
 from tests.support.server import serving, token_of
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.nightly
 N_ROWS, EACH = 2000, 200
 
 

@@ -12,7 +12,7 @@ import pytest
 STORM = Path(__file__).parents[2] / "benchmarks" / "storm.py"
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("words", [(), ("--postgres",)], ids=["sqlite", "postgres"])
 def test_in_a_storm_nothing_is_lost_told_twice_or_kept_waiting(words: tuple[str, ...]) -> None:
     """`python benchmarks/storm.py` is the same with 10,000 submissions."""

@@ -114,7 +114,7 @@ def killed_search(place: str, told: Path, seed: int, whom: str) -> None:
 
 
 @pytest.mark.processes
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("whom", ["parent", "worker"])
 def test_a_search_that_is_killed_loses_nothing_that_it_was_told(
     place: str, tmp_path: Path, whom: str
@@ -177,7 +177,7 @@ def test_a_clock_that_jumps_backwards_changes_no_order(
 
 
 @pytest.mark.processes
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_workers_of_a_grid_share_a_ladder_on_a_server(binary: Any, database: str) -> None:
     holdout = holdout_of(binary, database)
     search = GridSearchCV(
@@ -205,7 +205,7 @@ def work(url: str, name: str, X: Any, y: Any, n_trials: int) -> None:
 
 
 @pytest.mark.processes
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_workers_of_a_study_share_a_server_with_its_ladder(
     binary: Any, database: str, postgres: Server
 ) -> None:

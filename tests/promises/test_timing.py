@@ -154,7 +154,7 @@ def pairs() -> Iterator[Any]:
             if mechanism.needs_bounded_risk and not (metric.bounded or metric.is_mean):
                 continue
             slow = name not in KINDS and not isinstance(mechanism, BayesBootLadder)
-            marks = [pytest.mark.slow] if slow else []
+            marks = [pytest.mark.nightly] if slow else []
             yield pytest.param(mechanism, name, id=f"{mechanism.name}-{name}", marks=marks)
 
 
@@ -283,7 +283,7 @@ def test_a_rule_that_is_cut_short_is_climbed(monkeypatch: pytest.MonkeyPatch) ->
     assert climb(count, STRICT, 120) > 0.616
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.usefixtures("fixed_secret")
 def test_nobody_climbs_by_the_time_of_an_answer() -> None:
     # As above, with the clock: 400 queries. The mended rule gives a guess, .5 with .029.
@@ -314,7 +314,7 @@ def timed() -> Iterator[Any]:
         yield (ParameterFreeLadder() if metric.is_mean else BayesBootLadder(17 / 3, 100)), name
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize(("mechanism", "name"), [*timed()])
 def test_the_time_of_a_rejection_does_not_tell_its_side(mechanism: Mechanism, name: str) -> None:
     """At least 200 rejections; where none of a side is rejected, its time cannot tell.

@@ -151,7 +151,7 @@ def deviations(name: str, count: int, n: int = 400) -> float:
     return float(found * math.sqrt(rejected.sum() - 1))
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("name", [*SCORES])
 def test_the_time_of_a_rejection_has_no_rank_correlation_with_its_score(name: str) -> None:
     assert abs(deviations(name, REJECTIONS)) < ALARM
@@ -301,7 +301,7 @@ def test_a_wait_that_is_cancelled_disturbs_no_other() -> None:
     asyncio.run(run())
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_the_time_of_an_answer_has_no_rank_correlation_with_its_work() -> None:
     """Work of 0 to .9 ms: a loop's own timer, which counts whole milliseconds from the moment at
     which it is set, would end as much later. 600 answers, as above.

@@ -258,7 +258,7 @@ class TreesContract(StoppingContract):
         """Train an estimator of scikit-learn's kind."""
         return self.fit(by, data, self.rounds, **settings)
 
-    @pytest.mark.slow
+    @pytest.mark.nightly
     def test_ten_thousand_rounds(self) -> None:
         data = self.data("binary")
         holdout = data.holdout()
@@ -431,7 +431,7 @@ class BoostingContract(TreesContract):
         margins = self.fit_own_objective(by, data, **variant)
         assert_kept(holdout, by.stopping, holdout.submit(expit(margins)))
 
-    @pytest.mark.slow
+    @pytest.mark.nightly
     def test_the_search_for_raw_scores_finds_those_of_a_holdout_given_away(
         self, tmp_path: Path
     ) -> None:

@@ -628,7 +628,7 @@ def little_memory() -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_AS, limits)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_vault_that_was_changed_and_given_its_digest_ends_in_no_other_error(
     tmp_path: Path,
 ) -> None:
