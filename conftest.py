@@ -17,6 +17,7 @@ import numpy as np
 import pytest
 
 from tests.support.fixed_secrets import secrets_of
+from tests.support.leavings import Leavings
 
 try:
     import _posixsubprocess
@@ -83,6 +84,7 @@ PROCESS_EXAMPLES = {"ladderholdout.integrations.sklearn_callback.LadderCallback"
 TIERS = ("deep", "nightly", "processes", "long", "quick")
 # Marks of all tests that were collected, those too that are not of the tier that runs.
 COLLECTED = pytest.StashKey[dict[str, frozenset[str]]]()
+LEAVINGS = pytest.StashKey[Leavings]()
 
 
 def _rows(part: slice) -> tuple[np.ndarray, np.ndarray]:
@@ -157,6 +159,19 @@ class Watch:
 # It runs `uname` once for each process and is asked for by libraries at odd moments.
 platform.processor()
 WATCH = Watch()
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Watch what the run leaves; the workers of pytest-xdist inherit its temporary folder."""
+    if not hasattr(config, "workerinput"):
+        config.stash[LEAVINGS] = Leavings()
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_unconfigure(config: pytest.Config) -> None:
+    """Fail a run that left something, when its workers and shared fixtures have ended."""
+    if LEAVINGS in config.stash and (found := config.stash[LEAVINGS].found()):
+        raise pytest.UsageError("The tests left outside their folders: " + "; ".join(found))
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:

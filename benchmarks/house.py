@@ -8,7 +8,8 @@ Prints a table in Markdown. Submissions a second over bare sqlite3 are printed b
 
 Counted in the text of the package:
 
-- lines of code: all but blank lines, comments and docstrings (a text below an attribute counts);
+- lines of code: lines with a token that is neither a comment nor part of a docstring (a text below
+  an attribute counts);
 - methods of the seam: methods and properties of the protocol `OpenLadder`, wherever it is;
 - forged classes: the classes of `FORGEABLE` that are called or derived from outside `guard` and
   `ledger`, or for which there is a stand-in: a class of which at least three public members, and
@@ -45,6 +46,7 @@ from __future__ import annotations
 
 import argparse
 import ast
+import io
 import itertools
 import json
 import os
@@ -53,6 +55,7 @@ import statistics
 import subprocess
 import sys
 import threading
+import tokenize
 import warnings
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
@@ -94,6 +97,10 @@ TARGETS = {
 }
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 Documented = ast.Module | ast.ClassDef | Function
+NO_CODE = {
+    *(tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE),
+    *(tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER),
+}
 
 
 # The text of the package
@@ -137,10 +144,13 @@ class Module:
         """The numbers of the lines of code."""
         prose: set[int] = set()
         for node in self.all_of(Documented):
-            if ast.get_docstring(node) is not None:
+            if ast.get_docstring(node, clean=False) is not None:
                 prose |= set(range(node.body[0].lineno, node.body[0].end_lineno + 1))
-        lines = enumerate(map(str.strip, self.text.splitlines()), 1)
-        return [n for n, line in lines if line and line[0] != "#" and n not in prose]
+        lines: set[int] = set()
+        for token in tokenize.generate_tokens(io.StringIO(self.text).readline):
+            if token.type not in NO_CODE:
+                lines |= set(range(token.start[0], token.end[0] + 1))
+        return sorted(lines - prose)
 
     def length(self, node: Any) -> int:
         return sum(node.lineno <= line <= node.end_lineno for line in self.code)
