@@ -591,8 +591,6 @@ def test_the_command_prints_the_scores_of_a_simulation(tmp_path: Path) -> None:
     ("analyst", "metric", "rule"),
     [
         ("Boosting(20)", "accuracy", "PricedLadder(weight=0.7)"),
-        ("HillClimb(20)", "accuracy", "PricedLadder(weight=0.7)"),
-        ("KnobClimb(5)", "accuracy", "PricedLadder(weight=0.7)"),
         ("LogLossOracle()", "neg_log_loss", "ParameterFreeLadder()"),
         ("Freedman(features=20, top=5)", "neg_mean_squared_error", "ParameterFreeLadder()"),
         ("ScoreSum(5)", "roc_auc", "BayesBootLadder(odds=5.66"),
