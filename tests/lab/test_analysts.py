@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 from typer.testing import CliRunner
@@ -114,6 +114,7 @@ def in_step(mechanism: Mechanism, losses: Any, rng: np.random.Generator) -> Any:
     return np.array([both.advance(one, None, rng)[0] for one in wrapped]).T
 
 
+@settings(max_examples=40)
 @given(losses=matrices())
 def test_ladders_in_step_are_the_single_ladders(losses: Any) -> None:
     rng = np.random.default_rng(0)
