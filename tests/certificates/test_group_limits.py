@@ -63,7 +63,7 @@ def most_misses(draws: int, level: float) -> int:
 )
 def test_limits_of_a_mean_keep_their_level(estimand: str, icc: float, sizes: str) -> None:
     low = high = 0
-    draws = 250
+    draws = 150  # a miss rate of .16 is seen in 9 of 10 runs
     for seed in range(draws):
         errors, names = drawn(seed, 60, icc, sizes)
         groups = Groups.of(names, estimand)
@@ -267,7 +267,7 @@ def precision_of(seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     ],
 )
 def test_ratios_and_averages_keep_their_level(name: str, true: float, estimand: str) -> None:
-    metric, misses, draws = get_metric(name).for_classes(np.array([0, 1])), 0, 120
+    metric, misses, draws = get_metric(name).for_classes(np.array([0, 1])), 0, 80
     for seed in range(draws):
         y, guesses, names = precision_of(seed)
         groups = Groups.of(names, estimand)
