@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 import statistics
-import time
+import sys
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -122,8 +122,14 @@ def log_tail(errors: int, n: int, p: mp.mpf, q: mp.mpf) -> mp.mpf:
 
 @needs_mpmath
 @pytest.mark.long
-@pytest.mark.parametrize("log_level", LEVELS)
-@pytest.mark.parametrize(("n", "errors"), COUNTS)
+@pytest.mark.parametrize(
+    ("n", "errors", "log_level"),
+    [
+        (*count, LEVELS[place % 6])
+        for at, count in enumerate(COUNTS)
+        for place in (at, at + 2)  # each level with five counts or four
+    ],
+)
 def test_exact_limits_meet_their_level_from_outside(n: int, errors: int, log_level: float) -> None:
     """The tails at the limits are at most the level, and a hair inside they are above it."""
     upper, lower = exact_upper(errors, n, log_level), exact_lower(errors, n, log_level)
@@ -217,16 +223,28 @@ def test_chernoff_limits_meet_their_level_from_outside(
                 assert exponent(mp.mpf(limit) + inward * hair(limit)) > log_level
 
 
-def test_limits_take_microseconds_to_milliseconds() -> None:
-    """A median of 20, in the time of this process alone; the bound is ten times the usual."""
+def calls_of(work: Callable[[], object]) -> int:
+    """Return how many functions of Python and of C some work calls."""
+    calls, before = 0, sys.getprofile()
+
+    def count(frame: Any, event: str, argument: Any) -> None:
+        nonlocal calls
+        calls += event in ("call", "c_call")
+
+    sys.setprofile(count)
+    try:
+        work()
+    finally:
+        sys.setprofile(before)
+    return calls
+
+
+def test_limits_take_a_few_hundred_calls_however_many_rows_there_are() -> None:
+    """Each call is of one number: 570 of them for ten million rows, and 160 for 5,000."""
     for n, errors, log_level in ((5000, 250, -90.0), (10**7, 5_000_000, math.log(0.025))):
-        times = []
-        for _ in range(20):
-            start = time.process_time_ns()
-            exact_upper(errors, n, log_level)
-            exact_lower(errors, n, log_level)
-            times.append((time.process_time_ns() - start) / 1e6)
-        assert statistics.median(times) < 10.0
+        exact_upper(errors, n, log_level)  # what is imported when the first is asked for
+        assert calls_of(lambda: exact_upper(errors, n, log_level)) < 1200  # noqa: B023
+        assert calls_of(lambda: exact_lower(errors, n, log_level)) < 1200  # noqa: B023
 
 
 @pytest.mark.parametrize("n", [1, 7, 40])
@@ -567,12 +585,22 @@ FALLING_RULES = [
 ]
 
 
-@pytest.mark.parametrize("scale", [None, Scale("counts"), Scale("sizes"), Scale("shares")], ids=str)
-@pytest.mark.parametrize("rule", FALLING_RULES, ids=repr)
+SCALES = Scale("counts"), Scale("sizes"), Scale("shares")
+
+
+@pytest.mark.parametrize(
+    ("rule", "scale"),
+    [
+        (rule, scale)
+        for at, rule in enumerate(FALLING_RULES)
+        for scale in (None, SCALES[at % len(SCALES)])
+    ],
+    ids=repr,
+)
 def test_no_release_is_above_what_the_rule_says(rule: Mechanism, scale: Scale | None) -> None:
     """Risks that come as close to the bar as they can, on each grid, and the largest releases."""
     n, releases, closest = 90, 0, math.inf
-    for seed in range(12):
+    for seed in range(6):
         rng = np.random.default_rng(seed)
         counts = scale is None or scale.kind == "counts"
         rules = LadderRules(rule, scale=scale)
@@ -689,7 +717,7 @@ Released = tuple[tuple[str, int | None, int | None], ...]
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("seed", range(25))
+@pytest.mark.parametrize("seed", range(12))
 def test_every_model_of_a_small_game_is_paid_for_once(seed: int) -> None:
     """All that an analyst might ever submit, by enumeration: the chances add up to at most 1.
 
