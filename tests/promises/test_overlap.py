@@ -176,8 +176,11 @@ UNCOUNTED: list[tuple[dict[str, Any], str]] = [
 ]
 
 
-@pytest.mark.parametrize(("settings", "why"), UNCOUNTED, ids=["drawn", "weighted", "graded"])
-@pytest.mark.parametrize("reserve", [None, 0.5])
+@pytest.mark.parametrize(
+    ("settings", "why", "reserve"),
+    [(*one, reserve) for one, reserve in zip(UNCOUNTED, (None, 0.5, 0.5), strict=True)],
+    ids=["drawn", "weighted", "graded"],
+)
 def test_what_cannot_be_counted_elsewhere_is_named(
     ledger: Path, settings: dict[str, Any], why: str, reserve: float | None
 ) -> None:
