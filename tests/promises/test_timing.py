@@ -190,7 +190,7 @@ def test_rejections_do_the_same_work_on_either_side_of_the_released_score(
     rules = LadderRules(mechanism, None, unit(metric))
     found = {True: [], False: []}  # type: dict[bool, list[list[str]]]
     classes = 3 if metric.response == "probabilities" and "roc" in name else 2
-    for below, _, _, run in rejected(rules, metric, 48, 10, classes):
+    for below, _, _, run in rejected(rules, metric, 48, 6, classes):
         found[below].append(work(run))
     assert found[True] or found[False], "no submission was rejected"
     every = [done for side in found.values() for done in side]
