@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import os
 import random
-import select
 import signal
 import sqlite3
 import struct
@@ -18,12 +17,10 @@ from typing import Any, NoReturn
 
 import numpy as np
 import pytest
-from sqlalchemy import Pool, event
 
 from ladderholdout import LadderHoldout, Release
 from ladderholdout.ledger import Ledger
 from ladderholdout.ledger.replay import replay, rules_of
-from ladderholdout.ledger.sqlite import FileSource
 from ladderholdout.mechanisms import FullDisclosure, Mechanism, ParameterFreeLadder
 from ladderholdout.metrics import get_metric
 from tests.support.holdouts import (
@@ -38,7 +35,7 @@ from tests.support.holdouts import (
     repeats,
     replayed,
 )
-from tests.support.processes import at_once, elsewhere
+from tests.support.processes import at_once, die_at, elsewhere, killed
 
 pytestmark = pytest.mark.processes
 
@@ -69,29 +66,6 @@ def opened(ledger: Path, mechanism: Mechanism, **settings: Any) -> LadderHoldout
 
 
 # Commit before release
-
-
-def killed(
-    action: Callable[[int], Any], wait: float | None = None, *, once_it_spoke: bool = False
-) -> tuple[bytes, int]:
-    """Run an action in a fork, kill it after a while, and return what it wrote and its end."""
-    reader, writer = os.pipe()
-    child = os.fork()
-    if child == 0:
-        try:
-            action(writer)
-            os._exit(0)
-        finally:
-            os._exit(1)  # whatever went wrong, the parent's code must not run twice
-    os.close(writer)
-    if wait is not None:
-        if once_it_spoke:
-            select.select([reader], [], [])
-        time.sleep(wait)
-        os.kill(child, signal.SIGKILL)
-    with open(reader, "rb") as pipe:
-        said = pipe.read()
-    return said, os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
 
 
 class Constant:
@@ -178,30 +152,6 @@ def test_kill_9_loses_no_release_that_was_seen(
 @pytest.mark.parametrize("mechanism", [FullDisclosure(), SHAKY], ids=lambda one: one.name)
 def test_kill_9_among_others_loses_no_release_either(tmp_path: Path, mechanism: Mechanism) -> None:
     check_kills(tmp_path / "ledger.db", mechanism, kills=100, longest=0.3, at_a_time=3)
-
-
-def die_at(moment: int) -> None:
-    """Kill this process at the n-th moment of its talk with the database.
-
-    A moment is the start of a statement (BEGIN and COMMIT are two), or the look at the files
-    before the first and after the last of them.
-    """
-    moments = itertools.count(1)
-
-    def passes(*_: Any) -> None:
-        if next(moments) == moment:
-            os.kill(os.getpid(), signal.SIGKILL)
-
-    def watch(connection: sqlite3.Connection, *_: Any) -> None:
-        # What goes past SQLAlchemy to the driver counts as well.
-        connection.set_trace_callback(passes)
-
-    def checked(self: FileSource, conn: Any) -> None:
-        passes()
-        check(self, conn)
-
-    event.listen(Pool, "connect", watch)
-    check, FileSource.check = FileSource.check, checked  # type: ignore[method-assign]
 
 
 def submit_and_die_everywhere(ledger: str) -> list[tuple[int, bytes, int]]:

@@ -44,11 +44,11 @@ FAULTY = 3
 
 Fault = Callable[[], None]
 
-# With one worker every fault is tried at once, with two the commonest of them.
+# In the gate every fault meets one worker, and one of a ledger that is gone two of them.
 SLOWLY = pytest.mark.nightly
 
 
-def with_workers(names: Iterable[str], quick: str) -> list[Any]:
+def with_workers(names: Iterable[str], quick: str = "") -> list[Any]:
     """Pair each fault with one and with two workers."""
     pairs = [pytest.param(name, 1, id=f"{name}-1") for name in names]
     for name in names:
@@ -225,7 +225,7 @@ def test_a_ledger_that_goes_missing_stops_the_search(bench: Bench, how: str, n_j
     bench.search(None, n_jobs=1).fit(bench.X, bench.y)
 
 
-@pytest.mark.parametrize(("suffix", "n_jobs"), with_workers(["-wal", "-shm"], quick="-wal"))
+@pytest.mark.parametrize(("suffix", "n_jobs"), with_workers(["-wal", "-shm"]))
 def test_a_lost_companion_of_the_ledger_stops_the_search(
     bench: Bench, suffix: str, n_jobs: int
 ) -> None:
@@ -267,7 +267,7 @@ DAMAGE = {
 }
 
 
-@pytest.mark.parametrize(("with_what", "n_jobs"), with_workers(DAMAGE, quick="garbage"))
+@pytest.mark.parametrize(("with_what", "n_jobs"), with_workers(DAMAGE))
 def test_an_overwritten_ledger_stops_the_search(bench: Bench, with_what: str, n_jobs: int) -> None:
     # SQLite's page cache would serve the search to its end, and the entries be lost then.
     ledger, folder = str(bench.ledger), str(bench.folder)
@@ -323,7 +323,7 @@ for _ in range(600):
 """
 
 
-@pytest.mark.parametrize("n_jobs", [1, 2])
+@pytest.mark.parametrize("n_jobs", [1, pytest.param(2, marks=SLOWLY)])
 def test_a_ledger_locked_beyond_its_timeout_stops_the_search(bench: Bench, n_jobs: int) -> None:
     ledger, flag, code = str(bench.ledger), str(bench.folder / "locked"), LOCK
 
