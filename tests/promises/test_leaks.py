@@ -688,7 +688,7 @@ def seen_by_the_analyst(
     return [*seen, (status.score, status.releases, status.incumbent, str(holdout.rules))]
 
 
-@settings(max_examples=25)
+@settings(max_examples=10)
 @given(
     mechanism=st.sampled_from(MECHANISMS),
     scoring=st.sampled_from(["accuracy", "neg_brier_score"]),

@@ -407,7 +407,7 @@ def test_all_labels_read_off_two_holdouts_are_paid_for(tmp_path: Path) -> None:
 
     The true accuracy of any model is .5 on new rows. It missed in each search of version 0.1.
     """
-    for seed in range(3):
+    for seed in range(1):
         rng = np.random.default_rng(seed)
         X, y = rng.random((402, 1)), rng.integers(0, 2, 402)
         guess = rng.integers(0, 2, 402)
