@@ -212,11 +212,13 @@ def three_and_three(read: Callable[[], Any]) -> list[tuple[str | None, int | Non
     return [(one.batch, one.place) for one in entries_of(holdout)]
 
 
-@pytest.mark.parametrize("read", READS.values(), ids=list(READS))
-@pytest.mark.parametrize("elsewhere", [False, True])
-def test_reading_what_was_released_ends_the_batch(
-    read: Callable[..., Any], elsewhere: bool
-) -> None:
+@pytest.mark.parametrize(
+    ("name", "elsewhere"), [(name, at % 2 == 1) for at, name in enumerate(READS)]
+)
+def test_reading_what_was_released_ends_the_batch(name: str, elsewhere: bool) -> None:
+    """In the thread that submits and, every other one, in another thread."""
+    read = READS[name]
+
     def reading(stopping: LadderStopping, holdout: LadderHoldout) -> None:
         if elsewhere:
             thread = threading.Thread(target=read, args=(stopping, holdout))
@@ -231,9 +233,12 @@ def test_reading_what_was_released_ends_the_batch(
     assert found[0][0] != found[3][0] and None not in (found[0][0], found[3][0])
 
 
-@pytest.mark.parametrize("harmless", ["stopped", "rounds", "X", "patience"])
-def test_reading_what_the_loop_knows_anyway_does_not(harmless: str) -> None:
-    found = three_and_three(lambda stopping, _: getattr(stopping, harmless))
+def test_reading_what_the_loop_knows_anyway_does_not() -> None:
+    def read(stopping: LadderStopping, _: LadderHoldout) -> None:
+        for harmless in ("stopped", "rounds", "X", "patience"):
+            getattr(stopping, harmless)
+
+    found = three_and_three(read)
     assert [place for _, place in found] == [1, 2, 3, 4, 5, 6]
     assert len({batch for batch, _ in found}) == 1
 
@@ -261,13 +266,17 @@ def test_a_round_of_another_thread_is_of_no_batch() -> None:
 
 
 class Slow(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # scikit-learn is untyped
-    """Knows a part of the labels, and takes its time."""
+    """Knows a part of the labels, and waits for a file that another one makes."""
 
-    def __init__(self, right: float = 0.5, wait: float = 0.0) -> None:
-        self.right, self.wait = right, wait
+    def __init__(self, right: float = 0.5, wait: str = "", make: str = "") -> None:
+        self.right, self.wait, self.make = right, wait, make
 
     def fit(self, X: Any, y: Any) -> Slow:
-        time.sleep(self.wait)
+        end = time.monotonic() + 100
+        while self.wait and not Path(self.wait).exists() and time.monotonic() < end:
+            time.sleep(0.01)
+        if self.make:
+            Path(self.make).touch()
         self.classes_ = np.array([0, 1])
         return self
 
@@ -276,10 +285,8 @@ class Slow(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # scikit-lear
         return np.where(np.arange(60) < 60 * self.right, y, 1 - y)[: len(X)]
 
 
-GRID = [
-    {"right": [right], "wait": [wait]}
-    for right, wait in ((0.5, 0.5), (0.6, 0.0), (0.95, 0.0), (0.7, 0.1), (0.8, 0.0))
-]
+RIGHTS = (0.5, 0.6, 0.95, 0.7, 0.8)
+GRID = [{"right": [right]} for right in RIGHTS]
 
 
 @pytest.mark.processes
@@ -289,25 +296,23 @@ GRID = [
 def test_a_candidate_has_its_place_whenever_it_comes(
     tmp_path: Path, n_jobs: int, backend: str
 ) -> None:
-    # The first takes longer than all others; where the second worker starts late, once more.
-    for attempt in range(4):
-        ledger = tmp_path / f"{attempt}.db"
-        holdout = LadderHoldout(*coins(), scoring="accuracy", ledger=ledger, name="coins")
-        search = GridSearchCV(
-            Slow(), GRID, scoring=holdout, cv=holdout.split(), refit=False, n_jobs=n_jobs
-        )
-        with parallel_config(backend):
-            search.fit(np.zeros((20, 1)), np.arange(20) % 2)
-        entries = entries_of(holdout)
-        if n_jobs == 1 or [one.place for one in entries] != [1, 2, 3, 4, 5]:
-            break
-    rights = [grid["right"][0] for grid in GRID]
+    # Of two workers one waits with the first candidate until the other has scored the second.
+    flag = str(tmp_path / "flag")
+    wait, make = ([flag], [flag]) if n_jobs == 2 else ([""], [""])
+    grid = [*GRID]
+    grid[0], grid[2] = grid[0] | {"wait": wait}, grid[2] | {"make": make}
+    holdout = LadderHoldout(*coins(), scoring="accuracy", ledger=tmp_path / "ledger.db")
+    search = GridSearchCV(
+        Slow(), grid, scoring=holdout, cv=holdout.split(), refit=False, n_jobs=n_jobs
+    )
+    with parallel_config(backend):
+        search.fit(np.zeros((20, 1)), np.arange(20) % 2)
+    entries = entries_of(holdout)
     assert [one.place for one in entries] == [
-        rights.index(one.context["parameters"]["right"]) + 1 for one in entries
+        RIGHTS.index(one.context["parameters"]["right"]) + 1 for one in entries
     ]
     assert len({one.batch for one in entries}) == 1 and entries[0].batch is not None
-    if n_jobs == 2:
-        assert [one.place for one in entries] != [1, 2, 3, 4, 5]
+    assert ([one.place for one in entries] == [1, 2, 3, 4, 5]) == (n_jobs == 1)
     found = chosen(holdout)
     assert (found.before, found.place) == (0, 3)
     log_count = holdout.certificate().log_count
