@@ -23,7 +23,7 @@ from ladderholdout import LadderHoldout
 from ladderholdout.ledger import place, resolve_url
 from ladderholdout.process import read_start
 from ladderholdout.thirdparty import TESTED
-from tests.support import platforms
+from tests.support import platforms, tree
 from tests.support.platforms import HIDE
 from tests.support.smoke import PARTS
 
@@ -60,7 +60,6 @@ def done(text: str) -> list[str]:
 
 # -- what other platforms lack --------------------------------------------------------
 
-PACKAGE = ROOT / "src" / "ladderholdout"
 SYSTEM_MODULES = {*platforms.MODULES, "msvcrt", "platform", "signal", "winreg"}
 SYSTEM_CALLS = {f"os.{name}" for name in (*platforms.CALLS, *platforms.DIFFER)} | {"sys.platform"}
 
@@ -68,25 +67,24 @@ SYSTEM_CALLS = {f"os.{name}" for name in (*platforms.CALLS, *platforms.DIFFER)} 
 def system_calls(text: str) -> list[str]:
     """What a module asks of the system that only some systems have, or that differs on them."""
     found = []
-    for node in ast.walk(ast.parse(text)):
+    for node in tree.nodes(text):
         match node:
             case ast.Import(names=names):
                 found += [alias.name for alias in names if alias.name in SYSTEM_MODULES]
             case ast.ImportFrom(module=str(module)) if module in SYSTEM_MODULES:
                 found.append(module)
-            case ast.Attribute() if ast.unparse(node) in SYSTEM_CALLS:
-                found.append(ast.unparse(node))
+            case ast.Attribute(value=ast.Name(id=of), attr=name) if f"{of}.{name}" in SYSTEM_CALLS:
+                found.append(f"{of}.{name}")
             case ast.keyword(arg="mode", value=ast.Constant(value=int())):  # mkdir(mode=0o700)
                 found.append("mode")
     return found
 
 
 def test_one_module_alone_asks_which_system_it_is_on() -> None:
-    texts = {path: path.read_text("utf-8") for path in sorted(PACKAGE.rglob("*.py"))}
     asking = {
-        path.relative_to(PACKAGE).as_posix(): calls
-        for path, text in texts.items()
-        if (calls := system_calls(text))
+        path.relative_to(tree.SOURCE).as_posix(): calls
+        for path in tree.files("src/ladderholdout")
+        if (calls := system_calls(tree.source(path)))
     }
     assert set(asking) == {"process.py"}, asking
 
