@@ -13,8 +13,9 @@ import subprocess
 import sys
 import warnings
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -57,8 +58,11 @@ MOMENT = re.compile(r"\d{4}-\d\d-\d\d( \d\d:\d\d)?")
 SIMULATED = {"attacks", "mechanisms", "planning", "rehearsal"}
 BINOMIALS = 119932
 
-# What simulates for many seconds: tests/planning has small plans.
-PLANS = ("$ ladder-holdout plan --rows 5000", "plan(n=n, submissions=300")
+# Blocks that simulate for seconds, by page: make nightly runs these pages whole.
+SIMULATIONS = {
+    "planning": ("$ ladder-holdout plan --rows 5000", "plan(n=n, submissions=300"),
+    "attacks": ("Enumeration", "ShiftedMajority", "HillClimb", "not_ruled_out", "KnobClimb"),
+}
 
 number = re.compile(r"\d+(?:\.\d+)?")
 block = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -130,17 +134,21 @@ def test_the_sessions_of_a_page_give_the_output_it_shows(
     page: Path, default_ledger: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    quick = [one for one in blocks(page) if not any(part in one.text for part in PLANS)]
+    slow = SIMULATIONS.get(page.stem, ())
+    quick = [one for one in blocks(page) if not any(part in one.text for part in slow)]
     compare(page, quick, default_ledger, monkeypatch)
 
 
 @pytest.mark.nightly
-def test_the_plans_of_the_guide_are_those_it_shows(
-    default_ledger: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("name", SIMULATIONS)
+def test_the_simulations_of_a_page_give_the_output_it_shows(
+    name: str, default_ledger: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    page = ROOT / "docs" / "guide" / "planning.md"
-    found = [one for one in blocks(page) if any(part in one.text for part in PLANS)]
-    assert len(found) == len(PLANS)
+    (page,) = (one for one in SESSIONS if one.stem == name)
+    found = list(blocks(page))
+    for part in SIMULATIONS[name]:
+        assert any(part in one.text for one in found), part
+    monkeypatch.chdir(tmp_path)
     compare(page, found, default_ledger, monkeypatch)
 
 
@@ -195,7 +203,7 @@ def shell_lines() -> Iterator[tuple[Path, str]]:
 
 
 def check_make(words: list[str]) -> None:
-    targets = re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    targets = re.findall(r"^([a-z-]+):", source(ROOT / "Makefile"), re.MULTILINE)
     assert {word for word in words if "=" not in word} <= set(targets)  # and settings, A=B
 
 
@@ -207,12 +215,15 @@ def check_script(words: list[str]) -> None:
     assert all(option in script.read_text() for option in options)
 
 
+@cache
+def subcommands() -> dict[str, Any]:
+    return get_command(app).commands  # type: ignore[attr-defined, no-any-return]
+
+
 def check_ladder_holdout(words: list[str]) -> None:
-    known = get_command(app)
-    subcommands = known.commands  # type: ignore[attr-defined]
     if not words or words[0].startswith("-") or words[0].isupper():
         return
-    options = {name for option in subcommands[words[0]].params for name in option.opts}
+    options = {name for option in subcommands()[words[0]].params for name in option.opts}
     assert {word.split("=")[0] for word in words if word.startswith("--")} <= options | {"--help"}
 
 
