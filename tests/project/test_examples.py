@@ -22,7 +22,6 @@ from ladderholdout import LadderHoldout
 from ladderholdout.extras import EXTRAS
 from ladderholdout.ledger import holdout_names
 from ladderholdout.mechanisms import GateLadder
-from tests.support.mlflow_stores import new_store
 
 pytestmark = pytest.mark.processes
 
@@ -96,6 +95,19 @@ def run(script: Path, *words: str, environment: dict[str, str] | None = None) ->
         assert "Traceback" not in done.stderr
         assert not list(here.iterdir()), "it leaves something in the working folder"
     return done.stdout
+
+
+def run_small(folder: Path, name: str, *words: str, **constants: int) -> str:
+    """Run an example with smaller constants: what its page shows is compared by make nightly."""
+    script = folder / f"small_{name}.py"
+    settings = "".join(
+        f"assert example.{one}\nexample.{one} = {constants[one]}\n" for one in constants
+    )
+    script.write_text(
+        f"import sys\nsys.path.insert(0, {str(ROOT / 'examples')!r})\n"
+        f"import {name} as example\n{settings}example.main()\n"
+    )
+    return run(script, *words)
 
 
 def test_there_are_examples_for_what_people_do_first() -> None:
@@ -274,12 +286,11 @@ def test_the_benchmark_of_feedback_compares_policies() -> None:
     assert "smooth, 25 trials" in shown
 
 
+# In the gate tests/integrations/test_mlflow.py tracks searches.
+@pytest.mark.nightly
 def test_a_tracked_search_is_in_mlflow_whole_and_raw_for_auditors_alone(
-    default_ledger: Path, tmp_path: Path
+    default_ledger: Path,
 ) -> None:
-    # Its tables are there: to make them takes MLflow longer than the search.
-    store = new_store(tmp_path / "empty").removeprefix("sqlite:///")
-    shutil.copy(store, default_ledger.with_name("mlflow.db"))
     shown = run(ROOT / "examples" / "mlflow_search.py")
     assert "30 submissions are on record, 30 in MLflow" in shown
     # A repeat that is given its first answer once more has no place in the series of releases.
@@ -370,6 +381,32 @@ def test_the_benchmark_repeats_the_demo() -> None:
         }
 
 
+def test_an_agent_asks_a_server_and_writes_nothing_of_its_own(
+    default_ledger: Path, tmp_path: Path
+) -> None:
+    shown = run_small(tmp_path, "agent", STEPS=40)
+    believed = {who: row(shown, f"  {who} ")[0] for who in ("unguarded", "guarded")}
+    assert believed["unguarded"] > believed["guarded"]
+    low, high = row(shown, "certificate")
+    assert low < 0.5 < high and not default_ledger.exists()
+
+
+def test_a_loop_keeps_nothing_falsely_by_a_gate(tmp_path: Path) -> None:
+    picture = tmp_path / "loop.svg"
+    words = ("--picture", str(picture))
+    shown = run_small(tmp_path, "keep_or_revert", *words, CANDIDATES=25, OTHERS=5000)
+    greedy, gate = (row(shown, f"    {way} ") for way in ("greedy", "gate"))
+    assert gate[0] < greedy[0] and gate[1] == 0
+    assert ElementTree.parse(picture).getroot().tag.endswith("svg")
+
+
+def test_a_verifier_of_its_own_rewards_no_coins(tmp_path: Path) -> None:
+    shown = run_small(tmp_path, "harbor_verifier", CHANGES=1)
+    assert "rewards of 1: 0, of 0: 1" in shown
+    assert "no predictions: 0; without the token: None" in shown
+
+
+@pytest.mark.nightly
 def test_an_agent_believes_in_coins_unguarded_and_the_page_shows_it(
     default_ledger: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -384,6 +421,7 @@ def test_an_agent_believes_in_coins_unguarded_and_the_page_shows_it(
     assert not default_ledger.exists() and not list(tmp_path.iterdir())
 
 
+@pytest.mark.nightly
 def test_a_loop_keeps_fewer_changes_by_a_gate_and_the_page_shows_it(tmp_path: Path) -> None:
     picture = tmp_path / "loop.svg"
     shown = run(ROOT / "examples" / "keep_or_revert.py", "--picture", str(picture))
@@ -395,6 +433,8 @@ def test_a_loop_keeps_fewer_changes_by_a_gate_and_the_page_shows_it(tmp_path: Pa
     assert ElementTree.parse(picture).getroot().tag.endswith("svg")
 
 
+# In the gate test_the_loop_reverts_what_is_refused_... runs the same script, keep_or_revert.sh.
+@pytest.mark.nightly
 def test_a_loop_over_a_repository_keeps_no_coins_by_a_gate_and_the_page_shows_it() -> None:
     shown = run(ROOT / "examples" / "git_loop.py")
     page = (ROOT / "docs" / "background" / "agent_loops.md").read_text(encoding="utf-8")
@@ -458,6 +498,7 @@ def test_the_loop_reverts_what_is_refused_and_ends_when_nothing_more_is_accepted
     assert [one.context["commit"] for one in history[:2]] == commits.stdout.split()[::-1]
 
 
+@pytest.mark.nightly
 def test_a_verifier_of_its_own_rewards_no_coins_and_the_page_shows_it() -> None:
     shown = run(ROOT / "examples" / "harbor_verifier.py")
     page = (ROOT / "docs" / "background" / "agent_loops.md").read_text(encoding="utf-8")

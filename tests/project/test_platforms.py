@@ -32,12 +32,13 @@ SMOKE = ROOT / "tests" / "support" / "smoke.py"
 
 # Where the package reads and writes files, and starts processes: with the contract of ledgers, and
 # handles that travel. What asks for a fork or for modes is skipped there, as it is on Windows.
-CORE = (
-    "tests/testing/test_contracts.py::TestSqlite",
+CORE = ("tests/testing/test_contracts.py::TestSqlite", "tests/vault/test_vault.py")
+MORE = (
     "tests/ledger/test_ledger.py",
-    "tests/vault/test_vault.py",
     "tests/guard/test_handle.py::test_everything_is_the_same_in_another_process[accuracy]",
 )
+# Workers, a study, rows in frames, and the command line.
+FIRST = ["grid", "study", "frames", "console"]
 
 
 def run(python: Path | str, *words: str | Path, **environment: str) -> str:
@@ -104,7 +105,10 @@ def test_what_asks_the_system_is_found(text: str) -> None:
 
 
 @pytest.mark.processes
-def test_a_session_runs_where_there_is_no_fork(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "whole", [False, pytest.param(True, marks=pytest.mark.nightly)], ids=["first", "whole"]
+)
+def test_a_session_runs_where_there_is_no_fork(tmp_path: Path, whole: bool) -> None:
     """Searches start their workers anew, which import the package without the functions as well."""
     (tmp_path / "sitecustomize.py").write_text(HIDE)
     path = f"{tmp_path}{os.pathsep}{ROOT / 'src'}"
@@ -113,20 +117,28 @@ def test_a_session_runs_where_there_is_no_fork(tmp_path: Path) -> None:
     # Dask imports what only other systems lack: psutil has other parts for Windows.
     # A server has tests of its own, and uvicorn asks for the functions that were hidden.
     parts = [part.__name__ for part in PARTS if part.__name__ not in ("dask", "server")]
+    parts = [part for part in parts if whole or part in FIRST]
     assert done(run(sys.executable, SMOKE, *parts, PYTHONPATH=path)) == parts
 
 
 @pytest.mark.processes
-def test_ledgers_and_vaults_keep_their_promises_without_posix(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("tests", "least"),
+    [(CORE, 40), pytest.param(MORE, 40, marks=pytest.mark.nightly)],
+    ids=["contract", "ledger"],
+)
+def test_ledgers_and_vaults_keep_their_promises_without_posix(
+    tmp_path: Path, tests: tuple[str, ...], least: int
+) -> None:
     (tmp_path / "sitecustomize.py").write_text(HIDE)
     path = f"{tmp_path}{os.pathsep}{ROOT / 'src'}"
     wanted = ("-m", "not nightly and not long")
     # Without basetemp pytest itself asks who its user is.
     quiet = ("-p", "no:cacheprovider", "-q", "--basetemp", tmp_path / "base")
-    tests = [str(ROOT / test) for test in CORE]
-    text = run(sys.executable, "-m", "pytest", *quiet, *wanted, *tests, PYTHONPATH=path)
+    files = [str(ROOT / test) for test in tests]
+    text = run(sys.executable, "-m", "pytest", *quiet, *wanted, *files, PYTHONPATH=path)
     passed = re.search(r"^(\d+) passed", text, re.MULTILINE)
-    assert passed is not None and int(passed[1]) > 250
+    assert passed is not None and int(passed[1]) > least
 
 
 def test_the_start_of_a_file_is_read_the_same_without_pread(
