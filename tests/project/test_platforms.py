@@ -32,8 +32,9 @@ SMOKE = ROOT / "tests" / "support" / "smoke.py"
 
 # Where the package reads and writes files, and starts processes: with the contract of ledgers, and
 # handles that travel. What asks for a fork or for modes is skipped there, as it is on Windows.
-CORE = ("tests/testing/test_contracts.py::TestSqlite", "tests/vault/test_vault.py")
+CORE = ("tests/vault/test_vault.py",)
 MORE = (
+    "tests/testing/test_contracts.py::TestSqlite",
     "tests/ledger/test_ledger.py",
     "tests/guard/test_handle.py::test_everything_is_the_same_in_another_process[accuracy]",
 )
@@ -125,7 +126,7 @@ def test_a_session_runs_where_there_is_no_fork(tmp_path: Path, whole: bool) -> N
 @pytest.mark.parametrize(
     ("tests", "least"),
     [(CORE, 40), pytest.param(MORE, 40, marks=pytest.mark.nightly)],
-    ids=["contract", "ledger"],
+    ids=["vaults", "ledgers"],
 )
 def test_ledgers_and_vaults_keep_their_promises_without_posix(
     tmp_path: Path, tests: tuple[str, ...], least: int
