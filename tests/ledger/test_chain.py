@@ -10,8 +10,8 @@ import math
 import os
 import sqlite3
 import stat
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import closing, contextmanager
+from collections.abc import Callable, Iterable
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +35,7 @@ from ladderholdout.ledger.chain import FACTS_OF_ROWS, Unsorted, extend, link_has
 from ladderholdout.ledger.records import EMPTY
 from ladderholdout.ledger.tables import DateTime, holdouts, ladders, submissions
 from ladderholdout.ledger.verification import _Numbers, repeated_queries
-from tests.support.holdouts import assert_replays, coins, guesses, is_repeat
+from tests.support.holdouts import assert_replays, coins, guesses, is_repeat, undone
 from tests.support.processes import at_once
 from tests.support.schema import rechain
 
@@ -75,15 +75,6 @@ def change(path: Path, *statements: str) -> None:
     with closing(sqlite3.connect(path)) as connection, connection:
         for statement in statements:
             assert connection.execute(statement).rowcount > 0, statement
-
-
-@contextmanager
-def undone(path: Path) -> Iterator[None]:
-    """Undo what the block does to a ledger: a copy for each case would cost many times as much."""
-    with closing(sqlite3.connect(path)) as here, closing(sqlite3.connect(":memory:")) as kept:
-        here.backup(kept)
-        yield
-        kept.backup(here)
 
 
 def verified(path: Path) -> Verification:
