@@ -548,7 +548,7 @@ def test_a_search_that_ended_keeps_no_training_rows_alive(
         grid(holdout).fit(X, y)
     cross_validate(tree(), X, y, scoring=holdout, cv=holdout.split())
     del X
-    until = time.monotonic() + 20  # loky lets go of its last task a moment later
+    until = time.monotonic() + 60  # loky lets go of its last task a moment later
     while rows() is not None and time.monotonic() < until:
         gc.collect()
         time.sleep(0.01)
