@@ -469,7 +469,7 @@ def test_the_advice_on_a_reserve_takes_a_group_for_a_row() -> None:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("estimand", ["rows", "groups"])
+@pytest.mark.parametrize("estimand", [pytest.param("rows", marks=pytest.mark.nightly), "groups"])
 def test_queries_of_a_reserve_in_groups_hold_together(estimand: str) -> None:
     # Labels of which each group has one, at a true accuracy of a half; the best of 30 guesses of
     # whole groups is queried, then the best of those that the answer speaks for, three times.
@@ -504,7 +504,7 @@ def test_queries_of_a_reserve_in_groups_hold_together(estimand: str) -> None:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("estimand", ["rows", "groups"])
+@pytest.mark.parametrize("estimand", ["rows", pytest.param("groups", marks=pytest.mark.nightly)])
 def test_a_climb_in_groups_is_certified(estimand: str) -> None:
     # Improvements of a random climb, on labels of which each group has one: at a true accuracy of
     # a half, 25 holdouts. A right certificate fails this with a chance of at most 1e-4.
