@@ -41,7 +41,7 @@ from ladderholdout.ledger.records import (
 from ladderholdout.mechanisms import MECHANISMS, Evaluation, Ladder, Mechanism
 from ladderholdout.mechanisms.base import State, draws
 from ladderholdout.mechanisms.rules import LadderRules
-from tests.support.holdouts import EVERY, assert_replays, coins, entries_of, guesses
+from tests.support.holdouts import EVERY, assert_replays, coins, entries_of, guesses, undone
 from tests.support.interrupts import aside, in_transactions, interrupted, lines_of
 
 NOISELESS = tuple(one for one in EVERY if not draws(type(one)))
@@ -114,22 +114,23 @@ def change(path: Path, statement: str) -> None:
         assert connection.execute(statement).rowcount
 
 
-@pytest.mark.parametrize(
-    "statement",
-    [
-        "UPDATE submissions SET runs = runs - 1 WHERE number = 5",
-        "UPDATE submissions SET runs = 0",
-        "UPDATE chains SET runs = runs - 1",
-        "UPDATE chains SET batch = 'another'",
-    ],
+SMALLER = (
+    "UPDATE submissions SET runs = runs - 1 WHERE number = 5",
+    "UPDATE submissions SET runs = 0",
+    "UPDATE chains SET runs = runs - 1",
+    "UPDATE chains SET batch = 'another'",
 )
-def test_a_count_that_was_made_smaller_is_found(tmp_path: Path, statement: str) -> None:
+
+
+def test_a_count_that_was_made_smaller_is_found(tmp_path: Path) -> None:
     """With fewer runs a certificate would be narrower than it may be."""
     path = tmp_path / "ledger.db"
     holdout = batched(path)
     assert verify_holdout(holdout.ledger, "coins").findings == ()
-    change(path, statement)
-    assert verify_holdout(holdout.ledger, "coins").findings
+    for statement in SMALLER:
+        with undone(path):
+            change(path, statement)
+            assert verify_holdout(holdout.ledger, "coins").findings, statement
 
 
 @pytest.mark.parametrize(

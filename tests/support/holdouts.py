@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Mapping
-from contextlib import closing
+from collections.abc import Iterator, Mapping
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -70,6 +70,18 @@ def counts(ledger: Path) -> dict[str, int]:
     vault = ledger.parent / "vault"
     kept = vault.iterdir() if vault.exists() else ()
     return found | {"vault": sum(path.suffix != ".mark" for path in kept)}
+
+
+@contextmanager
+def undone(path: Path) -> Iterator[None]:
+    """Undo what the block does to a ledger: a ledger for each case would cost many times as much.
+
+    The statements of the library are compiled once for each database.
+    """
+    with closing(sqlite3.connect(path)) as here, closing(sqlite3.connect(":memory:")) as kept:
+        here.backup(kept)
+        yield
+        kept.backup(here)
 
 
 def record(
