@@ -154,7 +154,7 @@ def test_a_threshold_is_tuned_on_inner_folds_and_confirmed_by_one_query(
 
 
 def test_a_threshold_may_be_tuned_inside_a_search(holdout: LadderHoldout, binary: Any) -> None:
-    tuned = TunedThresholdClassifierCV(tree(), scoring=holdout, cv=3)
+    tuned = TunedThresholdClassifierCV(tree(), scoring=holdout, cv=3, thresholds=9)
     values = {"estimator__max_depth": [1, 3]}
     search = GridSearchCV(
         tuned, values, scoring=holdout, cv=holdout.split(), refit=holdout.select
@@ -174,7 +174,7 @@ def test_a_threshold_may_be_tuned_inside_a_search(holdout: LadderHoldout, binary
 @pytest.mark.parametrize(
     "selector",
     [
-        SequentialFeatureSelector(tree(max_depth=2), n_features_to_select=2),
+        SequentialFeatureSelector(tree(max_depth=2), n_features_to_select=1),
         RFECV(tree(max_depth=2), min_features_to_select=2),
     ],
     ids=["SequentialFeatureSelector", "RFECV"],
@@ -282,7 +282,9 @@ def test_the_lassos_are_refused_with_the_two_ways_that_are_right(diabetes: Any, 
 USERS: dict[str, Callable[[Any], Any]] = {
     "StackingClassifier": lambda cv: StackingClassifier([("tree", tree(max_depth=2))], cv=cv),
     "CalibratedClassifierCV": lambda cv: CalibratedClassifierCV(tree(max_depth=2), cv=cv),
-    "TunedThresholdClassifierCV": lambda cv: TunedThresholdClassifierCV(tree(max_depth=2), cv=cv),
+    "TunedThresholdClassifierCV": lambda cv: TunedThresholdClassifierCV(
+        tree(max_depth=2), cv=cv, thresholds=9
+    ),
     "TargetEncoder": lambda cv: make_pipeline(TargetEncoder(cv=cv), tree(max_depth=2)),
 }
 if "cv" not in inspect.signature(TargetEncoder).parameters or not hasattr(
