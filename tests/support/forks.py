@@ -1,7 +1,7 @@
 """Starts the command line in forks of one process that has imported it: milliseconds, not seconds.
 
 Each is a process of its own with the environment, the folder and the log that it is given, and
-has inherited nothing that was opened. `Forks` runs this file as a program, and talks to it in lines.
+has inherited nothing that was opened. `Forks` runs this file as a program and writes it lines.
 """
 
 from __future__ import annotations
