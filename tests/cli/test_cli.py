@@ -21,7 +21,6 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from rich.cells import cell_len
 from sklearn.tree import DecisionTreeClassifier
-from typer.testing import CliRunner
 
 import ladderholdout
 from ladderholdout import LadderHoldout, Metric
@@ -31,6 +30,7 @@ from ladderholdout.cli.common import json_of, print_json_of, reported
 from ladderholdout.errors import KnownHoldoutWarning
 from ladderholdout.ledger.replay import rules_of
 from ladderholdout.mechanisms import MECHANISMS, Ladder
+from tests.support.commands import CliRunner
 
 COMMAND = Path(sys.executable).with_name("ladder-holdout")
 N = 1000

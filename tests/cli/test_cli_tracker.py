@@ -20,7 +20,6 @@ from click.testing import Result
 from hypothesis import given
 from hypothesis import strategies as st
 from typer.main import get_command
-from typer.testing import CliRunner
 
 from ladderholdout import LadderHoldout
 from ladderholdout.cli import app
@@ -28,6 +27,7 @@ from ladderholdout.errors import InvalidArgument, InvalidSubmission
 from ladderholdout.mechanisms import MECHANISMS, Ladder
 from ladderholdout.mechanisms.parsing import mechanism_of
 from ladderholdout.remote.predictions import labels_like
+from tests.support.commands import CliRunner
 from tests.support.holdouts import EVERY, entries_of
 
 COMMAND = Path(sys.executable).with_name("ladder-holdout")

@@ -8,13 +8,13 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
 
 from ladderholdout import LadderHoldout
 from ladderholdout.cli import app
 from ladderholdout.guard.opening.health import Finding, ledger_findings
 from ladderholdout.integrations.mlflow.service import mlflow_findings, server_finding
 from ladderholdout.ledger import resolve_url
+from tests.support.commands import CliRunner
 from tests.support.holdouts import coins
 from tests.support.mlflow_stores import CONTEXT, free_port, installed, new_store, program
 

@@ -18,7 +18,6 @@ import pytest
 from pyarrow import parquet
 from sklearn.metrics import accuracy_score, r2_score, roc_auc_score
 from sklearn.tree import DecisionTreeClassifier
-from typer.testing import CliRunner
 
 from ladderholdout import LadderHoldout
 from ladderholdout.cli import app
@@ -29,6 +28,7 @@ from ladderholdout.remote.predictions import Form
 from ladderholdout.remote.wire import ARROW, CSV
 from ladderholdout.server.bodies import submission_in, upload_in
 from ladderholdout.server.space import Space
+from tests.support.commands import CliRunner
 
 N = 120
 SPACE = Space(N, 2, 1)

@@ -23,7 +23,6 @@ import pytest
 from mcp import Client, StdioServerParameters, stdio_client
 from mcp.shared.memory import create_client_server_memory_streams
 from pyarrow import ipc
-from typer.testing import CliRunner
 
 from ladderholdout.cli import agents, app
 from ladderholdout.cli.files import predictions_from
@@ -32,6 +31,7 @@ from ladderholdout.metrics import get_metric
 from ladderholdout.remote.predictions import Form
 from ladderholdout.server.accounts import revoke_token
 from tests.support import server
+from tests.support.commands import CliRunner
 
 pytestmark = pytest.mark.processes
 

@@ -18,7 +18,6 @@ from typing import Any
 import numpy as np
 import pytest
 import requests
-from typer.testing import CliRunner
 
 from ladderholdout import LadderHoldout
 from ladderholdout.cli import app
@@ -26,6 +25,7 @@ from ladderholdout.cli import serving as serving_command
 from ladderholdout.errors import AccessDenied, LedgerUnreachable
 from ladderholdout.ledger import backup, resolve_url
 from ladderholdout.server.accounts import revoke_token
+from tests.support.commands import CliRunner
 from tests.support.processes import elsewhere
 from tests.support.server import (
     COMMAND,

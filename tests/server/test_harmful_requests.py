@@ -35,7 +35,6 @@ import pytest
 import requests
 from pyarrow import ipc
 from sklearn.metrics import accuracy_score
-from typer.testing import CliRunner
 
 from ladderholdout import LadderHoldout
 from ladderholdout.cli import app
@@ -54,6 +53,7 @@ from ladderholdout.server.bodies import batch_in, submission_in
 from ladderholdout.server.protocol import LARGEST_HEAD, Prompt
 from ladderholdout.server.settings import ServerSettings
 from ladderholdout.server.space import Space
+from tests.support.commands import CliRunner
 from tests.support.server import (
     PATIENCE,
     PROGRAM,
