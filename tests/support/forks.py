@@ -98,17 +98,22 @@ def serve_forks() -> None:
     from ladderholdout.cli import app
 
     gc.freeze()
+    running: set[int] = set()
     while line := sys.stdin.readline():
         asked = json.loads(line)
         if "ended" in asked:
             pid, status = os.waitpid(asked["ended"], os.WNOHANG)
             answer = os.waitstatus_to_exitcode(status) if pid else None
+            running.discard(pid)
         elif answer := os.fork():
-            pass
+            running.add(answer)
         else:
             become(**asked)
             app()
         print(json.dumps(answer), flush=True)
+    # What the tests left running because they were killed.
+    for pid in running:
+        os.kill(pid, signal.SIGKILL)
 
 
 def become(
