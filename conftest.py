@@ -162,8 +162,11 @@ WATCH = Watch()
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Watch what the run leaves; the workers of pytest-xdist inherit its temporary folder."""
-    if not hasattr(config, "workerinput"):
+    """Watch what the run leaves; the workers of pytest-xdist inherit its temporary folder.
+
+    Without workers this process itself has pools and folders that end with it, so nothing is told.
+    """
+    if getattr(config.option, "numprocesses", None) and not hasattr(config, "workerinput"):
         config.stash[LEAVINGS] = Leavings()
 
 
