@@ -428,7 +428,7 @@ def selection_of(
     event = 1 + chosen.runs
     for queries in chosen.events:
         discloses = counted[queries.ladder_id].discloses
-        event += queries.submissions if discloses else queries.alone
+        event += queries.queries if discloses else queries.alone
     improved = (record for queries in chosen.ladders for record in queries.improved)
     of_others = [record for record in improved if record.batch != chosen.batch]
     # The first ladder of a holdout was there before anything was released of it.

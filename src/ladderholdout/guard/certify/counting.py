@@ -117,32 +117,13 @@ class CountedLadder:
         if queries.releases:
             left = None if grid.budget is None else max(0, grid.budget - queries.releases)
             grid = replace(grid, first_improves=False, budget=left)
-        improved = tuple(query.number - start for query in queries.improved)
+        improved = tuple(query.query - start for query in queries.improved)
         values, choices = self._values(queries), self._choices(queries)
         assert self.rule is not None
         is_chosen = bool(queries.improved) and queries.improved[-1].position == chosen
         if is_chosen and self.settings.shows_scores:
             values, choices = values[:-1], choices and choices[:-1]
-        repeats = tuple(number - start for number in self._repeats(queries))
-        transcript = ladder_transcript(queries.count, improved, values, grid, choices, repeats)
-        return replace(transcript, releases=queries.releases)
-
-    def _repeats(self, queries: LadderQueries) -> list[int]:
-        """Return the repeats whose answer is not that of a submission that does not improve."""
-        assert self.rule is not None
-        if self.rule.needs_account or queries.releases:
-            # What such a submission is answered depends on whose it is, or on what was before a
-            # withdrawal: all are counted.
-            return [repeat.number for repeat in queries.repeats]
-        released = iter([*queries.improved, None])
-        latest, coming = None, next(released)
-        numbers: list[int] = []
-        for repeat in queries.repeats:
-            while coming is not None and coming.number < repeat.number:
-                latest, coming = coming, next(released)
-            if repeat.improved or (latest is not None and repeat.risk != latest.risk):
-                numbers.append(repeat.number)
-        return numbers
+        return ladder_transcript(queries.count, improved, values, grid, choices)
 
     def _values(self, queries: LadderQueries) -> tuple[int, ...]:
         """Return the numbers of the values that were released; where any will do, zeros."""
