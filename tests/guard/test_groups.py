@@ -275,7 +275,7 @@ def test_the_default_rules_take_groups() -> None:
         assert "the mean over rows" in holdout.certificate().line()
     drawn = opened(scoring="roc_auc")
     drawn.submit(probabilities)
-    assert "one row of each group, drawn by the holdout's secret" in drawn.certificate().line()
+    assert "one row of each group, drawn by the rows' content" in drawn.certificate().line()
     assert "by one row of each group" in drawn.certificate().beside
 
 

@@ -122,6 +122,26 @@ def test_it_is_on_record_before_it_is_shown_and_shown_again(name: str, tmp_path:
     assert holdout.certificate() == found
 
 
+@pytest.mark.parametrize("name", ["matthews_corrcoef", "neg_root_mean_squared_error", "r2"])
+def test_fresh_ledgers_certify_and_compare_the_same_rows_alike(name: str) -> None:
+    X, y, (first, second) = drawn(name, [0.8, 0.6])
+    shown = []
+    # Which order the rows are registered in does not matter, and how the ladder is called.
+    for order in (np.arange(N), np.random.default_rng(1).permutation(N)):
+        holdout = LadderHoldout(
+            *(X[order], y[order]),
+            scoring=name,
+            ledger="memory",
+            ladder=f"from {order[0]}",
+            **RANGES.get(name, {}),
+        )
+        holdout.submit(first[order])
+        found = holdout.certificate()
+        difference = holdout.compare(first[order], second[order])
+        shown.append((found.low, found.high, difference.low, difference.high))
+    assert shown[0] == shown[1]
+
+
 def test_certificates_of_later_incumbents_pay_for_it() -> None:
     asked, silent = (searched("roc_auc", [0.2, 0.4]) for _ in range(2))
     asked.certificate()

@@ -421,7 +421,7 @@ def _median(metric: Metric, rows: Rows, log_level: float) -> Limits:
     return (parts[0] if len(parts) == 1 else mean_of(parts)).through(metric.to_score)
 
 
-ONE_OF_EACH = "one row of each group, drawn by the holdout's secret"
+ONE_OF_EACH = "one row of each group, drawn by the rows' content"
 """What the bound of a score is made of that is not made of sums over groups."""
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hmac
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -40,7 +39,6 @@ from ladderholdout.ledger import (
     Transaction,
 )
 from ladderholdout.limits.intervals import LARGEST_SIDE
-from ladderholdout.mechanisms.rules import fresh_rng
 from ladderholdout.metrics import Metric
 from ladderholdout.metrics.arrays import FloatArray
 from ladderholdout.metrics.scales import scale_of
@@ -222,8 +220,6 @@ def _worked_out(guard: Guard, asked: _Question, level: Level) -> NewFinals:
             f"{metric.name} is no mean of losses."
         )
     n, count = len(reserve.targets), len(asked.entries)
-    # No ladder has the number 0: keys of their own for finals, by which rows come in an order.
-    rng = fresh_rng(hmac.digest(guard.holdout.secret, b"finals", "sha256"), 0, asked.number)
     grids = tuple(
         ReserveGrid(
             n,
@@ -244,7 +240,7 @@ def _worked_out(guard: Guard, asked: _Question, level: Level) -> NewFinals:
             risk, loss = _risk(metric, reserve, predictions)
             low = high = None
             if risk is not None and not _counts(metric):
-                rows = Rows(reserve.targets, reserve.of(predictions), rng, _classes(guard))
+                rows = guard.scored(reserve, predictions)
                 low, high = _ends(metric, rows, log_side, amended)
             losses.append(loss)
             entries.append((risk, low, high))
@@ -252,7 +248,7 @@ def _worked_out(guard: Guard, asked: _Question, level: Level) -> NewFinals:
         if _is_paired(metric):
             log_level = math.log1p(-level.confidence) + math.log(OF_PAIRS) - log_count
             target = math.log(max(count * (count - 1), 2)) - log_level
-            pairs = _compared(metric, np.asarray(losses), amended, target, rng)
+            pairs = _compared(metric, np.asarray(losses), amended, target, reserve.order_rng())
     risks, lows, highs = zip(*entries, strict=True)
     share = 0.0 if amended is None else float(amended.mean())
     evidence = FinalsEvidence(grids, risks, lows, highs, pairs, share)
@@ -285,10 +281,6 @@ def _test(metric: Metric) -> str:
     if _counts(metric):
         return "sign tests; "
     return "bets on differences; " if _is_paired(metric) else ""
-
-
-def _classes(guard: Guard) -> int:
-    return 2 if guard.holdout.classes is None else len(guard.holdout.classes)
 
 
 def _risk(

@@ -192,7 +192,7 @@ def _measured(
             evaluation = reserve.evaluate(metric, predictions)
             evidence = ReserveEvidence(grid, evaluation.risk)
             if by_rows:
-                rows = guard.scored(reserve, predictions, rng)
+                rows = guard.scored(reserve, predictions)
                 return _with_limits(evidence, metric, rows, asked.log_count(number, level), level)
             if not grid.drawn:
                 return evidence

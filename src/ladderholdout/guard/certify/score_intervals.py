@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hmac
 import math
 from dataclasses import dataclass
 from functools import partial
@@ -26,7 +25,6 @@ from ladderholdout.guard.opening import check_predictions, stated_range
 from ladderholdout.guard.query import Guard, LedgerLadder
 from ladderholdout.guard.shown import ScoreCertificate
 from ladderholdout.ledger import LadderRecord, Transaction
-from ladderholdout.mechanisms.rules import fresh_rng
 
 
 def certificate(ladder: LedgerLadder, confidence: float | None) -> ScoreCertificate:
@@ -103,11 +101,8 @@ def _asking(
 def _worked_out(guard: Guard, asked: _Question) -> dict[str, Any]:
     """Return what is to be noted of the interval."""
     selection = asked.selection
-    # A key of its own for each incumbent: the same random splits whenever it is asked again.
-    key = hmac.digest(guard.holdout.secret, b"interval", "sha256")
-    rng = fresh_rng(key, selection.ladder.id, selection.ladder.incumbent or 0)
     with without_autologging():
-        rows = guard.scored(guard.part, asked.predictions, rng)
+        rows = guard.scored(guard.part, asked.predictions)
         interval = certify_score(
             selection.metric,
             rows,

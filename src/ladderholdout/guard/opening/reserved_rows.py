@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
 from dataclasses import dataclass
 from typing import Any
@@ -27,6 +28,7 @@ from ladderholdout.metrics import Evaluation, Metric
 from ladderholdout.metrics.scores import squared
 from ladderholdout.vault import Rows
 
+_ORDER = b"ladderholdout: the order of bets"
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Part:
@@ -52,6 +54,15 @@ class Part:
     def of(self, predictions: NDArray[Any]) -> NDArray[Any]:
         """Return the predictions for these rows out of those for the whole holdout."""
         return predictions if self.chosen is None else predictions[self.chosen]
+
+    def order_rng(self) -> np.random.Generator:
+        """Return the generator that orders these rows for bounds: a function of them alone.
+
+        The rows come in the order of their content, and their targets in it are the key: in any
+        ledger the same rows get the same order, and nobody knows it without all targets.
+        """
+        content = hashlib.sha256(_ORDER + np.asarray(self.targets, dtype="<f8").tobytes()).digest()
+        return np.random.Generator(np.random.Philox(key=int.from_bytes(content[:16], "little")))
 
     def evaluate(self, metric: Metric, predictions: NDArray[Any]) -> Evaluation:
         """Measure predictions for the whole holdout on these rows."""

@@ -250,11 +250,12 @@ class Guard:
         """What no ladder measures."""
         return self.labelled.reserve
 
-    def scored(self, part: Part, predictions: NDArray[Any], rng: np.random.Generator) -> ScoredRows:
+    def scored(self, part: Part, predictions: NDArray[Any]) -> ScoredRows:
         """Return some of the rows with predictions for all, as a bound of a score takes them."""
         classes = self.holdout.classes
         n_classes = 2 if classes is None else len(classes)
-        return ScoredRows(part.targets, part.of(predictions), rng, n_classes, part.groups)
+        own = part.of(predictions)
+        return ScoredRows(part.targets, own, part.order_rng(), n_classes, part.groups)
 
     def submit(
         self, placed: Sequence[tuple[Any, NDArray[np.intp] | None]], origins: Sequence[Origin]
