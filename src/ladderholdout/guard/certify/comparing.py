@@ -195,10 +195,10 @@ def _comparison(
 ) -> Comparison:
     """Return a comparison as it was shown, from the side from which it is asked for."""
     low, high = (-record.high, -record.low) if turned else (record.low, record.high)
-    assumptions = assumptions_of(metric, batch=False, clipped=0.0, estimand=estimand)
+    assumptions = assumptions_of(metric, estimand=estimand)
     return Comparison(
         *(*numbers, low, high, record.confidence, record.bound, record.log_count),
-        *(record.log_values, (*assumptions, FAMILY)),
+        *(record.log_values, (*assumptions, FAMILY), metric.clipping),
     )
 
 

@@ -223,7 +223,7 @@ def _worked_out(guard: Guard, asked: _Question, level: Level) -> NewFinals:
     grids = tuple(
         ReserveGrid(
             n,
-            metric.risk_range,
+            metric.released_range,
             drawn=not _counts(metric),
             scale=None if _counts(metric) else scale_of(metric),
             released=released,
@@ -292,7 +292,7 @@ def _risk(
     except InvalidArgument:
         # As where a class is missing among these rows: a fact about labels, and counted.
         return None, None
-    return evaluation.risk, evaluation.losses
+    return evaluation.risk, evaluation.bounded_losses
 
 
 def _ends(

@@ -38,7 +38,7 @@ def certificate(ladder: LedgerLadder, confidence: float | None) -> ScoreCertific
         while True:
             asked = ladder.read(partial(_asking, guard=guard, level=level))
             if isinstance(asked, ScoreCertificate):
-                if asked.clipped_share:
+                if asked.clipped is not None and asked.clipped[0]:
                     _warn_of_clipped(asked, guard)
                 return asked
             # It takes its time, and nobody else should have to wait for it.
@@ -50,10 +50,10 @@ def certificate(ladder: LedgerLadder, confidence: float | None) -> ScoreCertific
 def _warn_of_clipped(certificate: ScoreCertificate, guard: Guard) -> None:
     """Warn where errors of the incumbent are beyond the range: that much the certificate shows."""
     warn(
-        f"In up to {100 * certificate.clipped_share:g} % of the rows the incumbent's loss is "
-        f"beyond {stated_range(guard.metric)} and was clipped to it: released score and "
-        f"certificate are for {certificate.clipping}. Name that beside the score, or start another "
-        'ladder with a wider range: LadderHoldout(X, y, ..., ladder="wider").',
+        f"The released score is of the incumbent's errors as they are, and the certificate is of "
+        f"{certificate.clipping} ({stated_range(guard.metric)}): the interval need not hold the "
+        "released score. Name both, or start another ladder with a wider range: "
+        'LadderHoldout(X, y, ..., ladder="wider").',
         RangeWarning,
     )
 

@@ -30,6 +30,7 @@ from ladderholdout.vault import Rows
 
 _ORDER = b"ladderholdout: the order of bets"
 
+
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Part:
     """Some rows of a holdout, in the order of their content; raw, so not shown.
