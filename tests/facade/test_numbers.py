@@ -289,7 +289,9 @@ def test_a_range_is_named_even_if_no_error_is_beyond_it() -> None:
     y, p = heavy()
     holdout = held(y, "neg_mean_absolute_error", loss_range=(0, 1000))
     holdout.submit(p)
-    said = "true score with errors clipped at 1000, which are 0 of 400 rows and 0 % of the score, in"
+    said = (
+        "true score with errors clipped at 1000, which are 0 of 400 rows and 0 % of the score, in"
+    )
     assert holdout.certificate().line().startswith(said)
 
 

@@ -94,8 +94,8 @@ class CountedLadder:
     its metric if there is one, `asked` has the submissions whose value was asked for, of a ladder
     that releases none, by the time that counts; `bars` has the risks that releases of a
     `RankLadder` had to be below; `scale` is the grid of its releases where that is the metric's
-    own; `of` names its holdout where that is another; `beyond` is how many values there are with those
-    beyond a stated range, which have half of the chance.
+    own; `of` names its holdout where that is another; `beyond` is how many values there are with
+    those beyond a stated range, which have half of the chance.
     """
 
     settings: LadderSettings

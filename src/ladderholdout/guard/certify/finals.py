@@ -248,7 +248,9 @@ def _worked_out(guard: Guard, asked: _Question, level: Level) -> NewFinals:
         if _is_paired(metric):
             log_level = math.log1p(-level.confidence) + math.log(OF_PAIRS) - log_count
             target = math.log(max(count * (count - 1), 2)) - log_level
-            pairs = _compared(metric, np.asarray(losses), amended, target, reserve.order_rng())
+            shown = np.array([risk for risk, _, _ in entries])
+            rng = reserve.order_rng()
+            pairs = _compared(metric, np.asarray(losses), shown, amended, target, rng)
     risks, lows, highs = zip(*entries, strict=True)
     share = 0.0 if amended is None else float(amended.mean())
     evidence = FinalsEvidence(grids, risks, lows, highs, pairs, share)
@@ -258,7 +260,7 @@ def _worked_out(guard: Guard, asked: _Question, level: Level) -> NewFinals:
         asked.entries,
         evidence,
         level.confidence,
-        f"{_test(metric)}{bound.name}",
+        f"{_test(metric)}{bound.name}" + (f", with {metric.clipping}" if metric.clip else ""),
         log_count,
         0 if amended is None else int(amended.sum()),
     )
@@ -308,6 +310,7 @@ def _ends(
 def _compared(
     metric: Metric,
     losses: FloatArray,
+    risks: FloatArray,
     amended: NDArray[np.bool_] | None,
     target: float,
     rng: np.random.Generator,
@@ -325,7 +328,8 @@ def _compared(
     losses, nats = losses[:, rng.permutation(len(some))], np.zeros((count, count))
     means = losses.mean(axis=1)
     for first in range(count):
-        for second in np.flatnonzero(means[first] < means).tolist():
+        # Clipped losses may point another way than the risks, which nothing contradicts.
+        for second in np.flatnonzero((means[first] < means) & (risks[first] < risks)).tolist():
             gains = np.where(some, -unit, losses[second] - losses[first])
             shares = np.clip((gains / unit + 1.0) / 2.0, 0.0, 1.0)
             nats[first, second] = ordered_mean_evidence(shares, 0.5, target)

@@ -278,8 +278,8 @@ def warn_of_narrow_range(metric: Metric, rows: Rows, reserve: NDArray[np.bool_] 
     if clipped is not None and clipped > _MANY * len(targets):
         warn(
             f"{stated_range(metric)} is narrow for these targets: many losses are beyond it where "
-            f"their mean is predicted for every row. Released scores and certificates are of "
-            f"{metric.clipping}, in the unit that {metric.name} shows.",
+            f"their mean is predicted for every row. Intervals and gates, not released scores, are "
+            f"of {metric.clipping}, in the unit that {metric.name} shows.",
             RangeWarning,
         )
 

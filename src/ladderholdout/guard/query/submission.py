@@ -294,6 +294,7 @@ class Guard:
             incumbent,
             answer.margin * (self.rules.unit or 1.0),
             why_spent(self.rules, is_counted=math.isfinite(answer.price)) if is_spent else None,
+            self.metric.clipping,
         )
         return Decision(accepted, release.submission, is_spent, reason, incumbent, unchanged)
 

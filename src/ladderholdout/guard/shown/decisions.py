@@ -91,6 +91,7 @@ def reason_of(
     incumbent: int,
     margin: float,
     why_spent: str | None,
+    clipping: str = "",
 ) -> str:
     """Return why a candidate was accepted or not.
 
@@ -105,6 +106,8 @@ def reason_of(
         The gain that was tested for, in the metric's own units.
     why_spent : str or None
         Why nothing is accepted any more, if so.
+    clipping : str
+        As `Metric.clipping`, for the test was of these errors.
 
     Returns
     -------
@@ -131,6 +134,7 @@ def reason_of(
     if against is None:
         return "It is the baseline: there was nothing to compare it with."
     more = f" by more than {margin:g}" if margin else ""
+    more += f", with {clipping}" if clipping else ""
     if release.improved:
         return f"It is better than submission {against}{more}."
     return f"It is not shown to be better than submission {against}{more}."
