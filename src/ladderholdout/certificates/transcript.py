@@ -65,10 +65,7 @@ WEIGHTS = (
     " the weights were made from the labels, or the rows were drawn by them, it is for new features"
     " with these labels and weights, and the search did not use the holdout's features."
 )
-RANGE = (
-    "The loss lies in its range; if that was stated, larger losses count as its end: the interval "
-    "is for the score with losses clipped so."
-)
+RANGE = "The loss lies in its range; where that was stated, larger losses were clipped to it."
 
 
 def check_nats(argument: str, nats: float) -> None:
