@@ -28,6 +28,7 @@ from ladderholdout.errors import (
     OverlapError,
     OverlapWarning,
 )
+from ladderholdout.guard.opening import Part
 from ladderholdout.guard.opening.health import verify_holdout
 from ladderholdout.identity import id_hashes
 from ladderholdout.ledger import Ledger
@@ -42,7 +43,6 @@ from ladderholdout.mechanisms import (
     State,
 )
 from ladderholdout.mechanisms.resampling import null_probability
-from ladderholdout.mechanisms.rules import fresh_rng
 from ladderholdout.metrics import Evaluation, get_metric
 from tests.support.server import registered, rows, serving, token_of
 
@@ -275,7 +275,7 @@ def test_the_default_rules_take_groups() -> None:
         assert "the mean over rows" in holdout.certificate().line()
     drawn = opened(scoring="roc_auc")
     drawn.submit(probabilities)
-    assert "one row of each group, drawn by the holdout's secret" in drawn.certificate().line()
+    assert "one row of each group, drawn by the rows' content" in drawn.certificate().line()
     assert "by one row of each group" in drawn.certificate().beside
 
 
@@ -359,15 +359,13 @@ def test_the_reserve_is_certified_by_its_groups(estimand: str) -> None:
     hits = (y == GUESSES)[reserve]
     assert found.score == pytest.approx(hits.mean()) and found.mean_over == estimand
     # What the bound gives for these groups alone, at the level of the first query, rounded outward.
-    with Ledger(holdout.ledger).read() as tx:
-        secret = tx.holdout(holdout.__ladder__.holdout_id).secret
-    # The groups are in an order of the secret's, and named by hashes of their names.
+    # The groups are in an order of their targets', and named by hashes of their names.
     names = id_hashes(NAMES, may_repeat=True, argument="groups")[reserve]
     order = np.argsort(content_order(holdout)[reserve])
     limits = share_of_groups(
         *(hits[order].astype(float), np.ones(len(hits)), Groups.of(names[order], estimand)),
         math.log(0.1) - 2 * math.log(2),
-        rng=fresh_rng(secret, 0, 1),
+        rng=Part(None, y[reserve][order], None).order_rng(),
     )
     assert found.score - 1.0501 * (found.score - limits.low) <= found.low <= limits.low
     assert limits.high <= found.high <= found.score + 1.0501 * (limits.high - found.score)

@@ -914,10 +914,11 @@ def test_a_function_of_another_shape_or_range_is_refused() -> None:
     wide = Metric("own", "labels", loss=lambda t, p: t * 3.0, loss_range=(0, 1))
     refuse(InvalidArgument, "wide enough", wide.evaluate, codes, codes)
     clipped = replace(wide, clip=True).evaluate(codes, codes)
-    assert clipped.losses is not None and clipped.losses.tolist() == [0.0, 1.0]
+    assert clipped.losses is not None and clipped.losses.tolist() == [0.0, 3.0]
+    assert clipped.bounded_losses is not None and clipped.bounded_losses.tolist() == [0.0, 1.0]
+    assert clipped.risk == 1.5 and clipped.clipped == 1
     endless = Metric("own", "labels", lambda t, p: t / 0.0, loss_range=(0, 1), clip=True)
-    worst = endless.evaluate(np.array([1, 1]), codes)
-    assert worst.losses is not None and worst.losses.tolist() == [1.0, 1.0]
+    refuse(InvalidSubmission, "no finite number", endless.evaluate, np.array([1, 1]), codes)
     out = Metric("own", "labels", score=lambda t, p, sample_weight: 1.5, loss_range=(0, 1))
     refuse(InvalidArgument, "wide enough", out.evaluate, codes, codes)
 

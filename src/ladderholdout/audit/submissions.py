@@ -66,7 +66,7 @@ class AuditedSubmission:
         How far its predictions were from the incumbent's: the share of examples that
         differ (class labels), else the mean absolute difference. None without an incumbent.
     clipped : int or None
-        How many of its losses were outside of the stated range and were clipped to it. None
+        How many of its losses are outside of the stated range, to which intervals clip them. None
         where none can be, and for repeats.
 
     Examples

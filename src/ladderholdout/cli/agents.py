@@ -229,7 +229,7 @@ _TOOLS = (
                     improved=_kind("boolean", "Whether it became the incumbent."),
                     repeat_of=_kind(
                         "integer",
-                        "The submission of the same predictions whose answer it was given again.",
+                        "The first submission of the same predictions.",
                         missing=True,
                     ),
                     released_score=_RELEASED,
@@ -312,6 +312,8 @@ class Tools:
         return {
             "submission": release.submission,
             "improved": release.improved,
+            "repeat_of": release.repeat_of,
+            "is_incumbent": release.is_incumbent,
             "released_score": release.score,
             "releases_left": release.releases_left,
         }

@@ -476,11 +476,13 @@ def _guarded(
 def _fed_back(holdout: OpenLadder, release: Release) -> float:
     """Return the feedback to a search on the answer of one ladder."""
     if release.score is None:
-        return feedback_of_improvement(holdout.feedback, release.improvements, release.improved)
+        return feedback_of_improvement(holdout.feedback, release.improvements, release.has_held)
     if holdout.facts.rules.mechanism.discloses:
         return release.score
     margin = margin_of(holdout, release.score)
-    return feedback_of(holdout.feedback, release.score, release.improved, margin)
+    # A search that is run again finds the incumbent by it.
+    held = release.improved or release.is_incumbent
+    return feedback_of(holdout.feedback, release.score, held, margin)
 
 
 # A candidate of each search and of the names that its points set, described, in this process.

@@ -252,12 +252,12 @@ class Fit:
     def take(self, release: Release) -> None:
         """Count one round.
 
-        The later of two improvements has the better released score. A round that repeats one of
-        the same fit, as a tree without a split does, is therefore no improvement, and in a
-        second fit of the same rounds it is none again.
+        The later of two incumbents has the better released score. A round that repeats one of
+        the same fit, as a tree without a split does, is therefore no progress, and a second fit of
+        the same rounds has its best where the first had it.
         """
         self.releases.append(release)
-        if release.improved and release.improvements > self.best_level:
+        if release.has_held and release.improvements > self.best_level:
             self.best_round, self.best_level = len(self.releases), release.improvements
 
 

@@ -89,8 +89,8 @@ class IntervalRecord:
         L, with what was paid for the confidence.
     log_values : float
         What later certificates pay for it, in nats.
-    clipped : float
-        At most this share of the rows was clipped.
+    clipped : tuple of (int, float) or None
+        How many rows were clipped, and what share of the score they are.
     place : int
         Which of its batch the incumbent was.
     """
@@ -105,7 +105,7 @@ class IntervalRecord:
     bound: str
     log_count: float
     log_values: float
-    clipped: float
+    clipped: tuple[int, float] | None
     place: int
 
 
@@ -401,7 +401,7 @@ def _interval(event: EventRecord) -> IntervalRecord:
         str(noted["bound"]),
         float(noted["log_count"]),
         float(noted["log_values"]),
-        float(noted["clipped"]),
+        noted["clipped"] and (noted["clipped"][0], noted["clipped"][1]),
         int(noted["place"]),
     )
 

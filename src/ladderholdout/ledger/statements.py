@@ -92,8 +92,6 @@ IMPROVEMENTS = Prepared(
         _OF_LADDER,
         submissions.c.number <= bindparam("number"),
         is_marked,
-        submissions.c.improved,
-        submissions.c.repeat_of.is_(None),
     )
 )
 # Added to zero: by the index of numbers SQLite would read all entries of the ladder.
@@ -141,9 +139,10 @@ _UNCHANGED = (
 UNCHANGED = Prepared(select((1 // func.count()).label("one")).select_from(_UNCHANGED))
 _ADDED = [column.name for column in submissions.c if column.name != "id"]
 ADD_SUBMISSION = f"INSERT INTO submissions ({', '.join(_ADDED)}) VALUES (:{', :'.join(_ADDED)})"
-COUNT_SUBMISSION = "UPDATE ladders SET submissions = :number WHERE id = :ladder"
-STEP_LADDER = "UPDATE ladders SET submissions = :number, state = :state WHERE id = :ladder"
+_COUNT_SUBMISSION = "UPDATE ladders SET submissions = :number, queries = :queries"
+COUNT_SUBMISSION = f"{_COUNT_SUBMISSION} WHERE id = :ladder"
+STEP_LADDER = f"{_COUNT_SUBMISSION}, state = :state WHERE id = :ladder"
 IMPROVE_LADDER = (
-    "UPDATE ladders SET submissions = :number, state = :state, version = :version, "
-    "incumbent = :number WHERE id = :ladder"
+    f"{_COUNT_SUBMISSION}, state = :state, version = :version, incumbent = :number "
+    "WHERE id = :ladder"
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import wraps
@@ -43,6 +44,7 @@ from ladderholdout.ledger.known_rows import HoldoutRows, Sharing
 from ladderholdout.ledger.prepared import Prepared, run
 from ladderholdout.ledger.records import (
     EMPTY,
+    NOT_IMPROVED,
     Asked,
     AuditEntry,
     AuditRow,
@@ -67,7 +69,6 @@ from ladderholdout.ledger.records import (
     select_incumbents,
     to_bytes,
 )
-from ladderholdout.ledger.replay import repeats_alike
 from ladderholdout.ledger.reserve_queries import ReserveQueries
 from ladderholdout.ledger.rounds import Rounds
 from ladderholdout.ledger.tables import (
@@ -460,17 +461,21 @@ class Transaction:
             "evidence": json.dumps(evidence),
             "context": json.dumps(entry["context"]),
         }
-        end.runs += values["batch"] is not None and values["batch"] != end.batch
-        end.batch = values["batch"]
+        queries = ladder.queries
+        if entry.get("repeat_of") is None or evidence == NOT_IMPROVED:
+            queries += 1
+            end.runs += values["batch"] is not None and values["batch"] != end.batch
+            end.batch = values["batch"]
         content = submission_content(submitted(values))
         head = self.chains.add(ladder.holdout_id, "submission", content)
         values |= {"position": head.length, "hash": head.hash, "runs": end.runs}
+        values["queries"] = queries
         # A text, as SQLAlchemy writes it to a file; the zone of a connection to a server is UTC.
         values["time"] = values["time"].replace(tzinfo=None).isoformat(" ", "microseconds")
         run(self.conn, statements.ADD_SUBMISSION, values)
         kept = candidate is not None and self.batches.keep(ladder, number, candidate)
-        changes: dict[str, Any] = {"ladder": ladder.id, "number": number}
-        new: dict[str, Any] = {"submissions": number}
+        changes: dict[str, Any] = {"ladder": ladder.id, "number": number, "queries": queries}
+        new: dict[str, Any] = {"submissions": number, "queries": queries}
         if state is None:
             run(self.conn, statements.COUNT_SUBMISSION, changes)
         else:
@@ -559,16 +564,20 @@ class Transaction:
 
     def _used(self, holdout_ids: Sequence[int]) -> history.Used:
         """Return the ladders of some holdouts, as their submissions are counted."""
-        plain: dict[int, bool] = {}
         returns: dict[int, list[int]] = {}
         for holdout_id in holdout_ids:
-            for ladder in self.ladders(holdout_id):
-                plain[ladder.id] = not ladder.withdrawals and repeats_alike(ladder.settings)
             for event in self.events(holdout_id, WITHDRAWN):
                 withdrawal = history.read_withdrawal(event)
                 if withdrawal.replaced and event.ladder_id is not None:
-                    returns.setdefault(event.ladder_id, []).append(withdrawal.until)
-        return history.Used(tuple(holdout_ids), plain, returns)
+                    queries = self._queries_up_to(event.ladder_id, withdrawal.until)
+                    returns.setdefault(event.ladder_id, []).append(queries)
+        return history.Used(tuple(holdout_ids), returns)
+
+    def _queries_up_to(self, ladder_id: int, number: int) -> int:
+        """Return how many queries a ladder had answered up to a submission."""
+        entry = submissions.c
+        query = select(entry.queries).where(entry.ladder_id == ladder_id, entry.number == number)
+        return int(self.conn.execute(query).scalar_one())
 
     def is_on_grid(self, ladder_id: int, until: int, n: int) -> bool:
         """Return whether all that a ladder released up to a submission are shares of n rows.
@@ -742,6 +751,30 @@ class Transaction:
         values = {"ladder": ladder_id, "number": number}
         (row,) = statements.IMPROVEMENTS.rows(self.conn, values)
         return int(row.count)
+
+    def incumbent_before(self, ladder_id: int, number: int) -> int | None:
+        """Return the last submission before one that had improved its ladder."""
+        entry = submissions.c
+        query = select(func.max(entry.number)).where(
+            entry.ladder_id == ladder_id, entry.number < number, history.is_marked
+        )
+        return self.conn.execute(query).scalar_one()  # type: ignore[no-any-return]
+
+    def margin_of(self, ladder_id: int, number: int) -> float:
+        """Return the gain that a gate tested a submission for; 0 where it tested none."""
+        (entry,) = self.audit_entries(ladder_id, after=number - 1, limit=1)
+        return entry.evidence.get("margin") or 0.0
+
+    def least_margin(self, ladder_id: int, digest: str) -> float:
+        """Return the smallest gain that a gate tested some predictions for; infinity for none."""
+        entry = submissions.c
+        query = select(entry.number).where(
+            entry.ladder_id == ladder_id,
+            entry.digest == digest,
+            entry.repeat_of.is_(None),
+        )
+        numbers = self.conn.execute(query).scalars().all()
+        return min((self.margin_of(ladder_id, number) for number in numbers), default=math.inf)
 
     def repeats(self, ladder_id: int) -> int:
         """Count the submissions that repeated earlier predictions: for audits."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from bisect import bisect_right
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -38,6 +39,7 @@ from ladderholdout.ledger.chain import (
 from ladderholdout.ledger.records import (
     AT_A_TIME,
     EMPTY,
+    NOT_IMPROVED,
     Head,
     HoldoutRecord,
     LadderRecord,
@@ -45,6 +47,7 @@ from ladderholdout.ledger.records import (
     Recorded,
     Withdrawal,
     decompressed,
+    is_known,
     select_incumbents,
 )
 from ladderholdout.ledger.replay import Replayed, replay, rules_of, state_to
@@ -258,27 +261,29 @@ def _verified(
 
 
 def _check_runs(conn: Connection, holdout_id: int) -> Iterator[Finding]:
-    """Count again the runs of submissions of one batch, which certificates pay for."""
+    """Count again the queries, and their runs of one batch, which certificates pay for."""
     entry = submissions.c
     place = ladders.c.account + "/" + ladders.c.name
     of_ladders = select(ladders.c.id, place).where(ladders.c.holdout_id == holdout_id)
     places = {row[0]: row[1] for row in conn.execute(of_ladders)}
-    columns = (entry.ladder_id, entry.number, entry.runs, entry.batch)
+    columns = (entry.ladder_id, entry.number, entry.runs, entry.queries, entry.batch, is_known)
     query = select(*(type_coerce(column, RAW) for column in columns)).order_by(entry.id)
     query = query.where((entry.ladder_id + 0).in_(places))
-    count, last = 0, None
+    count, last, queries = 0, None, Counter[int]()
     # They are counted here: a window of the database takes three times as long.
     with conn.execute(query, execution_options={"yield_per": AT_A_TIME}) as rows:
-        for ladder_id, number, runs, batch in rows:
+        for ladder_id, number, runs, counted, batch, known in rows:
             ladder = places.get(ladder_id)
             if ladder is None:  # to a database a text that begins with a number can equal it
                 continue
-            count += batch is not None and batch != last
-            last = batch
-            if runs != count:
-                if type(runs) is not int:
+            if not known:
+                count += batch is not None and batch != last
+                last = batch
+                queries[ladder_id] += 1
+            if (runs, counted) != (count, queries[ladder_id]):
+                if {type(runs), type(counted)} != {int}:
                     raise damaged()
-                what = f"what is counted of batches up to submission {number} of ladder {ladder}"
+                what = f"what is counted of queries up to submission {number} of ladder {ladder}"
                 yield Finding(f"{what} was changed", ladder, number)
     end = select(chains.c.runs, chains.c.batch).where(chains.c.holdout_id == holdout_id)
     if (count, last) != conn.execute(end).first():
@@ -348,8 +353,10 @@ def _check_firsts(
     withdrawn = tx.withdrawals.noted(ladder.id)
     named = {(finding.ladder, finding.number) for finding in findings}
     for number, first in repeated_queries(tx.conn, ladder.id):
-        # What is submitted again after it was withdrawn is meant to be new.
+        # What is submitted again after it was withdrawn is meant to be new, and what a gate tests
+        # for a smaller gain.
         is_new = any(withdrawal.sets_aside(first) for withdrawal in withdrawn)
+        is_new = is_new or tx.margin_of(ladder.id, number) < tx.margin_of(ladder.id, first)
         if (place, number) not in named and not is_new:
             what = f"submission {number} of ladder {place} repeats submission {first}, and was "
             yield Finding(f"{what}taken for new", place, number)
@@ -444,8 +451,8 @@ def _check_ladder(
     except Exception:  # a changed entry can hold anything, and its error any text
         yield Finding(f"ladder {place} cannot be replayed", place)
         return
-    counts = (ladder.submissions, ladder.version, ladder.withdrawals, ladder.incumbent)
-    if (*counts, _bits(ladder.state)) != last.state():
+    counts = (ladder.submissions, ladder.queries, ladder.version, ladder.withdrawals)
+    if (*counts, ladder.incumbent, _bits(ladder.state)) != last.state():
         yield Finding(f"the state of ladder {place} is not that of its last submission", place)
 
     def digests(predictions: NDArray[Any]) -> tuple[str, str | None]:
@@ -557,6 +564,7 @@ class _Last:
     start: Mapping[str, Any]
     withdrawals: tuple[Withdrawal, ...]
     count: int = 0
+    queries: int = 0
     version: int = 0
     incumbent: int | None = None
     # The digests of the predictions of each submission that improved.
@@ -569,6 +577,7 @@ class _Last:
             while returns and returns[0].until < entry.number:
                 self._back(returns.pop(0))
             self.count += 1
+            self.queries += entry.repeat_of is None or entry.evidence == NOT_IMPROVED
             if entry.improved and entry.repeat_of is None:
                 self.version, self.incumbent = self.version + 1, entry.number
                 self.improvers[entry.number] = entry.digest, entry.reserve_digest
@@ -581,7 +590,7 @@ class _Last:
 
     def state(self) -> tuple[Any, ...]:
         state = self.start if self.replayed is None else self.replayed.state
-        counts = (self.count, self.version, len(self.withdrawals))
+        counts = (self.count, self.queries, self.version, len(self.withdrawals))
         return (*counts, self.incumbent, _bits(state))
 
 

@@ -665,7 +665,7 @@ def _last_certified(
     if show != SHOWN[0]:
         # The score is requested once, when the search is over.
         all_queries = replace(ladder, queries=asked.submissions, improved=search.improved)
-        request = Request(1, (replace(all_queries, submissions=asked.submissions),))
+        request = Request(1, (all_queries,))
         transcript = replace(transcript, on_request=True, request=request)
     return _certified(asked, search, transcript, step)
 

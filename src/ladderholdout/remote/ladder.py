@@ -332,7 +332,7 @@ class RemoteLadder:
                 line.number,
                 line.time,
                 line.improved,
-                line.score if line.repeat_of is None else None,
+                line.score,
                 status.reserve_score if line.number == status.incumbent else None,
                 estimate if line.number == status.incumbent else None,
             )

@@ -44,8 +44,8 @@ from ladderholdout.ledger import (
     digests_of,
     is_server,
 )
-from ladderholdout.ledger.records import now
-from ladderholdout.ledger.replay import NOT_IMPROVED, not_improved, rules_of, state_from, state_to
+from ladderholdout.ledger.records import HELD, KNOWN, NOT_IMPROVED, now
+from ladderholdout.ledger.replay import not_improved, rules_of, state_from, state_to
 from ladderholdout.mechanisms.base import Evidence, State
 from ladderholdout.mechanisms.rules import LadderRules, rng_of
 from ladderholdout.metrics import Evaluation, Metric
@@ -115,9 +115,9 @@ class Answer:
     `spent` is true where it used up the budget; `incumbent` is there where this transaction has
     changed it. `first` is what repeats of the predictions are answered from, unless a key was;
     `began` has the batch of the ladder's first submission, where it was asked for. `price` is what
-    was shown beside the decisions of a gate (`PriceOf`); `repeat_of` is the accepted submission
-    that it repeats; `against` was the incumbent before it, and `was_spent` states whether nothing
-    could have become one.
+    was shown beside the decisions of a gate (`PriceOf`); `against` was the incumbent before it, or
+    before what it retries, `margin` the gain that a gate tests for, and `was_spent` states whether
+    nothing could have become one.
     """
 
     release: Release
@@ -127,8 +127,8 @@ class Answer:
     first: First | None
     began: tuple[str | None] | None
     price: float = 0.0
-    repeat_of: int | None = None
     against: int | None = None
+    margin: float = 0.0
     was_spent: bool = False
 
 
@@ -250,11 +250,12 @@ class Guard:
         """What no ladder measures."""
         return self.labelled.reserve
 
-    def scored(self, part: Part, predictions: NDArray[Any], rng: np.random.Generator) -> ScoredRows:
+    def scored(self, part: Part, predictions: NDArray[Any]) -> ScoredRows:
         """Return some of the rows with predictions for all, as a bound of a score takes them."""
         classes = self.holdout.classes
         n_classes = 2 if classes is None else len(classes)
-        return ScoredRows(part.targets, part.of(predictions), rng, n_classes, part.groups)
+        own = part.of(predictions)
+        return ScoredRows(part.targets, own, part.order_rng(), n_classes, part.groups)
 
     def submit(
         self, placed: Sequence[tuple[Any, NDArray[np.intp] | None]], origins: Sequence[Origin]
@@ -283,19 +284,19 @@ class Guard:
         (answer,) = self._answered([placed], [origin])
         release, incumbent = self.take_note(answer), answer.ladder.incumbent
         assert incumbent is not None
-        margin = getattr(self.rules.with_margin(origin.margin).mechanism, "margin", 0.0)
-        # An accepted candidate that was replaced since is not better than the incumbent.
-        accepted = release.improved and answer.repeat_of in (None, incumbent)
-        is_spent = answer.was_spent and not accepted
+        # A retry of what was accepted and replaced since is not better than the incumbent.
+        accepted = release.improved and release.is_incumbent
+        unchanged = release.is_incumbent and not accepted
+        is_spent = answer.was_spent and not release.is_incumbent
         reason = reason_of(
-            accepted,
+            release,
             answer.against,
-            answer.repeat_of,
             incumbent,
-            margin * (self.rules.unit or 1.0),
+            answer.margin * (self.rules.unit or 1.0),
             why_spent(self.rules, is_counted=math.isfinite(answer.price)) if is_spent else None,
+            self.metric.clipping,
         )
-        return Decision(accepted, release.submission, is_spent, reason, incumbent)
+        return Decision(accepted, release.submission, is_spent, reason, incumbent, unchanged)
 
     def _answered(
         self, placed: Sequence[tuple[Any, NDArray[np.intp] | None]], origins: Sequence[Origin]
@@ -431,16 +432,26 @@ class Guard:
             As for `Transaction.append`.
         """
         origin, predictions, labelled = measured.origin, measured.predictions, measured.labelled
-        first, again, keyed = self._first_of(tx, ladder, measured)
+        first, is_known, keyed = self._first_of(tx, ladder, measured)
         known, began = (before.incumbent, before.began) if before else (None, None)
         state, incumbent = self._state_of(tx, ladder, labelled, known)
         rules, price = self.rules.with_margin(origin.margin), 0.0
+        margin, against, again = getattr(rules.mechanism, "margin", 0.0), ladder.incumbent, keyed
         if rules.mechanism.flags_alone:
             price = before.price if before else self.price_of(tx, ladder)
             state = replace(state, price=price)
-            again = again and self._was_tested(tx, ladder, rules, first, measured.asked)
-        against, was_spent = ladder.incumbent, rules.is_spent(state)
-        spent, level = False, None
+            if keyed and first is not None:
+                again = self._is_retried(tx, ladder, first, measured.asked, margin)
+                against = tx.incumbent_before(ladder.id, first.number)
+                margin = tx.margin_of(ladder.id, first.number)
+            elif (
+                first is not None
+                and not first.improved
+                and margin < tx.least_margin(ladder.id, measured.asked.digest)
+            ):
+                first, is_known = None, False  # for so small a gain it was not tested
+        was_spent = rules.is_spent(state)
+        spent, level, repeat_of = False, None, None
         if first is None or labelled.reserve is not None:
             # Of a repeat for nothing: how long it takes must not show which rows are the reserve's.
             rng = rng_of(self.rules, self.holdout.secret, ladder.id, ladder.submissions + 1)
@@ -458,15 +469,17 @@ class Guard:
             }
         else:
             known_by = {"repeat_of": first.number}
-            if again:
-                level = first.level
-                if level is None:
+            if is_known:
+                repeat_of = first.number
+                if first.improved and (level := first.level) is None:
                     level = tx.improvements(ladder.id, first.number)
+                again = again and not is_withdrawn(first, ladder)
+            if again:
                 risk, improved, change = first.risk, first.improved, {"evidence": {}}
-                first = first._replace(level=level)
-            else:  # without that count, whose time would reveal such a repeat
+            else:  # without that count, whose time would reveal what repeats on the ladder's rows
                 risk, improved = not_improved(self.rules, ladder.state["standing"], first.risk)
-                change = {"evidence": NOT_IMPROVED}
+                known_as = HELD if first.improved else KNOWN
+                change = {"evidence": known_as if is_known else NOT_IMPROVED}
         part = labelled.part
         ladder = tx.append(
             ladder,
@@ -497,34 +510,31 @@ class Guard:
             releases_left=left,
             opened=ladder.opened is not None,
             improvements=ladder.version if level is None else level,
+            repeat_of=repeat_of,
+            is_incumbent=ladder.incumbent == (repeat_of or ladder.submissions),
+            has_held=improved or (repeat_of is not None and first is not None and first.improved),
         )
-        repeat_of = first.number if first is not None and again else None
         if first is None:
             if improved:
                 known = (ladder.version, labelled.version), predictions, measured.evaluation
             first = First(release.submission, risk, improved, level=release.improvements)
         return Answer(
             *(release, ladder, spent and left == 0, known, None if keyed else first, began),
-            *(price, repeat_of, against, was_spent),
+            *(price, against, margin, was_spent),
         )
 
     @staticmethod
-    def _was_tested(
-        tx: Transaction, ladder: LadderRecord, rules: LadderRules, first: First | None, asked: Asked
+    def _is_retried(
+        tx: Transaction, ladder: LadderRecord, first: First, asked: Asked, margin: float
     ) -> bool:
-        """Return whether a gate tested these very predictions for as large a gain before as now.
+        """Return whether a gate decided on this very question under the key.
 
-        Others may come under the same key, and were compared with nothing.
+        Other predictions under the same key were compared with nothing, and no larger gain.
         """
-        assert first is not None
         (entry,) = tx.audit_entries(ladder.id, after=first.number - 1, limit=1)
         tested = entry.recorded
-        if (tested.digest, tested.reserve_digest) != (asked.digest, asked.reserve_digest):
-            return False
-        margin = entry.evidence.get("margin")
-        # The baseline was compared with nothing, so it is no gain of any size.
-        least = getattr(rules.mechanism, "margin", 0.0)
-        return least <= (margin if margin is not None else 0.0)
+        same = (tested.digest, tested.reserve_digest) == (asked.digest, asked.reserve_digest)
+        return same and margin <= (entry.evidence.get("margin") or 0.0)
 
     @staticmethod
     def _first_of(
@@ -532,20 +542,19 @@ class Guard:
     ) -> tuple[First | None, bool, bool]:
         """Return the first submission that this one repeats, if it repeats any.
 
-        Also whether it is given that answer again, and whether it is one more attempt under the
-        same key: then it has the first answer again, whatever it predicts.
+        Also whether who submits it knows that, for then it costs nothing, and whether it is one
+        more attempt under the same key: then it has the first answer again, whatever it predicts.
         """
         origin, asked = measured.origin, measured.asked
         first = None if origin.key is None else tx.first_by_key(ladder, origin.key)
-        keyed = again = first is not None
-        if first is None:
-            if origin.per_day is not None:
-                _refuse_beyond(tx, ladder, origin.per_day)
-            first, everywhere = tx.first(ladder, asked.digest, asked.reserve_digest)
-            # Any other is answered like a query that does not improve, and so shows
-            # nothing of the rows on which predictions agree.
-            again = everywhere and first is not None and first.improved
-        return first, again and not is_withdrawn(first, ladder), keyed
+        if first is not None:
+            return first, True, True
+        if origin.per_day is not None:
+            _refuse_beyond(tx, ladder, origin.per_day)
+        first, everywhere = tx.first(ladder, asked.digest, asked.reserve_digest)
+        is_withdrawn(first, ladder)  # refused while there is no incumbent
+        # Nobody knows which rows are the reserve's, nor what another account has submitted.
+        return first, first is not None and everywhere and origin.account is None, False
 
     def take_note(self, answer: Answer) -> Release:
         """Take note of an answer that was committed, and return the release."""

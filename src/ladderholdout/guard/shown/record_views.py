@@ -202,9 +202,10 @@ def submission_of(entry: Entry, metric: Metric) -> Submission:
         score=score_of(entry.risk, metric),
         improved=entry.improved and entry.repeat_of is None,
         context=entry.context,
-        # Not of a repeat of what did not improve: both would show that it is one.
-        withdrawn=entry.withdrawn if entry.improved or entry.repeat_of is None else None,
-        repeat_of=entry.repeat_of if entry.improved else None,
+        # Not of what nobody knows to be a repeat: both would show that it is one.
+        withdrawn=entry.withdrawn if entry.known or entry.repeat_of is None else None,
+        repeat_of=entry.repeat_of if entry.known else None,
         search=entry.search,
         place=entry.place,
+        has_held=entry.held and entry.withdrawn is None,
     )
