@@ -66,9 +66,7 @@ def test_what_was_told_before_the_incumbent_is_counted(ledger: Path) -> None:
         holdout.submit(wrong(errors))  # the second 300 is a repeat, and its answer shows it
     found = holdout.certificate()
     # Submission 6 was answered with 120 errors; five came before it.
-    told = LadderTranscript(
-        queries=5, improved=(1, 3), values=(300, 200), n_values=N + 1, repeats=(5,)
-    )
+    told = LadderTranscript(queries=5, improved=(1, 3), values=(300, 200), n_values=N + 1)
     transcript = Transcript.alone(told)
     by_hand = certify(0.12, N, transcript, confidence=0.9, rounding=1 / N)
     assert found.submission == 6 and found.score == pytest.approx(0.88)

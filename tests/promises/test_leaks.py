@@ -445,7 +445,10 @@ with mlflow.start_run():
 
 @pytest.mark.parametrize(
     "models",
-    [pytest.param("False", id="scores"), pytest.param("True", id="models", marks=pytest.mark.nightly)],
+    [
+        pytest.param("False", id="scores"),
+        pytest.param("True", id="models", marks=pytest.mark.nightly),
+    ],
 )
 def test_mlflows_autologging_sees_releases_alone(data: Data, tmp_path: Path, models: str) -> None:
     # By hand, the same predictions would have put the raw score into the analyst's run.
