@@ -350,6 +350,7 @@ class Recorded(NamedTuple):
     evidence: Mapping[str, Any]
     digest: str
     reserve_digest: str | None
+    queries: int | None = None
 
 
 class AuditRow(NamedTuple):
