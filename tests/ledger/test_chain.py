@@ -273,10 +273,12 @@ def test_what_is_counted_of_batches_is_named_where_it_changed(path: Path) -> Non
 
 
 def test_what_is_counted_of_queries_is_named_where_it_changed(path: Path) -> None:
-    for value in ("7", "'x'"):
+    for value, found in (
+        ("7", "what is counted of queries up to submission 3 of ladder default/main was changed"),
+        ("'x'", "ladder default/main cannot be replayed"),
+    ):
         change(path, f"UPDATE submissions SET queries = {value} WHERE ladder_id = 1 AND number = 3")
-        what = "what is counted of queries up to submission 3 of ladder default/main was changed"
-        assert what in [str(one) for one in verified(path).findings]
+        assert found in [str(one) for one in verified(path).findings]
 
 
 # Edited
