@@ -210,12 +210,12 @@ def test_ids_and_indexes_name_the_rows_of_every_metric() -> None:
     shuffled = {name: values[order] for name, values in both(one).items()}
     again = holdout.submit(shuffled, ids=[ids[at] for at in order])
     assert [again[name].score for name in THREE] == [plain[name].score for name in THREE]
-    assert again["accuracy"].improved  # the same predictions, known again
+    assert again["accuracy"].repeat_of == 1  # the same predictions, known again
     frames = {
         name: pd.DataFrame({"value": values, "id": np.array(ids)[: len(values)]})
         for name, values in both(one).items()
     }
-    assert holdout.submit(frames, ids="id")["roc_auc"].improved
+    assert holdout.submit(frames, ids="id")["roc_auc"].repeat_of == 1
     frames["labels"] = frames["labels"].iloc[::-1]
     # Each table has ids of its own, and may come in an order of its own.
     again = holdout.submit(frames, ids="id")

@@ -124,15 +124,16 @@ def test_shuffled_rows_go_on(ledger: Path, mechanism: Any, weighted: bool) -> No
     now = first.status().score
     for predictions, release in zip(guesses(0, 10), told, strict=True):
         again = shuffled.submit(predictions[order])
-        score = release.score if release.improved else now
-        assert again == Release(score, release.improved, again.submission, None)
+        assert (again.score, again.improved, again.repeat_of) == (now, False, release.submission)
         assert is_repeat(first, again)
     # A fresh look through the shuffled handle is a repeat through the other, and the truth
     # is found in either order.
     new = guesses(1, 1)[0]
     there = shuffled.submit(new[order])
     assert (there.submission, is_repeat(first, there)) == (21, False)
-    assert first.submit(new) == Release(there.score, there.improved, 22, None)
+    assert first.submit(new) == Release(
+        first.status().score, False, 22, None, repeat_of=21, is_incumbent=there.is_incumbent
+    )
     assert first.submit(y).improved
     assert is_repeat(shuffled, shuffled.submit(y[order]))
     assert_replays(first)

@@ -433,16 +433,17 @@ def selection_of(
     # The first ladder of a holdout was there before anything was released of it.
     on_request = not tx.ladders(ladder.holdout_id)[0].settings.shows_scores
     requested = _requested(tx, ladder, bars, weighted=weighted) if on_request else None
+    size = 1 if chosen.batch is None else tx.batches.size(ladder.holdout_id, chosen)
     transcript = Transcript(
         chosen.before,
-        chosen.place,
+        min(chosen.place, size or chosen.place),  # repeats have a place as well
         tuple(
             counted[queries.ladder_id].transcript(queries, own.get(queries.ladder_id))
             for queries in chosen.ladders
             if queries.count
         ),
         others.log_values + _shown_before(tx, ladder, chosen.position),
-        1 if chosen.batch is None else tx.batches.size(ladder.holdout_id, chosen),
+        size,
         event,
         _orders(tx, ladder.holdout_id, of_others, others),
         on_request,
