@@ -456,10 +456,18 @@ def test_a_server_that_is_gone_stops_a_search(tmp_path: Path) -> None:
         assert token not in text
 
 
-def test_retries_are_repeats_whenever_the_server_is_killed(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("clients", "each", "kills"),
+    [
+        pytest.param(2, 40, 2, id="few"),
+        pytest.param(3, 120, 5, id="many", marks=pytest.mark.nightly),
+    ],
+)
+def test_retries_are_repeats_whenever_the_server_is_killed(
+    tmp_path: Path, clients: int, each: int, kills: int
+) -> None:
     ledger, port = tmp_path / "ledger.db", free_port()
     registered(ledger)
-    clients, each = 2, 40
     tokens = [token_of(ledger, f"client {at}") for at in range(clients)]
     server = start(ledger, tmp_path, port)
     answers: dict[int, list[Any]] = {at: [] for at in range(clients)}
@@ -474,19 +482,20 @@ def test_retries_are_repeats_whenever_the_server_is_killed(tmp_path: Path) -> No
     threads = [threading.Thread(target=work, args=(at,)) for at in range(clients)]
     for one in threads:
         one.start()
-    rng, kills = np.random.default_rng(0), 0
+    # By the count of answers, not by a clock: so that each kill meets queries that are under way.
+    due = [clients * each * (kill + 1) // (kills + 1) for kill in range(kills)]
     try:
         while any(one.is_alive() for one in threads):
-            time.sleep(rng.uniform(0.1, 0.6))
-            if kills < 2 and any(one.is_alive() for one in threads):
+            time.sleep(0.001)
+            if due and sum(map(len, answers.values())) >= due[0]:
                 server.kill()
-                server, kills = start(ledger, tmp_path, port), kills + 1
+                server, _ = start(ledger, tmp_path, port), due.pop(0)
     finally:
         for one in threads:
             one.join(120)
         server.process.terminate()
         server.process.wait(60)
-    assert kills >= 1
+    assert due == []
     with Ledger(f"sqlite:///{ledger}").read() as tx:
         (known,) = tx.holdouts()
         for at in range(clients):
