@@ -36,7 +36,9 @@ from ladderholdout.errors import LedgerError
 from ladderholdout.ledger.prepared import Prepared
 from ladderholdout.ledger.records import (
     AT_A_TIME,
+    Asked,
     AuditRow,
+    Decided,
     Recorded,
     Withdrawal,
     is_known,
@@ -374,6 +376,54 @@ def _segments(
                 )
             start = end
     return tuple(segments)
+
+
+def read_used(
+    conn: Connection, holdout_ids: Sequence[int], withdrawn: Iterable[EventRecord]
+) -> Used:
+    """Read after how many queries the ladders of some holdouts went back."""
+    returns: dict[int, list[int]] = {}
+    for event in withdrawn:
+        withdrawal = read_withdrawal(event)
+        if withdrawal.replaced and event.ladder_id is not None:
+            queries = _queries_up_to(conn, event.ladder_id, withdrawal.until)
+            returns.setdefault(event.ladder_id, []).append(queries)
+    return Used(tuple(holdout_ids), returns)
+
+
+def _queries_up_to(conn: Connection, ladder_id: int, number: int) -> int:
+    """Return how many queries a ladder had answered up to a submission."""
+    entry = submissions.c
+    query = select(entry.queries).where(entry.ladder_id == ladder_id, entry.number == number)
+    return int(conn.execute(query).scalar_one())
+
+
+def read_decided(
+    conn: Connection, ladder_id: int, number: int, asked: Asked, withdrawn: Iterable[Withdrawal]
+) -> Decided:
+    """Read what a gate decided on in a submission."""
+    entry = submissions.c
+    gone = [withdrawal.number for withdrawal in withdrawn if withdrawal.until < number]
+    before = entry.ladder_id == ladder_id, entry.number < number, is_marked
+    count = select(func.count()).where(*before)
+    incumbent = select(func.max(entry.number)).where(*before, entry.number.not_in(gone))
+    is_it = entry.ladder_id == ladder_id, entry.number == number
+    digests = conn.execute(select(entry.digest, entry.reserve_digest).where(*is_it)).one()
+    return Decided(
+        same=tuple(digests) == (asked.digest, asked.reserve_digest),
+        against=conn.execute(incumbent).scalar_one(),
+        margin=read_margins(conn, ladder_id, number=number)[0],
+        # The baseline is no candidate.
+        candidates=max(_queries_up_to(conn, ladder_id, number) - 2, 0),
+        releases=conn.execute(count).scalar_one(),
+    )
+
+
+def read_margins(conn: Connection, ladder_id: int, **which: Any) -> list[float]:
+    """Read the gains that a gate tested some queries for; 0 if it tested none."""
+    query = select(submissions.c.evidence).filter_by(ladder_id=ladder_id, repeat_of=None, **which)
+    queried = conn.execute(query).scalars()
+    return [read_json(evidence).get("margin") or 0.0 for evidence in queried]
 
 
 def read_improved(conn: Connection, holdout_id: int) -> tuple[ImprovementRecord, ...]:

@@ -11,15 +11,7 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
-from sqlalchemy import (
-    ColumnElement,
-    Connection,
-    CursorResult,
-    func,
-    insert,
-    select,
-    update,
-)
+from sqlalchemy import ColumnElement, Connection, CursorResult, func, insert, select, update
 
 from ladderholdout.certificates import COUNT_NOISE
 from ladderholdout.errors import UnknownHoldout
@@ -565,20 +557,8 @@ class Transaction:
 
     def _used(self, holdout_ids: Sequence[int]) -> history.Used:
         """Return the ladders of some holdouts, as their submissions are counted."""
-        returns: dict[int, list[int]] = {}
-        for holdout_id in holdout_ids:
-            for event in self.events(holdout_id, WITHDRAWN):
-                withdrawal = history.read_withdrawal(event)
-                if withdrawal.replaced and event.ladder_id is not None:
-                    queries = self._queries_up_to(event.ladder_id, withdrawal.until)
-                    returns.setdefault(event.ladder_id, []).append(queries)
-        return history.Used(tuple(holdout_ids), returns)
-
-    def _queries_up_to(self, ladder_id: int, number: int) -> int:
-        """Return how many queries a ladder had answered up to a submission."""
-        entry = submissions.c
-        query = select(entry.queries).where(entry.ladder_id == ladder_id, entry.number == number)
-        return int(self.conn.execute(query).scalar_one())
+        withdrawn = (event for id_ in holdout_ids for event in self.events(id_, WITHDRAWN))
+        return history.read_used(self.conn, holdout_ids, withdrawn)
 
     def is_on_grid(self, ladder_id: int, until: int, n: int) -> bool:
         """Return whether all that a ladder released up to a submission are shares of n rows.
@@ -755,37 +735,13 @@ class Transaction:
 
     def decided(self, ladder: LadderRecord, number: int, asked: Asked) -> Decided:
         """Return what a gate decided on in a submission."""
-        entry = submissions.c
-        gone = [one.number for one in self.withdrawals.of(ladder) if one.until < number]
-        before = entry.ladder_id == ladder.id, entry.number < number, history.is_marked
-        count = select(func.count()).where(*before)
-        incumbent = select(func.max(entry.number)).where(*before, entry.number.not_in(gone))
-        columns = entry.digest, entry.reserve_digest, entry.queries
-        of_it = select(*columns).where(entry.ladder_id == ladder.id, entry.number == number)
-        digest, reserve_digest, queries = self.conn.execute(of_it).one()
-        return Decided(
-            same=(digest, reserve_digest) == (asked.digest, asked.reserve_digest),
-            against=self.conn.execute(incumbent).scalar_one(),
-            margin=self.margin_of(ladder.id, number),
-            # The baseline is no candidate.
-            candidates=max(queries - 2, 0),
-            releases=self.conn.execute(count).scalar_one(),
+        return history.read_decided(
+            self.conn, ladder.id, number, asked, self.withdrawals.of(ladder)
         )
-
-    def margin_of(self, ladder_id: int, number: int) -> float:
-        """Return the gain that a gate tested a submission for; 0 where it tested none."""
-        return self._margins(ladder_id, submissions.c.number == number)[0]
 
     def least_margin(self, ladder_id: int, digest: str) -> float:
         """Return the smallest gain that a gate tested some predictions for; infinity for none."""
-        margins = self._margins(ladder_id, submissions.c.digest == digest)
-        return min(margins, default=math.inf)
-
-    def _margins(self, ladder_id: int, which: ColumnElement[bool]) -> list[float]:
-        entry = submissions.c
-        query = select(entry.evidence).where(entry.ladder_id == ladder_id, which)
-        queried = self.conn.execute(query.where(entry.repeat_of.is_(None))).scalars()
-        return [read_json(evidence).get("margin") or 0.0 for evidence in queried]
+        return min(history.read_margins(self.conn, ladder_id, digest=digest), default=math.inf)
 
     def repeats(self, ladder_id: int) -> int:
         """Count the submissions that repeated earlier predictions: for audits."""

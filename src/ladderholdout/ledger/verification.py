@@ -35,6 +35,7 @@ from ladderholdout.ledger.chain import (
     read_noted_views,
     read_views,
 )
+from ladderholdout.ledger.history import read_margins
 from ladderholdout.ledger.records import (
     AT_A_TIME,
     EMPTY,
@@ -354,7 +355,8 @@ def _check_firsts(
         # What is submitted again after it was withdrawn is meant to be new, and what a gate tests
         # for a smaller gain.
         is_new = any(withdrawal.sets_aside(first) for withdrawal in withdrawn)
-        is_new = is_new or tx.margin_of(ladder.id, number) < tx.margin_of(ladder.id, first)
+        tested = [read_margins(tx.conn, ladder.id, number=one)[0] for one in (number, first)]
+        is_new = is_new or tested[0] < tested[1]
         if (place, number) not in named and not is_new:
             what = f"submission {number} of ladder {place} repeats submission {first}, and was "
             yield Finding(f"{what}taken for new", place, number)

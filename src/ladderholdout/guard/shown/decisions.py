@@ -24,8 +24,8 @@ class Decision:
     Attributes
     ----------
     accepted : bool
-        Whether the candidate was shown to be better than the incumbent, or is the baseline. What
-        was decided under a key is told again, as long as no other has replaced it.
+        Whether the candidate was shown to be better than the incumbent, or is the baseline. A retry
+        under a key gets the same decision, as long as no other has replaced it.
     submission : int
         The number under which the ledger keeps it.
     spent : bool
