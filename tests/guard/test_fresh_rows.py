@@ -236,6 +236,29 @@ def test_a_scorer_knows_the_rows_of_earlier_blocks() -> None:
         opened("memory", name="others").replenish(*coins(N, 2))(model, X[:20], y[:20])
 
 
+def test_what_was_made_with_earlier_rows_scores_no_newer_ones(ledger: str) -> None:
+    from sklearn.dummy import DummyClassifier
+    from sklearn.model_selection import GridSearchCV
+
+    first, (X, y) = opened(ledger), coins(N, 2)
+    model = DummyClassifier().fit(X, y)
+    search = first.guard(GridSearchCV(model, {"constant": [0, 1]}, cv=2)).fit(X, y)
+    right = pytest.approx((search.predict(X) == y).mean())
+    assert search.score(X, y) == right  # what is known of blocks now is not kept for later
+    second = first.replenish(*coins(N, 1))
+    second.replenish(*coins(N, 3))
+    for number in (1, 3):
+        for rows in (slice(None), slice(1, None, 2)):
+            newer, labels = (part[rows] for part in coins(N, number))
+            with pytest.raises(SearchStopped, match="took the place of those which this object"):
+                search.score(newer, labels)
+            with pytest.raises(SearchStopped, match="took the place of those which this object"):
+                first(model, newer, labels)
+    with pytest.raises(SearchStopped, match="took the place of those which this object"):
+        second(model, *coins(N, 3))
+    assert search.score(X, y) == right  # rows of one's own
+
+
 def test_names_of_earlier_blocks_are_taken() -> None:
     for name in ("coins@1", "a@b@22"):
         with pytest.raises(InvalidArgument, match="names an earlier block"):
