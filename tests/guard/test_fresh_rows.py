@@ -38,9 +38,8 @@ def ledger(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 
 
 def opened(ledger: str, **stated: Any) -> LadderHoldout:
-    return LadderHoldout(
-        *coins(N), ledger=ledger, **{"scoring": "accuracy", "name": "coins", **stated}
-    )
+    rows = [stated.pop(name, part) for name, part in zip("Xy", coins(N), strict=True)]
+    return LadderHoldout(*rows, ledger=ledger, **{"scoring": "accuracy", "name": "coins", **stated})
 
 
 def intact(holdout: LadderHoldout, name: str = "coins") -> int:
@@ -257,6 +256,28 @@ def test_what_was_made_with_earlier_rows_scores_no_newer_ones(ledger: str) -> No
     with pytest.raises(SearchStopped, match="took the place of those which this object"):
         second(model, *coins(N, 3))
     assert search.score(X, y) == right  # rows of one's own
+
+
+@pytest.mark.parametrize("named", ["ids", "groups"])
+def test_ids_and_groups_of_another_kind_are_not_taken_for_fresh(named: str) -> None:
+    names = np.arange(N) // (1 + (named == "groups"))
+    first = opened("memory", **{named: names})
+    with pytest.raises(InvalidArgument, match=f"{named} must be numbers, as the .* but is texts"):
+        first.replenish(*coins(N, 1), **{named: [f"{name:03}" for name in names]})
+    with pytest.raises(OverlapError, match="60 of these 60 rows"):
+        first.replenish(*coins(N, 1), **{named: names.astype(float)})
+    assert first.status().block == 1
+
+
+def test_rows_are_known_by_ids_in_another_spelling(ledger: str) -> None:
+    first = opened(ledger, ids=np.arange(N))
+    X, y = coins(N, 1)
+    with pytest.raises(OverlapError, match="10 of these 60 rows"):
+        opened(
+            ledger, name="other", X=X, y=y, ids=[f"{k:04}" for k in range(50, 110)], overlap="error"
+        )
+    with pytest.warns(KnownHoldoutWarning, match="known by their ids"):
+        assert opened(ledger, X=X, y=coins(N)[1], ids=[f"{k}.0" for k in range(N)]) == first
 
 
 def test_names_of_earlier_blocks_are_taken() -> None:

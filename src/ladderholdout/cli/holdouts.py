@@ -49,6 +49,7 @@ from ladderholdout.guard import (
     varied,
 )
 from ladderholdout.holdout import LadderHoldout, Release, Status, Submission
+from ladderholdout.identity import are_texts
 from ladderholdout.integrations.evaluation_logs import LOGS, answers_in
 from ladderholdout.integrations.evaluations import Reading, submission_of
 from ladderholdout.ledger import Ledger, block_name, parted_name, resolve_url, shown
@@ -295,7 +296,8 @@ def replenish(
     """
     with Ledger(resolve_url(ledger)).read() as tx:
         record = named(tx, name)
-        ladders = tx.ladders(record.id)
+        ladders, known = tx.ladders(record.id), tx.rows.known(record.id)
+        texts = are_texts(known.ids), are_texts(known.groups)
     if not ladders:
         raise UnknownHoldout(f"The holdout {name!r} has no ladder.")
     features, y, given = _rows_in(
@@ -306,6 +308,7 @@ def replenish(
         groups,
         numbers=record.classes is None,
         missing_texts=missing or (),
+        texts=texts,
     )
     if not yes:
         typer.echo(
@@ -330,8 +333,12 @@ def _rows_in(
     *,
     numbers: bool,
     missing_texts: Sequence[str],
+    texts: Sequence[bool] = (False, False),
 ) -> tuple[Any, Any, dict[str, Any]]:
-    """Read features and labels of a file, and by argument what else of them is in its columns."""
+    """Read features and labels of a file, and by argument what else of them is in its columns.
+
+    `texts` states whether ids and groups stay texts, though all of them may be numbers.
+    """
     others = {"--sample-weight": sample_weight, "--ids": ids, "--groups": groups}
     columns = {option: [column] for option, column in others.items() if column is not None}
     rows = read_rows(file, {"--target": target, **columns})
@@ -344,8 +351,8 @@ def _rows_in(
         weights = target_of(rows, "--sample-weight", sample_weight, numbers=True)
     given = {
         "sample_weight": weights,
-        "ids": None if ids is None else ids_of(rows, ids),
-        "groups": None if groups is None else ids_of(rows, groups, "--groups"),
+        "ids": None if ids is None else ids_of(rows, ids, texts=texts[0]),
+        "groups": None if groups is None else ids_of(rows, groups, "--groups", texts=texts[1]),
     }
     return rows.features, labels[0] if len(labels) == 1 else np.column_stack(labels), given
 

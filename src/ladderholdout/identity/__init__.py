@@ -14,6 +14,9 @@ from __future__ import annotations
 from ladderholdout.identity.copies import copy_of, held_digest, take, unwritable
 from ladderholdout.identity.labels import (
     ENOUGH_BITS,
+    are_texts,
+    by_value,
+    check_kinds,
     id_hashes,
     label_digests,
     same_partition,
@@ -37,6 +40,9 @@ from ladderholdout.identity.rows import (
 
 __all__ = [
     "ENOUGH_BITS",
+    "are_texts",
+    "by_value",
+    "check_kinds",
     "content_digest",
     "content_hashes",
     "copied_rows",

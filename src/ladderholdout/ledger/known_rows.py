@@ -21,7 +21,7 @@ from sqlalchemy import (
 )
 
 from ladderholdout.errors import UnknownHoldout
-from ladderholdout.identity import overlap, same_partition
+from ladderholdout.identity import by_value, overlap, same_partition
 from ladderholdout.ledger.chain import Chains
 from ladderholdout.ledger.prepared import driver_of, run
 from ladderholdout.ledger.records import (
@@ -73,7 +73,7 @@ class _Keys:
         known = np.concatenate(other.views)
         counts = [overlap(view, known) for view in self.views]
         if self.ids is not None and other.ids is not None:
-            counts.append(overlap(self.ids, other.ids))
+            counts.append(overlap(by_value(self.ids), by_value(other.ids)))
         if self.labels is not None and other.labels is not None:
             counts.append(len(self.labels) * same_partition(self.labels, other.labels))
         return max(counts)

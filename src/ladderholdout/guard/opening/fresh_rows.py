@@ -201,6 +201,8 @@ def _check_names(before: HoldoutRecord, given: Given, known: KnownRows) -> None:
             "missing or with repeats",
             "By them it is known that no row was in an earlier block.",
         )
+    if known.ids is not None and given.ids is not None:
+        fp.check_kinds(given.ids, known.ids, "ids")
     if before.estimand is not None and given.groups is None:
         raise InvalidArgument(
             "groups",
@@ -287,7 +289,7 @@ def _refuse_seen(tx: Transaction, given: Given, name: str, policy: str) -> dict[
         seen = np.isin(given.hashes, np.concatenate(known))
         ids = tx.rows.known(shared.known.id).ids
         if given.ids is not None and ids is not None:
-            seen |= np.isin(given.ids, ids)
+            seen |= np.isin(fp.by_value(given.ids), fp.by_value(ids))
         if not seen.any():  # known by the labels alone, in their order
             seen[:] = True
         message = f"{_places(seen)} are rows of {shared.known.name!r} already, and what was "
@@ -310,8 +312,11 @@ def _refuse_groups(tx: Transaction, given: Given, name: str) -> None:
         return
     for block in tx.blocks.up_to(name):
         known = tx.rows.known(block.id).groups
-        seen = None if known is None else np.isin(given.groups, known)
-        if seen is not None and seen.any():
+        if known is None:
+            continue
+        fp.check_kinds(given.groups, known, "groups")
+        seen = np.isin(fp.by_value(given.groups), fp.by_value(known))
+        if seen.any():
             raise OverlapError(
                 f"{_places(seen)} are of groups that {block.name!r} has rows of: what was released "
                 "about a group is known about its other rows too. Leave them out, or add them to "
