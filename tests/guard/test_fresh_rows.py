@@ -9,8 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 from scipy.stats import binom
+from sklearn.linear_model import LogisticRegression
 
 from ladderholdout import InvalidArgument, LadderHoldout, Metric, SearchStopped
 from ladderholdout.errors import (
@@ -278,6 +280,75 @@ def test_rows_are_known_by_ids_in_another_spelling(ledger: str) -> None:
         )
     with pytest.warns(KnownHoldoutWarning, match="known by their ids"):
         assert opened(ledger, X=X, y=coins(N)[1], ids=[f"{k}.0" for k in range(N)]) == first
+
+
+def table(seed: int) -> tuple[pd.DataFrame, Any]:
+    X, y = coins(N, seed)
+    return pd.DataFrame(X, columns=list("abc")), y
+
+
+def mixed(known: int, other: int) -> tuple[pd.DataFrame, Any]:
+    """Rows of which the first 20 are known."""
+    (X, y), (more, labels) = table(known), table(other)
+    return pd.concat([X[:20], more[20:]], ignore_index=True), np.r_[y[:20], labels[20:]]
+
+
+@pytest.mark.parametrize("known", [0, 1])
+@pytest.mark.parametrize(
+    "changed",
+    [
+        lambda X: X[["c", "a", "b"]],
+        lambda X: X[["a", "c"]],
+        lambda X: X.assign(d=1.5 * X["b"]),
+        lambda X: X.to_numpy()[:, [2, 0]],
+    ],
+    ids=["moved", "dropped", "added", "without names"],
+)
+def test_rows_are_known_in_other_columns(tmp_path: Path, changed: Any, known: int) -> None:
+    first = opened(str(tmp_path / "ledger.db"), X=table(0)[0])
+    holdout = first.replenish(*table(1))
+    X, y = mixed(known, 2)
+    with pytest.raises(OverlapError, match=r"20 of these 60 rows \(at 0, 1, 2, 3, 4, ...\)"):
+        holdout.replenish(changed(X), y)
+    with pytest.raises(OverlapError, match=r"40 of these 60 rows .* are among the training rows"):
+        holdout.replenish(*table(2), training=changed(X))
+    assert holdout.status().retired is None
+
+
+@pytest.mark.parametrize(
+    "rounded",
+    [lambda X: X.round(6), lambda X: X + 1e-6, lambda X: X.map(lambda v: float(f"{v:.4g}"))],
+)
+def test_copies_that_were_rounded_are_not_fresh(rounded: Any) -> None:
+    first = opened("memory", X=table(0)[0])
+    (X, y), (more, labels) = table(0), table(1)
+    with pytest.raises(OverlapError, match="About 60 of these 60 rows are nearly rows of 'coins'"):
+        first.replenish(rounded(X)[::-1], y[::-1])
+    few = pd.concat([rounded(X)[:20], more[20:]]), np.r_[y[:20], labels[20:]]
+    with pytest.warns(OverlapWarning, match="About 20 of these 60 rows"):
+        assert first.replenish(*few).status().block == 2
+
+
+def test_columns_are_compared_before_a_block_ends(ledger: str) -> None:
+    first = opened(ledger, X=table(0)[0])
+    model = LogisticRegression().fit(*table(5))
+    X, y = table(1)
+    for other, why in (
+        (X.assign(y=y), "with 'y'"),
+        (X[["a", "b"]], "without 'c'"),
+        (X.rename(columns=str.upper), "without 'a', 'b', 'c' and with 'A'"),
+        (X.astype(str), "texts"),
+        (X.to_numpy()[:, :2], "of 2 columns"),
+    ):
+        with pytest.raises(InvalidArgument, match=why):
+            first.replenish(other, y)
+        assert first.submit(model).submission  # the block stays
+    with pytest.raises(InvalidArgument, match="y must be"):
+        first.replenish(X, y.astype(str))
+    holdout = first.replenish(X[["c", "b", "a"]], y.astype(bool))
+    by_place = model.predict(X)
+    assert holdout.submit(model).score == pytest.approx((by_place == y).mean(), abs=0.05)
+    assert list(holdout.__ladder__.rows().X.columns) == ["a", "b", "c"]
 
 
 def test_names_of_earlier_blocks_are_taken() -> None:

@@ -26,12 +26,12 @@ from numpy.typing import NDArray
 from ladderholdout.errors import InvalidArgument
 from ladderholdout.identity import (
     ENOUGH_BITS,
+    by_value,
+    check_kinds,
     content_digest,
     content_hashes,
     counterparts,
     fingerprint,
-    by_value,
-    check_kinds,
     id_hashes,
     inverse,
     label_digests,

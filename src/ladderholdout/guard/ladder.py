@@ -523,7 +523,7 @@ def replenished(ladders: Sequence[LocalLadder], fresh: FreshRows) -> list[LocalL
     with without_frames:
         store = Ledger.opened(first.ledger)
         before = {ladder.id: (ladder.since, ladder.metric) for ladder in ladders}
-        rows, opened = add_block(store, before, fresh, first.overlap)
+        rows, opened = add_block(store, before, fresh, first.overlap, first.guard().rows)
         return list(with_rows(store, rows, opened, stated))
 
 

@@ -23,7 +23,7 @@ from ladderholdout.identity.labels import (
     sequence_bits,
     sequence_digest,
 )
-from ladderholdout.identity.near import near_copies
+from ladderholdout.identity.near import near_copies, near_rows
 from ladderholdout.identity.rows import (
     content_digest,
     content_hashes,
@@ -34,6 +34,7 @@ from ladderholdout.identity.rows import (
     overlap,
     placed,
     row_hashes,
+    rows_again,
     rows_in_other_columns,
     taken,
 )
@@ -54,9 +55,11 @@ __all__ = [
     "inverse",
     "label_digests",
     "near_copies",
+    "near_rows",
     "overlap",
     "placed",
     "row_hashes",
+    "rows_again",
     "rows_in_other_columns",
     "same_partition",
     "sequence_bits",

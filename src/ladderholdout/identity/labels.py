@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from ladderholdout.errors import InvalidArgument
 from ladderholdout.identity.cells import CHUNK, UInt64Array
-from ladderholdout.identity.rows import row_hashes, table_of
+from ladderholdout.identity.rows import columns_of, row_hashes
 from ladderholdout.identity.spelling import named_value
 
 ENOUGH_BITS = 30.0
@@ -83,7 +83,7 @@ def id_hashes(ids: Any, *, may_repeat: bool = False, argument: str = "ids") -> U
     if missing:
         came = f"a list in which {missing} {'is' if missing == 1 else 'are'} missing"
         raise InvalidArgument(argument, "there for each row", came, remedy)
-    columns, kind = _columns_of(values), 0
+    columns, kind = columns_of(values), 0
     for place, column in enumerate(columns):
         of_column = _kind_of(column, argument)
         kind = of_column if len(columns) == 1 else _SEVERAL + (kind + of_column * 3**place) % 8
@@ -124,15 +124,6 @@ def check_kinds(hashes: UInt64Array, known: UInt64Array, argument: str) -> None:
             _KINDS.get(kind, "tuples of several columns"),
             "Give both in one kind, such as " + _CONVERT.get(known_kind, "{}").format(argument),
         )
-
-
-def _columns_of(values: Any) -> list[NDArray[Any]]:
-    """Return the columns of a table, which was hashed, in their order."""
-    n, blocks = table_of(values)
-    columns: dict[int, NDArray[Any]] = {}
-    for places, read in blocks:
-        columns |= zip(places.tolist(), read(slice(0, n)).reshape(n, len(places)).T, strict=True)
-    return [columns[place] for place in sorted(columns)]
 
 
 def _kind_of(column: NDArray[Any], argument: str) -> int:
