@@ -95,3 +95,17 @@ def test_groups_stay_texts_though_a_file_has_only_numbers(tmp_path: Path, run: A
     assert "4 of these 60 rows" in known and "are of groups" in known
     padding = rows_in(tmp_path, 3, clinic=np.arange(N) // 4)  # as Excel writes 000 to 014
     assert "60 of these 60 rows" in run("replenish", "visits", padding, *named, "--yes", ends=1)
+
+
+def test_a_registration_is_forgotten(tmp_path: Path, run: Any) -> None:
+    rows = rows_in(tmp_path, 0)
+    register = ("register", rows, "--target", "label", "--scoring", "accuracy", "--name", "slip")
+    run(*register)
+    assert "Aborted" in run("forget", "slip", answer="n\n", ends=1)
+    assert "slip is forgotten" in run("forget", "slip", answer="y\n")
+    assert "slip" not in run("list")
+    run(*register)
+    frame = pd.read_csv(rows)[["label"]]
+    frame.to_csv(tmp_path / "guesses.csv", index=False)
+    run("submit", "slip", str(tmp_path / "guesses.csv"))
+    assert "it has 1 submission" in run("forget", "slip", "--yes", ends=1)

@@ -17,6 +17,7 @@ from rich.console import JustifyMethod
 from rich.table import Table
 from rich.text import Text
 
+from ladderholdout import vault as vaults
 from ladderholdout.cli.common import (
     AccountOption,
     ConfidenceOption,
@@ -700,6 +701,19 @@ def retire(
         print_json({"holdout": name, "retired": record.retired})
     else:
         console().print(f"{name} is retired since {record.retired:%Y-%m-%d %H:%M} UTC")
+
+
+def forget(name: NameArgument, ledger: LedgerOption = None, yes: YesOption = False) -> None:
+    """Take back the registration of a holdout that was never queried; its name is free again."""
+    store = Ledger(resolve_url(ledger))
+    with store.read() as tx:
+        record = named(tx, name)
+    if not yes:
+        typer.echo(f"The {record.n} rows of {name!r} will be known no more.", err=True)
+        typer.confirm("Forget it?", abort=True, err=True)
+    for path in store.transact(lambda tx: tx.rows.forget(record.id)):
+        vaults.remove(path)
+    console().print(f"{name} is forgotten: its rows can be registered again")
 
 
 def print_shown(what: Status | Release | Withdrawn, as_json: bool) -> None:

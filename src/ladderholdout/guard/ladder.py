@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ladderholdout import identity as fp
+from ladderholdout import vault as vaults
 from ladderholdout.arguments import text, whole
 from ladderholdout.errors import InvalidArgument, LadderHoldoutError, LedgerError, VaultError
 from ladderholdout.feedback import check_policy
@@ -341,6 +342,11 @@ class LocalLadder:
         retired = self.write(lambda tx, record: tx.retire(record.holdout_id)).retired
         assert retired is not None
         return retired
+
+    def forget(self) -> None:
+        """Take back the registration, and remove the copies of the rows."""
+        for path in self.write(lambda tx, record: tx.rows.forget(record.holdout_id)):
+            vaults.remove(path)
 
     def replenish(self, fresh: FreshRows) -> LocalLadder:
         """Let fresh rows take the place of these; return the ladder that follows this one."""

@@ -369,6 +369,9 @@ class OpenLadder(Protocol):
     def retire(self) -> datetime:
         """Take no more submissions on this holdout; return since when."""
 
+    def forget(self) -> None:
+        """Take back the registration of a holdout that was never queried."""
+
     def replenish(self, fresh: FreshRows) -> OpenLadder:
         """Let fresh rows take the place of these; return the ladder that follows this one."""
 
