@@ -195,6 +195,10 @@ def test_groups_of_training_rows_are_not_those_of_the_holdout() -> None:
         opened().guard(grid()).fit(train, labels, groups=pd.Series(names))
     with pytest.warns(OverlapWarning, match="Group 'p7'"):
         opened(overlap="warn").guard(grid()).fit(train, labels, groups=names)
+    with pytest.raises(OverlapError, match="Group 'p7' and 1 more"):
+        opened().guard(grid()).fit(train, labels, groups=pd.DataFrame({"patient": names}))
+    with pytest.raises(InvalidArgument, match="groups must be texts, as the holdout's are, but is"):
+        opened().guard(grid()).fit(train, labels, groups=np.arange(90) // 3)
     holdout = opened()
     by_fold = GridSearchCV(
         LogisticRegression(), {"C": [1.0]}, scoring=holdout, refit=holdout.select,

@@ -17,6 +17,7 @@ from rich.console import JustifyMethod
 from rich.table import Table
 from rich.text import Text
 
+from ladderholdout import vault as vaults
 from ladderholdout.cli.common import (
     AccountOption,
     ConfidenceOption,
@@ -49,6 +50,7 @@ from ladderholdout.guard import (
     varied,
 )
 from ladderholdout.holdout import LadderHoldout, Release, Status, Submission
+from ladderholdout.identity import are_texts
 from ladderholdout.integrations.evaluation_logs import LOGS, answers_in
 from ladderholdout.integrations.evaluations import Reading, submission_of
 from ladderholdout.ledger import Ledger, block_name, parted_name, resolve_url, shown
@@ -295,7 +297,8 @@ def replenish(
     """
     with Ledger(resolve_url(ledger)).read() as tx:
         record = named(tx, name)
-        ladders = tx.ladders(record.id)
+        ladders, known = tx.ladders(record.id), tx.rows.known(record.id)
+        texts = are_texts(known.ids), are_texts(known.groups)
     if not ladders:
         raise UnknownHoldout(f"The holdout {name!r} has no ladder.")
     features, y, given = _rows_in(
@@ -306,6 +309,7 @@ def replenish(
         groups,
         numbers=record.classes is None,
         missing_texts=missing or (),
+        texts=texts,
     )
     if not yes:
         typer.echo(
@@ -330,8 +334,12 @@ def _rows_in(
     *,
     numbers: bool,
     missing_texts: Sequence[str],
+    texts: Sequence[bool] = (False, False),
 ) -> tuple[Any, Any, dict[str, Any]]:
-    """Read features and labels of a file, and by argument what else of them is in its columns."""
+    """Read features and labels of a file, and by argument what else of them is in its columns.
+
+    `texts` states whether ids and groups stay texts, though all of them may be numbers.
+    """
     others = {"--sample-weight": sample_weight, "--ids": ids, "--groups": groups}
     columns = {option: [column] for option, column in others.items() if column is not None}
     rows = read_rows(file, {"--target": target, **columns})
@@ -344,8 +352,8 @@ def _rows_in(
         weights = target_of(rows, "--sample-weight", sample_weight, numbers=True)
     given = {
         "sample_weight": weights,
-        "ids": None if ids is None else ids_of(rows, ids),
-        "groups": None if groups is None else ids_of(rows, groups, "--groups"),
+        "ids": None if ids is None else ids_of(rows, ids, texts=texts[0]),
+        "groups": None if groups is None else ids_of(rows, groups, "--groups", texts=texts[1]),
     }
     return rows.features, labels[0] if len(labels) == 1 else np.column_stack(labels), given
 
@@ -693,6 +701,19 @@ def retire(
         print_json({"holdout": name, "retired": record.retired})
     else:
         console().print(f"{name} is retired since {record.retired:%Y-%m-%d %H:%M} UTC")
+
+
+def forget(name: NameArgument, ledger: LedgerOption = None, yes: YesOption = False) -> None:
+    """Take back the registration of a holdout that was never queried; its name is free again."""
+    store = Ledger(resolve_url(ledger))
+    with store.read() as tx:
+        record = named(tx, name)
+    if not yes:
+        typer.echo(f"The {record.n} rows of {name!r} will be known no more.", err=True)
+        typer.confirm("Forget it?", abort=True, err=True)
+    for path in store.transact(lambda tx: tx.rows.forget(record.id)):
+        vaults.remove(path)
+    console().print(f"{name} is forgotten: its rows can be registered again")
 
 
 def print_shown(what: Status | Release | Withdrawn, as_json: bool) -> None:

@@ -118,6 +118,7 @@ class SeveralLadders:
     rows = _OfFirst()
     note = _OfFirst()
     retire = _OfFirst()
+    forget = _OfFirst()
     alone = _OfFirst()
     compare = _OfOneMetric()
     decide = _OfOneMetric()

@@ -73,11 +73,22 @@ class _Guarded:
         self._output = function("output", output, "a function of one item")
         self._count = whole("finalists", finalists)
 
-    def _refuse_items(self, examples: Iterable[Mapping[str, Any]]) -> None:
+    def _refuse_items(self, examples: Iterable[Any]) -> None:
         """Refuse items of the holdout among those that the search goes by."""
-        rows = _items(copy_of(self._ladder.rows(checked=True).X))
-        known = {_key(self._inputs(row)) for row in rows}
-        shared = sum(_key(example) in known for example in examples)
+        items = [self._inputs(row) for row in _items(copy_of(self._ladder.rows(checked=True).X))]
+        known, names = set(map(_key, items)), sorted({name for item in items for name in item})
+        seen = [{name: _part(example, name) for name in names} for example in examples]
+        lacking = sum(not names or _LACKS in example.values() for example in seen)
+        if lacking:
+            raise InvalidArgument(
+                "inputs",
+                "a function whose names all training items have: by them it is known whether they "
+                "are items of the holdout",
+                f"one of {', '.join(map(repr, names)) or 'no name'}, and {lacking} of {len(seen)} "
+                "items lack one",
+                "Return only names that the training items have, at least one.",
+            )
+        shared = sum(_key(example) in known for example in seen)
         if shared:
             raise OverlapError(
                 f"{shared} of the training items are items of the holdout "
@@ -366,12 +377,7 @@ class GuardedGepa(_Guarded):
         with needed("A search by GEPA"):
             from gepa import optimize
         check_open(self._ladder)
-        seen, examples = [], [*trainset, *(valset or ())]
-        if examples:
-            rows = _items(copy_of(self._ladder.rows(checked=True).X))
-            keys = list(self._inputs(rows[0]))
-            seen = [{key: _part(example, key) for key in keys} for example in examples]
-        self._refuse_items(seen)
+        self._refuse_items([*trainset, *(valset or ())])
         self.result_ = optimize(
             seed_candidate=dict(seed_candidate), trainset=trainset, valset=valset, **given
         )
@@ -388,11 +394,14 @@ class GuardedGepa(_Guarded):
         return [self._answer(candidate, item) for item in items]
 
 
+_LACKS = object()
+
+
 def _part(example: Any, key: str) -> Any:
     """Return what an example has under a name, by key or as an attribute."""
     if isinstance(example, Mapping):
-        return example.get(key)
-    return getattr(example, key, None)
+        return example.get(key, _LACKS)
+    return getattr(example, key, _LACKS)
 
 
 def _same(answer: Any) -> Any:

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
-from sqlalchemy import BindParameter, ColumnElement, Row, Select, and_, func, or_, select
+from sqlalchemy import BindParameter, ColumnElement, Row, Select, and_, func, not_, or_, select
 
 from ladderholdout.errors import HoldoutConflict
 from ladderholdout.ledger.tables import (
@@ -485,6 +485,15 @@ def parted_name(name: str) -> tuple[str, int | None]:
     """
     parts = _OF_BLOCK.fullmatch(name)
     return (name, None) if parts is None else (parts[1], int(parts[2]))
+
+
+FORGOTTEN = "\x1f"
+"""Between the name of a holdout that was forgotten and its number: no other name has it."""
+
+
+def is_standing() -> ColumnElement[bool]:
+    """Select the holdouts that were not forgotten."""
+    return not_(holdouts.c.name.contains(FORGOTTEN))
 
 
 def now() -> datetime:

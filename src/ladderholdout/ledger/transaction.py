@@ -54,6 +54,7 @@ from ladderholdout.ledger.records import (
     decompressed,
     entry_record,
     holdout_record,
+    is_standing,
     ladder_record,
     now,
     read_all,
@@ -179,8 +180,7 @@ class Transaction:
     def holdouts(self, *, name: str | None = None) -> tuple[HoldoutRecord, ...]:
         """Return the registered holdouts, oldest first, or the one of a name."""
         query = select_holdouts().order_by(holdouts.c.id)
-        if name is not None:
-            query = query.where(holdouts.c.name == name)
+        query = query.where(is_standing() if name is None else holdouts.c.name == name)
         return read_all(self.conn.execute(query), holdout_record)
 
     def holdout_id(self, name: str) -> int | None:

@@ -362,6 +362,11 @@ class RemoteLadder:
         """Refuse: owners do it on the server's pages."""
         self._refuse("That is done on the server's pages, or")
 
+    def forget(self) -> NoReturn:
+        """Refuse: owners do it where the ledger is."""
+        name = shlex.quote(self.facts.name)
+        self._refuse(f"A registration is taken back where the ledger is (forget {name})")
+
     def replenish(self, fresh: FreshRows) -> NoReturn:
         """Refuse: owners do it where the ledger is."""
         name = shlex.quote(self.facts.name)
