@@ -19,9 +19,31 @@ Array = NDArray[Any]
 _TEXT, _NUMBERS = "U", "biuf"
 
 
+class Indexed(np.ndarray):
+    """Values of rows with their index, by which a function of the user's looks rows up."""
+
+    index: Any = None
+
+    def __getitem__(self, key: Any) -> Any:
+        """Return some values; those of some rows have their index."""
+        taken = super().__getitem__(key)
+        if self.index is not None and isinstance(key, np.ndarray):
+            taken.index = self.index[key]
+        return taken
+
+
+def indexed(values: Array, index: Any) -> Array:
+    """Return values with the index of their rows, if there is one."""
+    if index is None:
+        return values
+    view = values.view(Indexed)
+    view.index = index
+    return view
+
+
 def read_only(array: Array) -> Array:
     """Return another array object over the same memory that refuses writes."""
-    view = array.view()
+    view = indexed(array.view(), index_of(array))
     view.flags.writeable = False
     return view
 

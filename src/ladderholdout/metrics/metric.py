@@ -26,7 +26,9 @@ class Metric(MetricSettings):
     Exactly one of ``loss`` and ``score`` is given. Both see canonical targets (for
     classification the positions of the labels among the sorted classes, shape (n,)) and
     canonical predictions (likewise positions for "labels"; probabilities of shape (n, C);
-    scores of shape (n,); values of shape (n,) or (n, m)), of which they get copies. Both
+    scores of shape (n,); values of shape (n,) or (n, m)), of which they get copies, in the
+    order in which the rows were first registered; with a reserve those of either part alone.
+    If the rows have an index of pandas, it is the ``index`` of both arrays. Both
     should be finite for all predictions: a refusal for some reveals something of the labels.
 
     Parameters
@@ -111,6 +113,13 @@ class Metric(MetricSettings):
             return None
         return forms.sorted_classes(y, classes)
 
+    def _indexed(self, targets: Array, *sides: Any) -> Array:
+        """Return targets with the first index of these, for a function of the user's."""
+        if measuring.is_ours(self):
+            return targets
+        indexes = (forms.index_of(side) for side in sides)
+        return forms.indexed(targets, next((one for one in indexes if one is not None), None))
+
     def _relevant(self, classes: Array | None) -> Array | None:
         """Return the classes, None for regression: on a holdout of 0 and 1 both may be asked."""
         if not self.is_classification:
@@ -149,7 +158,7 @@ class Metric(MetricSettings):
         >>> get_metric("accuracy").targets(["b", "a"], np.array(["a", "b"]))
         array([1, 0])
         """
-        targets = self._readable(y, classes)
+        targets = self._indexed(self._readable(y, classes), y)
         _check_defined(self, targets, self._relevant(classes))
         return targets
 
@@ -352,7 +361,7 @@ class Metric(MetricSettings):
         classes = None
         if self.is_classification:
             classes = forms.union_of_classes(y, responses.known_classes(estimator))
-        targets = self._readable(y, classes)
+        targets = self._indexed(self._readable(y, classes), y, X)
         known = self._relevant(classes)
         answer = responses.respond(estimator, X, self.response, known, answers, copies=False)
         return self._scored(targets, answer, classes, sample_weight)
@@ -390,7 +399,8 @@ class Metric(MetricSettings):
         if self.is_classification:
             labels = forms.sorted_classes(predictions) if self.response == "labels" else None
             classes = forms.union_of_classes(y, labels)
-        return self._scored(self._readable(y, classes), predictions, classes, sample_weight)
+        targets = self._indexed(self._readable(y, classes), y)
+        return self._scored(targets, predictions, classes, sample_weight)
 
     def _scored(self, targets: Array, answer: Any, classes: Array | None, weights: Any) -> float:
         predictions = self.canonical(answer, len(targets), classes)

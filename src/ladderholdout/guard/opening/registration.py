@@ -567,7 +567,7 @@ def _classes(
         )
     with without_autologging():
         # Refuses what the metric cannot score, and a stated range that misses some of it.
-        check_range(metric.stated_targets, metric.targets(rows.y, classes))
+        check_range(metric.stated_targets, metric.targets(rows.labels, classes))
     return classes
 
 
