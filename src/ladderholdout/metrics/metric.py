@@ -15,7 +15,7 @@ from ladderholdout.metrics import arrays as forms
 from ladderholdout.metrics import measuring, responses
 from ladderholdout.metrics.arrays import Array, FloatArray
 from ladderholdout.metrics.evaluation import Evaluation, checked_weights
-from ladderholdout.metrics.scores import average_precision, cohen_kappa, r2, zero_one
+from ladderholdout.metrics.scores import average_precision, cohen_kappa, log_loss, r2, zero_one
 from ladderholdout.metrics.settings import MetricSettings
 
 
@@ -236,8 +236,9 @@ class Metric(MetricSettings):
         if self.response == "labels":
             return forms.canonical_labels(predictions, n, classes)
         if self.response == "probabilities":
-            return forms.canonical_probabilities(predictions, n, classes)
-        return forms.canonical_scores(predictions, n)
+            logs = self.loss is log_loss
+            return forms.canonical_probabilities(predictions, n, classes, logs=logs)
+        return forms.canonical_scores(predictions, n, classes)
 
     def as_submitted(self, canonical: Array, classes: Array | None) -> Any:
         """Return predictions in a form of which `canonical` makes the same again.
@@ -262,6 +263,12 @@ class Metric(MetricSettings):
         ['b', 'a']
         """
         classes = self._relevant(classes)
+        if self.loss is log_loss:
+            for kind in (np.float16, np.float32):  # in which it came, or might have come
+                eps, short = float(np.finfo(kind).eps), canonical.astype(kind)
+                inside = eps <= canonical.min() and canonical.max() <= 1 - eps
+                if inside and np.array_equal(short, canonical):
+                    return short
         if classes is None or self.response != "labels":
             return canonical
         return classes[canonical]

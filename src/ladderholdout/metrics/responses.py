@@ -217,8 +217,10 @@ def method_of(estimator: Any, *names: str) -> Callable[[Any], Any]:
 def _aligned(answer: Any, known: Array | None, classes: Array | None) -> Array:
     """Put columns that follow ``known`` in the order of ``classes``; zeros for the missing."""
     table = readable(answer, "predictions")
-    if known is not None and table.ndim == 2 and np.array_equal(known, np.sort(known)):
-        table = by_column_names(answer, table, known)
+    if known is not None:
+        table = by_column_names(answer, table, known, in_order=True)
+    elif classes is not None:
+        table = by_column_names(answer, table, classes)
     if known is None or classes is None or np.array_equal(known, classes):
         return table
     if len(known) == 1:
@@ -226,7 +228,7 @@ def _aligned(answer: Any, known: Array | None, classes: Array | None) -> Array:
     if table.ndim != 2 or table.shape[1] != len(known):
         allowed = f"one column for each of the estimator's {len(known)} classes"
         raise InvalidSubmission("predictions", allowed, described(table))
-    aligned = np.zeros((len(table), len(classes)))
+    aligned = np.zeros((len(table), len(classes)), dtype=table.dtype)
     aligned[:, codes_of(known, classes)] = table
     return aligned
 
