@@ -55,8 +55,8 @@ class Metric(MetricSettings):
     clip : bool, default=False
         Losses are clipped to ``loss_range``.
     binary : bool, default=False
-        It needs two classes and is about the second. As scikit-learn takes 1 for the
-        positive label wherever it occurs, a 1 in first place is refused.
+        It needs two classes and is about the second, or `pos_label`. As scikit-learn takes 1
+        for the positive label wherever it occurs, a 1 in first place is refused without it.
     multioutput : bool, default=False
         Targets of shape (n, m) are fine.
     support : Support, optional
@@ -67,6 +67,9 @@ class Metric(MetricSettings):
         Range of the targets and largest absolute error; `with_target_range` puts them there.
     alike_rows : bool, default=False
         Of a mean loss of classes: whether no split drew the rows by strata (`with_alike_rows`).
+    pos_label : str or number, optional
+        Of a binary metric the class that it is about (`with_pos_label`): canonical targets and
+        predictions are 1 for it, and scores are of it.
 
     Raises
     ------
@@ -112,6 +115,37 @@ class Metric(MetricSettings):
         if not self.is_classification:
             return None
         return forms.sorted_classes(y, classes)
+
+    def positive_last(self, classes: Array) -> Array:
+        """Return the classes in the order in which this metric counts them.
+
+        Examples
+        --------
+        >>> from ladderholdout.metrics import get_metric
+        >>> f1, classes = get_metric("f1"), np.array(["bad", "good"])
+        >>> f1.with_pos_label("bad").positive_last(classes).tolist()
+        ['good', 'bad']
+        """
+        if self.pos_label is None:
+            return classes
+        places = forms.class_codes([self.pos_label], classes)
+        if places == [-1] or len(classes) != 2:
+            allowed = "one of the two classes of y"
+            raise InvalidArgument("pos_label", allowed, as_given(self.pos_label))
+        return classes[::-1] if places == [0] else classes
+
+    def positive_place(self, classes: Array | None) -> int:
+        """Return the place of the positive one of two sorted classes.
+
+        Examples
+        --------
+        >>> from ladderholdout.metrics import get_metric
+        >>> get_metric("f1").with_pos_label(0).positive_place(np.array([0, 1]))
+        0
+        """
+        if classes is None or self.pos_label is None:
+            return 1
+        return int(self.positive_last(classes)[1] == classes[1])
 
     def _indexed(self, targets: Array, *sides: Any) -> Array:
         """Return targets with the first index of these, for a function of the user's."""
@@ -197,7 +231,10 @@ class Metric(MetricSettings):
         >>> get_metric("accuracy").respond(model, [[3]], np.array([0, 1]))
         array([1])
         """
-        return responses.respond(estimator, X, self.response, self._relevant(classes), answers)
+        known = self._relevant(classes)
+        return responses.respond(
+            estimator, X, self.response, known, answers, self.positive_place(known)
+        )
 
     def canonical(self, predictions: Any, n: int, classes: Array | None) -> Array:
         """Return predictions in canonical form: equal predictions have equal bytes.
@@ -234,11 +271,12 @@ class Metric(MetricSettings):
         if classes is None:
             return forms.canonical_values(predictions, n, self.multioutput, self.support)
         if self.response == "labels":
-            return forms.canonical_labels(predictions, n, classes)
+            codes = forms.canonical_labels(predictions, n, classes)
+            return codes if self.positive_place(classes) else 1 - codes
         if self.response == "probabilities":
             logs = self.loss is log_loss
             return forms.canonical_probabilities(predictions, n, classes, logs=logs)
-        return forms.canonical_scores(predictions, n, classes)
+        return forms.canonical_scores(predictions, n, self.positive_last(classes))
 
     def as_submitted(self, canonical: Array, classes: Array | None) -> Any:
         """Return predictions in a form of which `canonical` makes the same again.
@@ -271,7 +309,7 @@ class Metric(MetricSettings):
                     return short
         if classes is None or self.response != "labels":
             return canonical
-        return classes[canonical]
+        return self.positive_last(classes)[canonical]
 
     def evaluate(
         self, targets: Array, predictions: Array, weights: ArrayLike | None = None
@@ -370,7 +408,8 @@ class Metric(MetricSettings):
             classes = forms.union_of_classes(y, responses.known_classes(estimator))
         targets = self._indexed(self._readable(y, classes), y, X)
         known = self._relevant(classes)
-        answer = responses.respond(estimator, X, self.response, known, answers, copies=False)
+        asked = estimator, X, self.response, known, answers, self.positive_place(known)
+        answer = responses.respond(*asked, copies=False)
         return self._scored(targets, answer, classes, sample_weight)
 
     def score_from(self, y: Any, predictions: Any, sample_weight: Any = None) -> float:
@@ -434,7 +473,8 @@ class Metric(MetricSettings):
         if classes is None:
             return _target_values(self, y)
         _check_classes(self, classes)
-        return forms.target_codes(y, classes)
+        codes = forms.target_codes(y, classes)
+        return codes if self.positive_place(classes) else 1 - codes
 
 
 def _target_values(metric: MetricSettings, y: Any) -> FloatArray:
@@ -484,9 +524,11 @@ def _check_classes(metric: MetricSettings, classes: Array) -> None:
         allowed = f"of {'exactly' if two else 'at least'} two classes for {metric.name!r}"
         remedy = "Averages over classes, such as 'f1_macro' or 'roc_auc_ovr', take any number."
         raise InvalidArgument("y", allowed, f"of {len(classes)}", remedy if two else "")
+    if metric.pos_label is not None:
+        return
     if metric.binary and not forms.is_text(classes) and classes[0] == 1:
         allowed = f"labelled with the positive class second for {metric.name!r}"
-        remedy = "Label the classes 0 and 1, or with names."
+        remedy = "State the positive class, pos_label=, or label the classes 0 and 1."
         raise InvalidArgument("y", allowed, "labelled with 1 for the first of two", remedy)
 
 

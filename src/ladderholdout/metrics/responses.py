@@ -56,6 +56,7 @@ def respond(
     response: str,
     classes: Array | None,
     answers: dict[str, Any] | None = None,
+    positive: int = 1,
     *,
     copies: bool = True,
 ) -> Array:
@@ -73,7 +74,7 @@ def respond(
     if response == "probabilities":
         return _aligned(asked("predict_proba"), known, classes)
     if response == "scores":
-        return _scores(asked, known, classes)
+        return _scores(asked, known, classes, positive)
     return np.asarray(asked("predict"))
 
 
@@ -233,11 +234,11 @@ def _aligned(answer: Any, known: Array | None, classes: Array | None) -> Array:
     return aligned
 
 
-def _scores(asked: _Asked, known: Array | None, classes: Array | None) -> Array:
+def _scores(asked: _Asked, known: Array | None, classes: Array | None, positive: int) -> Array:
     method_of(asked.estimator, "decision_function", "predict_proba")  # refuses what has neither
     if attribute(asked.estimator, "decision_function") is None:
         table = _aligned(asked("predict_proba"), known, classes)
-        return table[:, 1] if table.ndim == 2 and table.shape[1] == 2 else table
+        return table[:, positive] if table.ndim == 2 and table.shape[1] == 2 else table
     if known is not None and classes is not None and not np.array_equal(known, classes):
         raise InvalidSubmission(
             "predictions",
@@ -245,4 +246,5 @@ def _scores(asked: _Asked, known: Array | None, classes: Array | None) -> Array:
             "from one fitted on other classes or in another order",
             "Its decision_function would rank the wrong class.",
         )
-    return np.asarray(asked("decision_function"))
+    decision = np.asarray(asked("decision_function"))
+    return decision if positive else -decision

@@ -149,6 +149,8 @@ def _values(table: Table, form: Form) -> NDArray[Any]:
             return labels_like(form.classes, column, table=table)
         return _plain_array(column)
     classes = form.classes if response in ("probabilities", "scores") and form.header else None
+    if classes is not None and response == "scores":
+        classes = form.metric.positive_last(classes)
     order: Sequence[int] = range(len(table.columns))
     if (
         several

@@ -333,11 +333,11 @@ def warn_of_targets(
             f"The targets are numbers with many values, and {metric.name} takes each for a class "
             'of its own. For measured targets take a regression metric, such as "r2".'
         )
-    if metric.binary and classes.dtype.kind == "U" and not stated:
+    if metric.binary and classes.dtype.kind == "U" and not stated and metric.pos_label is None:
         _warn(
             f"{metric.name} is about one of two classes, and here that is the second in the order "
-            "of the alphabet. State it: give y as True and False with True for the one that is "
-            "meant, or classes=[other, meant] where that is the sorted order already."
+            "of the alphabet. If the first is meant, start another ladder with it: pos_label= with "
+            'that class, and ladder="another name". If the second is meant, pos_label= states it.'
         )
 
 
