@@ -81,7 +81,8 @@ class LadderHoldout:
         A metric's name as in scikit-learn, or a `Metric`. Needed for a new ladder. A list of
         these, or a mapping from names to them, makes a ladder for each, which are queried
         together: answers are by metric, ``release["roc_auc"]``, and so is ``holdout["roc_auc"]``.
-        `mechanism`, `show`, `budget`, `loss_range` and `target_range` may be mappings then.
+        `mechanism`, `show`, `budget`, `loss_range`, `target_range` and `pos_label` may be
+        mappings then.
     name : str, optional
         What to call the holdout; by default its fingerprint's first letters.
     mechanism : Mechanism, optional
@@ -111,7 +112,11 @@ class LadderHoldout:
         For R2, explained variance and concordance: holds every target, as their certificate needs
         it; `loss_range` is then the largest absolute error, by default the width of this range.
         For mean absolute, mean squared and root mean squared errors it states the `loss_range`
-        of predictions within it.
+        of predictions within it. What a search proposed, ``search.proposed_loss_range_``, is
+        taken as `loss_range` with its `target_range` and its `ladder`.
+    pos_label : str or number, optional
+        The class that F1, precision, recall or average precision is about; by default the second
+        of the two sorted ones. A ladder of another class is another ladder on the same holdout.
     feedback : {"auto", "penalised", "incumbent"}, default="auto"
         The feedback to a search on a model that did not improve (see `feedback`). With
         ``show="improvements"`` it is "auto" alone; the feedback is then how many improved.
@@ -187,6 +192,7 @@ class LadderHoldout:
         classes: ArrayLike | None = None,
         loss_range: Each[tuple[float, float]] | None = None,
         target_range: Each[tuple[float, float]] | None = None,
+        pos_label: Each[Any] | None = None,
         feedback: str = "auto",
         overlap: str = "auto",
         ledger: str | os.PathLike[str] | None = None,

@@ -498,7 +498,7 @@ def test_booleans_and_numbers_are_the_same_labels() -> None:
 
 def test_equal_probabilities_have_equal_bytes_in_every_container() -> None:
     metric, classes = get_metric("neg_log_loss"), np.array(["no", "yes"])
-    positive = [0.25, 0.5, 1.0]
+    positive = [0.25, 0.5, 0.875]
     table = np.column_stack([1 - np.array(positive), positive])
     containers: list[Any] = [
         positive,
@@ -508,7 +508,7 @@ def test_equal_probabilities_have_equal_bytes_in_every_container() -> None:
         table.astype(np.float32),
         table.astype(np.float16),
         np.array(positive)[:, None],
-        [1 / 4, 1 / 2, np.float32(1)],
+        [1 / 4, 1 / 2, np.float32(0.875)],
     ]
     if pd is not None:
         containers += [
@@ -519,7 +519,7 @@ def test_equal_probabilities_have_equal_bytes_in_every_container() -> None:
         ]
     forms = [metric.canonical(container, 3, classes) for container in containers]
     assert same_bytes(forms)
-    assert forms[0].tolist() == [[0.75, 0.25], [0.5, 0.5], [0.0, 1.0]]
+    assert forms[0].tolist() == [[0.75, 0.25], [0.5, 0.5], [0.125, 0.875]]
 
 
 def test_the_second_of_two_columns_decides_as_a_vector_of_it_does() -> None:

@@ -217,6 +217,14 @@ def register(
             help="Holds every target; the certificates of R2 and its like need it.",
         ),
     ] = None,
+    pos_label: Annotated[
+        str | None,
+        typer.Option(
+            metavar="CLASS",
+            help="The class that F1, precision, recall or average precision is about; by default "
+            "the second of the sorted ones.",
+        ),
+    ] = None,
     reserve: Annotated[
         float | None,
         typer.Option(
@@ -253,6 +261,7 @@ def register(
     stated |= given | {
         "scoring": scoring[0] if scoring and len(scoring) == 1 else scoring or None,
         "classes": labels_like(y, classes, "--class") if classes else None,
+        "pos_label": None if pos_label is None else labels_like(y, [pos_label], "--pos-label")[0],
     }
     holdout = LadderHoldout(features, y, **stated)
     print_shown(holdout.status(), as_json)

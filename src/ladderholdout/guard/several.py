@@ -462,7 +462,7 @@ def _second_column(predictions: Any, guard: Guard) -> Any:
         return predictions
     probabilities = get_metric("neg_brier_score")
     table = probabilities.canonical(predictions, guard.holdout.n, guard.holdout.classes)
-    return table[:, 1]
+    return table[:, guard.metric.positive_place(guard.holdout.classes)]
 
 
 def warn_of_labels(ladder: OpenLadder, predictions: Any) -> None:

@@ -674,8 +674,10 @@ class PlainScore:
     def __init__(self, metric: Metric) -> None:
         self._metric, self.__name__ = metric, metric.name
 
-    def __call__(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> float:
-        """Return the score, greater is better."""
+    def __call__(
+        self, y_true: Any, y_pred: Any, sample_weight: Any = None, pos_label: Any = None
+    ) -> float:
+        """Return the score, greater is better; scikit-learn takes scores of the positive class."""
         return self._metric.score_from(y_true, y_pred, sample_weight)
 
     def __eq__(self, other: object) -> bool:
@@ -694,7 +696,8 @@ _RESPONSES = {"probabilities": "predict_proba", "scores": ("decision_function", 
 def plain_scorer(metric: Metric) -> Any:
     """Return what `make_scorer` makes of a metric: it never queries a holdout."""
     response = _RESPONSES.get(metric.response, "predict")
-    scorer = make_scorer(PlainScore(metric), response_method=response)
+    label = {} if metric.pos_label is None else {"pos_label": metric.pos_label}
+    scorer = make_scorer(PlainScore(metric), response_method=response, **label)
     scorer.__name__ = metric.name
     return scorer
 

@@ -104,8 +104,8 @@ class Leaderboard:
     rounds : bool or float, default=False
         Whether submissions are collected and answered together when their round is closed: by
         `close_round` alone, or, with a number, also after so many hours. Fixed with the board.
-    sample_weight, classes, loss_range, target_range, overlap, ledger, vault, reserve, \
-    confidence, ids
+    sample_weight, classes, loss_range, target_range, pos_label, overlap, ledger, vault, \
+    reserve, confidence, ids
         Settings of `LadderHoldout`.
 
     Raises
@@ -151,6 +151,7 @@ class Leaderboard:
         classes: ArrayLike | None = None,
         loss_range: tuple[float, float] | None = None,
         target_range: tuple[float, float] | None = None,
+        pos_label: Any = None,
         overlap: str = "auto",
         ledger: str | os.PathLike[str] | None = None,
         vault: str | os.PathLike[str] | bool | None = None,

@@ -95,6 +95,8 @@ def stored_metric(settings: LadderSettings) -> Metric:
     if (targets := settings.metric_settings.get("target_range")) is not None:
         largest = float(settings.metric_settings["largest_error"])
         return metric.with_target_range((targets[0], targets[1]), (0.0, largest))
+    if (label := settings.metric_settings.get("pos_label")) is not None and not custom:
+        metric = metric.with_pos_label(label)
     if settings.metric_settings.get("alike_rows") and not custom:
         metric = metric.with_alike_rows()
     return metric if stated is None else metric.with_risk_range((stated[0], stated[1]))

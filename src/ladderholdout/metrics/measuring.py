@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from ladderholdout.errors import InvalidArgument, InvalidSubmission, LadderHoldoutError, MetricError
-from ladderholdout.metrics.arrays import Array, FloatArray, read_only
+from ladderholdout.metrics.arrays import Array, FloatArray, index_of, indexed, read_only
 from ladderholdout.metrics.batched import (
     Many,
     influences,
@@ -43,10 +43,11 @@ def measure(
     # Views: MLflow knows what predict returned by its identity, and nobody's function may write
     # to the holdout.
     targets, predictions = read_only(targets), read_only(predictions)
+    predictions = indexed(predictions, index_of(targets))
     loss = metric.loss
     if loss is None:
         return _of_score(metric, targets, predictions, weights)
-    given = (targets, predictions) if _is_named(metric) else (targets.copy(), predictions.copy())
+    given = (targets, predictions) if is_ours(metric) else (_copy(targets), _copy(predictions))
     # A copy of what is returned: the function may write to its array again.
     losses: FloatArray = called(metric, lambda: np.array(loss(*given), dtype=np.float64))
     n, clipped, bounded = len(targets), None, None
@@ -70,6 +71,10 @@ def measure(
     return Evaluation(
         *(n, risk, read_only(losses), weights), clipped=clipped, _bounded=bounded, counts=counts
     )
+
+
+def _copy(values: Array) -> Array:
+    return indexed(values.copy(), index_of(values))
 
 
 def _within_range(metric: MetricSettings, values: FloatArray) -> FloatArray:
@@ -101,7 +106,7 @@ def _scorer(
         if weights is None or weights.all():
             # Copies: it is somebody else's function, and may write into what it is given.
             given = None if weights is None else weights.copy()
-            return float(score(targets.copy(), predictions.copy(), sample_weight=given))
+            return float(score(_copy(targets), _copy(predictions), sample_weight=given))
         # A row that does not count must not bring its class into an average.
         counts = weights > 0
         return float(score(targets[counts], predictions[counts], sample_weight=weights[counts]))
@@ -199,7 +204,7 @@ def called(metric: MetricSettings, run: Callable[[], Any]) -> Any:
     """
     try:
         # Warnings of a user's function are held back; ours know only those of NumPy.
-        with np.errstate(all="ignore") if _is_named(metric) else _silence():
+        with np.errstate(all="ignore") if is_ours(metric) else _silence():
             return run()
     except LadderHoldoutError:  # holds nothing that may not be seen
         raise
@@ -220,7 +225,7 @@ def _undefined(metric: MetricSettings, reason: str) -> InvalidSubmission:
     return InvalidSubmission("predictions", allowed, f"such that {reason}")
 
 
-def _is_named(metric: MetricSettings) -> bool:
+def is_ours(metric: MetricSettings) -> bool:
     """Return whether the function of a metric is one of this library's."""
     function = metric.loss or metric.score
     function = getattr(function, "prepare", function)

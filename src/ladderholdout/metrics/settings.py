@@ -9,6 +9,8 @@ from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from typing import Any, Literal, Self, TypeAlias, get_args
 
+import numpy as np
+
 from ladderholdout.arguments import as_given, choice, finite, flag, function
 from ladderholdout.errors import InvalidArgument
 from ladderholdout.metrics.arrays import LARGEST, Array, Support
@@ -49,6 +51,7 @@ class MetricSettings:
     target_range: tuple[float, float] | None = None
     largest_error: float | None = None
     alike_rows: bool = False
+    pos_label: str | float | None = None
     # The range of the target that states the range of the error, for checks where it is stated.
     stated_targets: tuple[float, float] | None = field(default=None, compare=False, repr=False)
     # The stated range in the unit of a single loss: squared where the score is a root.
@@ -244,6 +247,32 @@ class MetricSettings:
         """
         return replace(self, alike_rows=True)
 
+    def with_pos_label(self, label: Any) -> Self:
+        """Return this metric with its positive class, by default the second of the sorted ones.
+
+        Parameters
+        ----------
+        label : str, bool, int or float
+            One of the two classes.
+
+        Returns
+        -------
+        Metric
+
+        Raises
+        ------
+        InvalidArgument
+            If the metric is not about one of two classes, or this is no label.
+
+        Examples
+        --------
+        >>> from ladderholdout.metrics import get_metric
+        >>> f1 = get_metric("f1").with_pos_label("bad")
+        >>> f1.score_from(["bad", "good", "good"], ["bad", "bad", "good"])
+        0.666666666666667
+        """
+        return replace(self, pos_label=label.item() if isinstance(label, np.generic) else label)
+
     @property
     def takes_target_range(self) -> bool:
         """Whether a certificate of it needs the range of the target."""
@@ -380,6 +409,10 @@ def _check_settings(metric: MetricSettings) -> None:
             True,
             f"The certificate of {metric.name} does not depend on it: leave it out.",
         )
+    if metric.pos_label is not None and not metric.binary:
+        raise InvalidArgument("pos_label", f"left out for {metric.name}", "stated")
+    if not isinstance(metric.pos_label, str | int | float | None):
+        raise InvalidArgument("pos_label", "a label of y", as_given(metric.pos_label))
     if (metric.target_range is None) != (metric.largest_error is None):
         raise InvalidArgument("largest_error", "given exactly where target_range is", "not so")
 

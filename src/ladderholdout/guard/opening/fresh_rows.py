@@ -250,7 +250,7 @@ def _go_on(
         allowed = f"left out, for {settings.mechanism} takes no weights"
         raise InvalidArgument("sample_weight", allowed, "stated")
     with without_autologging():
-        check_range(metric.stated_targets, metric.targets(rows.y, classes))
+        check_range(metric.stated_targets, metric.targets(rows.labels, classes))
         check_parts(metric, rows, classes, reserve)
         if (described := f"{settings.metric} {settings.metric_settings}") not in going.seen:
             going.seen.add(described)

@@ -13,7 +13,7 @@ from ladderholdout import identity as fp
 from ladderholdout.errors import InvalidArgument, InvalidSubmission
 from ladderholdout.guard.opening.settings import count_rows, ids_of
 from ladderholdout.ledger import KnownRows
-from ladderholdout.metrics.arrays import index_of, refuse_masked
+from ladderholdout.metrics.arrays import index_of, names_of, refuse_masked
 
 IntArray: TypeAlias = NDArray[np.intp]
 
@@ -94,6 +94,8 @@ def predictions_of(predictions: Any, ids: Any) -> Any:
         return {name: predictions_of(one, ids) for name, one in predictions.items()}
     left, names, _ = ids_of(predictions, ids, "predictions")
     refuse_masked("predictions", left)
+    if names_of(left):  # it has names of classes, perhaps
+        return NamedPredictions(left, names)
     values = np.asarray(left)
     flat = values[:, 0] if values.ndim == 2 and values.shape[1] == 1 else values
     return NamedPredictions(flat, names)

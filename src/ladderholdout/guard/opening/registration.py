@@ -561,7 +561,7 @@ def _classes(
 ) -> NDArray[Any] | None:
     if stated is not None and not metric.is_classification:
         raise InvalidArgument("classes", f"left out for {metric.name}, a regression", "stated")
-    if stated is not None and metric.binary:
+    if stated is not None and metric.binary and metric.pos_label is None:
         _check_second(metric, stated)
     # Predictions are kept as places in this list, so it is fixed once and for all.
     fixed = None if known is None else known.classes
@@ -573,7 +573,7 @@ def _classes(
         )
     with without_autologging():
         # Refuses what the metric cannot score, and a stated range that misses some of it.
-        check_range(metric.stated_targets, metric.targets(rows.y, classes))
+        check_range(metric.stated_targets, metric.targets(rows.labels, classes))
     return classes
 
 
@@ -585,8 +585,7 @@ def _check_second(metric: Metric, stated: ArrayLike) -> None:
             "classes",
             f"in sorted order for {metric.name!r}, which is about the second",
             "in another order",
-            "Where the first of the sorted ones is meant, give y as True and False, with True for "
-            "that one.",
+            "If the first of the sorted ones is meant, state pos_label= with that one.",
         )
 
 
@@ -760,6 +759,8 @@ def _stated(settings: Mapping[str, Any], field: str, other: Mapping[str, Any]) -
         if value.get("alike_rows") != other[field].get("alike_rows"):
             named = f"get_metric({settings['metric']!r})"
             return "scoring", f"{named}.with_alike_rows()" if value.get("alike_rows") else named
+        if value.get("pos_label") != other[field].get("pos_label"):
+            return "pos_label", repr(value.get("pos_label"))
         stored = value.get("target_range")
         if stored is not None:
             return "target_range", f"{tuple(stored)!r}, loss_range={(0, value['largest_error'])!r}"

@@ -25,6 +25,7 @@ from ladderholdout.identity import content_hashes, copied_rows, inverse, near_co
 from ladderholdout.ledger import HoldoutRecord, Transaction
 from ladderholdout.mechanisms.rules import fresh_rng
 from ladderholdout.metrics import Evaluation, Metric
+from ladderholdout.metrics.arrays import IntArray, index_of, indexed
 from ladderholdout.metrics.scores import squared
 from ladderholdout.vault import Rows
 
@@ -35,10 +36,14 @@ _ORDER = b"ladderholdout: the order of bets"
 class Part:
     """Some rows of a holdout, in the order of their content; raw, so not shown.
 
+    For a function of the user's they are in the order of the first registration: it may know more
+    of each row, such as an amount, than its target.
+
     Attributes
     ----------
-    chosen : ndarray of bool, shape (n,), or None
-        Which rows of the holdout; None for all of them.
+    chosen : ndarray of bool, shape (n,), of int, or None
+        Which rows of the holdout, or their places in the order of the first registration; None for
+        all of them.
     targets : ndarray
         Canonical targets of these rows.
     weights : ndarray or None
@@ -47,14 +52,15 @@ class Part:
         Which of them were drawn together.
     """
 
-    chosen: NDArray[np.bool_] | None
+    chosen: NDArray[np.bool_] | IntArray | None
     targets: NDArray[Any]
     weights: NDArray[np.float64] | None
     groups: Groups | None = None
 
     def of(self, predictions: NDArray[Any]) -> NDArray[Any]:
         """Return the predictions for these rows out of those for the whole holdout."""
-        return predictions if self.chosen is None else predictions[self.chosen]
+        own = predictions if self.chosen is None else predictions[self.chosen]
+        return indexed(own, index_of(self.targets))
 
     def order_rng(self) -> np.random.Generator:
         """Return the generator that orders these rows for bounds: a function of them alone.
@@ -78,6 +84,7 @@ def parts_of(
     weights: NDArray[np.float64] | None,
     reserve: NDArray[np.bool_] | None,
     groups: Groups | None = None,
+    first: IntArray | None = None,
 ) -> tuple[Part, Part | None]:
     """Return what the ladders measure, and the reserve if there is one.
 
@@ -88,19 +95,24 @@ def parts_of(
     reserve : ndarray of bool, shape (n,), or None
     groups : Groups or None
         Of all rows, in the same order.
+    first : ndarray of int, shape (n,), or None
+        The places of all rows in the order of the first registration, where it matters.
     """
     # Nobody's function may write into them.
     for array in (targets, weights):
         if array is not None:
             unwritable(array)
-    if reserve is None:
+    if reserve is None and first is None:
         return Part(None, targets, weights, groups), None
 
-    def part(chosen: NDArray[np.bool_]) -> Part:
+    def part(chosen: NDArray[Any]) -> Part:
+        chosen = chosen if first is None else first[chosen[first]]
         own_weights = None if weights is None else unwritable(weights[chosen])
         own_groups = None if groups is None else groups.take(chosen)
         return Part(chosen, unwritable(targets[chosen]), own_weights, own_groups)
 
+    if reserve is None:
+        return part(np.ones(len(targets), dtype=bool)), None
     return part(~reserve), part(reserve)
 
 
@@ -270,7 +282,7 @@ def warn_of_narrow_range(metric: Metric, rows: Rows, reserve: NDArray[np.bool_] 
     """
     if not metric.clip or metric.is_classification:
         return
-    targets = metric.targets(rows.y, None)
+    targets = metric.targets(rows.labels, None)
     if reserve is not None:
         targets = targets[~reserve]
     means = np.broadcast_to(targets.mean(axis=0), targets.shape)
@@ -321,7 +333,7 @@ def warn_of_targets(
     """
     if classes is None:
         return
-    counts, n = np.bincount(metric.targets(rows.y, classes)), len(rows.y)
+    counts, n = np.bincount(metric.targets(rows.labels, classes)), len(rows.y)
     n_classes = np.count_nonzero(counts)
     if n_classes == 1 and n > 1:
         _warn(
@@ -333,11 +345,11 @@ def warn_of_targets(
             f"The targets are numbers with many values, and {metric.name} takes each for a class "
             'of its own. For measured targets take a regression metric, such as "r2".'
         )
-    if metric.binary and classes.dtype.kind == "U" and not stated:
+    if metric.binary and classes.dtype.kind == "U" and not stated and metric.pos_label is None:
         _warn(
             f"{metric.name} is about one of two classes, and here that is the second in the order "
-            "of the alphabet. State it: give y as True and False with True for the one that is "
-            "meant, or classes=[other, meant] where that is the sorted order already."
+            "of the alphabet. If the first is meant, start another ladder with it: pos_label= with "
+            'that class, and ladder="another name". If the second is meant, pos_label= states it.'
         )
 
 
@@ -363,7 +375,7 @@ def check_parts(
         allowed = "positive among the reserve's rows and among the others"
         raise InvalidArgument("sample_weight", allowed, "zero everywhere in one of the two")
     try:
-        metric.targets(np.asarray(rows.y)[~reserve], classes)
+        metric.targets(rows.labels[~reserve], classes)
     except InvalidArgument:
         raise InvalidArgument(
             "reserve",

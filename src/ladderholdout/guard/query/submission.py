@@ -49,6 +49,8 @@ from ladderholdout.ledger.replay import not_improved, rules_of, state_from, stat
 from ladderholdout.mechanisms.base import Evidence, State
 from ladderholdout.mechanisms.rules import LadderRules, rng_of
 from ladderholdout.metrics import Evaluation, Metric
+from ladderholdout.metrics.arrays import index_of, indexed
+from ladderholdout.metrics.table import is_named
 from ladderholdout.vault import Rows
 
 T = TypeVar("T")
@@ -578,7 +580,9 @@ class Guard:
             since=ladder.created,
             metric=metric,
             rules=rules_of(ladder.settings),
-            labelled=_labelled(self.holdout, metric, self.rows, self.order, self.labelled.groups),
+            labelled=_labelled(
+                *(self.ledger, self.holdout, metric, self.rows, self.order, self.labelled.groups)
+            ),
         )
 
     def reload(self) -> None:
@@ -595,7 +599,9 @@ class Guard:
         stored = kept.rows()
         rows = with_labels(self.rows, self.order, stored.y[kept.order(stored)])
         groups = self.labelled.groups
-        self.labelled = _labelled(kept.record, self.metric, rows, self.order, groups)
+        self.labelled = _labelled(
+            *(self.ledger, kept.record, self.metric, rows, self.order, groups)
+        )
 
     def _began_with(
         self, tx: Transaction, ladder: LadderRecord, batch: str | None
@@ -682,13 +688,14 @@ def make_guard(
         view,
         order,
         hashes,
-        _labelled(holdout, metric, rows, order, groups),
+        _labelled(ledger, holdout, metric, rows, order, groups),
         held_digest(rows.X),
         price_of,
     )
 
 
 def _labelled(
+    ledger: Ledger,
     holdout: HoldoutRecord,
     metric: Metric,
     rows: Rows,
@@ -699,11 +706,17 @@ def _labelled(
     with without_autologging():
         # Positions of classes, as of predictions, in half the bytes until they are in order.
         targets = (
-            metric.targets(rows.y, holdout.classes).astype(np.int32)[order].astype(np.intp)
+            metric.targets(rows.labels, holdout.classes).astype(np.int32)[order].astype(np.intp)
             if metric.is_classification
-            else metric.targets(rows.y, holdout.classes)[order]
+            else metric.targets(rows.labels, holdout.classes)[order]
         )
-    part, reserve = parts_of(targets, weights, holdout.reserve, groups)
+    first = None
+    if not is_named(metric):
+        index = index_of(rows.X)
+        targets = targets if index is None else indexed(targets, index.take(order))
+        known = ledger.transact(lambda tx: tx.rows.known(holdout.id), Access.READ)
+        first = known.places
+    part, reserve = parts_of(targets, weights, holdout.reserve, groups, first)
     digest = _digest_of(part, reserve)
     return Labelled(holdout.labels_version, rows, part, reserve, digest, groups)
 
