@@ -28,7 +28,7 @@ def money(amounts: Any) -> Metric:
 
 
 def true_cost(guesses: Any) -> float:
-    return -float(np.mean(AMOUNT * (Y != guesses)))
+    return -float(np.mean(AMOUNT * (guesses != Y)))
 
 
 def hits_of_queries(t: Any, q: Any, sample_weight: Any = None) -> float:
@@ -126,7 +126,7 @@ def test_a_function_looks_rows_up_by_their_index(reserve: float | None, tmp_path
     rows = np.flatnonzero(np.isin(names, seen[-1][0]))
     assert list(names[rows]) == list(seen[-1][0]) == list(seen[-1][1])
     assert len(rows) == (N if reserve is None else N // 2)
-    costs = AMOUNT * (Y != GUESSES[0])
+    costs = AMOUNT * (GUESSES[0] != Y)
     assert shown == pytest.approx(-costs[rows].mean(), abs=1e-12)
     if reserve is not None:
         left = np.setdiff1d(np.arange(N), rows)
@@ -136,7 +136,7 @@ def test_a_function_looks_rows_up_by_their_index(reserve: float | None, tmp_path
     handles._guards.clear()
     again = LadderHoldout.open("own", scoring=metric, ledger=tmp_path / "ledger.db")
     assert again.submit(GUESSES[1]).score == pytest.approx(
-        -(AMOUNT * (Y != GUESSES[1]))[rows].mean(), abs=1e-12
+        -(AMOUNT * (GUESSES[1] != Y))[rows].mean(), abs=1e-12
     )
 
 
@@ -147,5 +147,5 @@ def test_plain_scores_are_given_the_index_too() -> None:
     part = np.arange(N)[::-3]
     given = pd.Series(Y).iloc[part]
     assert metric.score_from(given, GUESSES[0][part]) == pytest.approx(
-        -np.mean((AMOUNT * (Y != GUESSES[0]))[part]), abs=1e-12
+        -np.mean((AMOUNT * (GUESSES[0] != Y))[part]), abs=1e-12
     )
