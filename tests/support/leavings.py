@@ -17,6 +17,10 @@ CACHES = {
     *(".git", ".venv", ".venv-clients", ".cache", ".hypothesis", ".mypy_cache"),
     *(".pytest_cache", ".ruff_cache", "__pycache__", "build", "dist", "out", "site"),
 }
+# Of Python's and joblib's pools, which end with the process that has them: without pytest-xdist that
+# is this one.
+POOLS = (b"multiprocessing.", b"joblib.externals.loky", b"tests/support/forks.py")
+POOLED = ("pymp-", "joblib_memmapping_folder_", "loky-")
 # Enough for a process that was told to end; none is waited for otherwise.
 GRACE = 10.0
 
@@ -41,7 +45,8 @@ class Leavings:
         end = time.monotonic() + GRACE
         while (processes := list(self._processes())) and time.monotonic() < end:
             time.sleep(0.1)
-        temporary = [str(path) for path in Path(self.folder).iterdir()]
+        paths = Path(self.folder).iterdir()
+        temporary = [str(path) for path in paths if not path.name.startswith(POOLED)]
         shutil.rmtree(self.folder, ignore_errors=True)
         return [*sorted(set(_files()) - self._before), *sorted(temporary), *processes]
 
@@ -50,8 +55,11 @@ class Leavings:
         for process in Path("/proc").glob("[0-9]*") if os.path.isdir("/proc") else ():
             try:
                 # A zombie has no environment: it is only not waited for yet.
-                if int(process.name) != os.getpid() and mine in _words(process / "environ"):
-                    yield f"process {process.name}: {b' '.join(_words(process / 'cmdline'))!r}"
+                if int(process.name) == os.getpid() or mine not in _words(process / "environ"):
+                    continue
+                command = b" ".join(_words(process / "cmdline"))
+                if command and not any(pool in command for pool in POOLS):
+                    yield f"process {process.name}: {command!r}"
             except OSError:
                 continue  # it has just ended, or is somebody else's
 
