@@ -46,7 +46,7 @@ from ladderholdout.guard import (
     winner_of,
 )
 from ladderholdout.identity import copy_of
-from ladderholdout.integrations.all_rows import fitted_on_all
+from ladderholdout.integrations.all_rows import fitted_on_all, given_to
 from ladderholdout.integrations.candidates import (
     Candidates,
     read_candidates,
@@ -222,6 +222,7 @@ class GuardedSearch(CallbackSupportMixin, MetaEstimatorMixin, BaseEstimator):
         )
         chosen = self._fitted(ladder, candidates, order, path, X, y, params, confirming)
         self._confirm(ladder, candidates, chosen)
+        self._given = given_to(X, y, _kept(self.best_estimator_, params, path))
         confirming.end()
         tasks.end()
         return self
@@ -352,11 +353,20 @@ class GuardedSearch(CallbackSupportMixin, MetaEstimatorMixin, BaseEstimator):
         mark_consulted(ladder.facts.place)  # the holdout was asked: there is nothing to remind of
         return cast(float, score(ladder, self.best_estimator_, X, y, sample_weight))
 
-    def refit_all(self, X_train: Any, y_train: Any, *, sample_weight: Any = None) -> Self:
-        """Fit the winner anew on training and holdout rows; the holdout is retired, permanently.
+    def refit_all(
+        self,
+        X_train: Any,
+        y_train: Any,
+        *,
+        sample_weight: Any = None,
+        fit_params: Mapping[str, Any] | None = None,
+    ) -> Self:
+        """Fit the winner anew on training and holdout rows, then retire the holdout, permanently.
 
-        Nothing is left to measure the new model with. `certificate_` and `best_score_` stay those
-        of the winner as it was fitted on the training rows, which a printed search states.
+        The fit is given what `fit` was given. Rows to stop by (``eval_set``) are left out, and the
+        winner trains as many rounds as it did when they stopped it. Nothing is left to measure the
+        new model with. `certificate_` and `best_score_` stay those of the winner as it was fitted
+        on the training rows, which a printed search states.
 
         Parameters
         ----------
@@ -364,8 +374,12 @@ class GuardedSearch(CallbackSupportMixin, MetaEstimatorMixin, BaseEstimator):
             The training rows that the search was fitted on.
         y_train : array-like, shape (n_rows,)
         sample_weight : array-like, shape (n_rows,), optional
-            Weights of the training rows. The holdout's rows then have the weights that they were
-            registered with, or 1.
+            Weights of the training rows, in place of those that `fit` was given. The holdout's
+            rows then have the weights that they were registered with, or 1.
+        fit_params : mapping of str to object, optional
+            Parameters in place of those that `fit` was given; None leaves one out. Those with one
+            value for each row have the training rows' first, then the holdout's. Weights and
+            groups that the holdout was registered with need not be stated.
 
         Returns
         -------
@@ -377,7 +391,14 @@ class GuardedSearch(CallbackSupportMixin, MetaEstimatorMixin, BaseEstimator):
         HoldoutConflict
             The labels are on a server; nothing was retired.
         InvalidArgument
-            The training rows and those of the holdout do not go together; nothing was retired.
+            The training rows and those of the holdout do not go together, or a parameter of the
+            fit is not known for the holdout's rows; nothing was retired.
+        OverlapError
+            Half of the holdout or more is among the training rows; nothing was retired.
+
+        Notes
+        -----
+        An error of the last fit is raised as it is, and the holdout is not retired then.
 
         Examples
         --------
@@ -391,7 +412,7 @@ class GuardedSearch(CallbackSupportMixin, MetaEstimatorMixin, BaseEstimator):
         check_is_fitted(self)
         ladder = ladder_of(self.holdout, several=True)
         self.best_estimator_ = fitted_on_all(
-            ladder, self.best_estimator_, X_train, y_train, sample_weight
+            ladder, self.best_estimator_, self._given, X_train, y_train, sample_weight, fit_params
         )
         self.is_fitted_on_all_ = True
         return self
