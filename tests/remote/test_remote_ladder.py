@@ -14,6 +14,7 @@ import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -417,6 +418,11 @@ def test_refusals_are_those_of_a_local_holdout(both: Both) -> None:
     refused(InvalidArgument, lambda: remote.certificate(0.5))
     hidden = both.remote("bits")
     assert "does not share" in refused(InvalidArgument, lambda: hidden.submit(TREE))
+    guarded = hidden.guard(GridSearchCV(TREE, GRID, cv=3))
+    assert "does not share" in refused(InvalidArgument, lambda: guarded.fit(*train()))
+    assert not hasattr(guarded, "search_")  # before the first fit
+    build = partial(hidden.optuna.objective, lambda trial: TREE, inner=2, train=train())
+    assert "does not share" in refused(InvalidArgument, build)
     with pytest.raises(SearchStopped, match="labels are on the server"):
         remote(TREE, *rows())
 

@@ -51,18 +51,29 @@ def check_fit(holdout: OpenLadder, model: Any, X: Any, y: Any) -> None:
     Raises
     ------
     InvalidArgument
-        Number, names, order or kinds of columns differ, or labels have another form.
+        Number, names, order or kinds of columns differ, or labels have another form; or the rows
+        are behind a server that does not share them.
     """
     parts = list(_parts(model))
-    rows = holdout.rows().X
-    if rows is not None:  # a server may keep its rows
-        _check_columns(parts, X, rows)
+    need_rows(holdout)
+    _check_columns(parts, X, holdout.rows().X)
     ladders = list(holdout.by_metric.values()) or [holdout]
     if y is not None and any(ladder.metric.is_classification for ladder in ladders):
         _check_labels(parts, y, holdout.facts.classes)
     elif y is not None and KINDS.get(np.asarray(y).dtype.kind) == "texts":
         raise InvalidArgument(
             "y", "numbers, as the holdout's are", "text", "Convert them before the search."
+        )
+
+
+def need_rows(holdout: OpenLadder) -> None:
+    """Refuse to fit models that nothing here could predict the holdout's rows with."""
+    if holdout.rows().X is None:
+        raise InvalidArgument(
+            "X",
+            "given to LadderHoldout.connect, for this server does not share the rows",
+            "missing",
+            "Or submit predictions: holdout.submit(predictions).",
         )
 
 
@@ -191,6 +202,11 @@ _TABLES_OF = ("tensors", "dataset", "X", "data")
 """Where data sets of other libraries have their rows."""
 
 
+_DROP = (
+    "To drop them: from ladderholdout.identity import row_hashes; "
+    "keep = ~np.isin(row_hashes(X_train), row_hashes(X_holdout)); X_train[keep], y_train[keep]."
+)
+
 _REMEDY = (
     "Where equal rows belong together, such as visits of one patient, keep whole groups on one "
     "side of the split, as GroupShuffleSplit does, and register with groups=. If the overlap is "
@@ -226,7 +242,10 @@ def look_for_overlap(
         if names_of(X) != names_of(rows.X):  # as a step of a pipeline may choose of them
             shared = max(shared, int(fp.rows_again(rows.X, X).sum()))
         if shared:
-            message = "are among the training rows: scores on them are not scores on unseen data."
+            message = (
+                f"are among the training rows ({_places(known, X)}): scores on them are not scores "
+                f"on unseen data. {_DROP}"
+            )
             overlaps.append((shared, message))
         given = [(name, value) for name, value in params.items() if _may_hold_rows(value)]
         form = width_of(rows.X) or None if given else None
@@ -245,6 +264,13 @@ def look_for_overlap(
     for shared, message in overlaps:
         counted = f"{shared} of the {n} rows of the holdout {message}"
         judge_overlap(holdout.overlap, shared, n, counted, _REMEDY)
+
+
+def _places(known: NDArray[np.uint64], X: Any) -> str:
+    """Name the first training rows that a holdout has, by their places."""
+    places = np.flatnonzero(np.isin(fp.row_hashes(X), known)).tolist()
+    more = f" and {len(places) - 5} more" if len(places) > 5 else ""
+    return f"places from 0: {', '.join(map(str, places[:5]))}{more}"
 
 
 def _shared(known: NDArray[np.uint64], tables: Iterable[Any]) -> int:

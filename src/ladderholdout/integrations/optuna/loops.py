@@ -53,7 +53,7 @@ from ladderholdout.integrations.sklearn import (
     asks,
     checked_folds,
 )
-from ladderholdout.integrations.training_rows import look_for_overlap
+from ladderholdout.integrations.training_rows import look_for_overlap, need_rows
 from ladderholdout.metrics.responses import predicts
 from ladderholdout.thirdparty import caller, frozen, is_same_study
 
@@ -146,6 +146,8 @@ class Objective:
             inner = checked_folds(inner)
             _check_groups(inner, train)
         if train is not None:
+            if inner is not None:
+                need_rows(ladder)
             look_for_overlap(ladder, train[0])
             look_for_groups(ladder, inner, {"groups": train[2]})
         self._holdout, self._inner, self._train = ladder, inner, train
