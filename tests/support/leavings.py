@@ -17,8 +17,8 @@ CACHES = {
     *(".git", ".venv", ".venv-clients", ".cache", ".hypothesis", ".mypy_cache"),
     *(".pytest_cache", ".ruff_cache", "__pycache__", "build", "dist", "out", "site"),
 }
-# Of Python's and joblib's pools, which end with the process that has them: without pytest-xdist that
-# is this one.
+# Of Python's and joblib's pools, which end with the process that has them: without pytest-xdist
+# that is this one.
 POOLS = (b"multiprocessing.", b"joblib.externals.loky", b"tests/support/forks.py")
 POOLED = ("pymp-", "joblib_memmapping_folder_", "loky-")
 # Enough for a process that was told to end; none is waited for otherwise.
