@@ -15,7 +15,6 @@ import numpy as np
 import pytest
 from click.testing import Result
 from mlflow import MlflowClient
-from typer.testing import CliRunner
 
 from ladderholdout import InvalidArgument, LadderHoldout, LadderHoldoutError, Metric
 from ladderholdout.audit import record_of, write_report
@@ -25,6 +24,7 @@ from ladderholdout.guard import ladder as ladders
 from ladderholdout.leaderboard import Leaderboard
 from tests.support.browser import rendered, screenshot
 from tests.support.canaries import Canaries
+from tests.support.commands import CliRunner
 from tests.support.holdouts import coins
 
 NAME = "churn <b>2026<b> & $co$"

@@ -22,13 +22,13 @@ from typing import Any
 import numpy as np
 import pytest
 import yaml
-from typer.testing import CliRunner
 
 from ladderholdout import LadderHoldout
 from ladderholdout.bundles import Challenge, scoring, write_bundle
 from ladderholdout.cli import app
 from ladderholdout.errors import InvalidArgument
 from ladderholdout.leaderboard import Leaderboard
+from tests.support.commands import CliRunner
 
 CHALLENGE = Challenge(
     holdout="coins",

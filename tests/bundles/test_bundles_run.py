@@ -19,12 +19,12 @@ import numpy as np
 import pytest
 import yaml
 from numpy.typing import NDArray
-from typer.testing import CliRunner
 
 from ladderholdout import LadderHoldout
 from ladderholdout.bundles import scoring
 from ladderholdout.cli import app
 from ladderholdout.leaderboard import Leaderboard
+from tests.support.commands import CliRunner
 from tests.support.server import N, free_port, rows, serving, start, token_of
 
 pytestmark = pytest.mark.processes

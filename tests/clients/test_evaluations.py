@@ -18,7 +18,6 @@ from inspect_ai.dataset import Sample
 from inspect_ai.log import EvalLog, read_eval_log, recompute_metrics
 from inspect_ai.model import Model, ModelOutput, ModelUsage, get_model
 from inspect_ai.scorer import exact
-from typer.testing import CliRunner
 
 from ladderholdout import InvalidArgument, LadderHoldout
 from ladderholdout.cli import app
@@ -30,6 +29,7 @@ from ladderholdout.mechanisms import GateLadder
 from ladderholdout.metrics import metric_of_items
 from ladderholdout.server.accounts import add_account
 from tests.clients.support import assert_nothing_raw, numbers, recipe, secrets
+from tests.support.commands import CliRunner
 from tests.support.holdouts import assert_replays
 from tests.support.server import serving
 

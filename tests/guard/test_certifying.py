@@ -12,7 +12,6 @@ import pytest
 from sklearn.dummy import DummyClassifier
 from sklearn.model_selection import GridSearchCV
 from sklearn.tree import DecisionTreeClassifier
-from typer.testing import CliRunner
 
 from ladderholdout import InvalidArgument, LadderHoldout, Metric
 from ladderholdout.certificates import LadderTranscript, Transcript, certify, later_price
@@ -37,6 +36,7 @@ from ladderholdout.mechanisms import (
 )
 from ladderholdout.mechanisms.base import released
 from ladderholdout.metrics.scales import Scale
+from tests.support.commands import CliRunner
 
 N = 1000
 X = np.random.default_rng(0).random((N, 2))

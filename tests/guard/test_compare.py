@@ -12,7 +12,6 @@ import pytest
 from numpy.typing import NDArray
 from sklearn.dummy import DummyClassifier
 from sklearn.metrics import get_scorer
-from typer.testing import CliRunner
 
 from ladderholdout import Comparison, LadderHoldout
 from ladderholdout.cli import app
@@ -22,6 +21,7 @@ from ladderholdout.limits import paired_limits
 from ladderholdout.mechanisms import GateLadder, RoundedDisclosure
 from ladderholdout.server.accounts import add_account
 from tests.support import server
+from tests.support.commands import CliRunner
 
 N = 1000
 X, Y = np.arange(N).reshape(-1, 1), np.random.default_rng(34).integers(0, 2, N)

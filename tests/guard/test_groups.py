@@ -12,7 +12,6 @@ import pytest
 from scipy.stats import binom
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GridSearchCV, GroupKFold
-from typer.testing import CliRunner
 
 from ladderholdout import LadderHoldout
 from ladderholdout.audit.statistics import paired, score_interval
@@ -44,6 +43,7 @@ from ladderholdout.mechanisms import (
 )
 from ladderholdout.mechanisms.resampling import null_probability
 from ladderholdout.metrics import Evaluation, get_metric
+from tests.support.commands import CliRunner
 from tests.support.server import registered, rows, serving, token_of
 
 N_GROUPS = 40

@@ -23,7 +23,6 @@ from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
 from sklearn.tree import DecisionTreeClassifier
-from typer.testing import CliRunner
 
 from ladderholdout import (
     InvalidArgument,
@@ -50,6 +49,7 @@ from ladderholdout.mechanisms import (
 )
 from tests.support.beyond_plain import needs_matplotlib
 from tests.support.canaries import all_logs, folder_bytes, number_forms, pickles, texts_of
+from tests.support.commands import CliRunner
 from tests.support.holdouts import assert_replays, is_repeat, record
 from tests.support.mlflow_stores import new_store
 from tests.support.processes import at_once, elsewhere

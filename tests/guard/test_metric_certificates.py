@@ -16,7 +16,6 @@ import numpy as np
 import pytest
 from scipy.stats import norm
 from sklearn.metrics import r2_score
-from typer.testing import CliRunner
 
 from ladderholdout import LadderHoldout
 from ladderholdout.certificates import Rows, Transcript, certify_score, score_limits
@@ -32,6 +31,7 @@ from ladderholdout.guard.shown.views import ScoreCertificate
 from ladderholdout.ledger import IntervalRecord
 from ladderholdout.mechanisms import SimplifiedLadder
 from ladderholdout.metrics import METRICS, Metric, get_metric
+from tests.support.commands import CliRunner
 
 N = 400
 RANGES: dict[str, Any] = {

@@ -31,7 +31,6 @@ from sklearn.model_selection import (
     cross_validate,
 )
 from sklearn.tree import DecisionTreeClassifier
-from typer.testing import CliRunner
 
 from ladderholdout import InvalidArgument, LadderHoldout, Metric, SearchStopped
 from ladderholdout.certificates import Transcript, certify
@@ -60,6 +59,7 @@ from ladderholdout.mechanisms import (
 from ladderholdout.server.accounts import home_of
 from tests.conftest import Binary
 from tests.support.beyond_plain import needs_pandas, pd
+from tests.support.commands import CliRunner
 from tests.support.holdouts import assert_replays, entries_of
 from tests.support.postgres import Server
 from tests.support.processes import elsewhere

@@ -13,7 +13,6 @@ import pytest
 from scipy.stats import binom
 from sklearn.dummy import DummyClassifier
 from sklearn.model_selection import GridSearchCV
-from typer.testing import CliRunner
 
 from ladderholdout import LadderHoldout
 from ladderholdout.certificates import Grid, Transcript, certify, ladder_transcript
@@ -29,6 +28,7 @@ from ladderholdout.mechanisms import (
     PairedTestLadder,
     SimplifiedLadder,
 )
+from tests.support.commands import CliRunner
 from tests.support.holdouts import assert_replays, coins, guesses, repeats_first, undone
 
 WHY = "trained on the holdout's rows"

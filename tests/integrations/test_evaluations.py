@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from typer.testing import CliRunner, Result
+from typer.testing import Result
 
 from ladderholdout import InvalidArgument, LadderHoldout
 from ladderholdout.cli import app
@@ -18,6 +18,7 @@ from ladderholdout.integrations.evaluation_logs import answers_in
 from ladderholdout.integrations.evaluations import Answer, Reading, submission_of
 from ladderholdout.mechanisms import GateLadder
 from ladderholdout.metrics import metric_of_items
+from tests.support.commands import CliRunner
 
 # No answer and no id has these letters.
 LABELS = ["xenon", "yttrium", "zinc"]

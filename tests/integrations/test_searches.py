@@ -66,7 +66,6 @@ from sklearn.preprocessing import FunctionTransformer, OneHotEncoder, StandardSc
 from sklearn.semi_supervised import SelfTrainingClassifier
 from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 from skopt import BayesSearchCV
-from typer.testing import CliRunner
 
 from ladderholdout import InvalidArgument, LadderHoldout, SearchStopped
 from ladderholdout.cli import app
@@ -80,6 +79,7 @@ from ladderholdout.errors import (
 from ladderholdout.guard.open_ladder import SeenGroups
 from ladderholdout.integrations import staged
 from ladderholdout.metrics import METRICS, Metric
+from tests.support.commands import CliRunner
 from tests.support.server import registered, rows, serving, token_of
 
 # Workers of loky cannot import this file: what it defines travels whole.

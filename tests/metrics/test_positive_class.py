@@ -13,7 +13,6 @@ from sklearn.dummy import DummyClassifier
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import make_scorer
 from sklearn.naive_bayes import GaussianNB
-from typer.testing import CliRunner
 
 from ladderholdout import InvalidArgument, LadderHoldout
 from ladderholdout.cli import app
@@ -27,6 +26,7 @@ from ladderholdout.integrations.sklearn import plain_scorer
 from ladderholdout.mechanisms import FullDisclosure
 from ladderholdout.metrics import get_metric
 from tests.support.beyond_plain import needs_pandas, pd
+from tests.support.commands import CliRunner
 
 N = 90
 RNG = np.random.default_rng(0)

@@ -12,13 +12,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from typer.testing import CliRunner
 
 from ladderholdout import InvalidArgument, LadderHoldout
 from ladderholdout.cli import app
 from ladderholdout.errors import InvalidSubmission, MetricError
 from ladderholdout.metrics import ItemMetric, metric_of_items, verdicts_of
 from ladderholdout.metrics import verdicts as recorded
+from tests.support.commands import CliRunner
 from tests.support.holdouts import assert_replays, is_repeat
 
 N = 60

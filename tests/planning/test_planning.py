@@ -14,7 +14,6 @@ from click.testing import Result
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import binomtest, ttest_1samp
-from typer.testing import CliRunner
 
 from benchmarks.papers._bounds import compare
 from ladderholdout import LadderHoldout
@@ -63,6 +62,7 @@ from ladderholdout.planning import (
     simulated_searches,
 )
 from tests.support.beyond_plain import needs_matplotlib
+from tests.support.commands import CliRunner
 
 N, SUBMISSIONS = 500, 100
 

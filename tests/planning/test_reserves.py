@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 import pytest
 from scipy.stats import beta, norm
-from typer.testing import CliRunner
 
 from ladderholdout import LadderHoldout
 from ladderholdout.cli import app
@@ -18,6 +17,7 @@ from ladderholdout.errors import InvalidArgument
 from ladderholdout.metrics import METRICS, get_metric
 from ladderholdout.planning import FEWEST_ROWS, plan, reserve_advice
 from ladderholdout.planning.reserves import HALF, WORTH
+from tests.support.commands import CliRunner
 
 # Of an announced batch of twenty: ln 20 for the place, -ln(2/3) for the first event.
 FINALISTS = math.log(3) - math.log(4 / 5)

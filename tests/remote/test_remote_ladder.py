@@ -31,7 +31,6 @@ from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.tree import DecisionTreeClassifier
-from typer.testing import CliRunner
 
 from ladderholdout import LadderHoldout, LadderStopping
 from ladderholdout.cli import app
@@ -52,6 +51,7 @@ from ladderholdout.integrations.lightgbm import ladder_stopping
 from ladderholdout.ledger import Ledger
 from ladderholdout.ledger.replay import replay
 from ladderholdout.mechanisms import PairedTestLadder
+from tests.support.commands import CliRunner
 from tests.support.processes import at_once, elsewhere
 from tests.support.server import N, Running, free_port, registered, rows, serving, start, token_of
 
