@@ -357,6 +357,21 @@ def test_columns_are_compared_before_a_block_ends(ledger: str) -> None:
     assert list(holdout.__ladder__.rows().X.columns) == ["a", "b", "c"]
 
 
+def test_training_rows_are_known_in_other_columns() -> None:
+    """A step that chooses columns by name leaves their order, and others beside them, open."""
+    from sklearn.compose import make_column_transformer
+    from sklearn.model_selection import GridSearchCV
+    from sklearn.pipeline import make_pipeline
+
+    chosen = make_column_transformer(("passthrough", ["a", "b"]))
+    model = make_pipeline(chosen, LogisticRegression())
+    search = GridSearchCV(model, {"logisticregression__C": [1.0]}, cv=2)
+    for change in (lambda X: X[["c", "b", "a"]], lambda X: X.assign(d=X["a"] + X["b"])):
+        X, y = mixed(0, 1)
+        with pytest.warns(OverlapWarning, match="20 of the 60 rows of the holdout are among"):
+            opened("memory", X=table(0)[0]).guard(search).fit(change(X), y)
+
+
 def test_names_of_earlier_blocks_are_taken() -> None:
     for name in ("coins@1", "a@b@22"):
         with pytest.raises(InvalidArgument, match="names an earlier block"):

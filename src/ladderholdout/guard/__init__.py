@@ -41,16 +41,7 @@ from ladderholdout.guard.open_ladder import (
     of_one_metric,
     transformed,
 )
-from ladderholdout.guard.opening.columns import (
-    KINDS,
-    check_columns,
-    check_families,
-    families_of,
-    listed,
-    names_of,
-    refused,
-    width_of,
-)
+from ladderholdout.guard.opening import columns
 from ladderholdout.guard.opening.groups import is_of_groups, look_for_groups
 from ladderholdout.guard.opening.health import Check, ledger_findings, verify_holdout
 from ladderholdout.guard.opening.named_rows import NamedPredictions, predictions_of, values_of
@@ -114,7 +105,6 @@ from ladderholdout.guard.shown.withdrawal import Withdrawn
 
 __all__ = [
     "APART",
-    "KINDS",
     "LARGEST_NUMBER",
     "RAW_POLICIES",
     "SEARCH_POLICIES",
@@ -159,17 +149,15 @@ __all__ = [
     "by_first_order",
     "certificate_of",
     "certificates_alike",
-    "check_columns",
     "check_decides",
-    "check_families",
     "check_open",
     "close_round",
     "collect",
+    "columns",
     "confirm",
     "count_rows",
     "describe_estimator",
     "describe_parameters",
-    "families_of",
     "finals_of",
     "finals_on_record",
     "health_of",
@@ -186,12 +174,10 @@ __all__ = [
     "latest",
     "ledger_findings",
     "level_of",
-    "listed",
     "look_for_groups",
     "margin_of",
     "metric_for",
     "named",
-    "names_of",
     "new_batch",
     "no_certificate",
     "note_answer",
@@ -211,7 +197,6 @@ __all__ = [
     "predictions_of",
     "ranked",
     "read_submission",
-    "refused",
     "register",
     "registered",
     "reopen",
@@ -231,7 +216,6 @@ __all__ = [
     "varied",
     "verify_holdout",
     "warn_of_labels",
-    "width_of",
     "winner_of",
     "without_autologging",
     "without_frames",

@@ -17,20 +17,7 @@ from numpy.typing import NDArray
 
 from ladderholdout import identity as fp
 from ladderholdout.errors import InvalidArgument
-from ladderholdout.guard import (
-    KINDS,
-    OpenLadder,
-    SeenRows,
-    check_columns,
-    check_families,
-    families_of,
-    judge_overlap,
-    listed,
-    names_of,
-    refused,
-    width_of,
-    without_frames,
-)
+from ladderholdout.guard import OpenLadder, SeenRows, columns, judge_overlap, without_frames
 from ladderholdout.metrics.arrays import codes_of, is_text, label_vector
 
 _CHOOSES = ("sklearn.compose", "ColumnTransformer")
@@ -60,7 +47,7 @@ def check_fit(holdout: OpenLadder, model: Any, X: Any, y: Any) -> None:
     ladders = list(holdout.by_metric.values()) or [holdout]
     if y is not None and any(ladder.metric.is_classification for ladder in ladders):
         _check_labels(parts, y, holdout.facts.classes)
-    elif y is not None and KINDS.get(np.asarray(y).dtype.kind) == "texts":
+    elif y is not None and columns.KINDS.get(np.asarray(y).dtype.kind) == "texts":
         raise InvalidArgument(
             "y", "numbers, as the holdout's are", "text", "Convert them before the search."
         )
@@ -91,7 +78,7 @@ def _parts(model: Any) -> Iterator[Any]:
 
 def _check_columns(parts: Sequence[Any], X: Any, holdout_rows: Any) -> None:
     """Compare number, names, order and kinds of columns, as far as a model has to go by them."""
-    names, known = names_of(X), names_of(holdout_rows)
+    names, known = columns.names_of(X), columns.names_of(holdout_rows)
     if any(map(_may_choose, parts)):
         # It takes of the columns what it wants, and what it wants may be named.
         _check_named(parts, names, known)
@@ -99,9 +86,9 @@ def _check_columns(parts: Sequence[Any], X: Any, holdout_rows: Any) -> None:
             return
         shared = [name for name in names if name in known]
         of_training, of_holdout = _by_name(X, names, shared), _by_name(holdout_rows, known, shared)
-        check_families(shared, of_training, of_holdout)
+        columns.check_families(shared, of_training, of_holdout)
         return
-    check_columns(X, holdout_rows)
+    columns.check_columns(X, holdout_rows)
 
 
 def _is_known(part: Any) -> bool:
@@ -139,16 +126,16 @@ def _check_named(parts: Sequence[Any], names: list[str] | None, known: list[str]
     if names is None or not asked <= set(names):
         return  # a transformer before it makes them, or its first fit will fail
     if known is None:
-        raise refused(
+        raise columns.refused(
             "a table without names of columns, as the holdout's",
             "a DataFrame of which the model takes columns by name",
             "Register the holdout with a DataFrame that has the same columns.",
         )
     lacking = sorted(asked - set(known))
     if lacking:
-        raise refused(
+        raise columns.refused(
             "a table of which the model takes columns that the holdout has too",
-            f"one of which it takes {listed(lacking)}",
+            f"one of which it takes {columns.listed(lacking)}",
             "Register the holdout with these columns, or leave them out of the model.",
         )
 
@@ -160,7 +147,7 @@ def _texts(columns: Any) -> list[str]:
 
 
 def _by_name(X: Any, names: Sequence[str], chosen: Sequence[str]) -> list[str | None]:
-    families = dict(zip(names, families_of(X), strict=False))
+    families = dict(zip(names, columns.families_of(X), strict=False))
     return [families.get(name) for name in chosen]
 
 
@@ -239,7 +226,9 @@ def look_for_overlap(
         if not len(known):
             return  # of a holdout behind a server that does not share its rows
         shared = _shared(known, [X])
-        if names_of(X) != names_of(rows.X):  # as a step of a pipeline may choose of them
+        if columns.names_of(X) != columns.names_of(
+            rows.X
+        ):  # as a step of a pipeline may choose of them
             shared = max(shared, int(fp.rows_again(rows.X, X).sum()))
         if shared:
             message = (
@@ -248,7 +237,7 @@ def look_for_overlap(
             )
             overlaps.append((shared, message))
         given = [(name, value) for name, value in params.items() if _may_hold_rows(value)]
-        form = width_of(rows.X) or None if given else None
+        form = columns.width_of(rows.X) or None if given else None
         for name, value in given:
             if form == (1,) and name.rpartition("__")[2].lower().startswith(("y", "label")):
                 continue  # labels of one column look like rows of one
@@ -299,8 +288,8 @@ def _tables_in(value: Any, form: tuple[int, ...] | None, depth: int = 0) -> Iter
     elif isinstance(value, partial):
         inside = (*value.args, *value.keywords.values())
     elif isinstance(shape, tuple) and shape:
-        width = width_of(value)
-        if (width or None) == form and (form or families_of(value) == ["texts"]):
+        width = columns.width_of(value)
+        if (width or None) == form and (form or columns.families_of(value) == ["texts"]):
             yield value
         return
     elif isinstance(value, list | tuple):
