@@ -440,8 +440,8 @@ class LadderHoldout:
         -------
         Decision
             It is true where the candidate was accepted, and durable in the ledger before you see
-            it. The same predictions get the same decision again: accepted ones as long as they
-            are the incumbent, and for no larger margin than before.
+            it. The incumbent's own predictions are "unchanged", and not accepted; others that were
+            decided on are tested again for a smaller margin alone.
 
         Raises
         ------
@@ -463,8 +463,8 @@ class LadderHoldout:
         >>> answers = [np.where(np.arange(1000) < right, y, 1 - y) for right in (800, 805, 850)]
         >>> [bool(holdout.gate(answer)) for answer in answers]
         [True, False, True]
-        >>> print(holdout.gate(answers[1]).reason)
-        It is not shown to be better than submission 3.
+        >>> holdout.gate(answers[2]).verdict
+        'unchanged'
         """
         ladder = of_one_metric(self._ladder)
         read, described = read_submission(ladder, predictions, context, ids)

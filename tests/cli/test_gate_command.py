@@ -60,6 +60,7 @@ def test_the_exit_status_says_what_to_do(ledger: Path, tmp_path: Path) -> None:
         "spent": False,
         "reason": "It is better than submission 1 by more than 0.02.",
         "incumbent": 3,
+        "unchanged": False,
     }
     assert gate(ledger, files[302]).exit_code == 1
     spent = gate(ledger, files[399])
@@ -168,11 +169,15 @@ def by_http(url: str, token: str, folder: Path) -> list[dict[str, Any]]:
     for margin in ("2", "x"):
         refused = ask(f"{address}?margin={margin}", json=body)
         assert refused.status_code == 422 and "margin must be" in refused.json()["detail"]
-    # A retry under the same key is the same attempt, and what was accepted is so still.
-    key = {"Idempotency-Key": "again"}
+    # A retry under the same key is the same attempt, and was decided on.
+    key, body = {"Idempotency-Key": "again"}, {"predictions": right_on(340).tolist()}
     tried = [ask(address, json=body, headers=key).json() for _ in range(2)]
-    assert [decision["accepted"] for decision in tried] == [True, True]
-    assert tried[0]["reason"] == tried[1]["reason"]
+    assert [decision["accepted"] for decision in tried] == [False, False]
+    assert (
+        tried[0]["reason"]
+        == tried[1]["reason"]
+        == "It is not shown to be better than submission 8."
+    )
     # Others under that key were compared with nothing, and are not accepted in its name.
     other = ask(address, json={"predictions": right_on(0).tolist()}, headers=key).json()
     assert not other["accepted"] and "not shown to be better" in other["reason"]
@@ -186,7 +191,7 @@ def test_decisions_are_the_same_here_over_http_and_by_mcp(tmp_path: Path) -> Non
     home = server.registered("memory:same decisions", mechanism=GateLadder())
     asked = zip(COUNTS, MARGINS, strict=True)
     local = [asdict(home.gate(right_on(count), margin=margin)) for count, margin in asked]
-    flags = [True, False, True, True, False, False, True, True]
+    flags = [True, False, True, False, False, False, True, True]
     assert [decision["accepted"] for decision in local] == flags
     for way in (by_client, by_http, by_mcp):
         folder = tmp_path / way.__name__ / "private"

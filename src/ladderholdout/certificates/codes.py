@@ -64,7 +64,7 @@ class LadderTranscript:
     --------
     >>> ladder = LadderTranscript(queries=100, improved=(1, 7), values=(30, 22), n_values=101)
     >>> round(ladder.length(), 2)
-    16.47
+    16.46
     """
 
     queries: int

@@ -98,7 +98,7 @@ class Request:
 
     >>> ladder = LadderTranscript(queries=100, improved=(1, 7), values=(), n_values=101)
     >>> [round(Request(number, (ladder,)).log_count(), 2) for number in (1, 3)]
-    [8.16, 11.33]
+    [8.15, 11.33]
     """
 
     number: int

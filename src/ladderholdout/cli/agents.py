@@ -84,6 +84,7 @@ def _number(description: str) -> dict[str, Any]:
 
 _NONE_YET = "null before the first release, and where improvements alone are shown"
 _LEFT = _kind("integer", "How many releases the budget leaves; null without one.", missing=True)
+_REPEAT_OF = _kind("integer", "The first submission of the same predictions.", missing=True)
 _RELEASED = _number(f"The score of the incumbent; {_NONE_YET}.")
 _CERTIFICATE = _object(
     ("low", "high", "confidence", "missing"),
@@ -123,13 +124,15 @@ _TOOLS = (
             "whether the score is better than the released one by more than the holdout's step; "
             "only then does the released score change. Where it is false, nothing more is shown of "
             "this submission: "
-            "`released_score` is that of the incumbent, an earlier submission. The same "
-            "predictions again get the same answer."
+            "`released_score` is that of the incumbent, an earlier submission. Predictions that "
+            "were submitted before improve nothing and cost nothing."
         ),
         input_schema=_object(**_SUBMITTED),
         output_schema=_answer(
             submission=_kind("integer", "The submission's number."),
             improved=_kind("boolean", "Whether it became the incumbent."),
+            repeat_of=_REPEAT_OF,
+            is_incumbent=_kind("boolean", "Whether these predictions are the incumbent's."),
             released_score=_RELEASED,
             releases_left=_LEFT,
         ),
@@ -140,8 +143,8 @@ _TOOLS = (
             "Ask whether a candidate may be kept in place of the incumbent, on a holdout whose "
             "rule is GateLadder (`status` states it). The first candidate is the baseline. One "
             "error bounds all decisions together: `accepted` is true where the candidate was "
-            "shown to be better. Where it is false, keep what `incumbent` names. The same "
-            "predictions again get the same decision. No score is shown."
+            "shown to be better. If it is false, keep what `incumbent` names; `unchanged` is true "
+            "of a change that alters no prediction. No score is shown."
         ),
         input_schema=_object(
             **_SUBMITTED,
@@ -157,6 +160,7 @@ _TOOLS = (
             spent=_kind("boolean", "Whether nothing can be accepted any more."),
             reason=_kind("string", "Why."),
             incumbent=_kind("integer", "The submission that is to be kept now."),
+            unchanged=_kind("boolean", "Whether it alters no prediction: nothing was tested."),
         ),
     ),
     types.Tool(
@@ -227,11 +231,7 @@ _TOOLS = (
                     submission=_kind("integer", "Its number."),
                     time=_kind("string", "When, in UTC."),
                     improved=_kind("boolean", "Whether it became the incumbent."),
-                    repeat_of=_kind(
-                        "integer",
-                        "The first submission of the same predictions.",
-                        missing=True,
-                    ),
+                    repeat_of=_REPEAT_OF,
                     released_score=_RELEASED,
                     note=_kind("string", "As it was submitted with.", missing=True),
                 ),
