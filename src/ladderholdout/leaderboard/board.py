@@ -56,6 +56,7 @@ from ladderholdout.leaderboard.rules import DEFAULTS, RULES, check_rule, kind_of
 from ladderholdout.leaderboard.standings import (
     BOARD,
     Standings,
+    best_risk,
     entrants,
     homes_on,
     note_left,
@@ -437,11 +438,37 @@ class Leaderboard:
             self._home,
             lambda ladder: self._home.beside(ladder).guard(),
             new_batch(),
+            lambda tx, home: best_risk(tx, home, self.per),
             ranked=self.per == "rank",
         )
         if answered is None:
             return None
         return Round(answered.record, answered.releases, self.metric)
+
+    def take_out(self, account: str) -> int:
+        """Take what an account has waiting out of the open round; the owner may.
+
+        Its round names the account as left out, and answers nothing of it.
+
+        Parameters
+        ----------
+        account : str
+
+        Returns
+        -------
+        int
+            How many submissions there were.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> X, y = np.arange(400).reshape(-1, 1), np.arange(400) % 2
+        >>> board = Leaderboard(X, y, scoring="accuracy", ledger="memory", rounds=True)
+        >>> collected = [board.submit(account, y) for account in ("Ada", "Ben")]
+        >>> board.take_out("Ben"), board.close_round().record.left_out
+        (1, ('Ben',))
+        """
+        return self._home.write(lambda tx, home: tx.rounds.take_out(home, text("account", account)))
 
     def close_if_due(self) -> Round | None:
         """Close the round where its hours are over and something waits.

@@ -159,12 +159,7 @@ def check_corrected(tx: Transaction, home: LadderRecord) -> int:
             f"No round of the leaderboard {name!r} was closed yet: the first one will be answered "
             "by the labels as they are now."
         )
-    waiting = sum(tx.rounds.counts(home).values())
-    if waiting:
-        raise HoldoutConflict(
-            f"{waiting} submissions wait for the open round of {name!r}: close it first, with "
-            "close_round()."
-        )
+    tx.rounds.refuse_waiting(home)
     now, before = tx.amended(home.holdout_id), tx.amended(home.holdout_id, rounds.position)
     amended = [event.position for event in tx.events(home.holdout_id, "amended")]
     if max(amended, default=0) < rounds.position:
@@ -224,7 +219,8 @@ def collect_again(tx: Transaction, home: LadderRecord, of: LadderRecord) -> bool
                 ladder = start(tx, home, kept.account) if known is None else known
             key = f"{_AGAIN}{closed.number}.{kept.id}"
             stated = kept.account, key, kept.context, kept.predictions, kept.time
-            tx.rounds.wait(home, ladder, *stated)
+            if not tx.rounds.knows(home, ladder, key):
+                tx.rounds.wait(home, ladder, *stated)
         if waits:
             return True
     return False

@@ -312,6 +312,8 @@ def held_finals(
     """
 
     def contestants(tx: Transaction, record: LadderRecord) -> list[tuple[str, int, int]]:
+        if again or not tx.finals.all(record.holdout_id):
+            tx.rounds.refuse_waiting(record)
         gone, names = left(tx, record), merged(tx, record)
         everyone = [e for e in entrants(tx, record, per) if e.account not in gone]
         teams = [] if per == "rank" else team_ladders(tx, record)

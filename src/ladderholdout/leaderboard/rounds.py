@@ -96,6 +96,8 @@ class Round:
 def round_line(record: RoundRecord, metric: Metric) -> str:
     """Return a round in a line."""
     best = "" if record.best is None else f"; best released {metric.to_score(record.best):.6g}"
+    if record.left_out:
+        best += f"; left out, not answered: {', '.join(record.left_out)}"
     return (
         f"round {record.number}, closed {record.time:%Y-%m-%d %H:%M}: {record.submissions} "
         f"submissions of {record.accounts} accounts, {record.improved} improved{best}"
@@ -117,6 +119,7 @@ def round_shown(record: RoundRecord, metric: Metric) -> dict[str, Any]:
         "accounts": record.accounts,
         "improved": record.improved,
         "best": None if record.best is None else metric.to_score(record.best),
+        "left_out": list(record.left_out),
     }
 
 

@@ -103,6 +103,13 @@ def entrants(tx: Transaction, home: LadderRecord, per: str) -> Iterator[Entrant]
     yield from by_team.values()
 
 
+def best_risk(tx: Transaction, home: LadderRecord, per: str) -> float | None:
+    """Return the smallest released risk of the standings; None while there is none."""
+    gone = left(tx, home)
+    placed = (one for one in entrants(tx, home, per) if one.ladder is not None)
+    return min((one.risk for one in placed if one.account not in gone), default=None)
+
+
 def _place(entrant: Entrant) -> tuple[float, datetime]:
     """Return by what the accounts of one team are compared: the released risk, then the time."""
     return math.inf if entrant.ladder is None else entrant.risk, entrant.since

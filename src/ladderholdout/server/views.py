@@ -372,7 +372,9 @@ class View:
                 "This holdout has no leaderboard. Its owner starts one with the rows, "
                 "Leaderboard(X, y, name=...), before accounts are added."
             )
-        return Leaderboard.open(self.name, ladder=self.board, ledger=self.url)
+        return Leaderboard.open(
+            self.name, scoring=self.ladder.metric, ladder=self.board, ledger=self.url
+        )
 
     @cached_property
     def by_rounds(self) -> bool:
