@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 from ladderholdout.arguments import segment
 from ladderholdout.errors import HoldoutConflict, LedgerError, printable
+from ladderholdout.leaderboard.rounds import counted
 from ladderholdout.leaderboard.standings import (
     Standings,
     entrants,
@@ -131,9 +132,9 @@ class Corrections:
     def lines(self) -> list[str]:
         """Return what changed, a text for each line."""
         count = len(self.answers)
-        labels = _counted(self.labels, "label")
-        rounds = _counted(len({answer.round for answer in self.answers}), "round")
-        submissions, were = _counted(count, "submission"), "was" if count == 1 else "were"
+        labels = counted(self.labels, "label")
+        rounds = counted(len({answer.round for answer in self.answers}), "round")
+        submissions, were = counted(count, "submission"), "was" if count == 1 else "were"
         changed = [answer.line() for answer in self.answers if answer.changed]
         lines = [*changed, *(rank.line() for rank in self.ranks)]
         return [
@@ -300,10 +301,6 @@ def _entries(tx: Transaction, home: LadderRecord) -> dict[tuple[int, int | None]
     return {
         (ladder.id, entry.number): entry for ladder in ladders for entry in tx.entries(ladder.id)
     }
-
-
-def _counted(count: int, what: str) -> str:
-    return f"{count} {what}{'s' * (count != 1)}"
 
 
 def _answer(score: float | None, improved: bool) -> str:

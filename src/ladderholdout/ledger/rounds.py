@@ -158,9 +158,9 @@ class Rounds:
         count = sum(self.counts(home).values())
         if count:
             raise HoldoutConflict(
-                f"{count} submissions to the leaderboard {home.settings.name!r} wait for their "
-                "round, and are for the rows so far: close it first, with close_round() or "
-                "ladder-holdout close-round."
+                f"{'1 submission waits' if count == 1 else f'{count} submissions wait'} for the "
+                f"end of the round of leaderboard {home.settings.name!r}: close it first, with "
+                "close_round() or ladder-holdout close-round."
             )
 
     def of(self, home: LadderRecord) -> RoundsRecord | None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
@@ -12,7 +11,13 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from ladderholdout.errors import DailyLimit, HoldoutConflict, InvalidSubmission
+from ladderholdout.errors import (
+    DailyLimit,
+    HoldoutConflict,
+    InvalidArgument,
+    InvalidSubmission,
+    MetricError,
+)
 from ladderholdout.guard.containment import without_autologging, without_frames
 from ladderholdout.guard.open_ladder import Origin
 from ladderholdout.guard.query.seen import settle
@@ -99,8 +104,8 @@ def close_round(
 ) -> Answered | None:
     """Answer all that waits as one announced batch, in one transaction; None where nothing does.
 
-    What has no value by the metric is left out, and named in the record: it blocks nobody. If the
-    metric itself fails, nothing is decided and all of them wait on.
+    What cannot be measured is left out, and named in the record: it blocks nobody. If the metric
+    fails on all of them, nothing is decided and they wait on.
 
     Parameters
     ----------
@@ -123,6 +128,7 @@ def close_round(
             guards = {ladder_id: guard_of(ladders[ladder_id]) for ladder_id in _ladders(waits)}
             members: dict[int, list[Measured]] = {}
             measured: list[CollectedRecord] = []
+            failed: list[MetricError | InvalidArgument] = []
             for wait in waits:
                 origin = Origin(
                     batch=batch,
@@ -132,10 +138,19 @@ def close_round(
                     context=wait.context,
                     account=wait.account if ranked else None,
                 )
-                with suppress(InvalidSubmission):
+                try:
                     one = _measured(guards[wait.ladder_id], wait, origin)
-                    members.setdefault(wait.ladder_id, []).append(one)
-                    measured.append(wait)
+                except (MetricError, InvalidArgument) as error:
+                    failed += [error] * (not isinstance(error, InvalidSubmission))
+                    continue
+                members.setdefault(wait.ladder_id, []).append(one)
+                measured.append(wait)
+            if failed and not measured:
+                raise MetricError(
+                    f"{failed[0]} So it was with all that waits, and no round was closed: close it "
+                    "once the metric works, or take an account out, with take_out() or "
+                    "ladder-holdout close-round --take-out."
+                )
             body = partial(
                 _judged,
                 waits=waits,
