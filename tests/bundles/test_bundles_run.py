@@ -176,6 +176,28 @@ def test_a_submission_on_codabench(served: Contest, tmp_path: Path) -> None:
     assert served.board() == [("codabench-7", 0.75), ("codabench-8", 0.25)]
 
 
+def test_all_accounts_of_a_team_have_its_columns(served: Contest, tmp_path: Path) -> None:
+    bundle = served.bundle("codabench", served.token("codabench"))
+
+    def sent(user: int, hits: int) -> dict[str, float]:
+        files = {"predictions.csv": csv(right_on(served.y, hits))}
+        return run_on_codabench(bundle, tmp_path, files, user=user)[1] or {}
+
+    sent(11, 280), sent(12, 300)
+    board = Leaderboard.open(served.name, ledger=served.ledger)
+    board.merge("codabench-11", "codabench-12")
+    for user, hits in ((12, 340), (12, 300), (11, 200)):
+        columns = sent(user, hits)
+        (row,) = board.standings()
+        assert row.score == 0.85 and row.own == "codabench-12"
+        assert {name: columns[name] for name in ("score", "low", "high", "best_rank")} == {
+            "score": 0.85,
+            "low": round(row.low or 0, 10),
+            "high": round(row.high or 0, 10),
+            "best_rank": 1,
+        }
+
+
 def test_a_worker_that_names_nobody_takes_the_participants_own_token(
     served: Contest, tmp_path: Path
 ) -> None:

@@ -13,6 +13,7 @@ import pytest
 from ladderholdout import InvalidArgument, LadderHoldout
 from ladderholdout.cli import agents
 from ladderholdout.errors import InvalidSubmission
+from ladderholdout.leaderboard import Leaderboard
 from ladderholdout.metrics import verdicts_of
 from ladderholdout.server.metrics import metrics_in
 from tests.support.server import serving, token_of
@@ -97,6 +98,22 @@ def test_a_noisy_judge_on_a_server_gives_one_verdict(
     with serving(ledger, tmp_path) as server:
         refused = server.ask("POST", path, first, json={"predictions": RIGHT})
         assert refused.status_code in (409, 422) and "your own" in refused.json()["detail"]
+
+
+def test_a_board_with_a_judge_closes_its_rounds(file: Path, tmp_path: Path) -> None:
+    ledger, metric = tmp_path / "board.db", metrics_in([f"{file}:helpful"])["helpful"]
+    board = Leaderboard(ITEMS, REFERENCES, scoring=metric, name="board", ledger=ledger, rounds=True)
+    ada = token_of(ledger, "ada", "analyst", holdout="board")
+    boss, path = token_of(ledger, "boss", "owner", holdout="board"), "/v1/holdouts/board/round"
+    with serving(ledger, tmp_path, "--metric", f"{file}:helpful") as server:
+        assert server.ask("POST", path, ada, json={"predictions": RIGHT}).status_code == 200
+        closed = server.ask("POST", f"{path}/closing", boss, json={"name": "board"})
+        assert closed.status_code == 200, closed.text
+        assert (closed.json()["closed"]["submissions"], closed.json()["closed"]["left_out"]) == (
+            1,
+            [],
+        )
+    assert [row.account for row in board.standings()] == ["ada"]
 
 
 def test_the_file_of_a_judge_is_the_owners(file: Path, tmp_path: Path) -> None:

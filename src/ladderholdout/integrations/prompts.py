@@ -43,8 +43,8 @@ class _Program:
         return self._answer(_items(X))
 
 
-_Candidate: TypeAlias = tuple[float | None, Callable[[list[Any]], list[Any]], Any]
-"""The score of a candidate on the training side, what answers items, and its description."""
+_Candidate: TypeAlias = tuple[float | None, Callable[[list[Any]], list[Any]], Any, Any]
+"""The score of a candidate on the training side, what answers items, its description, its name."""
 
 
 class _Guarded:
@@ -101,7 +101,7 @@ class _Guarded:
         """Query the holdout with the distinct finalists, and return the place of the winner."""
         ladder = self._ladder
         chosen: list[tuple[int, Predictions]] = []
-        for index, (_, answer, _) in enumerate(candidates):
+        for index, (_, answer, *_) in enumerate(candidates):
             if len(chosen) == self._count:
                 break
             predictions = ladder.predict(_Program(answer))
@@ -113,7 +113,7 @@ class _Guarded:
                 batch.add(predictions, noted)
         incumbent, held = batch.held()
         self.finalists_ = tuple(
-            Finalist(index, candidates[index][0], release, is_incumbent)
+            Finalist(candidates[index][3], candidates[index][0], release, is_incumbent)
             for (index, _), release, is_incumbent in zip(chosen, batch.releases, held, strict=True)
         )
         return chosen[winner_of(self.finalists_, incumbent)][0]
@@ -148,7 +148,7 @@ class GuardedPromptOptimizer(_Guarded):
     Attributes
     ----------
     finalists_ : tuple of Finalist
-        In the order in which they queried the holdout.
+        In the order in which they queried the holdout. Their `candidate` has the prompts.
 
     Raises
     ------
@@ -206,6 +206,7 @@ class GuardedPromptOptimizer(_Guarded):
                 known.rank[1] if known.scores else None,
                 partial(self._answers, eval_fn, known.prompts),
                 known.prompts,
+                known.prompts,
             )
             for known in (best, *others[::-1])
         ]
@@ -259,7 +260,8 @@ class GuardedCompiler(_Guarded):
     Attributes
     ----------
     finalists_ : tuple of Finalist
-        In the order in which they queried the holdout.
+        In the order in which they queried the holdout. Their `candidate` is the place in
+        ``candidate_programs``, None for the optimiser's own choice.
 
     Raises
     ------
@@ -286,17 +288,17 @@ class GuardedCompiler(_Guarded):
             self._refuse_items(dict(example.inputs()) for example in given.get(name) or ())
         program = self.optimizer.compile(student, **given)
         listed = getattr(program, "candidate_programs", None) or []
-        others = sorted(listed, key=lambda listing: -float(listing["score"]))
+        places = sorted(range(len(listed)), key=lambda place: -float(listed[place]["score"]))
 
         def answers(program: Any, items: list[Any]) -> list[Any]:
             return [self._output(program(**self._inputs(item))) for item in items]
 
         # The optimiser's own choice goes first, by whatever it was chosen.
-        programs: list[tuple[float | None, Any]] = [(None, program)]
-        programs += [(float(listing["score"]), listing["program"]) for listing in others]
+        programs: list[tuple[float | None, Any, int | None]] = [(None, program, None)]
+        programs += [(float(listed[at]["score"]), listed[at]["program"], at) for at in places]
         candidates: list[_Candidate] = [
-            (score, partial(answers, program), type(program).__name__)
-            for score, program in programs
+            (score, partial(answers, program), type(program).__name__, place)
+            for score, program, place in programs
         ]
         return programs[self._confirm(candidates)][1]
 
@@ -325,7 +327,8 @@ class GuardedGepa(_Guarded):
     Attributes
     ----------
     finalists_ : tuple of Finalist
-        In the order in which they queried the holdout.
+        In the order in which they queried the holdout. Their `candidate` is the place in
+        ``result_.candidates``.
     result_ : gepa.GEPAResult
         What GEPA returned: all candidates, with their scores on its own items.
 
@@ -385,7 +388,7 @@ class GuardedGepa(_Guarded):
         places = sorted(range(len(scores)), key=lambda place: -scores[place])
         known = [dict(self.result_.candidates[place]) for place in places]
         candidates: list[_Candidate] = [
-            (float(scores[place]), partial(self._answers, candidate), candidate)
+            (float(scores[place]), partial(self._answers, candidate), candidate, place)
             for place, candidate in zip(places, known, strict=True)
         ]
         return known[self._confirm(candidates)]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
@@ -11,7 +12,7 @@ from typing import Any
 from numpy.typing import ArrayLike
 
 from ladderholdout.arguments import choice, text
-from ladderholdout.errors import HoldoutConflict, InvalidArgument, UnknownHoldout
+from ladderholdout.errors import HoldoutConflict, InvalidArgument, MetricError, UnknownHoldout
 from ladderholdout.guard import (
     FreshRows,
     HasLadder,
@@ -42,7 +43,7 @@ from ladderholdout.leaderboard.corrections import (
     collect_again,
     note_teams_again,
 )
-from ladderholdout.leaderboard.finals import Finals, finals_shown, held_finals
+from ladderholdout.leaderboard.finals import Finals, finals_shown, held_finals, owners_of
 from ladderholdout.leaderboard.page import page_of, parts_of
 from ladderholdout.leaderboard.rounds import (
     Collected,
@@ -56,8 +57,11 @@ from ladderholdout.leaderboard.rules import DEFAULTS, RULES, check_rule, kind_of
 from ladderholdout.leaderboard.standings import (
     BOARD,
     Standings,
+    best_risk,
     entrants,
     homes_on,
+    left,
+    merged,
     note_left,
     note_merged,
     start,
@@ -368,7 +372,7 @@ class Leaderboard:
         >>> board.waiting(), board.close_if_due()  # what has a key waits once
         ({'Ada': 2}, None)
         """
-        self.close_if_due()
+        self._close_where_due()
         ladder = self._home if self.per == "rank" else self._team(account, predictions)
         if self.per == "rank":
             origin = replace(origin, context={**origin.context, "account": account})
@@ -409,6 +413,8 @@ class Leaderboard:
         ------
         HoldoutConflict
             The board has no rounds.
+        MetricError
+            The metric failed on all that waits; nothing was released.
         LedgerError
             The ledger cannot be written; nothing was released.
 
@@ -438,11 +444,50 @@ class Leaderboard:
             self._home,
             lambda ladder: self._home.beside(ladder).guard(),
             new_batch(),
+            lambda tx, home: best_risk(tx, home, self.per),
             ranked=self.per == "rank",
         )
         if answered is None:
             return None
         return Round(answered.record, answered.releases, self.metric)
+
+    def take_out(self, account: str) -> int:
+        """Take what an account has waiting out of the open round; the owner may.
+
+        Its round names the account as left out, and answers nothing of it.
+
+        Parameters
+        ----------
+        account : str
+
+        Returns
+        -------
+        int
+            How many submissions there were.
+
+        Raises
+        ------
+        InvalidArgument
+            Nothing of the account waits.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> X, y = np.arange(400).reshape(-1, 1), np.arange(400) % 2
+        >>> board = Leaderboard(X, y, scoring="accuracy", ledger="memory", rounds=True)
+        >>> collected = [board.submit(account, y) for account in ("Ada", "Ben")]
+        >>> board.take_out("Ben"), board.close_round().record.left_out
+        (1, ('Ben',))
+        """
+        text("account", account)
+
+        def take(tx: Transaction, home: LadderRecord) -> int:
+            waiting = ", ".join(tx.rounds.counts(home)) or "none"
+            if count := tx.rounds.take_out(home, account):
+                return count
+            raise InvalidArgument("account", f"one that waits ({waiting})", account)
+
+        return self._home.write(take)
 
     def close_if_due(self) -> Round | None:
         """Close the round where its hours are over and something waits.
@@ -464,6 +509,11 @@ class Leaderboard:
         rounds = self.rounds() if self.by_rounds else None
         due = None if rounds is None else due_of(rounds)
         return self.close_round() if due is not None and due <= datetime.now(UTC) else None
+
+    def _close_where_due(self) -> None:
+        """Close the round if it is due; if the metric fails, whoever asks is not refused for it."""
+        with suppress(MetricError):
+            self.close_if_due()
 
     def replay_rounds(self, ladder: str) -> Corrections:
         """Answer all closed rounds again, on another board, after labels were corrected.
@@ -542,7 +592,7 @@ class Leaderboard:
         -------
         Standings
         """
-        self.close_if_due()
+        self._close_where_due()
         level = level_of(self._home, confidence)
         return self._home.read(
             lambda tx, home: standings_of(self._home, tx, home, level), shown=True
@@ -664,8 +714,12 @@ class Leaderboard:
             text("account", account)
 
         def certify(tx: Transaction, home: LadderRecord) -> ScoreCertificate:
-            everyone = entrants(tx, home, self.per)
-            wanted = [e for e in everyone if e.ladder is not None and account in (None, e.account)]
+            gone, team = left(tx, home), merged(tx, home).get(account or "", account)
+            scored = [e for e in entrants(tx, home, self.per) if e.ladder is not None]
+            if team is None:
+                wanted = [entrant for entrant in scored if entrant.account not in gone]
+            else:
+                wanted = [entrant for entrant in scored if entrant.account == team]
             if wanted:
                 best = min(wanted, key=lambda entrant: (entrant.risk, entrant.since))
                 return certified(self._home, tx, best, level)
@@ -786,4 +840,5 @@ class Leaderboard:
         return self.standings(), self.finals_held(), closed
 
     def _shown(self, record: FinalsRecord) -> Finals:
-        return finals_shown(record, self.name, self.metric, self._home.facts.n_reserve)
+        owners = self._home.read(lambda tx, home: owners_of(tx, home, record))
+        return finals_shown(record, self.name, self.metric, self._home.facts.n_reserve, owners)

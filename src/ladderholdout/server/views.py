@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from typing import Any, TypeAlias, TypeVar
@@ -19,7 +20,7 @@ from numpy.typing import NDArray
 
 from ladderholdout import identity as fp
 from ladderholdout.audit.report import page_of, record_of
-from ladderholdout.errors import HoldoutConflict, InvalidArgument
+from ladderholdout.errors import HoldoutConflict, InvalidArgument, MetricError
 from ladderholdout.guard import (
     Comparison,
     Decision,
@@ -372,7 +373,9 @@ class View:
                 "This holdout has no leaderboard. Its owner starts one with the rows, "
                 "Leaderboard(X, y, name=...), before accounts are added."
             )
-        return Leaderboard.open(self.name, ladder=self.board, ledger=self.url)
+        return Leaderboard.open(
+            self.name, scoring=self.ladder.metric, ladder=self.board, ledger=self.url
+        )
 
     @cached_property
     def by_rounds(self) -> bool:
@@ -398,7 +401,8 @@ class View:
     def open_round(self) -> dict[str, Any]:
         """Describe the open round of a leaderboard: how many submissions wait; and those before."""
         board = self._open_board()
-        board.close_if_due()
+        with suppress(MetricError):
+            board.close_if_due()
         rounds, waiting = board.rounds(), board.waiting()
         if rounds is None:
             raise HoldoutConflict("This leaderboard answers at once, and has no rounds.")
