@@ -104,9 +104,9 @@ class LadderHoldout:
     classes : array-like, optional
         All class labels that predictions may hold, where `y` lacks some.
     loss_range : tuple of (0, float), optional
-        For unbounded losses: they are clipped to it, in the unit that the metric shows. For RMSE
-        and mean absolute error the largest absolute error, for MSE the largest squared one.
-        An audit counts the clipped losses of each submission.
+        For unbounded losses: intervals clip them to it, in the unit that the metric shows, which
+        their line states; released scores do not. For RMSE and mean absolute error the largest
+        absolute error, for MSE the largest squared one.
     target_range : tuple of (float, float), optional
         For R2, explained variance and concordance: holds every target, as their certificate needs
         it; `loss_range` is then the largest absolute error, by default the width of this range.

@@ -227,8 +227,9 @@ def test_a_missing_package_is_named_with_the_extra_that_brings_it(
 # -- the command line ----------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("words", [("audit", NAME), ("report", NAME, "--opened")])
-@pytest.mark.parametrize("answer", ["n\n", ""])
+@pytest.mark.parametrize(
+    ("words", "answer"), [(("audit", NAME), "n\n"), (("report", NAME, "--opened"), "")]
+)
 def test_opening_asks_first_and_no_is_no(words: tuple[str, ...], answer: str) -> None:
     holdout, risks = climbed(k=5)
     result = call(*words, answer=answer)

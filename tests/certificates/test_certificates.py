@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 import statistics
-import time
+import sys
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -45,7 +45,7 @@ from ladderholdout.certificates import (
     reserve_log_count,
     worst_log_count,
 )
-from ladderholdout.certificates.codes import falls_length, flags_length, mixed, repeats_length
+from ladderholdout.certificates.codes import falls_length, flags_length, mixed
 from ladderholdout.errors import InvalidArgument
 from ladderholdout.limits.intervals import (
     bounded_lower,
@@ -122,8 +122,14 @@ def log_tail(errors: int, n: int, p: mp.mpf, q: mp.mpf) -> mp.mpf:
 
 @needs_mpmath
 @pytest.mark.long
-@pytest.mark.parametrize("log_level", LEVELS)
-@pytest.mark.parametrize(("n", "errors"), COUNTS)
+@pytest.mark.parametrize(
+    ("n", "errors", "log_level"),
+    [
+        (*count, LEVELS[place % 6])
+        for at, count in enumerate(COUNTS)
+        for place in (at, at + 2)  # each level with five counts or four
+    ],
+)
 def test_exact_limits_meet_their_level_from_outside(n: int, errors: int, log_level: float) -> None:
     """The tails at the limits are at most the level, and a hair inside they are above it."""
     upper, lower = exact_upper(errors, n, log_level), exact_lower(errors, n, log_level)
@@ -217,16 +223,28 @@ def test_chernoff_limits_meet_their_level_from_outside(
                 assert exponent(mp.mpf(limit) + inward * hair(limit)) > log_level
 
 
-def test_limits_take_microseconds_to_milliseconds() -> None:
-    """A median of 20, in the time of this process alone; the bound is ten times the usual."""
+def calls_of(work: Callable[[], object]) -> int:
+    """Return how many functions of Python and of C some work calls."""
+    calls, before = 0, sys.getprofile()
+
+    def count(frame: Any, event: str, argument: Any) -> None:
+        nonlocal calls
+        calls += event in ("call", "c_call")
+
+    sys.setprofile(count)
+    try:
+        work()
+    finally:
+        sys.setprofile(before)
+    return calls
+
+
+def test_limits_take_a_few_hundred_calls_however_many_rows_there_are() -> None:
+    """Each call is of one number: 570 of them for ten million rows, and 160 for 5,000."""
     for n, errors, log_level in ((5000, 250, -90.0), (10**7, 5_000_000, math.log(0.025))):
-        times = []
-        for _ in range(20):
-            start = time.process_time_ns()
-            exact_upper(errors, n, log_level)
-            exact_lower(errors, n, log_level)
-            times.append((time.process_time_ns() - start) / 1e6)
-        assert statistics.median(times) < 10.0
+        exact_upper(errors, n, log_level)  # what is imported when the first is asked for
+        assert calls_of(lambda: exact_upper(errors, n, log_level)) < 1200  # noqa: B023
+        assert calls_of(lambda: exact_lower(errors, n, log_level)) < 1200  # noqa: B023
 
 
 @pytest.mark.parametrize("n", [1, 7, 40])
@@ -567,12 +585,22 @@ FALLING_RULES = [
 ]
 
 
-@pytest.mark.parametrize("scale", [None, Scale("counts"), Scale("sizes"), Scale("shares")], ids=str)
-@pytest.mark.parametrize("rule", FALLING_RULES, ids=repr)
+SCALES = Scale("counts"), Scale("sizes"), Scale("shares")
+
+
+@pytest.mark.parametrize(
+    ("rule", "scale"),
+    [
+        (rule, scale)
+        for at, rule in enumerate(FALLING_RULES)
+        for scale in (None, SCALES[at % len(SCALES)])
+    ],
+    ids=repr,
+)
 def test_no_release_is_above_what_the_rule_says(rule: Mechanism, scale: Scale | None) -> None:
     """Risks that come as close to the bar as they can, on each grid, and the largest releases."""
     n, releases, closest = 90, 0, math.inf
-    for seed in range(12):
+    for seed in range(6):
         rng = np.random.default_rng(seed)
         counts = scale is None or scale.kind == "counts"
         rules = LadderRules(rule, scale=scale)
@@ -617,59 +645,12 @@ def test_transcripts_of_a_ladder_share_at_most_one_chance(queries: int) -> None:
     assert total <= 1.0 + 1e-12
 
 
-Answers = tuple[int, ...]
-
-
-def answered(
-    answers: Answers, improved: tuple[int, ...], repeats: tuple[int, ...], queries: int
-) -> Iterator[tuple[Answers, tuple[int, ...], tuple[int, ...]]]:
-    """All that one ladder can answer.
-
-    An answer is twice the number of improvements that it knows of, and 1 more for "improved".
-    """
-    now = len(answers) + 1
-    if now > queries:
-        yield answers, improved, repeats
-        return
-    level = len(improved)
-    yield from answered((*answers, 2 * level), improved, repeats, queries)
-    yield from answered((*answers, 2 * level + 3), (*improved, now), repeats, queries)
-    for answer in {*answers} - {2 * level}:
-        yield from answered((*answers, answer), improved, (*repeats, now), queries)
-
-
-@pytest.mark.parametrize("queries", [2, 4, 6])
-def test_repeats_share_one_chance_with_all_other_answers(queries: int) -> None:
-    chances: dict[Answers, float] = {}
-    for answers, improved, repeats in answered((3,), (1,), (), queries):
-        ladder = LadderTranscript(
-            queries, improved, (), 9, False, True, None, repeats, submissions=queries
-        )
-        assert answers not in chances
-        chances[answers] = math.exp(-ladder.length())
-    assert 0.98 < math.fsum(chances.values()) <= 1.0 + 1e-12
-
-
-# What a ladder without distinguishable repeats pays for those that it might have had.
-NO_REPEATS = -math.log1p(-1 / 256)
-
-
-def test_a_ladder_without_distinguishable_repeats_pays_next_to_nothing() -> None:
+def test_a_transcript_is_as_long_as_its_improvements_and_values() -> None:
     plain = LadderTranscript(100, (1, 7), (30, 22), 101)
     assert plain.length() == pytest.approx(
-        flags_length([6], 99) + math.log(101) + falls_length((30, 22)) + NO_REPEATS
+        flags_length([6], 99) + math.log(101) + falls_length((30, 22))
     )
     assert LadderTranscript(1, (1,), (30,), 101).length() == pytest.approx(math.log(101))
-
-
-def test_a_search_that_is_run_again_pays_for_its_improvements_alone() -> None:
-    assert repeats_length([145, 149, 184], [1, 5, 40], 288) < 31
-
-
-@pytest.mark.parametrize("repeats", [(1,), (7,), (2, 2), (5,)])
-def test_repeats_that_cannot_be_are_refused(repeats: Any) -> None:
-    with pytest.raises(InvalidArgument, match="repeats"):
-        LadderTranscript(6, (1, 5), (), 9, False, repeats=repeats)
 
 
 def test_batches_that_begin_after_the_first_gain_share_one_chance() -> None:
@@ -689,7 +670,7 @@ Released = tuple[tuple[str, int | None, int | None], ...]
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("seed", range(25))
+@pytest.mark.parametrize("seed", range(12))
 def test_every_model_of_a_small_game_is_paid_for_once(seed: int) -> None:
     """All that an analyst might ever submit, by enumeration: the chances add up to at most 1.
 
@@ -846,13 +827,13 @@ def test_disclosure_pays_for_every_value_and_one_bit_for_none() -> None:
     one_bit = LadderTranscript(50, (1, 20), (), 101)
     shown = LadderTranscript(50, (1, 20), (40,), 101)
     assert shown.length() - one_bit.length() == pytest.approx(math.log(101))
-    assert one_bit.length() == pytest.approx(flags_length([19], 49) + NO_REPEATS)
+    assert one_bit.length() == pytest.approx(flags_length([19], 49))
 
 
 def test_a_rule_whose_first_look_may_fail_pays_for_its_flag() -> None:
     sure = LadderTranscript(9, (1, 4), (), 11)
     open_ = LadderTranscript(9, (1, 4), (), 11, first_improves=False)
-    assert open_.length() == pytest.approx(flags_length([1, 4], 9) + NO_REPEATS)
+    assert open_.length() == pytest.approx(flags_length([1, 4], 9))
     assert open_.length() != sure.length()
     assert LadderTranscript(9, (), (), 11, first_improves=False).length() > 0
 

@@ -50,12 +50,20 @@ def most_misses(draws: int, level: float) -> int:
     return int(binom.isf(1e-4, draws, level))
 
 
-@pytest.mark.parametrize("sizes", SIZES)
-@pytest.mark.parametrize("icc", [0.0, 0.2, 0.5, 0.8, 1.0])
-@pytest.mark.parametrize("estimand", ["rows", "groups"])
+# All of them with each other: benchmarks/groups.py.
+@pytest.mark.parametrize(
+    ("estimand", "icc", "sizes"),
+    [
+        ("rows", 0.0, "equal"),
+        ("groups", 0.2, "unequal"),
+        ("rows", 0.5, "unequal"),
+        ("groups", 0.8, "equal"),
+        ("rows", 1.0, "unequal"),
+    ],
+)
 def test_limits_of_a_mean_keep_their_level(estimand: str, icc: float, sizes: str) -> None:
     low = high = 0
-    draws = 250
+    draws = 150  # a miss rate of .16 is seen in 5 of 6 runs
     for seed in range(draws):
         errors, names = drawn(seed, 60, icc, sizes)
         groups = Groups.of(names, estimand)
@@ -250,12 +258,16 @@ def precision_of(seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 
 @pytest.mark.parametrize(
-    ("name", "true"),
-    [("precision", 0.7), ("recall", 0.6), ("f1", 84 / 130), ("balanced_accuracy", 0.5)],
+    ("name", "true", "estimand"),
+    [
+        ("precision", 0.7, "rows"),
+        ("recall", 0.6, "groups"),
+        ("f1", 84 / 130, "rows"),
+        ("balanced_accuracy", 0.5, "groups"),
+    ],
 )
-@pytest.mark.parametrize("estimand", ["rows", "groups"])
 def test_ratios_and_averages_keep_their_level(name: str, true: float, estimand: str) -> None:
-    metric, misses, draws = get_metric(name).for_classes(np.array([0, 1])), 0, 120
+    metric, misses, draws = get_metric(name).for_classes(np.array([0, 1])), 0, 80
     for seed in range(draws):
         y, guesses, names = precision_of(seed)
         groups = Groups.of(names, estimand)
@@ -277,12 +289,11 @@ def of_measured(seed: int, n_groups: int) -> tuple[np.ndarray, np.ndarray, np.nd
     return y, y + np.clip(errors, -3, 3), names
 
 
-@pytest.mark.parametrize("name", ["r2", "explained_variance"])
-@pytest.mark.parametrize("estimand", ["rows", "groups"])
+@pytest.mark.parametrize(("name", "estimand"), [("r2", "rows"), ("explained_variance", "groups")])
 def test_r2_keeps_its_level_and_is_narrower_than_one_row_of_each(name: str, estimand: str) -> None:
     metric = get_metric(name).with_target_range((-5.0, 5.0), (0.0, 3.0))
     misses, widths = 0, np.zeros(2)
-    for seed in range(25):
+    for seed in range(15):
         y, guesses, names = of_measured(seed, 150)
         groups, rng = Groups.of(names, estimand), np.random.default_rng(seed)
         rows = Rows(y, guesses, rng, groups=groups)
@@ -290,7 +301,7 @@ def test_r2_keeps_its_level_and_is_narrower_than_one_row_of_each(name: str, esti
         alone = score_limits(metric, rows.take(groups.one_of_each(rng)), LEVEL)
         misses += not found.low <= 0.75 <= found.high
         widths += [one.high - max(one.low, -1.0) for one in (found, alone)]
-    assert misses <= most_misses(25, 0.1) and widths[0] < widths[1]
+    assert misses <= most_misses(15, 0.1) and widths[0] < widths[1]
 
 
 def test_r2_of_groups_of_one_row_is_that_of_rows() -> None:

@@ -121,11 +121,11 @@ def test_the_level_of_a_ratio_is_kept_exactly_on_all_small_samples() -> None:
 
 def test_losses_that_come_sorted_are_brought_in_an_order_that_knows_nothing_of_them() -> None:
     rng, missed, as_they_came = np.random.default_rng(6), 0, 0
-    for _ in range(400):
+    for _ in range(150):
         losses = np.sort(rng.random(100))[::-1]
         missed += ordered_mean_limits(losses, -TARGET, rng=rng).low > 0.5
         as_they_came += sequence_of_mean(losses).rejects(0.5, TARGET)
-    most = binom.isf(1e-6, 400, LEVEL)
+    most = binom.isf(1e-6, 150, LEVEL)  # more are a false alarm, once in 10^6 runs
     assert missed <= most < as_they_came
 
 
@@ -193,7 +193,8 @@ def test_rejections_are_those_of_an_independent_transcription() -> None:
 
 def test_what_is_rejected_lies_below_one_number_which_is_the_limit() -> None:
     """Proposition B2: all of a fine grid below the limit is rejected, and nothing above it."""
-    for gains, costs in samples():
+    # Every second sample is of another kind and size: the kinds of three take turns.
+    for gains, costs in samples()[::2]:
         sequence, total = sequence_of(gains, costs), gains.sum()
         if total == 0.0 or costs.sum() == 0.0:
             continue
@@ -235,8 +236,7 @@ def width(limits: Callable[..., object], draw: Draw, n: int, target: float, draw
     return total / draws
 
 
-@pytest.mark.parametrize("name", [*DRAWS, *GRADED])
-@pytest.mark.parametrize("n", [30, 200, 1000])
+@pytest.mark.parametrize(("name", "n"), [*zip([*DRAWS, *GRADED], itertools.cycle([30, 200, 1000]))])
 def test_never_wider_by_more_than_two_hundredths_than_a_fixed_mixture(name: str, n: int) -> None:
     draw = GRADED[name] if name in GRADED else DRAWS[name][0]
     most = math.sqrt(n)
@@ -300,7 +300,7 @@ def test_errors_are_bet_on_in_order_and_brier_losses_as_they_were() -> None:
     again = score_limits(metric, replace(rows, rng=np.random.default_rng(1)), -4.4)
     assert found == again and bound_of(metric).readings == (1,)
     assert found.high - found.low < 0.8 * (fixed.high - fixed.low)
-    kept = assumptions_of(metric, batch=False, clipped=0.0)
+    kept = assumptions_of(metric)
     assert any("stratified by the target" in one for one in kept)
     assert any("void" in one for one in kept)
 
@@ -316,7 +316,7 @@ def test_errors_are_bet_on_in_order_and_brier_losses_as_they_were() -> None:
     narrow = score_limits(stated, Rows(labels, table, np.random.default_rng(1)), -4.4)
     assert narrow.high - narrow.low < 0.8 * (of_labels.high - of_labels.low)
     assert bound_of(stated).readings == (1,)
-    kept = assumptions_of(stated, batch=False, clipped=0.0)
+    kept = assumptions_of(stated)
     assert any("stratified by the target" in one for one in kept)
 
 

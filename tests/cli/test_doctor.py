@@ -8,13 +8,13 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
 
 from ladderholdout import LadderHoldout
 from ladderholdout.cli import app
 from ladderholdout.guard.opening.health import Finding, ledger_findings
 from ladderholdout.integrations.mlflow.service import mlflow_findings, server_finding
 from ladderholdout.ledger import resolve_url
+from tests.support.commands import CliRunner
 from tests.support.holdouts import coins
 from tests.support.mlflow_stores import CONTEXT, free_port, installed, new_store, program
 
@@ -96,11 +96,6 @@ def test_a_holdout_without_a_vault_is_no_fault(tmp_path: Path) -> None:
 # -- MLflow -------------------------------------------------------------------------------
 
 
-@pytest.mark.long
-def test_a_store_that_answers_is_no_fault(tmp_path: Path) -> None:
-    assert server_finding("server", new_store(tmp_path / "store")).ok
-
-
 def test_a_store_that_is_not_there_yet_is_no_fault_and_is_not_made(tmp_path: Path) -> None:
     assert server_finding("server", f"sqlite:///{tmp_path / 'none.db'}").ok
     assert not (tmp_path / "none.db").exists()
@@ -134,20 +129,21 @@ def test_both_servers_are_looked_at(tmp_path: Path) -> None:
 PLUGIN = "mlflow plugin"
 
 
-def diagnosed(*words: str, **environment: str) -> tuple[int, dict[str, dict[str, object]]]:
-    """Run the command as a program, and parse what it prints."""
-    code, shown = program(DOCTOR, "doctor", "--json", *words, **environment)
-    return code, {one["what"]: one for one in json.loads(shown)}
-
-
 @pytest.mark.processes
-def test_the_exit_status_says_whether_all_is_well(ledger: Path, tmp_path: Path) -> None:
-    uri = f"sqlite:///{tmp_path / 'none.db'}"
-    fine = installed(tmp_path / "fine", CONTEXT)
-    code, found = diagnosed("--ledger", str(ledger), "--tracking-uri", uri, PYTHONPATH=fine)
-    assert (code, [one for one in found.values() if not one["ok"]]) == (0, [])
+def test_the_exit_status_says_whether_all_is_well(
+    ledger: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    words = ["doctor", "--json", "--ledger", str(ledger)]
+    words += ["--tracking-uri", f"sqlite:///{tmp_path / 'none.db'}"]
+    with monkeypatch.context() as here:
+        here.syspath_prepend(installed(tmp_path / "fine", CONTEXT))
+        well = CliRunner().invoke(app, words)
+    assert well.exit_code == 0, well.output
+    assert [one["what"] for one in json.loads(well.stdout) if not one["ok"]] == []
+    # As a program, which begins with the plugin.
     broken = installed(tmp_path / "broken", "ladderholdout.nowhere:GuardContext")
-    code, found = diagnosed("--ledger", str(ledger), "--tracking-uri", uri, PYTHONPATH=broken)
+    code, shown = program(DOCTOR, *words, PYTHONPATH=broken)
+    found = {one["what"]: one for one in json.loads(shown)}
     assert (code, [what for what, one in found.items() if not one["ok"]]) == (1, [PLUGIN])
     assert "does not load (ModuleNotFoundError)" in str(found[PLUGIN]["found"])
     assert "pip install" in str(found[PLUGIN]["remedy"])

@@ -27,13 +27,13 @@ N = server.N
 Y = server.rows()[1]
 
 
-def right_on(count: int) -> NDArray[np.int64]:
-    return np.where(np.arange(N) < count, Y, 1 - Y)
+def right_on(count: int, y: NDArray[np.int64] = Y) -> NDArray[np.int64]:
+    return np.where(np.arange(N) < count, y, 1 - y)
 
 
-def written(folder: Path, count: int) -> str:
+def written(folder: Path, count: int, y: NDArray[np.int64] = Y) -> str:
     path = folder / f"{count}.csv"
-    path.write_text("prediction\n" + "\n".join(map(str, right_on(count))) + "\n")
+    path.write_text("prediction\n" + "\n".join(map(str, right_on(count, y))) + "\n")
     return str(path)
 
 
@@ -127,7 +127,7 @@ def by_mcp(url: str, token: str, folder: Path) -> list[dict[str, Any]]:
                     found.append(dict(answer.structured_content))
                 # Decisions without end: none of these candidates is better.
                 rng = np.random.default_rng(3)
-                for _ in range(200):
+                for _ in range(40):
                     guess = rng.integers(0, 2, N).tolist()
                     answer = await client.call_tool("decide", {"predictions": guess})
                     assert not answer.structured_content["accepted"]
@@ -206,18 +206,17 @@ def test_a_program_is_shown_improvements_alone_and_its_limit_ends_a_gate(tmp_pat
     ledger = tmp_path / "ledger.db"
     server.registered(ledger)
     token = add_account(str(ledger), "churn", "bot", "program").token
-    limited = tmp_path / "gates.db"
-    server.registered(limited, mechanism=GateLadder())
-    few = add_account(str(limited), "churn", "bot", "program", per_day=1).token
+    _, y = server.rows(1)
+    server.registered(ledger, "limited", 1, mechanism=GateLadder())
+    few = add_account(str(ledger), "limited", "bot", "program", per_day=1).token
     with server.serving(ledger, tmp_path) as running:
         release = LadderHoldout.connect(running.url, token).submit(right_on(300))
         assert release.score is None and release.improved
-    with server.serving(limited, tmp_path) as running:
         codes = [
             CliRunner()
             .invoke(
                 app,
-                ["gate", "churn", written(tmp_path, count), "--server", running.url],
+                ["gate", "limited", written(tmp_path, count, y), "--server", running.url],
                 env={"LADDERHOLDOUT_TOKEN": few},
             )
             .exit_code

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from typer.testing import CliRunner
 
 from ladderholdout.cli import app
+from tests.support.commands import CliRunner
 from tests.support.holdouts import coins
 
 N = 60

@@ -24,7 +24,7 @@ from ladderholdout.errors import LedgerError
 from ladderholdout.holdout import LadderStopping
 from tests.support import stopping as support_stopping
 from tests.support.canaries import Canaries, canaries_of
-from tests.support.contract_stopping import Case, StoppingContract
+from tests.support.contract_stopping import Case, ServerContract
 from tests.support.holdouts import assert_replays, is_repeat
 from tests.support.stopping import Parts, assert_one_batch
 
@@ -64,7 +64,7 @@ def assert_kept(
     assert (after.score, after.incumbent) == (before.score, before.incumbent)
 
 
-class EpochContract(StoppingContract):
+class EpochContract(ServerContract):
     """For deep learning, whose rounds are epochs.
 
     Attributes

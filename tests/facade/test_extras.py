@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import importlib
 import pickle
 import re
@@ -35,6 +34,7 @@ from ladderholdout.server.bodies import form_in
 from ladderholdout.server.running import run
 from ladderholdout.server.settings import ServerSettings
 from ladderholdout.vault import Rows
+from tests.support import tree
 
 ROOT = Path(__file__).parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
@@ -284,11 +284,11 @@ def distributions(requirements: list[str]) -> set[str]:
 PLAIN = distributions(PROJECT["dependencies"])
 
 
-@pytest.mark.parametrize("package", EXTRAS)
-def test_an_extra_brings_its_package_and_the_plain_installation_does_not(package: str) -> None:
-    distribution = DISTRIBUTIONS.get(package, package)
-    assert distribution in distributions(OPTIONAL[EXTRAS[package]])
-    assert distribution not in PLAIN
+def test_an_extra_brings_its_package_and_the_plain_installation_does_not() -> None:
+    brings = {extra: distributions(stated) for extra, stated in OPTIONAL.items()}
+    distributed = {package: DISTRIBUTIONS.get(package, package) for package in EXTRAS}
+    assert [one for one, name in distributed.items() if name not in brings[EXTRAS[one]]] == []
+    assert [one for one, name in distributed.items() if name in PLAIN] == []
 
 
 @pytest.mark.parametrize(
@@ -307,27 +307,15 @@ def test_the_plain_installation_has_the_client_of_mlflow_alone() -> None:
 # What src imports
 
 
-def imports(node: ast.AST, guarded: bool = False) -> Iterator[tuple[str, bool]]:
-    """Yield the package of each import, and whether a missing one is named there."""
-    match node:
-        case ast.If(test=ast.Name(id="TYPE_CHECKING")):
-            return
-        case ast.Import(names=names):
-            yield from ((one.name.partition(".")[0], guarded) for one in names)
-        case ast.ImportFrom(module=str(module), level=0):
-            yield module.partition(".")[0], guarded
-        case ast.With(items=[ast.withitem(context_expr=ast.Call(func=ast.Name(id="needed")))]):
-            guarded = True
-    for child in ast.iter_child_nodes(node):
-        yield from imports(child, guarded)
-
-
 def third_parties() -> Iterator[SimpleNamespace]:
     known = {*sys.stdlib_module_names, "ladderholdout"}
-    for path in sorted((ROOT / "src").rglob("*.py")):
-        for package, guarded in imports(ast.parse(path.read_text(encoding="utf-8"))):
-            if package not in known:
-                yield SimpleNamespace(package=package, guarded=guarded, file=path.name, path=path)
+    for path in tree.files("src"):
+        package = ("ladderholdout", *path.relative_to(tree.SOURCE.parent).parts[1:-1])
+        for one in tree.imports(tree.source(path), package):
+            if one.tool not in known and not one.typing:
+                yield SimpleNamespace(
+                    package=one.tool, guarded=one.guarded, file=path.name, path=path
+                )
 
 
 def test_every_third_party_is_installed_or_named_where_it_is_missing() -> None:

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 from sklearn.dummy import DummyClassifier
+from sklearn.metrics import get_scorer
 from typer.testing import CliRunner
 
 from ladderholdout import Comparison, LadderHoldout
@@ -221,3 +222,18 @@ def test_a_server_compares_where_its_owner_allows_it(tmp_path: Path) -> None:
     assert isinstance(ladder, LocalLadder) and n == 400
     records = ladder.read(lambda tx, record: tx.batches.comparisons(record.holdout_id))
     assert len(records) == 1
+
+
+@pytest.mark.parametrize("scoring", ["r2", "explained_variance"])
+def test_scores_without_a_least_one_may_differ_by_more_than_two(scoring: str) -> None:
+    rng = np.random.default_rng(0)
+    y = np.clip(rng.normal(size=N), -3, 3)
+    good, bad = np.clip(0.9 * y + 0.1 * rng.normal(size=N), -3, 3), np.where(X[:, 0] % 2, 3.0, -3.0)
+    holdout = LadderHoldout(X, y, scoring=scoring, target_range=(-3, 3), ledger="memory")
+    plain = get_scorer(scoring)._score_func
+    difference = plain(y, good) - plain(y, bad)
+    found = holdout.compare(good, bad)
+    assert difference > 10.0 and 2.0 < found.low < difference < found.high
+    assert "with errors clipped at 6" in found.line()
+    turned = holdout.compare(bad, good)
+    assert (turned.low, turned.high) == (-found.high, -found.low)

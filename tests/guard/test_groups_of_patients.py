@@ -13,7 +13,7 @@ from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 from ladderholdout import LadderHoldout
 
-SPLITS = 100
+SPLITS = 40
 
 
 @pytest.mark.long
@@ -44,6 +44,7 @@ def test_intervals_of_days_hold_for_other_people() -> None:
             holdout.submit(guesses[kept])
             found = holdout.certificate()
             held[name] += found.low <= (of_people if name == "groups" else of_rows) <= found.high
-    # What is held against them is an estimate from 54 other people, which errs as well.
-    assert min(held["rows"], held["groups"]) >= 92
-    assert held["ignored"] <= 55
+    # What is held against them is an estimate from 54 other people, which errs as well. Splits
+    # are fixed; were they drawn, intervals that hold with .95 would fail this once in 300.
+    assert min(held["rows"], held["groups"]) >= 34
+    assert held["ignored"] <= 24

@@ -42,6 +42,9 @@ cloudpickle.register_pickle_by_value(sys.modules[__name__])
 
 DEPTHS = {"max_depth": [1, 2, 3]}
 WORKERS = [("loky", 1), ("loky", 2), ("threading", 2)]
+# Of tests about what one of these does as the others: processes, which share nothing, and this one.
+PROCESSES = [("loky", 2)]
+IN_PROCESSES_AND_HERE = [("loky", 1), ("loky", 2)]
 Data = tuple[np.ndarray, np.ndarray]
 
 
@@ -198,7 +201,7 @@ def test_all_draws_of_a_randomized_search_are_one_batch(
 
 
 @pytest.mark.processes
-@pytest.mark.parametrize(("backend", "jobs"), WORKERS)
+@pytest.mark.parametrize(("backend", "jobs"), PROCESSES)
 def test_two_searches_are_two_batches_also_on_one_splitter(
     holdout: LadderHoldout, train: Data, since: Any, backend: str, jobs: int
 ) -> None:
@@ -254,7 +257,7 @@ def test_two_ladders_asked_in_one_search_get_the_same_batch(
     assert the_one_batch(list(loss.history()), 3) == one
 
 
-@pytest.mark.processes
+@pytest.mark.nightly
 def test_workers_of_dask_get_the_batch(holdout: LadderHoldout, train: Data, since: Any) -> None:
     distributed = pytest.importorskip("distributed")
     cluster = distributed.LocalCluster(
@@ -289,7 +292,7 @@ def test_submissions_by_hand_between_and_after_searches_have_none(
 
 
 @pytest.mark.processes
-@pytest.mark.parametrize(("backend", "jobs"), WORKERS)
+@pytest.mark.parametrize(("backend", "jobs"), PROCESSES)
 def test_folds_listed_by_hand_have_none_however_often_they_are_used(
     holdout: LadderHoldout, train: Data, since: Any, backend: str, jobs: int
 ) -> None:
@@ -309,7 +312,7 @@ def test_folds_given_as_a_generator_have_none(
 
 
 @pytest.mark.processes
-@pytest.mark.parametrize(("backend", "jobs"), WORKERS)
+@pytest.mark.parametrize(("backend", "jobs"), IN_PROCESSES_AND_HERE)
 def test_empty_folds_of_ones_own_after_a_search_have_none(
     holdout: LadderHoldout, train: Data, since: Any, backend: str, jobs: int
 ) -> None:
@@ -401,7 +404,7 @@ def min_leaves(submission: Submission) -> int:
 
 @pytest.mark.processes
 @pytest.mark.filterwarnings("ignore::ladderholdout.errors.LadderHoldoutWarning")
-@pytest.mark.parametrize(("backend", "jobs"), WORKERS)
+@pytest.mark.parametrize(("backend", "jobs"), PROCESSES)
 def test_also_where_the_inner_search_asks_through_another_handle(
     holdout: LadderHoldout, train: Data, binary: Any, backend: str, jobs: int
 ) -> None:
@@ -428,7 +431,7 @@ def test_also_where_the_candidate_runs_it_in_workers_of_its_own(
 
 
 @pytest.mark.processes
-@pytest.mark.parametrize(("backend", "jobs"), WORKERS)
+@pytest.mark.parametrize(("backend", "jobs"), IN_PROCESSES_AND_HERE)
 def test_a_candidate_whose_fit_looks_by_hand_has_none(
     holdout: LadderHoldout, train: Data, since: Any, backend: str, jobs: int
 ) -> None:
@@ -441,7 +444,7 @@ def test_a_candidate_whose_fit_looks_by_hand_has_none(
 
 
 @pytest.mark.processes
-@pytest.mark.parametrize(("backend", "jobs"), WORKERS)
+@pytest.mark.parametrize(("backend", "jobs"), PROCESSES)
 def test_a_candidate_whose_fit_calls_the_scorer_by_hand_has_none(
     holdout: LadderHoldout, train: Data, since: Any, backend: str, jobs: int
 ) -> None:
@@ -454,7 +457,7 @@ def test_a_candidate_whose_fit_calls_the_scorer_by_hand_has_none(
 
 
 @pytest.mark.processes
-@pytest.mark.parametrize(("backend", "jobs"), WORKERS)
+@pytest.mark.parametrize(("backend", "jobs"), PROCESSES)
 def test_a_candidate_whose_fit_searches_on_folds_of_its_own_has_none(
     holdout: LadderHoldout, train: Data, since: Any, backend: str, jobs: int
 ) -> None:
@@ -535,7 +538,7 @@ def test_looks_of_another_thread_during_a_search_have_none(
 
 
 @pytest.mark.processes
-@pytest.mark.parametrize(("backend", "jobs"), WORKERS)
+@pytest.mark.parametrize(("backend", "jobs"), IN_PROCESSES_AND_HERE)
 def test_a_search_that_ended_keeps_no_training_rows_alive(
     holdout: LadderHoldout, train: Data, backend: str, jobs: int
 ) -> None:
@@ -545,7 +548,7 @@ def test_a_search_that_ended_keeps_no_training_rows_alive(
         grid(holdout).fit(X, y)
     cross_validate(tree(), X, y, scoring=holdout, cv=holdout.split())
     del X
-    until = time.monotonic() + 20  # loky lets go of its last task a moment later
+    until = time.monotonic() + 60  # loky lets go of its last task a moment later
     while rows() is not None and time.monotonic() < until:
         gc.collect()
         time.sleep(0.01)

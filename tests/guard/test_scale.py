@@ -67,7 +67,7 @@ def chosen(holdout: LadderHoldout) -> Chosen | None:
     return holdout.__ladder__.read(lambda tx, ladder: tx.chosen(ladder))
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(2))
 def test_what_is_counted_in_the_ledger_is_what_happened(seed: int) -> None:
     """Two ladders, batches that are broken by others, repeats: against the pure functions."""
     rng = np.random.default_rng(seed)
@@ -87,10 +87,7 @@ def test_what_is_counted_in_the_ledger_is_what_happened(seed: int) -> None:
         release = ladders[who].__ladder__.submit(predictions, Origin(batch=batch, place=place))
         first = entries_of(ladders[who])[release.submission - 1].repeat_of
         new = release.improved and first is None
-        # A repeat whose answer is not that of a query that does not improve shows itself.
-        level = sum(entry.improved for entry in entries if entry.ladder == who)
-        shows = first is not None and (release.improved or release.improvements < level)
-        entry = Answered(who, new, 0 if new else None, batch, None, shows, place)
+        entry = Answered(who, new, 0 if new else None, batch, None, first is not None, place)
         entries.append(entry)
         if first is None:
             seen.append((who, predictions))
@@ -128,22 +125,27 @@ def transcripts(tx: Transaction, ladder: LadderRecord, found: Chosen) -> dict[in
     }
 
 
-@pytest.fixture(scope="module")
-def long(tmp_path_factory: pytest.TempPathFactory) -> LadderHoldout:
+def filled(place: Path, count: int) -> LadderHoldout:
     X, y = coins()
-    place = tmp_path_factory.mktemp("long") / "ledger.db"
     holdout = LadderHoldout(X, y, scoring="accuracy", name="coins", ledger=place)
     for right in (0.6, 0.7):
         holdout.submit(np.where(np.arange(len(y)) < right * len(y), y, 1 - y))
-    bench("filling").fill(holdout, 6000)
+    bench("filling").fill(holdout, count)
     return holdout
 
 
-def test_a_ledger_that_was_filled_in_bulk_is_a_ledger(long: LadderHoldout) -> None:
-    assert verify_holdout(long.ledger, "coins").findings == ()
-    assert long.status().submissions == 6002
-    assert long.submit(coins()[1]).submission == 6003
-    assert verify_holdout(long.ledger, "coins").findings == ()
+@pytest.fixture(scope="module")
+def long(tmp_path_factory: pytest.TempPathFactory) -> LadderHoldout:
+    """A long ledger; an audit is made of it, and nothing else is written."""
+    return filled(tmp_path_factory.mktemp("long") / "ledger.db", 6000)
+
+
+def test_a_ledger_that_was_filled_in_bulk_is_a_ledger(tmp_path: Path) -> None:
+    holdout = filled(tmp_path / "ledger.db", 600)
+    assert verify_holdout(holdout.ledger, "coins").findings == ()
+    assert holdout.status().submissions == 602
+    assert holdout.submit(coins()[1]).submission == 603
+    assert verify_holdout(holdout.ledger, "coins").findings == ()
 
 
 def test_a_long_ledger_is_verified_without_being_held(long: LadderHoldout) -> None:

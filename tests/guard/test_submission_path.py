@@ -41,7 +41,7 @@ from ladderholdout.ledger.records import (
 from ladderholdout.mechanisms import MECHANISMS, Evaluation, Ladder, Mechanism
 from ladderholdout.mechanisms.base import State, draws
 from ladderholdout.mechanisms.rules import LadderRules
-from tests.support.holdouts import EVERY, assert_replays, coins, entries_of, guesses
+from tests.support.holdouts import EVERY, assert_replays, coins, entries_of, guesses, undone
 from tests.support.interrupts import aside, in_transactions, interrupted, lines_of
 
 NOISELESS = tuple(one for one in EVERY if not draws(type(one)))
@@ -114,22 +114,23 @@ def change(path: Path, statement: str) -> None:
         assert connection.execute(statement).rowcount
 
 
-@pytest.mark.parametrize(
-    "statement",
-    [
-        "UPDATE submissions SET runs = runs - 1 WHERE number = 5",
-        "UPDATE submissions SET runs = 0",
-        "UPDATE chains SET runs = runs - 1",
-        "UPDATE chains SET batch = 'another'",
-    ],
+SMALLER = (
+    "UPDATE submissions SET runs = runs - 1 WHERE number = 5",
+    "UPDATE submissions SET runs = 0",
+    "UPDATE chains SET runs = runs - 1",
+    "UPDATE chains SET batch = 'another'",
 )
-def test_a_count_that_was_made_smaller_is_found(tmp_path: Path, statement: str) -> None:
+
+
+def test_a_count_that_was_made_smaller_is_found(tmp_path: Path) -> None:
     """With fewer runs a certificate would be narrower than it may be."""
     path = tmp_path / "ledger.db"
     holdout = batched(path)
     assert verify_holdout(holdout.ledger, "coins").findings == ()
-    change(path, statement)
-    assert verify_holdout(holdout.ledger, "coins").findings
+    for statement in SMALLER:
+        with undone(path):
+            change(path, statement)
+            assert verify_holdout(holdout.ledger, "coins").findings, statement
 
 
 @pytest.mark.parametrize(
@@ -209,29 +210,6 @@ def test_what_a_holdout_is_said_to_have_none_of_it_has_none_of(tmp_path: Path) -
     with pytest.warns(OverlapWarning):
         LadderHoldout(more, labels, scoring="accuracy", name="part", ledger=ledger)
     assert len(told()[2]) == 1
-
-
-def test_repeats_of_an_older_version_are_counted_too(tmp_path: Path) -> None:
-    """It answered a repeat as its first was answered, and so showed that something had improved."""
-    path = tmp_path / "ledger.db"
-    holdout = batched(path)
-    worst = min(holdout.history(), key=lambda one: (one.improved, one.number)).number
-    again = holdout.submit(guesses(1, 12)[worst - 1]).submission
-    holdout.submit(coins()[1])  # the incumbent is chosen after it
-    repeats = [one.repeats for one in counted(holdout)]
-    assert repeats == [()]
-    change(
-        path,
-        f"UPDATE submissions SET evidence = '{{}}', released_risk = 0.9 WHERE number = {again}",
-    )
-    (found,) = counted(holdout)
-    assert [one.number for one in found.repeats] == [again]
-
-
-def counted(holdout: LadderHoldout) -> tuple[Any, ...]:
-    found = holdout.__ladder__.read(lambda tx, ladder: tx.chosen(ladder))
-    assert found is not None
-    return found.ladders
 
 
 # Connections and marks that are kept open

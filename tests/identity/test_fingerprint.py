@@ -77,11 +77,18 @@ if pd is not None:
         "DataFrame with another index": lambda X: pd.DataFrame(X, index=range(len(X), 0, -1)),
         "sparse DataFrame": lambda X: pd.DataFrame(X).astype(pd.SparseDtype(X.dtype, 0)),
     }
-in_every_container = pytest.mark.parametrize("pack", CONTAINERS.values(), ids=CONTAINERS.keys())
+few = settings(deadline=None, max_examples=25)  # each of them in every container
 
 
 def same(X: Any, other: Any) -> bool:
     return np.array_equal(row_hashes(X), row_hashes(other))
+
+
+def containers_that_differ(X: NDArray[Any]) -> list[str]:
+    hashes = row_hashes(X)
+    return [
+        name for name, pack in CONTAINERS.items() if not np.array_equal(row_hashes(pack(X)), hashes)
+    ]
 
 
 def one(value: Any) -> int:
@@ -92,22 +99,16 @@ def one(value: Any) -> int:
 # The same data in other clothes
 
 
-@in_every_container
-@untimed
+@few
 @given(X=tables)
-def test_the_container_of_reals_does_not_matter(
-    pack: Callable[[NDArray[Any]], Any], X: NDArray[np.float64]
-) -> None:
-    assert same(pack(X), X)
+def test_the_container_of_reals_does_not_matter(X: NDArray[np.float64]) -> None:
+    assert containers_that_differ(X) == []
 
 
-@in_every_container
-@untimed
+@few
 @given(X=whole_tables)
-def test_the_container_of_integers_does_not_matter(
-    pack: Callable[[NDArray[Any]], Any], X: NDArray[np.int64]
-) -> None:
-    assert same(pack(X), X)
+def test_the_container_of_integers_does_not_matter(X: NDArray[np.int64]) -> None:
+    assert containers_that_differ(X) == []
 
 
 @untimed
@@ -301,7 +302,7 @@ def test_rows_of_few_values_do_not_collide() -> None:
 
 
 @pytest.mark.long
-@untimed
+@settings(deadline=None, max_examples=50)
 @given(st.lists(st.text(), max_size=8))
 @example(["", "a", "a\ud800", "äöü", "e\u0301", "é"])
 def test_texts_hash_by_their_characters(texts: list[str]) -> None:

@@ -124,15 +124,16 @@ def test_shuffled_rows_go_on(ledger: Path, mechanism: Any, weighted: bool) -> No
     now = first.status().score
     for predictions, release in zip(guesses(0, 10), told, strict=True):
         again = shuffled.submit(predictions[order])
-        score = release.score if release.improved else now
-        assert again == Release(score, release.improved, again.submission, None)
+        assert (again.score, again.improved, again.repeat_of) == (now, False, release.submission)
         assert is_repeat(first, again)
     # A fresh look through the shuffled handle is a repeat through the other, and the truth
     # is found in either order.
     new = guesses(1, 1)[0]
     there = shuffled.submit(new[order])
     assert (there.submission, is_repeat(first, there)) == (21, False)
-    assert first.submit(new) == Release(there.score, there.improved, 22, None)
+    assert first.submit(new) == Release(
+        first.status().score, False, 22, None, repeat_of=21, is_incumbent=there.is_incumbent
+    )
     assert first.submit(y).improved
     assert is_repeat(shuffled, shuffled.submit(y[order]))
     assert_replays(first)
@@ -670,17 +671,24 @@ REFUSED: list[dict[str, Any]] = [
 
 
 @pytest.mark.parametrize("known", [False, True])
-@pytest.mark.parametrize("given", REFUSED, ids="-".join)
-def test_a_refused_opening_writes_nothing(ledger: Path, given: dict[str, Any], known: bool) -> None:
+def test_a_refused_opening_writes_nothing(ledger: Path, known: bool) -> None:
     opened(ledger, *coins(N, seed=1), name="other")
     if known:
         opened(ledger)
-    before = counts(ledger)
-    given = {"ladder": "second"} | given if known else given
-    with pytest.raises(LadderHoldoutError), warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        opened(ledger, **given)
-    assert counts(ledger) == before
+    before, failures = counts(ledger), []
+    for given in REFUSED:
+        asked = {"ladder": "second"} | given if known else given
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                opened(ledger, **asked)
+            failures.append(f"{given} is let in")
+        except LadderHoldoutError:
+            pass
+        if counts(ledger) != before:
+            failures.append(f"{given} wrote")
+            break  # what it wrote may let the next ones in
+    assert failures == []
 
 
 def test_a_warning_that_is_an_error_leaves_nothing_behind(ledger: Path) -> None:

@@ -8,6 +8,7 @@ import re
 import tempfile
 import warnings
 from contextlib import redirect_stderr, redirect_stdout
+from itertools import cycle
 from pathlib import Path
 from typing import Any
 
@@ -38,7 +39,7 @@ from sklearn.model_selection import (
 from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.tree import DecisionTreeClassifier
-from sklearn.utils.estimator_checks import parametrize_with_checks
+from sklearn.utils.estimator_checks import estimator_checks_generator
 from skopt import BayesSearchCV
 
 from ladderholdout import InvalidArgument, LadderHoldout
@@ -109,8 +110,7 @@ def test_printed_it_shows_the_certificate_first(holdout: LadderHoldout, binary: 
 # -- what it does ---------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", SEARCHES)
-@pytest.mark.parametrize("finalists", [2, "auto"])
+@pytest.mark.parametrize(("name", "finalists"), [*zip(SEARCHES, cycle([2, "auto"]), strict=False)])
 def test_the_finalists_of_any_search_are_one_batch_and_the_incumbent_wins(
     holdout: LadderHoldout, binary: Any, name: str, finalists: int | str
 ) -> None:
@@ -505,8 +505,21 @@ SEARCHED = (
 )
 
 
+def checks() -> list[Any]:
+    """Those of a regressor that a classifier has as well are nightly."""
+    found: list[Any] = []
+    known: set[str] = set()
+    for search in SEARCHED:
+        for estimator, check in estimator_checks_generator(OnItsOwnRows(search)):
+            name = getattr(check, "func", check).__name__
+            marks = pytest.mark.nightly if name in known else ()
+            found.append(pytest.param(estimator, check, marks=marks, id=f"{name}-{len(found)}"))
+        known |= {str(one.id).rpartition("-")[0] for one in found}
+    return found
+
+
 @pytest.mark.long
-@parametrize_with_checks([*map(OnItsOwnRows, SEARCHED)])
+@pytest.mark.parametrize(("estimator", "check"), checks())
 def test_the_checks_of_scikit_learn_that_apply_to_searches(estimator: Any, check: Any) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")

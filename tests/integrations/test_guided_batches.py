@@ -228,7 +228,7 @@ def test_a_build_that_looks_ends_it(holdout: LadderHoldout, glance: str) -> None
     assert ended_at(4, holdout)
 
 
-@pytest.mark.parametrize("glance", GLANCES)
+@pytest.mark.parametrize("glance", ["status", "submit"])
 def test_a_callback_that_looks_ends_it(holdout: LadderHoldout, glance: str) -> None:
     def curious(study: optuna.Study, trial: Any) -> None:
         if trial.number == 3:

@@ -318,15 +318,20 @@ def around(search: Any) -> dict[str, Any]:
     }
 
 
-@pytest.mark.parametrize("kind", around(GridSearchCV(logistic(), LEVELS)))
 def test_what_changes_rows_or_labels_around_a_search_is_refused(
-    holdout: LadderHoldout, binary: Any, untouched: Any, kind: str
+    holdout: LadderHoldout, binary: Any, untouched: Any
 ) -> None:
-    whole = around(guarded(holdout))[kind]
-    y = np.column_stack([binary.y_train] * 2) if kind == "ClassifierChain" else binary.y_train
-    with parallel_config("threading"), pytest.raises(SearchStopped, match=r"submit\(whole"):
-        whole.fit(binary.X_train, y)
-    assert untouched()
+    fitted = []
+    for kind, whole in around(guarded(holdout)).items():
+        y = np.column_stack([binary.y_train] * 2) if kind == "ClassifierChain" else binary.y_train
+        try:
+            with parallel_config("threading"):
+                whole.fit(binary.X_train, y)
+        except SearchStopped as refused:
+            if "submit(whole" in str(refused) and untouched():
+                continue
+        fitted.append(kind)
+    assert fitted == []
 
 
 @pytest.mark.processes
@@ -472,8 +477,8 @@ def test_a_permutation_test_is_refused(
     assert untouched() or holdout.status().submissions == 0
 
 
-@pytest.mark.processes
-@pytest.mark.parametrize("jobs", [1, 2])
+# Whatever the backend, scikit-learn starts processes for two jobs.
+@pytest.mark.parametrize("jobs", [1, pytest.param(2, marks=pytest.mark.processes)])
 def test_permutation_importance_of_the_holdouts_rows_is_refused(
     holdout: LadderHoldout, binary: Any, untouched: Any, jobs: int
 ) -> None:

@@ -5,12 +5,10 @@ from __future__ import annotations
 import json
 import re
 import warnings
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
-import mlflow
 import pytest
 from axe_playwright_python.sync_playwright import Axe
 from mlflow import MlflowClient
@@ -26,14 +24,9 @@ from tests.integrations.test_mlflow import submit, tiny
 from tests.support.canaries import canaries_of
 from tests.support.holdouts import coins, entries_of, guesses
 from tests.support.mlflow_stores import (
-    ANALYST,
-    AUDIT,
-    Server,
-    all_runs,
     new_store,
     released,
     series,
-    server_in,
 )
 
 pytestmark = pytest.mark.processes
@@ -49,14 +42,6 @@ def holdout(tmp_path: Path) -> LadderHoldout:
 @pytest.fixture
 def store(tmp_path: Path) -> str:
     return new_store(tmp_path / "store")
-
-
-@pytest.fixture
-def server(tmp_path: Path) -> Iterator[Server]:
-    server = server_in(tmp_path / "server")
-    server.start()
-    yield server
-    server.kill()
 
 
 def text_of(client: MlflowClient, run_id: str, path: str) -> str:
@@ -275,38 +260,6 @@ def test_names_of_models_are_neither_paths_nor_markup(holdout: LadderHoldout, st
     assert re.fullmatch(r"certificates/[\w-][\w.-]*-v1", done.folder)
     page = text_of(client, done.run_id, f"{done.folder}/certificate.html")
     assert "<b>" not in page and "&lt;b&gt;coins &amp;" in page
-
-
-def test_a_real_registry_and_a_model_that_mlflow_loads(
-    holdout: LadderHoldout, server: Server, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("MLFLOW_TRACKING_URI", server.uri)
-    monkeypatch.setenv("GIT_PYTHON_REFRESH", "quiet")
-    model = tree(4)
-    release = holdout.submit(model)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        with mlflow.start_run() as run:
-            mlflow.sklearn.log_model(
-                model,
-                name="tree",
-                registered_model_name="coins",
-                serialization_format="cloudpickle",
-                pip_requirements=["scikit-learn"],
-            )
-        done = certify_version(holdout, "coins", "1")
-    assert done.run_id == run.info.run_id
-    assert done.certificate["released_score"] == release.score
-    client = MlflowClient(server.uri)
-    paths = [one.path for one in client.list_artifacts(done.run_id, done.folder)]
-    assert [path.rpartition("/")[2] for path in paths] == ["certificate.html", "certificate.json"]
-    assert "ladderholdout.certificate" in client.get_model_version("coins", "1").tags
-    assert entries_of(holdout)[-1].context["registered_model"] == "coins"
-    with holdout.track() as tracking:  # artifacts go through the server
-        pass
-    assert [one.path for one in client.list_artifacts(str(tracking.run_id))] == [PICTURE]
-    assert {run.data.tags["ladderholdout.kind"] for run in all_runs(client, AUDIT)} == {"audit"}
-    assert client.get_run(str(tracking.run_id)).data.tags["ladderholdout.kind"] == ANALYST
 
 
 def test_the_page_is_readable_in_light_and_dark_and_fetches_nothing(

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
 
+import mlflow
 import pytest
 from mlflow import MlflowClient
 from sklearn.model_selection import GridSearchCV
@@ -13,10 +15,13 @@ from typer.testing import CliRunner
 
 from ladderholdout.cli import app
 from ladderholdout.errors import TrackingWarning
+from ladderholdout.integrations.mlflow import certify_version
 from tests.integrations.test_mlflow import tiny
+from tests.integrations.test_mlflow_registry import PICTURE, tree
 from tests.support.canaries import canaries_of
-from tests.support.holdouts import coins
+from tests.support.holdouts import coins, entries_of
 from tests.support.mlflow_stores import (
+    ANALYST,
     AUDIT,
     RAW,
     RELEASED,
@@ -43,6 +48,15 @@ def server(tmp_path: Path) -> Iterator[Server]:
     server.kill()
 
 
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """One for the tests that leave it running: each has experiments of its own there."""
+    server = server_in(tmp_path_factory.mktemp("shared") / "server")
+    server.start()
+    yield server
+    server.kill()
+
+
 # The labels are made anew by every program, and never leave the ledger's side of it.
 SEARCH = """
 import os, sys, warnings
@@ -63,7 +77,7 @@ AUTOLOG
 holdout = LadderHoldout.open("tiny")
 tree = DecisionTreeClassifier(max_features=1)
 search = GridSearchCV(tree, grid, scoring=holdout, cv=holdout.split(), refit=holdout.select,
-                      n_jobs=2)
+                      n_jobs=int(sys.argv[4]))
 with mlflow.start_run() as run, holdout.track(audit_tracking_uri=audit_uri) as tracking:
     search.fit(X, y)
     by_hand = tree.set_params(random_state=7731).fit(X, y)
@@ -73,25 +87,26 @@ assert tracking.run_id == run.info.run_id
 
 
 @pytest.mark.parametrize(
-    ("candidates", "autolog"),
+    ("candidates", "jobs", "autolog"),
     [
-        (24, "mlflow.sklearn.autolog(log_models=False)"),
-        pytest.param(300, "mlflow.autolog()", marks=pytest.mark.nightly),
+        # Workers log nothing: the gate does without them.
+        (9, 1, "mlflow.sklearn.autolog(log_models=False)"),
+        pytest.param(300, 2, "mlflow.autolog()", marks=pytest.mark.nightly),
     ],
-    ids=["24", "300"],
+    ids=["9", "300"],
 )
 def test_a_search_with_autologging_leaves_two_runs_and_nothing_raw(
-    server: Server, tmp_path: Path, candidates: int, autolog: str
+    shared: Server, tmp_path: Path, candidates: int, jobs: int, autolog: str
 ) -> None:
     holdout = tiny(tmp_path / "ledger.db")
     (tmp_path / "elsewhere").mkdir()
     audit = f"sqlite:///{tmp_path / 'elsewhere' / 'mlflow.db'}"
-    python(SEARCH.replace("AUTOLOG", autolog), server.uri, audit, str(candidates))
+    python(SEARCH.replace("AUTOLOG", autolog), shared.uri, audit, str(candidates), str(jobs))
     assert len(holdout.history()) == candidates + 1
 
-    client = MlflowClient(server.uri)
-    runs = all_runs(client)
-    assert [one.name for one in client.search_experiments()] == ["analyst", "Default"]
+    client = MlflowClient(shared.uri)
+    runs = all_runs(client, "analyst")
+    assert AUDIT not in {one.name for one in client.search_experiments()}
     # Autologging puts the five best candidates below the run of their search; no other is there.
     (ours,) = [run for run in runs if "mlflow.parentRunId" not in run.data.tags]
     below = [run for run in runs if run is not ours]
@@ -104,10 +119,44 @@ def test_a_search_with_autologging_leaves_two_runs_and_nothing_raw(
     assert series(MlflowClient(audit), theirs.info.run_id, RELEASED) == released(holdout)
 
     canaries = canaries_of(holdout, coins()[1])
-    seen = store_bytes(f"sqlite:///{server.folder / 'mlflow.db'}")
+    seen = store_bytes(f"sqlite:///{shared.folder / 'mlflow.db'}")
     assert b"cv_results.csv" in seen and b"estimator.html" in seen
     assert not canaries.found_in(seen)
     assert canaries.found_in(store_bytes(audit)) == {"raw score"}
+
+
+def test_a_real_registry_and_a_model_that_mlflow_loads(
+    shared: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    holdout = tiny(tmp_path / "ledger.db", name="registered")
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", shared.uri)
+    monkeypatch.setenv("GIT_PYTHON_REFRESH", "quiet")
+    model = tree(4)
+    release = holdout.submit(model)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        with mlflow.start_run() as run:
+            mlflow.sklearn.log_model(
+                model,
+                name="tree",
+                registered_model_name="coins",
+                serialization_format="cloudpickle",
+                pip_requirements=["scikit-learn"],
+            )
+        done = certify_version(holdout, "coins", "1")
+    assert done.run_id == run.info.run_id
+    assert done.certificate["released_score"] == release.score
+    client = MlflowClient(shared.uri)
+    paths = [one.path for one in client.list_artifacts(done.run_id, done.folder)]
+    assert [path.rpartition("/")[2] for path in paths] == ["certificate.html", "certificate.json"]
+    assert "ladderholdout.certificate" in client.get_model_version("coins", "1").tags
+    assert entries_of(holdout)[-1].context["registered_model"] == "coins"
+    with holdout.track() as tracking:  # artifacts go through the server
+        pass
+    assert [one.path for one in client.list_artifacts(str(tracking.run_id))] == [PICTURE]
+    kinds = {run.data.tags["ladderholdout.kind"] for run in all_runs(client, "registered (audit)")}
+    assert kinds == {"audit"}
+    assert client.get_run(str(tracking.run_id)).data.tags["ladderholdout.kind"] == ANALYST
 
 
 @pytest.mark.nightly

@@ -50,13 +50,14 @@ SAMPLERS: dict[str, Callable[[], BaseSampler]] = {
     "nsga-ii": lambda: NSGAIISampler(population_size=4, seed=0),
     "gp": lambda: GPSampler(n_startup_trials=4, seed=0),
 }
-EVERY = [pytest.param(name, marks=pytest.mark.deep if name == "gp" else ()) for name in SAMPLERS]
+# What is told does not depend on who is told: each sampler once, each feedback and direction once.
 TOLD = [
-    ("inner", "maximize"),
-    ("inner", "minimize"),
-    ("capped", "minimize"),
-    ("penalised", "maximize"),
-    ("penalised", "minimize"),
+    ("tpe", "inner", "maximize"),
+    ("cma-es", "inner", "minimize"),
+    ("random", "capped", "minimize"),
+    ("nsga-ii", "penalised", "maximize"),
+    ("tpe", "penalised", "minimize"),
+    pytest.param("gp", "penalised", "maximize", marks=pytest.mark.deep),
 ]
 TRIALS = 10
 
@@ -99,8 +100,7 @@ def recomputed(
     return values
 
 
-@pytest.mark.parametrize(("feedback", "direction"), TOLD)
-@pytest.mark.parametrize("sampler", EVERY)
+@pytest.mark.parametrize(("sampler", "feedback", "direction"), TOLD)
 def test_a_sampler_is_told_what_follows_from_releases_and_inner_scores(
     binary: Any, holdout: LadderHoldout, tmp_path: Path, sampler: str, feedback: str, direction: str
 ) -> None:
@@ -125,9 +125,10 @@ def test_a_sampler_is_told_what_follows_from_releases_and_inner_scores(
     assert_nothing_raw(holdout, binary.y_holdout, stored, silent=silent)
 
 
-@pytest.mark.parametrize("scored_inside", [True, False])
-@pytest.mark.parametrize("guarded", [0, 1])
-@pytest.mark.parametrize("sampler", ["nsga-ii", "tpe"])
+@pytest.mark.parametrize(
+    ("sampler", "guarded", "scored_inside"),
+    [("nsga-ii", 0, True), ("tpe", 1, False), ("nsga-ii", 1, True)],
+)
 def test_a_sampler_of_several_objectives_is_told_one_guarded_value(
     binary: Any,
     holdout: LadderHoldout,
@@ -212,6 +213,8 @@ def test_pruners_go_by_inner_scores_and_what_they_prune_costs_no_look(
     assert [entry.context["trial"] for entry in holdout.history(after=1)] == sorted(done)
     assert np.mean([last[at] for at in done]) > np.mean([last.get(at, 0.0) for at in pruned])
     assert holdout.optuna.best_trial(study).number in done
+    if pruner != "median":
+        return
     # A study that minimises prunes the same trials, and not the best ones.
     other = holdout_of(binary, tmp_path / "other.db")
     turned, _ = pruned_by(pruner, "minimize", binary, other)

@@ -58,8 +58,6 @@ def search_of(holdout: LadderHoldout, study: optuna.Study | None, **settings: An
 
 
 SETTINGS: dict[str, tuple[int, dict[str, Any]]] = {
-    "the guarded fold alone": (0, {}),
-    "inner folds": (3, {}),
     "training scores": (3, {"return_train_score": True}),
     "loud": (0, {"error_score": "raise"}),
     "threads": (3, {"n_jobs": 2}),

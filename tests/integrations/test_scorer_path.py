@@ -172,7 +172,7 @@ class Linked(LogisticRegression):
 
     def set_params(self, **params: Any) -> Linked:
         if "C" in params:
-            params["max_iter"] = int(1000 * params["C"]) + 100
+            params["max_iter"] = int(10 * params["C"]) + 10
         super().set_params(**params)
         return self
 
@@ -187,7 +187,7 @@ POINTS: dict[str, tuple[Any, Any]] = {
     "steps": (pipeline(tree()), {"scale": ["passthrough", None], "model__max_depth": [1, 2]}),
     "estimators": (
         pipeline(tree()),
-        {"model": [tree(max_depth=1), LogisticRegression(max_iter=5000)]},
+        {"model": [tree(max_depth=1), LogisticRegression(max_iter=20)]},
     ),
     "estimators and values": (
         pipeline(tree()),
@@ -200,7 +200,7 @@ POINTS: dict[str, tuple[Any, Any]] = {
     "linked": (Linked(), {"C": [0.1, 1.0, 2.0]}),
     "linked within": (pipeline(Linked()), {"model__C": [0.1, 1.0, 2.0]}),
     "arrays": (
-        LogisticRegression(max_iter=5000),
+        LogisticRegression(max_iter=20),
         {"class_weight": [{0: 1, 1: 2}, "balanced", None], "C": np.array([0.1, 1.0])},
     ),
     "nested": (

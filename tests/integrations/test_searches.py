@@ -10,6 +10,7 @@ import sys
 import warnings
 from collections.abc import Callable, Iterator
 from functools import partial
+from itertools import cycle
 from pathlib import Path
 from typing import Any
 
@@ -367,9 +368,17 @@ def best_of(values: list[Any]) -> tuple[list[float], int]:
     return scores, int(np.argmax(scores))
 
 
-@pytest.mark.parametrize("feedback", ["auto", "incumbent"])
-@pytest.mark.parametrize("inner", [0, 3])
-@pytest.mark.parametrize("name", ALIKE)
+@pytest.mark.parametrize(
+    ("name", "inner", "feedback"),
+    [
+        (name, *way)
+        for name, way in zip(
+            ALIKE,
+            cycle([(0, "auto"), (3, "incumbent"), (0, "incumbent"), (3, "auto")]),
+            strict=False,
+        )
+    ],
+)
 def test_the_winner_of_candidates_that_look_alike(
     opened: Open, name: str, inner: int, feedback: str
 ) -> None:
@@ -547,15 +556,20 @@ GIVEN: dict[str, Callable[[], dict[str, Any]]] = {
 }
 
 
-@pytest.mark.parametrize("name", GIVEN)
-def test_the_holdout_among_the_parameters_of_a_guarded_fit(opened: Open, name: str) -> None:
-    holdout = opened()
-    search = holdout.guard(GridSearchCV(Told(), {"a": [1, 2]}, cv=2))
-    with pytest.raises(OverlapError, match="150 of the 150 rows of the holdout are in"):
-        search.fit(X_TRAIN, y_train, **GIVEN[name]())
-    assert not hasattr(search, "search_")
-    status = holdout.status()
-    assert status.submissions == 0 and [one.rows for one in status.overlaps] == [150]
+def test_the_holdout_among_the_parameters_of_a_guarded_fit(opened: Open) -> None:
+    holdout, missed = opened(), []
+    for name, given in GIVEN.items():
+        search = holdout.guard(GridSearchCV(Told(), {"a": [1, 2]}, cv=2))
+        try:
+            search.fit(X_TRAIN, y_train, **given())
+        except OverlapError as refused:
+            said = "150 of the 150 rows of the holdout are in" in str(refused)
+            noted = [one.rows for one in holdout.status().overlaps]
+            if said and not hasattr(search, "search_") and noted == [150]:
+                continue
+        missed.append(name)
+    assert missed == []
+    assert holdout.status().submissions == 0
 
 
 def test_missing_values_in_a_matrix_of_xgboost(opened: Open) -> None:
@@ -692,7 +706,7 @@ LATE: dict[str, tuple[Any, Any, Any, Any, str]] = {
 @pytest.mark.parametrize("name", LATE)
 def test_rows_that_do_not_fit_are_refused_before_the_first_fit(opened: Open, name: str) -> None:
     X_train, y_train, X_holdout, y_holdout, says = LATE[name]
-    holdout = opened(X_holdout, y_holdout)
+    holdout = opened(X_holdout, y_holdout, ledger="memory")
     Counted.fits = 0
     search = holdout.guard(GridSearchCV(Counted(), {"max_depth": range(1, 6)}, cv=3))
     with pytest.raises(InvalidArgument, match=says) as refused:
@@ -782,11 +796,16 @@ NO_SEARCHES = [
 ]
 
 
-@pytest.mark.parametrize("wrong", NO_SEARCHES, ids=lambda one: type(one).__name__)
-def test_what_is_no_search_is_refused_at_guard(opened: Open, wrong: Any) -> None:
-    holdout = opened()
-    with pytest.raises(InvalidArgument, match="search must be"):
-        holdout.guard(wrong)
+def test_what_is_no_search_is_refused_at_guard(opened: Open) -> None:
+    holdout, taken = opened(), []
+    for wrong in NO_SEARCHES:
+        try:
+            holdout.guard(wrong)
+        except InvalidArgument as refused:
+            if "search must be" in str(refused):
+                continue
+        taken.append(wrong)
+    assert taken == []
     with pytest.raises(InvalidArgument, match="finalists must be"):
         holdout.guard(grid(), finalists=0)
     with pytest.raises(InvalidArgument, match="training rows alone"):
@@ -862,9 +881,10 @@ def right_ridge() -> float:
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.FitFailedWarning")
 @pytest.mark.filterwarnings("ignore:Scoring failed", "ignore:One or more of the test scores")
 @pytest.mark.filterwarnings("ignore::ladderholdout.errors.RangeWarning")  # twenty times the error
-@pytest.mark.parametrize("finalists", ["auto", 1])
-@pytest.mark.parametrize("error_score", [0, -1e9, np.nan])
-@pytest.mark.parametrize("how", ["fit", "predict", "nan"])
+@pytest.mark.parametrize(
+    ("how", "error_score", "finalists"),
+    [("fit", 0, "auto"), ("predict", -1e9, 1), ("nan", np.nan, "auto"), ("nan", 0, 1)],
+)
 def test_a_candidate_that_failed_is_no_finalist_whatever_its_score(
     opened: Open, how: str, error_score: float, finalists: Any
 ) -> None:
@@ -935,14 +955,17 @@ CALLED = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", CALLED)
-def test_a_name_of_elsewhere_leads_to_the_metric(opened: Open, name: str) -> None:
-    with pytest.raises(InvalidArgument) as refused:
-        opened(scoring=name)
-    meant = re.search(r"Did you mean '(.+?)'", str(refused.value))
-    assert meant is not None and meant[1] == CALLED[name]
-    targets = y_holdout if METRICS[meant[1]].is_classification else REAL[250:]
-    opened(y=targets, scoring=meant[1])  # the remedy, followed
+def test_a_name_of_elsewhere_leads_to_the_metric(opened: Open) -> None:
+    found = {}
+    for name in CALLED:
+        with pytest.raises(InvalidArgument) as refused:
+            opened(scoring=name)
+        meant = re.search(r"Did you mean '(.+?)'", str(refused.value))
+        found[name] = meant[1] if meant else None
+    assert found == CALLED
+    for metric in set(CALLED.values()):  # the remedy, followed
+        targets = y_holdout if METRICS[metric].is_classification else REAL[250:]
+        opened(y=targets, scoring=metric, ledger="memory")
 
 
 @pytest.mark.parametrize(
@@ -974,30 +997,39 @@ def test_a_score_without_weights_is_refused_with_a_remedy_that_works(opened: Ope
     assert holdout.submit(model).score == pytest.approx(right, abs=0.02)
 
 
-def boosters() -> dict[str, Any]:
-    """Return models as the libraries train them without classes of scikit-learn's kind."""
-    return {
-        "lightgbm": lightgbm.train(
-            {"objective": "binary", "verbose": -1, "num_threads": 1},
-            lightgbm.Dataset(X_TRAIN, y_train), 5,
-        ),
-        "xgboost": xgboost.train(
-            {"objective": "binary:logistic", "nthread": 1}, xgboost.DMatrix(X_TRAIN, y_train), 5
-        ),
-        "catboost": catboost.train(
-            catboost.Pool(X_TRAIN, y_train),
-            {"loss_function": "Logloss", "verbose": 0, "iterations": 5, "thread_count": 1,
-             "allow_writing_files": False},
-        ),
-    }  # fmt: skip
+# Models as the libraries train them without classes of scikit-learn's kind.
+BOOSTERS: dict[str, Callable[[], Any]] = {
+    "lightgbm": lambda: lightgbm.train(
+        {"objective": "binary", "verbose": -1, "num_threads": 1},
+        lightgbm.Dataset(X_TRAIN, y_train), 5,
+    ),
+    "xgboost": lambda: xgboost.train(
+        {"objective": "binary:logistic", "nthread": 1}, xgboost.DMatrix(X_TRAIN, y_train), 5
+    ),
+    "catboost": lambda: catboost.train(
+        catboost.Pool(X_TRAIN, y_train),
+        {"loss_function": "Logloss", "verbose": 0, "iterations": 5, "thread_count": 1,
+         "allow_writing_files": False},
+    ),
+}  # fmt: skip
 
 
-@pytest.mark.parametrize("library", ["lightgbm", "xgboost", "catboost"])
-@pytest.mark.parametrize("scoring", ["accuracy", "roc_auc", "neg_log_loss"])
+@pytest.mark.parametrize(
+    ("library", "scoring"),
+    [
+        # The remedy differs by library, and by what the metric asks for.
+        ("lightgbm", "accuracy"),
+        ("lightgbm", "neg_log_loss"),
+        ("xgboost", "accuracy"),
+        ("xgboost", "roc_auc"),
+        ("catboost", "accuracy"),
+        ("catboost", "neg_log_loss"),
+    ],
+)
 def test_a_booster_is_refused_with_a_remedy_that_works(
-    opened: Open, library: str, scoring: str, tmp_path: Path
+    opened: Open, library: str, scoring: str
 ) -> None:
-    booster = boosters()[library]
+    booster = BOOSTERS[library]()
     holdout = opened(scoring=scoring)
     with pytest.raises(InvalidSubmission, match="Submit what it predicts") as refused:
         holdout.submit(booster)
@@ -1041,24 +1073,26 @@ def swallowing(metric: Any, *given: Any, **named: Any) -> float:
 TRUTH, FORECAST = pd.Series(REAL[:20]), pd.Series(REAL[:20] + 0.5)
 
 
-@pytest.mark.parametrize(
-    ("given", "named"),
-    [
-        ((TRUTH, FORECAST), {}),
-        ((TRUTH.to_numpy(), FORECAST.to_numpy()), {}),
-        ((TRUTH.tolist(), FORECAST.tolist()), {}),
-        ((TRUTH.to_frame(), FORECAST.to_frame()), {}),
-        ((), {"y_true": TRUTH, "y_pred": FORECAST}),
-        ((TRUTH, FORECAST), {"y_train": TRUTH}),
-    ],
-    ids=["Series", "arrays", "lists", "frames", "by name", "with training rows"],
-)
-def test_a_holdout_is_no_metric_of_a_forecasting_tool(
-    opened: Open, given: tuple[Any, ...], named: dict[str, Any]
-) -> None:
-    holdout = opened(y=REAL[250:], scoring="neg_mean_absolute_error")
-    with pytest.raises(SearchStopped, match=r"holdout.submit\(predictions\)"):
-        swallowing(holdout, *given, **named)
+ASKED: dict[str, tuple[tuple[Any, ...], dict[str, Any]]] = {
+    "Series": ((TRUTH, FORECAST), {}),
+    "arrays": ((TRUTH.to_numpy(), FORECAST.to_numpy()), {}),
+    "lists": ((TRUTH.tolist(), FORECAST.tolist()), {}),
+    "frames": ((TRUTH.to_frame(), FORECAST.to_frame()), {}),
+    "by name": ((), {"y_true": TRUTH, "y_pred": FORECAST}),
+    "with training rows": ((TRUTH, FORECAST), {"y_train": TRUTH}),
+}
+
+
+def test_a_holdout_is_no_metric_of_a_forecasting_tool(opened: Open) -> None:
+    holdout, answered = opened(y=REAL[250:], scoring="neg_mean_absolute_error"), []
+    for name, (given, named) in ASKED.items():
+        try:
+            swallowing(holdout, *given, **named)
+        except SearchStopped as refused:
+            if "holdout.submit(predictions)" in str(refused):
+                continue
+        answered.append(name)
+    assert answered == []
     assert holdout.status().submissions == 0
     assert swallowing(mean_absolute_error, TRUTH, FORECAST) == pytest.approx(0.5)
     predictions = DecisionTreeRegressor(max_depth=3).fit(X_TRAIN, REAL[:250]).predict(X_HOLDOUT)

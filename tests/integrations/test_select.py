@@ -7,6 +7,7 @@ import time
 import warnings
 from collections.abc import Callable
 from functools import partial
+from itertools import cycle
 from pathlib import Path
 from typing import Any
 
@@ -131,27 +132,31 @@ def ends_on_the_incumbent(search: Any, holdout: LadderHoldout) -> bool:
 # -- the improver --------------------------------------------------------------------------
 
 
+MECHANISMS: list[Mechanism] = [
+    FullDisclosure(),
+    RoundedDisclosure(step=0.01),
+    Ladder(step=0.01),
+    SimplifiedLadder(step=0.01),
+    ParameterFreeLadder(),
+    PricedLadder(),
+    PairedTestLadder(alpha=0.4),
+    # An improvement is of two rows at least, and releases in another order than the true
+    # scores would take noise of 100 times this scale.
+    ShakyLadder(step=0.01, noise=0.0001),
+]
+# Each rule with either way to refit, by turns in threads; one rule in workers of loky.
+PICKED = [
+    pytest.param(rule, jobs, how, id=f"{rule.name}-{jobs[0]}-{how}")
+    for rule, jobs, how in (
+        *zip(MECHANISMS, cycle([SERIAL, THREADS]), cycle([REFITS[0]]), strict=False),
+        *zip(MECHANISMS, cycle([THREADS, SERIAL]), cycle([REFITS[1]]), strict=False),
+    )
+] + [pytest.param(ParameterFreeLadder(), LOKY, how, marks=pytest.mark.processes) for how in REFITS]
+
+
 # Rounded scores tie, and which of two is first with workers differs from run to run.
-@pytest.mark.processes
 @pytest.mark.filterwarnings("ignore:refit=True refits candidate")
-@pytest.mark.parametrize("how", REFITS)
-@pytest.mark.parametrize("jobs", [SERIAL, LOKY, THREADS])
-@pytest.mark.parametrize(
-    "mechanism",
-    [
-        FullDisclosure(),
-        RoundedDisclosure(step=0.01),
-        Ladder(step=0.01),
-        SimplifiedLadder(step=0.01),
-        ParameterFreeLadder(),
-        PricedLadder(),
-        PairedTestLadder(alpha=0.4),
-        # An improvement is of two rows at least, and releases in another order than the true
-        # scores would take noise of 100 times this scale.
-        ShakyLadder(step=0.01, noise=0.0001),
-    ],
-    ids=lambda mechanism: mechanism.name,
-)
+@pytest.mark.parametrize(("mechanism", "jobs", "how"), PICKED)
 def test_a_search_ends_on_the_model_that_holds_the_ladder(
     open_holdout: Any, binary: Any, mechanism: Mechanism, jobs: tuple[str, int], how: str
 ) -> None:
@@ -168,7 +173,7 @@ def test_a_search_ends_on_the_model_that_holds_the_ladder(
 
 
 @pytest.mark.long
-@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=15, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     depths=st.lists(st.integers(1, 9), min_size=1, max_size=6),
     leaves=st.lists(st.sampled_from([1, 3, 9, 27]), min_size=1, max_size=3),
@@ -194,9 +199,14 @@ def test_whatever_the_order_of_the_candidates_and_however_often_they_come(
     assert search.best_index_ == first
 
 
-@pytest.mark.processes
-@pytest.mark.parametrize("how", REFITS)
-@pytest.mark.parametrize("jobs", [LOKY, THREADS])
+@pytest.mark.parametrize(
+    ("jobs", "how"),
+    [
+        (THREADS, REFITS[0]),
+        (THREADS, REFITS[1]),
+        pytest.param(LOKY, REFITS[0], marks=pytest.mark.processes),
+    ],
+)
 def test_a_slow_poor_candidate_listed_before_a_fast_good_one_is_not_refitted(
     holdout: LadderHoldout, binary: Any, jobs: tuple[str, int], how: str
 ) -> None:
@@ -357,8 +367,7 @@ def picked(holdout: LadderHoldout, search: Any, binary: Any) -> int:
     return int(search.best_index_)
 
 
-@pytest.mark.processes
-@pytest.mark.parametrize("jobs", [1, 2])
+@pytest.mark.parametrize("jobs", [1])
 def test_candidates_that_are_estimators(holdout: LadderHoldout, binary: Any, jobs: int) -> None:
     values = {"clf": [SVC(C=1e-6), SVC(C=10), GaussianNB(), SVC(C=1e-5)]}
     pipe = Pipeline([("scale", StandardScaler()), ("clf", SVC())])
@@ -366,7 +375,7 @@ def test_candidates_that_are_estimators(holdout: LadderHoldout, binary: Any, job
 
 
 @pytest.mark.processes
-@pytest.mark.parametrize("jobs", [1, 2])
+@pytest.mark.parametrize("jobs", [2])
 @pytest.mark.parametrize(
     ("estimator", "values", "best"),
     [

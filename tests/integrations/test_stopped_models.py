@@ -7,6 +7,7 @@ programs. The right value is always scikit-learn's, of the model that came back.
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import cycle
 from typing import Any, NamedTuple
 
 import catboost as cb
@@ -127,8 +128,10 @@ LABELS = {
 }
 
 
-@pytest.mark.parametrize("labels", [name for name in LABELS if name != "1 and 0"])
-@pytest.mark.parametrize("tool", TOOLS)
+@pytest.mark.parametrize(
+    ("tool", "labels"),
+    [*zip(TOOLS, cycle([name for name in LABELS if name != "1 and 0"]), strict=False)],
+)
 def test_codes_are_no_classes_of_the_holdout(data: Parts, tool: str, labels: str) -> None:
     """The model learns 0 and 1, and nobody says which of the holdout's classes is which."""
     names = np.array(LABELS[labels])
@@ -139,9 +142,22 @@ def test_codes_are_no_classes_of_the_holdout(data: Parts, tool: str, labels: str
     assert holdout.status().submissions == 0
 
 
-@pytest.mark.parametrize("scoring", ["accuracy", "neg_log_loss", "roc_auc"])
-@pytest.mark.parametrize("labels", ["text", "text, the second coded 0", "2 and 1", "1 and 0"])
-@pytest.mark.parametrize("tool", STATED)
+@pytest.mark.parametrize(
+    ("tool", "labels", "scoring"),
+    [
+        # Each library with each metric; labels are translated before any library sees them.
+        (tool, *case)
+        for tool, case in zip(
+            sorted(STATED * 3),
+            zip(
+                cycle(["text", "text, the second coded 0", "2 and 1", "1 and 0"]),
+                cycle(["accuracy", "neg_log_loss", "roc_auc"]),
+                strict=False,
+            ),
+            strict=False,
+        )
+    ],
+)
 def test_classes_that_are_stated_count(data: Parts, tool: str, labels: str, scoring: str) -> None:
     names = np.array(LABELS[labels])
     y = names[data.y_holdout]
@@ -257,8 +273,14 @@ RIGHT = {
 }
 
 
-@pytest.mark.parametrize("form", FORMS)
-@pytest.mark.parametrize("tool", [tool for tool in TOOLS if tool != "monitored"])
+# Each tool meets the forms in which the tools differ; what all refuse is met by every second one.
+TAKEN = [tool for tool in TOOLS if tool != "monitored"]
+MET = [(tool, form) for tool in TAKEN for form in ("permuted", "an array")]
+MET += zip(TAKEN, cycle(["a column more", "a column less", "other names"]), strict=False)
+MET += [("cat", "a column more"), ("xgb", "same"), ("hist", "same")]
+
+
+@pytest.mark.parametrize(("tool", "form"), MET)
 def test_columns_are_those_of_the_training_rows(data: Parts, tool: str, form: str) -> None:
     names = ["mean radius", "mean texture", "size", "form"]
     rows, held = (pd.DataFrame(X, columns=names) for X in (data.X, data.X_holdout))
@@ -438,10 +460,20 @@ def kept(holdout: LadderHoldout, stopping: Any, model: Any, data: Parts) -> None
         near(holdout, -log_loss(data.y_holdout, model.predict_proba(data.X_holdout)))
 
 
-@pytest.mark.parametrize("patience", [3, 60])
-@pytest.mark.parametrize("better", [False, True])
-@pytest.mark.parametrize("boosting", ["gbdt", "goss"])
-@pytest.mark.parametrize("place", [0, 1, "parameter", "function"])
+@pytest.mark.parametrize(
+    ("place", "boosting", "better", "patience"),
+    [
+        # Each place with an incumbent and without one, stopped by the ladder and by LightGBM.
+        (0, "gbdt", False, 3),
+        (0, "goss", True, 60),
+        (1, "gbdt", False, 60),
+        (1, "goss", True, 3),
+        ("parameter", "gbdt", False, 60),
+        ("parameter", "goss", True, 3),
+        ("function", "goss", False, 3),
+        ("function", "gbdt", True, 60),
+    ],
+)
 def test_lightgbm_beside_its_own_early_stopping(
     place: Any, boosting: str, better: bool, patience: int
 ) -> None:
@@ -479,11 +511,23 @@ def test_lightgbm_beside_its_own_early_stopping(
         assert by.stopping.improved
 
 
-@pytest.mark.parametrize("better", [False, True])
-@pytest.mark.parametrize("patience", [2, 60])
-@pytest.mark.parametrize("booster", ["gbtree", "dart"])
-@pytest.mark.parametrize("save", [False, True, "rounds"])
-@pytest.mark.parametrize("first", [False, True])
+@pytest.mark.parametrize(
+    ("first", "save", "booster", "patience", "better"),
+    [
+        # Each way to save, before and after the ladder, with who stops and with an incumbent.
+        (False, False, "gbtree", 2, False),
+        (False, False, "dart", 60, True),
+        (True, False, "gbtree", 60, False),
+        (True, False, "dart", 2, True),
+        (False, True, "gbtree", 60, True),
+        (False, True, "dart", 2, False),
+        (True, True, "gbtree", 2, True),
+        (True, True, "dart", 60, False),
+        (False, "rounds", "gbtree", 60, False),
+        (False, "rounds", "dart", 2, True),
+        (False, "rounds", "gbtree", 2, False),
+    ],
+)
 def test_xgboost_beside_its_own_early_stopping(
     first: bool, save: Any, booster: str, patience: int, better: bool
 ) -> None:
@@ -524,8 +568,10 @@ def test_xgboost_beside_a_callback_that_cuts(data: Parts) -> None:
     kept(holdout, by.stopping, model, data)
 
 
-@pytest.mark.parametrize("patience", [3, 60])
-@pytest.mark.parametrize("how", [{}, {"use_best_model": False}, {"early_stopping_rounds": 4}])
+@pytest.mark.parametrize(
+    ("how", "patience"),
+    [({}, 3), ({}, 60), ({"use_best_model": False}, 3), ({"early_stopping_rounds": 4}, 60)],
+)
 def test_catboost_beside_its_own_early_stopping(how: dict[str, Any], patience: int) -> None:
     data = parts("binary", seed=3)
     X, y, X_valid, y_valid = halves(data)

@@ -102,7 +102,6 @@ class TestCatBoost(BoostingContract):
     ranking_metric = "neg_mean_squared_error"
     yields_margins = False
     module, program, given_away = "catboost", PROGRAM, GIVEN_AWAY
-    logged = b"learn: "
     killed = staticmethod(killed)
     hows = ("kill",)  # CatBoost is over when its stages run
     survived = 6

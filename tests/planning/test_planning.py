@@ -85,7 +85,9 @@ def transcript(
     choices, rng = [grid.n_values], np.random.default_rng(0)
     for releases, risk in enumerate(told[:-1], 1):
         state = State(n, risk, releases=releases)
-        likely = (mechanism.decide(state, Evidence(k / n, 0.0), rng)[1] for k in range(n, -1, -1))
+        # No more errors than the incumbent: with more of them no ladder here improves.
+        errors = range(min(math.ceil(risk * n + 1e-9), n), -1, -1)
+        likely = (mechanism.decide(state, Evidence(k / n, 0.0), rng)[1] for k in errors)
         highest = next(one.risk for one in likely if one.improved)
         choices.append(round(highest / mechanism.resolution(n)) + 1)
     choices = tuple(choices[: len(values)])
@@ -253,12 +255,12 @@ def test_releases_fall_as_the_rule_has_it(rule: Mechanism, learns: bool) -> None
 @pytest.mark.parametrize("learns", [True, False])
 def test_a_first_release_does_not_flatter(learns: bool) -> None:
     """A false alarm in 1,000 runs."""
-    found = simulated_searches(SimplifiedLadder(1 / N), N, 1, 0.1, learns=learns, searches=4000)
+    found = simulated_searches(SimplifiedLadder(1 / N), N, 1, 0.1, learns=learns, searches=1500)
     errors = [search.released[0] - search.true[0] for search in found]
     assert ttest_1samp(errors, 0.0).pvalue > 1e-3
     # Binomial errors, neither less nor more: within six standard errors of the variance.
     expected = np.mean([search.true[0] * (1 - search.true[0]) / N for search in found])
-    assert abs(np.var(errors) / expected - 1) < 6 * math.sqrt(2 / 4000)
+    assert abs(np.var(errors) / expected - 1) < 6 * math.sqrt(2 / 1500)
 
 
 @pytest.mark.parametrize("learns", [True, False])
@@ -270,8 +272,11 @@ def test_a_picked_release_flatters(learns: bool) -> None:
 
 @pytest.mark.parametrize("rule", RULES, ids=repr)
 def test_certificates_of_simulated_climbs_hold_and_naive_ones_do_not(rule: Mechanism) -> None:
-    """A false alarm in 10,000 runs, were the coverage no better than it has to be."""
-    searches = 300
+    """A false alarm in 10,000 runs, were the coverage no better than it has to be.
+
+    At a true rate of false certificates of .25 it fails in 9 of 10 runs.
+    """
+    searches = 150
     found = simulated_searches(rule, 200, 300, 0.2, searches=searches)
     missed = naive = 0
     for search in found:
@@ -618,10 +623,9 @@ def test_the_command_prints_json(planned: Plan) -> None:
 
 
 @needs_matplotlib
-@pytest.mark.parametrize("name", ["plan.png", "plan.svg"])
-def test_the_command_draws(tmp_path: Path, name: str) -> None:
-    assert call(*ASKED, "--plot", str(tmp_path / name)).exit_code == 0
-    assert (tmp_path / name).stat().st_size > 1000
+def test_the_command_draws(tmp_path: Path) -> None:
+    assert call(*ASKED, "--plot", str(tmp_path / "plan.svg")).exit_code == 0
+    assert (tmp_path / "plan.svg").stat().st_size > 1000
 
 
 @pytest.mark.parametrize(

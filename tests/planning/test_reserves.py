@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
 from typing import Any
@@ -105,15 +106,14 @@ def test_the_first_batch_of_a_holdout_has_the_width_of_finalists(name: str) -> N
 
 
 def test_a_reserve_is_recommended_where_it_is_worth_its_rows() -> None:
-    for name in METRICS:
-        for n in (200, 5000):
-            advice = reserve_advice(n=n, metric=name)
-            if advice is None:
-                continue
-            worth = advice.climb.reserved <= WORTH * advice.climb.without
-            assert advice.share == (HALF if worth and n >= FEWEST_ROWS else 0.0)
-            assert 0 < advice.finalists.without < advice.climb.without
-            assert advice.finalists.log_count < advice.climb.log_count
+    for name, n in zip(METRICS, itertools.cycle((200, 5000)), strict=False):
+        advice = reserve_advice(n=n, metric=name)
+        if advice is None:
+            continue
+        worth = advice.climb.reserved <= WORTH * advice.climb.without
+        assert advice.share == (HALF if worth and n >= FEWEST_ROWS else 0.0)
+        assert 0 < advice.finalists.without < advice.climb.without
+        assert advice.finalists.log_count < advice.climb.log_count
     alone = reserve_advice(n=5000, submissions=1)
     assert alone is not None and alone.share == 0 and alone.climb.log_count < 1
     assert "no reserve" in str(alone) and "not worth its rows" in alone.line()

@@ -13,15 +13,18 @@ import subprocess
 import sys
 import warnings
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
 from typer.main import get_command
+from typer.testing import CliRunner
 
 from ladderholdout.cli import app
 from tests.support.fixed_secrets import fixed_secrets
+from tests.support.tree import pages, source
 
 pytestmark = pytest.mark.processes
 
@@ -47,8 +50,6 @@ SESSIONS = [
         if one.stem not in ELSEWHERE
     ),
 ]
-PAGES = sorted({ROOT / "README.md", *(ROOT / "docs").rglob("*.md"), ROOT / "CONTRIBUTING.md"})
-COMMAND = Path(sys.executable).with_name("ladder-holdout")
 # What the pages show where a run shows a path of this machine, or a moment.
 LEDGER = "~/.local/share/ladderholdout/ledger.db"
 MOMENT = re.compile(r"\d{4}-\d\d-\d\d( \d\d:\d\d)?")
@@ -56,6 +57,12 @@ MOMENT = re.compile(r"\d{4}-\d\d-\d\d( \d\d:\d\d)?")
 # Pages with simulations that draw binomials, and the sum of some that NumPy before 2.5 draws.
 SIMULATED = {"attacks", "mechanisms", "planning", "rehearsal"}
 BINOMIALS = 119932
+
+# Blocks that simulate for seconds, by page: make nightly runs these pages whole.
+SIMULATIONS = {
+    "planning": ("$ ladder-holdout plan --rows 5000", "plan(n=n, submissions=300"),
+    "attacks": ("Enumeration", "ShiftedMajority", "HillClimb", "not_ruled_out", "KnobClimb"),
+}
 
 number = re.compile(r"\d+(?:\.\d+)?")
 block = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -69,8 +76,12 @@ class Block(NamedTuple):
     shown: str
 
 
+def runs(one: Block) -> bool:
+    return one.language in ("python", "console")
+
+
 def blocks(page: Path) -> Iterator[Block]:
-    found = [Block(*match.groups(), "") for match in block.finditer(page.read_text())]
+    found = [Block(*match.groups(), "") for match in block.finditer(source(page))]
     for one, after in itertools.zip_longest(found, found[1:]):
         if one.language != "text":
             is_shown = after is not None and after.language == "text"
@@ -102,20 +113,53 @@ def run_python(text: str, names: dict[str, object]) -> str:
 
 
 def run_command(line: str) -> str:
-    words = shlex.split(line)
-    words[0] = {"ladder-holdout": str(COMMAND), "python": sys.executable}[words[0]]
+    """Run a command as in a terminal, and those of the package in this process: it is imported."""
+    program, *words = shlex.split(line)
+    if program == "ladder-holdout":
+        with warnings.catch_warnings():
+            warnings.simplefilter("default")
+            done = CliRunner().invoke(app, words)
+        assert done.exit_code == 0, (line, done.output, done.exception)
+        return done.stdout
+    words[:0] = [{"python": sys.executable}[program]]
     return subprocess.run(words, capture_output=True, text=True, check=True, timeout=60).stdout
 
 
-@pytest.mark.parametrize("page", SESSIONS, ids=lambda page: f"{page.parent.name}-{page.stem}")
+@pytest.mark.parametrize(
+    "page",
+    [page for page in SESSIONS if any(map(runs, blocks(page)))],
+    ids=lambda page: f"{page.parent.name}-{page.stem}",
+)
 def test_the_sessions_of_a_page_give_the_output_it_shows(
     page: Path, default_ledger: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
+    slow = SIMULATIONS.get(page.stem, ())
+    quick = [one for one in blocks(page) if not any(part in one.text for part in slow)]
+    compare(page, quick, default_ledger, monkeypatch)
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("name", SIMULATIONS)
+def test_the_simulations_of_a_page_give_the_output_it_shows(
+    name: str, default_ledger: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (page,) = (one for one in SESSIONS if one.stem == name)
+    found = list(blocks(page))
+    for part in SIMULATIONS[name]:
+        assert any(part in one.text for one in found), part
+    monkeypatch.chdir(tmp_path)
+    compare(page, found, default_ledger, monkeypatch)
+
+
+def compare(
+    page: Path, found: list[Block], default_ledger: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Run blocks of a page one after the other, and compare what they print with the page."""
     monkeypatch.setenv("COLUMNS", "100")
     monkeypatch.setattr(os, "urandom", fixed_secrets(page.stem))
     names: dict[str, object] = {"__name__": "__main__"}
-    for one in blocks(page):
+    for one in found:
         if one.language == "python":
             came = run_python(one.text, names)
         elif one.language == "console":
@@ -148,18 +192,18 @@ def test_the_readme_shows_a_session_and_the_two_commands_on_a_screen_or_two() ->
 
 
 def shell_lines() -> Iterator[tuple[Path, str]]:
-    for page in PAGES:
+    for page in pages():
         for one in blocks(page):
             if one.language in ("sh", "console"):
                 yield from ((page, line) for line in commands(one.text))
         # Commands in running text count as well.
-        text = block.sub("", page.read_text())
+        text = block.sub("", source(page))
         for line in re.findall(r"`((?:ladder-holdout|make|python \S+\.py)\b[^`]*)`", text):
             yield page, " ".join(line.split())
 
 
 def check_make(words: list[str]) -> None:
-    targets = re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    targets = re.findall(r"^([a-z-]+):", source(ROOT / "Makefile"), re.MULTILINE)
     assert {word for word in words if "=" not in word} <= set(targets)  # and settings, A=B
 
 
@@ -171,12 +215,15 @@ def check_script(words: list[str]) -> None:
     assert all(option in script.read_text() for option in options)
 
 
+@cache
+def subcommands() -> dict[str, Any]:
+    return get_command(app).commands  # type: ignore[attr-defined, no-any-return]
+
+
 def check_ladder_holdout(words: list[str]) -> None:
-    known = get_command(app)
-    subcommands = known.commands  # type: ignore[attr-defined]
     if not words or words[0].startswith("-") or words[0].isupper():
         return
-    options = {name for option in subcommands[words[0]].params for name in option.opts}
+    options = {name for option in subcommands()[words[0]].params for name in option.opts}
     assert {word.split("=")[0] for word in words if word.startswith("--")} <= options | {"--help"}
 
 

@@ -23,7 +23,7 @@ from ladderholdout import LadderHoldout
 from ladderholdout.ledger import place, resolve_url
 from ladderholdout.process import read_start
 from ladderholdout.thirdparty import TESTED
-from tests.support import platforms
+from tests.support import platforms, tree
 from tests.support.platforms import HIDE
 from tests.support.smoke import PARTS
 
@@ -32,12 +32,14 @@ SMOKE = ROOT / "tests" / "support" / "smoke.py"
 
 # Where the package reads and writes files, and starts processes: with the contract of ledgers, and
 # handles that travel. What asks for a fork or for modes is skipped there, as it is on Windows.
-CORE = (
+CORE = ("tests/vault/test_vault.py",)
+MORE = (
     "tests/testing/test_contracts.py::TestSqlite",
     "tests/ledger/test_ledger.py",
-    "tests/vault/test_vault.py",
     "tests/guard/test_handle.py::test_everything_is_the_same_in_another_process[accuracy]",
 )
+# Workers, a study, rows in frames, and the command line.
+FIRST = ["grid", "study", "frames", "console"]
 
 
 def run(python: Path | str, *words: str | Path, **environment: str) -> str:
@@ -60,7 +62,6 @@ def done(text: str) -> list[str]:
 
 # -- what other platforms lack --------------------------------------------------------
 
-PACKAGE = ROOT / "src" / "ladderholdout"
 SYSTEM_MODULES = {*platforms.MODULES, "msvcrt", "platform", "signal", "winreg"}
 SYSTEM_CALLS = {f"os.{name}" for name in (*platforms.CALLS, *platforms.DIFFER)} | {"sys.platform"}
 
@@ -68,25 +69,24 @@ SYSTEM_CALLS = {f"os.{name}" for name in (*platforms.CALLS, *platforms.DIFFER)} 
 def system_calls(text: str) -> list[str]:
     """What a module asks of the system that only some systems have, or that differs on them."""
     found = []
-    for node in ast.walk(ast.parse(text)):
+    for node in tree.nodes(text):
         match node:
             case ast.Import(names=names):
                 found += [alias.name for alias in names if alias.name in SYSTEM_MODULES]
             case ast.ImportFrom(module=str(module)) if module in SYSTEM_MODULES:
                 found.append(module)
-            case ast.Attribute() if ast.unparse(node) in SYSTEM_CALLS:
-                found.append(ast.unparse(node))
+            case ast.Attribute(value=ast.Name(id=of), attr=name) if f"{of}.{name}" in SYSTEM_CALLS:
+                found.append(f"{of}.{name}")
             case ast.keyword(arg="mode", value=ast.Constant(value=int())):  # mkdir(mode=0o700)
                 found.append("mode")
     return found
 
 
 def test_one_module_alone_asks_which_system_it_is_on() -> None:
-    texts = {path: path.read_text("utf-8") for path in sorted(PACKAGE.rglob("*.py"))}
     asking = {
-        path.relative_to(PACKAGE).as_posix(): calls
-        for path, text in texts.items()
-        if (calls := system_calls(text))
+        path.relative_to(tree.SOURCE).as_posix(): calls
+        for path in tree.files("src/ladderholdout")
+        if (calls := system_calls(tree.source(path)))
     }
     assert set(asking) == {"process.py"}, asking
 
@@ -106,7 +106,10 @@ def test_what_asks_the_system_is_found(text: str) -> None:
 
 
 @pytest.mark.processes
-def test_a_session_runs_where_there_is_no_fork(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "whole", [False, pytest.param(True, marks=pytest.mark.nightly)], ids=["first", "whole"]
+)
+def test_a_session_runs_where_there_is_no_fork(tmp_path: Path, whole: bool) -> None:
     """Searches start their workers anew, which import the package without the functions as well."""
     (tmp_path / "sitecustomize.py").write_text(HIDE)
     path = f"{tmp_path}{os.pathsep}{ROOT / 'src'}"
@@ -115,20 +118,28 @@ def test_a_session_runs_where_there_is_no_fork(tmp_path: Path) -> None:
     # Dask imports what only other systems lack: psutil has other parts for Windows.
     # A server has tests of its own, and uvicorn asks for the functions that were hidden.
     parts = [part.__name__ for part in PARTS if part.__name__ not in ("dask", "server")]
+    parts = [part for part in parts if whole or part in FIRST]
     assert done(run(sys.executable, SMOKE, *parts, PYTHONPATH=path)) == parts
 
 
 @pytest.mark.processes
-def test_ledgers_and_vaults_keep_their_promises_without_posix(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("tests", "least"),
+    [(CORE, 40), pytest.param(MORE, 40, marks=pytest.mark.nightly)],
+    ids=["vaults", "ledgers"],
+)
+def test_ledgers_and_vaults_keep_their_promises_without_posix(
+    tmp_path: Path, tests: tuple[str, ...], least: int
+) -> None:
     (tmp_path / "sitecustomize.py").write_text(HIDE)
     path = f"{tmp_path}{os.pathsep}{ROOT / 'src'}"
     wanted = ("-m", "not nightly and not long")
     # Without basetemp pytest itself asks who its user is.
     quiet = ("-p", "no:cacheprovider", "-q", "--basetemp", tmp_path / "base")
-    tests = [str(ROOT / test) for test in CORE]
-    text = run(sys.executable, "-m", "pytest", *quiet, *wanted, *tests, PYTHONPATH=path)
+    files = [str(ROOT / test) for test in tests]
+    text = run(sys.executable, "-m", "pytest", *quiet, *wanted, *files, PYTHONPATH=path)
     passed = re.search(r"^(\d+) passed", text, re.MULTILINE)
-    assert passed is not None and int(passed[1]) > 250
+    assert passed is not None and int(passed[1]) > least
 
 
 def test_the_start_of_a_file_is_read_the_same_without_pread(

@@ -88,8 +88,9 @@ def test_what_is_quick_is_where_make_quick_looks_for_it(
         for path in (ROOT / "tests").rglob("*.py")
         if "mark.quick" in path.read_text("utf-8")
     }
+    quick = selections()["quick"]
     for test, marks in collected.items():
-        if selects(selections()["quick"], marks):
+        if selects(quick, marks):
             assert test.startswith(rooms) or test.split("::")[0] in marked, test
 
 

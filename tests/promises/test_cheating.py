@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import runpy
 import subprocess
 import sys
 from pathlib import Path
@@ -37,11 +38,16 @@ def test_no_attack_succeeds_and_the_page_has_their_outcomes() -> None:
     assert found == cells(PAGE.read_text("utf-8"))
 
 
-@pytest.mark.processes
 @pytest.mark.skipif(not hasattr(os, "geteuid"), reason="users are not numbered here")
-def test_who_cannot_start_another_user_is_refused_at_once() -> None:
-    run = f"runpy.run_path({str(BENCHMARK)!r}, run_name='__main__')"
-    script = f"import os, runpy; os.geteuid = lambda: 1; {run}"
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, cwd=ROOT)
-    assert done.returncode == 1 and done.stdout == ""
-    assert "Only root can start a process of another user" in done.stderr
+def test_who_cannot_start_another_user_is_refused_at_once(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: 1)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    monkeypatch.setattr(sys, "argv", [str(BENCHMARK)])
+    with pytest.raises(SystemExit) as ended:
+        runpy.run_path(str(BENCHMARK), run_name="__main__")
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert "Only root can start a process of another user" in f"{ended.value.code} {said.err}"
+    assert ended.value.code not in (0, None)

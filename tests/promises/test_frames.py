@@ -162,8 +162,8 @@ def test_an_interrupt_at_any_line_of_the_library_shows_nothing_raw(
     case = Case(scoring, tmp_path)
     case.holdout.submit(case.predictions())
     places = lines_of_two(case, in_package)
-    hits, found = attack(case, places[::8])
-    assert hits > 25 and not found
+    hits, found = attack(case, places[::16])
+    assert hits > 12 and not found
 
 
 @pytest.mark.nightly
@@ -188,12 +188,12 @@ def test_the_search_finds_what_frames_that_are_left_would_show(
     assert hits > 25 and {"7731.125"} < set(found) and len(found) > 5
 
 
-@pytest.mark.parametrize("kind", [MemoryError, OSError, RecursionError, AssertionError, SystemExit])
 def test_whatever_fails_in_the_guard_leaves_without_its_frames(
-    kind: type[BaseException], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     case = Case("neg_mean_absolute_error", tmp_path)
     case.holdout.submit(case.predictions())
+    kinds = (MemoryError, OSError, RecursionError, AssertionError, SystemExit)
 
     def fail(*args: Any) -> None:
         raw, labels = case.needles(), case.y
@@ -203,14 +203,15 @@ def test_whatever_fails_in_the_guard_leaves_without_its_frames(
             raise kind("full")  # noqa: B904  # what it hangs on is the point
 
     monkeypatch.setattr(guard_room, "state_to", fail)
-    predictions = case.predictions()
-    with pytest.raises(kind) as caught:
-        case.holdout.submit(predictions)
-    assert not [needle for needle in case.needles() if needle in shown(caught.value)]
-    assert caught.value.__context__ is None
-    notes = "".join(getattr(caught.value, "__notes__", []))
-    # Where it was: without it nobody could report a defect.
-    assert ("submission.Guard.judge" in notes) == issubclass(kind, Exception)
+    for kind in kinds:
+        predictions = case.predictions()
+        with pytest.raises(kind) as caught:
+            case.holdout.submit(predictions)
+        assert not [needle for needle in case.needles() if needle in shown(caught.value)], kind
+        assert caught.value.__context__ is None
+        notes = "".join(getattr(caught.value, "__notes__", []))
+        # Where it was: without it nobody could report a defect.
+        assert ("submission.Guard.judge" in notes) == issubclass(kind, Exception)
     assert case.holdout.status().submissions == 1
 
 
@@ -231,8 +232,10 @@ class Failing:
         return mine
 
 
-@pytest.mark.parametrize("kind", [RuntimeError, KeyboardInterrupt, MemoryError])
-@pytest.mark.parametrize("scoring", ["accuracy", "concordance"])
+@pytest.mark.parametrize(
+    ("kind", "scoring"),
+    [(RuntimeError, "accuracy"), (KeyboardInterrupt, "concordance"), (MemoryError, "accuracy")],
+)
 def test_an_estimators_own_frames_stay(
     kind: type[BaseException], scoring: str, tmp_path: Path
 ) -> None:

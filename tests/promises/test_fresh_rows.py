@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import itertools
 import os
+import pickle
 import random
 import signal
 import time
 from pathlib import Path
 from typing import Any
 
+import cloudpickle
 import numpy as np
 import optuna
 import pytest
@@ -20,7 +23,7 @@ from ladderholdout import InvalidArgument, LadderHoldout, SearchStopped
 from ladderholdout.errors import HoldoutConflict
 from ladderholdout.guard.opening.health import verify_holdout
 from tests.support.holdouts import coins
-from tests.support.processes import at_once
+from tests.support.processes import at_once, die_at, elsewhere, killed
 
 pytestmark = pytest.mark.processes
 posix = pytest.mark.skipif(os.name == "nt", reason="Windows has neither fork nor SIGKILL")
@@ -52,6 +55,60 @@ def started(holdout: LadderHoldout, seed: int) -> int:
 
 
 @posix
+def test_a_kill_at_a_moment_leaves_the_old_rows_or_the_fresh_ones(tmp_path: Path) -> None:
+    """Killed at every twelfth moment of `replenish` with the ledger, and at each of the last."""
+    ledger = tmp_path / "ledger.db"
+    holdout = opened(ledger)
+    holdout.submit(coins(N)[1])
+    reached = elsewhere(replenish_and_die, str(ledger))
+    assert reached[0] is False and reached[-1] is True
+    assert 4 <= len(reached) <= 60
+    verified = verify_holdout(holdout.ledger, "coins")
+    # The first block, one of each that died too late, and that of the one who lived.
+    assert (verified.findings, verified.blocks) == ((), 2 + sum(reached))
+
+
+def replenish_and_die(ledger: str) -> list[bool]:
+    """Kill those who give fresh rows at a moment in turn; return whether the rows came in."""
+    seeds, reached = itertools.count(100), []
+
+    def die(moment: int) -> bool:
+        """Die at a moment; return whether it was reached, and check what it left."""
+        seed = next(seeds)
+        holdout = LadderHoldout.open("coins", ledger=ledger)
+        blocks = holdout.status().block
+
+        def replenish(_: int) -> None:
+            die_at(moment)
+            holdout.replenish(*coins(N, seed))
+
+        end = killed(replenish)[1]
+        assert end in (0, -signal.SIGKILL)
+        holdout = LadderHoldout.open("coins", ledger=ledger)
+        status = holdout.status()
+        fresh = status.block > blocks
+        assert status.block == blocks + fresh
+        if fresh:
+            assert (status.submissions, holdout.submit(coins(N, seed)[1]).score) == (0, 1.0)
+        if end:
+            reached.append(fresh)
+        else:
+            assert fresh
+        return end != 0
+
+    moment = 1
+    while die(moment):
+        moment += 12
+    # One by one, up to the first moment after the commit: the look at the files.
+    moment -= 12
+    while not reached[-1]:
+        assert die(moment), "nobody died after the commit"
+        moment += 1
+    return reached
+
+
+@posix
+@pytest.mark.nightly
 def test_a_kill_leaves_the_old_rows_or_the_fresh_ones(tmp_path: Path) -> None:
     """120 kills at random moments of `replenish`: each ledger is whole, with one block or two.
 
@@ -110,16 +167,19 @@ class Replenishing(LogisticRegression):
         return super().fit(X, y, sample_weight)
 
 
-@pytest.mark.parametrize("n_jobs", [1, 2])
+@pytest.mark.parametrize("n_jobs", [1, pytest.param(2, marks=pytest.mark.nightly)])
 def test_a_search_that_meets_fresh_rows_stops(tmp_path: Path, n_jobs: int) -> None:
     ledger = tmp_path / "ledger.db"
     holdout, (X, y) = opened(ledger), coins(200, 9)
+    sent = cloudpickle.dumps(holdout)  # as to a worker
     grid = GridSearchCV(
         Replenishing(ledger=str(ledger)), {"C": [0.1, 1.0, 10.0]},
         scoring=holdout, cv=holdout.split(), refit=holdout.select, n_jobs=n_jobs,
     )  # fmt: skip
     with pytest.raises(SearchStopped, match="Fresh rows took the place"):
         grid.fit(X, y)
+    with pytest.raises(HoldoutConflict, match="Fresh rows took the place"):
+        pickle.loads(sent).submit(coins(N)[1])
     again = LadderHoldout.open("coins", ledger=ledger)
     assert again.status().block == 2 and again.status().submissions == 0
     fresh = GridSearchCV(

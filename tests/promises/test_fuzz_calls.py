@@ -75,6 +75,9 @@ def test_a_few_wrong_calls_of_everything(tmp_path: Path) -> None:
     holdout, calls = of_holdouts(tmp_path)
     went(calls, 120, 10, holdout)
     went(pure_calls(), 120, 11, None)
+    for _, found in fuzz(command_calls(tmp_path), 8, 12):  # one of each command
+        assert found.raw == []
+    check_whole(holdout.ledger)
 
 
 @pytest.mark.nightly

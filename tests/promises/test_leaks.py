@@ -167,14 +167,10 @@ def searched(
     return Searched(channels, canaries_of(holdout, data.y), data.raw_scores(), path)
 
 
-CHANNELS = ["cv_results_", "search", "scorer", "splitter", "releases", "texts", "views", "html"]
-CHANNELS += ["warnings", "logs"]
-
-
-@pytest.mark.parametrize("channel", CHANNELS)
-def test_a_search_leaves_nothing_raw_behind(searched: Searched, channel: str) -> None:
-    assert searched.channels[channel]
-    assert not searched.canaries.found_in(searched.channels[channel])
+def test_a_search_leaves_nothing_raw_behind(searched: Searched) -> None:
+    assert [name for name, channel in searched.channels.items() if not channel] == []
+    found = {name: searched.canaries.found_in(one) for name, one in searched.channels.items()}
+    assert {name: canaries for name, canaries in found.items() if canaries} == {}
 
 
 def test_the_searched_logs_and_warnings_are_not_empty(searched: Searched) -> None:
@@ -185,10 +181,10 @@ def test_the_searched_logs_and_warnings_are_not_empty(searched: Searched) -> Non
     assert b"KnownHoldoutWarning" in searched.channels["warnings"]
 
 
-@pytest.mark.parametrize("channel", ["scorer", "splitter", "releases", "warnings", "logs", "views"])
-def test_what_holds_no_model_holds_no_class_name_either(searched: Searched, channel: str) -> None:
+def test_what_holds_no_model_holds_no_class_name_either(searched: Searched) -> None:
     # The fitted trees know the names of the training classes; these have no such excuse.
-    assert CANARY.encode() not in searched.channels[channel]
+    channels = ("scorer", "splitter", "releases", "warnings", "logs", "views")
+    assert [name for name in channels if CANARY.encode() in searched.channels[name]] == []
 
 
 def test_the_search_for_canaries_finds_them_where_they_lie(searched: Searched) -> None:
@@ -223,32 +219,6 @@ def test_what_is_told_depends_on_released_values_alone(data: Data, tmp_path: Pat
     told = {*search.cv_results_["mean_test_score"], *(one.score for one in holdout.history())}
     assert len(told) < len(search.cv_results_["mean_test_score"]) == 12
     assert np.allclose(np.array(sorted(told)) * 20, np.round(np.array(sorted(told)) * 20))
-
-
-def test_a_logging_configuration_for_everything_does_not_open_the_ledgers_log(
-    data: Data, tmp_path: Path
-) -> None:
-    # dictConfig puts the loggers below those that it names back to their parent's level.
-    said = run(
-        """
-        import logging.config
-        logging.config.dictConfig({
-            "version": 1,
-            "disable_existing_loggers": False,
-            "handlers": {"all": {"class": "logging.StreamHandler"}},
-            "root": {"level": "DEBUG", "handlers": ["all"]},
-            "loggers": {"sqlalchemy": {"level": "DEBUG"}, "sqlalchemy.engine": {"level": "DEBUG"}},
-        })
-        holdout = LadderHoldout.open("canaries")
-        holdout.submit(np.full(len(X), yes))
-        holdout.history(), holdout.status(), holdout.owner.audit()
-        """,
-        data,
-        data.open(tmp_path / "ledger.db"),
-    )
-    assert "sqlalchemy.pool" in said or "Connection" in said
-    assert "SELECT" not in said and "INSERT" not in said
-    assert not canaries_of(data.open(tmp_path / "ledger.db"), data.y).found_in(said)
 
 
 # -- other processes ----------------------------------------------------------------------
@@ -298,14 +268,27 @@ def test_a_talkative_search_with_two_workers_prints_nothing_raw(data: Data, tmp_
     holdout = data.open(tmp_path / "ledger.db")
     said = run(
         """
-        import logging
-        logging.basicConfig(level=1)
+        import logging.config
+        # A configuration for everything: dictConfig puts the loggers below those that it names
+        # back to their parent's level.
+        logging.config.dictConfig({
+            "version": 1,
+            "disable_existing_loggers": False,
+            "formatters": {"marked": {"format": "configured: %(name)s %(message)s"}},
+            "handlers": {"all": {"class": "logging.StreamHandler", "formatter": "marked"}},
+            "root": {"level": "DEBUG", "handlers": ["all"]},
+            "loggers": {"sqlalchemy": {"level": "DEBUG"}, "sqlalchemy.engine": {"level": "DEBUG"}},
+        })
         holdout = LadderHoldout.open("canaries")
+        holdout.submit(np.full(len(X), yes))
+        holdout.history(), holdout.status()
+        logging.root.setLevel(1)
         tree = DecisionTreeClassifier(max_features=1)
         search = GridSearchCV(tree, grid, scoring=holdout, cv=holdout.split(),
                               refit=holdout.select, n_jobs=2, verbose=10)
         search.fit(X_train, y_train)
         print(search, holdout, search.cv_results_, holdout.history(), holdout.status())
+        holdout.owner.audit()
         """,
         data,
         holdout,
@@ -313,7 +296,9 @@ def test_a_talkative_search_with_two_workers_prints_nothing_raw(data: Data, tmp_
     )
     assert said.count("[CV 1/1") == 24  # the start and the end of each candidate
     assert "score=0." in said
-    assert len(holdout.history()) == 12
+    assert len(holdout.history()) == 13
+    assert "configured: sqlalchemy.pool" in said
+    assert "SELECT" not in said and "INSERT" not in said
     assert CANARY not in said
     assert not canaries_of(holdout, data.y).found_in(said)
 
@@ -445,7 +430,10 @@ with mlflow.start_run():
 
 @pytest.mark.parametrize(
     "models",
-    [pytest.param("False", id="scores"), pytest.param("True", id="models", marks=pytest.mark.nightly)],
+    [
+        pytest.param("False", id="scores"),
+        pytest.param("True", id="models", marks=pytest.mark.nightly),
+    ],
 )
 def test_mlflows_autologging_sees_releases_alone(data: Data, tmp_path: Path, models: str) -> None:
     # By hand, the same predictions would have put the raw score into the analyst's run.
@@ -503,23 +491,26 @@ def raised(do: Callable[[], object]) -> BaseException:
     return info.value
 
 
-@pytest.mark.parametrize("name", REFUSED)
-def test_refused_predictions_are_not_quoted(data: Data, tmp_path: Path, name: str) -> None:
+def test_refused_predictions_are_not_quoted(data: Data, tmp_path: Path) -> None:
     holdout = data.open(tmp_path / "ledger.db")
     holdout.submit(np.full(len(data.y), YES))
-    error = raised(lambda: holdout.submit(wrong(data)[name]))
-    assert isinstance(error, InvalidArgument)
-    assert CANARY not in words_of(error)
-    assert not canaries_of(holdout, data.y).found_in(texts_of(error))
+    canaries = canaries_of(holdout, data.y)
+    for name in REFUSED:
+        error = raised(lambda name=name: holdout.submit(wrong(data)[name]))  # type: ignore[misc]
+        assert isinstance(error, InvalidArgument), name
+        assert CANARY not in words_of(error), name
+        assert not canaries.found_in(texts_of(error)), name
 
 
-@pytest.mark.parametrize("name", REFUSED_MODELS)
-def test_refused_models_show_nothing_of_the_holdout(data: Data, tmp_path: Path, name: str) -> None:
+def test_refused_models_show_nothing_of_the_holdout(data: Data, tmp_path: Path) -> None:
     holdout = data.open(tmp_path / "ledger.db")
     holdout.submit(np.full(len(data.y), YES))
-    model = wrong(data)[name]
-    for do in (lambda: holdout.submit(model), lambda: holdout(model, data.X[:0], data.y[:0])):
-        assert CANARY not in words_of(raised(do))
+    for name in REFUSED_MODELS:
+        model = wrong(data)[name]
+        error = raised(lambda model=model: holdout.submit(model))  # type: ignore[misc]
+        assert CANARY not in words_of(error), name
+        error = raised(lambda model=model: holdout(model, data.X[:0], data.y[:0]))  # type: ignore[misc]
+        assert CANARY not in words_of(error), name
 
 
 def quoting(targets: Any, predictions: Any, sample_weight: Any = None) -> float:
@@ -580,19 +571,20 @@ BAD_ROWS: dict[str, Callable[[Data], dict[str, Any]]] = {
 
 
 @pytest.mark.filterwarnings("ignore::ladderholdout.errors.KnownHoldoutWarning")
-@pytest.mark.parametrize("case", BAD_ROWS)
-def test_a_refused_registration_names_no_label(data: Data, tmp_path: Path, case: str) -> None:
+def test_a_refused_registration_names_no_label(data: Data, tmp_path: Path) -> None:
     known = data.open(tmp_path / "ledger.db")
     known.submit(np.full(len(data.y), YES))
-    wanted = {
-        "X": data.X, "y": data.y, "scoring": "accuracy", "sample_weight": data.weights,
-        "mechanism": Ladder(step=0.05), "ledger": tmp_path / "ledger.db",
-    } | BAD_ROWS[case](data)  # fmt: skip
-    error = raised(lambda: LadderHoldout(**wanted))
-    assert isinstance(error, LadderHoldoutError)
-    said = words_of(error)
-    assert CANARY not in said and "377317" not in said
-    assert not canaries_of(known, data.y).found_in(said)
+    canaries = canaries_of(known, data.y)
+    for case, changed in BAD_ROWS.items():
+        wanted = {
+            "X": data.X, "y": data.y, "scoring": "accuracy", "sample_weight": data.weights,
+            "mechanism": Ladder(step=0.05), "ledger": tmp_path / "ledger.db",
+        } | changed(data)  # fmt: skip
+        error = raised(lambda wanted=wanted: LadderHoldout(**wanted))  # type: ignore[misc]
+        assert isinstance(error, LadderHoldoutError), case
+        said = words_of(error)
+        assert CANARY not in said and "377317" not in said, case
+        assert not canaries.found_in(said), case
 
 
 QUOTES_THE_ROW = """
@@ -642,12 +634,14 @@ def test_a_fault_of_the_database_is_told_without_the_row(
     vandalise(path, FAULTS[fault])
     dummy = DummyClassifier(strategy="constant", constant=YES).fit(data.X_train, data.y_train)
     search = GridSearchCV(dummy, {"random_state": [1, 2]}, scoring=holdout, cv=holdout.split())
-    for do in (
+    ways = [
         lambda: holdout.submit(guess),
         lambda: holdout.submit(dummy),
         lambda: search.fit(data.X_train, data.y_train),
-        lambda: search.set_params(n_jobs=2).fit(data.X_train, data.y_train),
-    ):
+    ]
+    if fault == "the driver quotes the row":  # a worker's error is another text around the same one
+        ways.append(lambda: search.set_params(n_jobs=2).fit(data.X_train, data.y_train))
+    for do in ways:
         with all_logs() as records:
             error = raised(do)
         assert isinstance(error, LadderHoldoutError | SearchStopped)
@@ -694,7 +688,7 @@ def seen_by_the_analyst(
     return [*seen, (status.score, status.releases, status.incumbent, str(holdout.rules))]
 
 
-@settings(max_examples=25)
+@settings(max_examples=10)
 @given(
     mechanism=st.sampled_from(MECHANISMS),
     scoring=st.sampled_from(["accuracy", "neg_brier_score"]),

@@ -86,8 +86,9 @@ def test_select_names_the_incumbent_where_it_picks_an_older_models_repeat(
 
 
 @pytest.mark.processes
-@pytest.mark.parametrize("workers", [SERIAL, THREADS, LOKY])
-@pytest.mark.parametrize("random", [False, True])
+@pytest.mark.parametrize(
+    ("workers", "random"), [(SERIAL, False), (THREADS, True), (LOKY, False)], ids=str
+)
 def test_plain_refit_says_where_nothing_improved(
     holdout: LadderHoldout, binary: Any, workers: tuple[str, int], random: bool
 ) -> None:

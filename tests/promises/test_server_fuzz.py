@@ -265,7 +265,7 @@ def in_quarters(y: np.ndarray) -> np.ndarray:
 @pytest.mark.parametrize(
     ("examples", "part"),
     [
-        pytest.param(100, 0, marks=pytest.mark.long, id="some"),
+        pytest.param(50, 0, marks=pytest.mark.long, id="some"),
         # In parts, for on a busy machine one test of all of them runs into the limit of a test.
         *(pytest.param(500, part, marks=pytest.mark.nightly) for part in range(1, 8)),
     ],
@@ -273,7 +273,7 @@ def in_quarters(y: np.ndarray) -> np.ndarray:
 def test_no_request_fails_or_is_answered_by_the_labels(
     tmp_path: Path, examples: int, part: int
 ) -> None:
-    """More than 20,000 requests in the tier `slow`, each to servers with two sets of labels.
+    """More than 20,000 requests in the tier `nightly`, each to servers with two sets of labels.
 
     A corrected score is a release of its own and depends on each label, so nobody allows it here.
     """
@@ -296,7 +296,7 @@ def test_no_request_fails_or_is_answered_by_the_labels(
 @pytest.mark.parametrize(
     "examples",
     [
-        pytest.param(50, marks=pytest.mark.long, id="some"),
+        pytest.param(25, marks=pytest.mark.long, id="some"),
         pytest.param(500, marks=pytest.mark.nightly, id="all"),
     ],
 )
@@ -330,7 +330,7 @@ def test_no_request_over_http_fails(tmp_path: Path) -> None:
         operations = [one.ok() for one in schema.get_all_operations()]
         cases = st.one_of(*(one.as_strategy() for one in operations))
 
-        @settings(max_examples=100, phases=[Phase.generate], suppress_health_check=[*HealthCheck])
+        @settings(max_examples=30, phases=[Phase.generate], suppress_health_check=[*HealthCheck])
         @given(cases, st.sampled_from(sorted(tokens)), st.booleans())
         def run(case: Any, role: str, known: bool) -> None:
             if known and "name" in case.path_parameters:

@@ -29,14 +29,29 @@ def harmless(text: str) -> bool:
     )
 
 
-@pytest.fixture
-def path(tmp_path: Path) -> Path:
-    path = tmp_path / "ledger.db"
+@pytest.fixture(scope="module")
+def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A ledger with hostile contexts, which is only read."""
+    path = tmp_path_factory.mktemp("shown") / "ledger.db"
     holdout = LadderHoldout(*coins(), scoring="accuracy", name="gift", ledger=path)
     for text, predictions in zip(HOSTILE, guesses(1, len(HOSTILE)), strict=True):
         holdout.submit(predictions, context={"idea": text, text: "key", "parameters": {"a": text}})
     holdout.submit(coins()[1], context={"estimator": "long " * 3000})
     return path
+
+
+@pytest.fixture(scope="module")
+def named(path: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Another one, whose account and overlap have hostile names as well."""
+    copy = tmp_path_factory.mktemp("named") / "ledger.db"
+    with closing(sqlite3.connect(path)) as source, closing(sqlite3.connect(copy)) as target:
+        source.backup(target)
+        with target:
+            target.execute("UPDATE ladders SET account = ?", (f"default{CLEAR}",))
+            name = f"gift{CLEAR}\u202e"
+            target.execute("INSERT INTO overlaps VALUES (1, 1, ?, 3, '2026-01-01')", (name,))
+    copy.chmod(0o600)
+    return copy
 
 
 @pytest.mark.parametrize("text", HOSTILE)
@@ -58,23 +73,18 @@ def test_other_scripts_and_line_breaks_stay() -> None:
     assert printable("abc" * 100, longest=3) == "abc... (297 more)"
 
 
-@pytest.mark.parametrize("text", HOSTILE)
 @pytest.mark.parametrize("argument", ["name", "account", "ladder"])
-def test_such_names_are_refused(tmp_path: Path, argument: str, text: str) -> None:
-    with pytest.raises(InvalidArgument, match=rf"{argument} must be a printable text of 1 to 200"):
-        LadderHoldout(
-            *coins(), scoring="accuracy", ledger=tmp_path / "ledger.db", **{argument: f"a{text}"}
-        )
+def test_such_names_are_refused(tmp_path: Path, argument: str) -> None:
+    for text in HOSTILE:
+        given = {argument: f"a{text}", "ledger": tmp_path / "ledger.db"}
+        with pytest.raises(InvalidArgument, match=rf"{argument} must be a printable text of 1 to"):
+            LadderHoldout(*coins(), scoring="accuracy", **given)
 
 
 @pytest.mark.parametrize("command", ["list", "status", "history", "verify", "certificate"])
 @pytest.mark.parametrize("as_json", [False, True])
-def test_the_command_prints_them_escaped(path: Path, command: str, as_json: bool) -> None:
-    with closing(sqlite3.connect(path)) as connection, connection:
-        name = f"gift{CLEAR}\u202e"
-        connection.execute("UPDATE ladders SET account = ?", (f"default{CLEAR}",))
-        connection.execute("INSERT INTO overlaps VALUES (1, 1, ?, 3, '2026-01-01')", (name,))
-    words = [command, "--ledger", str(path)]
+def test_the_command_prints_them_escaped(named: Path, command: str, as_json: bool) -> None:
+    words = [command, "--ledger", str(named)]
     words += [] if command == "list" else ["gift"]
     words += ["--json"] if as_json else []
     if command in ("status", "history", "certificate"):

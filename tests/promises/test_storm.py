@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import re
 import subprocess
 import sys
@@ -9,7 +10,31 @@ from pathlib import Path
 
 import pytest
 
+from ladderholdout import LadderHoldout
+from ladderholdout.mechanisms import ShakyLadder
+
 STORM = Path(__file__).parents[2] / "benchmarks" / "storm.py"
+
+
+@pytest.mark.processes
+@pytest.mark.parametrize("where", ["sqlite", "postgres"])
+def test_in_a_breeze_nothing_is_lost_or_told_twice(
+    where: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
+) -> None:
+    """The same with three submitters and 60 answers, and nobody looks at the clock."""
+    monkeypatch.syspath_prepend(STORM.parent)
+    monkeypatch.setitem(sys.modules, "storm", None)  # so that it is taken out in the end
+    del sys.modules["storm"]
+    storm = importlib.import_module("storm")
+    url = request.getfixturevalue("database") if where == "postgres" else tmp_path / "ledger.db"
+    rule = ShakyLadder(step=0.02, noise=0.005)
+    holdout = LadderHoldout(
+        *storm.rows(), scoring="accuracy", name=storm.NAME, ledger=url, mechanism=rule,
+        vault=tmp_path,
+    )  # fmt: skip
+    found, _ = storm.run(holdout.ledger, 60, 3, 20)
+    storm.check(holdout, found)
+    assert len(found.told) >= 60 and found.kills >= 2 + 3
 
 
 @pytest.mark.nightly

@@ -18,7 +18,6 @@ from typing import Any
 import numpy as np
 import pytest
 import requests
-from typer.testing import CliRunner
 
 from ladderholdout import LadderHoldout
 from ladderholdout.cli import app
@@ -26,6 +25,7 @@ from ladderholdout.cli import serving as serving_command
 from ladderholdout.errors import AccessDenied, LedgerUnreachable
 from ladderholdout.ledger import backup, resolve_url
 from ladderholdout.server.accounts import revoke_token
+from tests.support.commands import CliRunner
 from tests.support.processes import elsewhere
 from tests.support.server import (
     COMMAND,
@@ -245,32 +245,23 @@ def facts(server: Running, token: str) -> dict[str, Any]:
 # The ledger is opened in other processes alone: one that has it open must not see it replaced.
 
 
-def test_a_copy_is_restored_and_nothing_is_lost(tmp_path: Path) -> None:
-    home = Home(tmp_path)
-    token, _ = elsewhere(prepared, home.ledger)
-    with serving(home.ledger, tmp_path) as server:
-        LadderHoldout.connect(server.url, token).submit(sharp(0.6))
-        assert set(home.run("ladder-holdout backup").values()) == {0}
-        modes = [stat.S_IMODE(one.stat().st_mode) for one in home.copies.iterdir()]
-        assert modes == [0o600, 0o600]
-        before = facts(server, token)
-    home.ledger.write_bytes(b"nothing" * 1000)
-    assert set(home.run("systemctl stop").values()) == {0}
-    with serving(home.ledger, tmp_path) as server:
-        assert facts(server, token) == before
-        again = LadderHoldout.connect(server.url, token)
-        assert again.submit(sharp(0.9)).improved
-        assert again.certificate().missing is None and again.certificate().low > 0.8
-
-
-def test_a_copy_that_is_older_ends_the_certificates_and_restores_tokens(tmp_path: Path) -> None:
+def test_a_copy_is_restored_and_an_older_one_ends_certificates(tmp_path: Path) -> None:
+    """Nothing is lost of the ledger as it was copied; later, the same copy is an older one."""
     home = Home(tmp_path)
     ada, ben = elsewhere(prepared, home.ledger)
     with serving(home.ledger, tmp_path) as server:
-        holdout = LadderHoldout.connect(server.url, ada)
-        holdout.submit(sharp(0.6))
-        home.run("ladder-holdout backup")
-        assert holdout.submit(sharp(0.8)).improved
+        LadderHoldout.connect(server.url, ada).submit(sharp(0.6))
+        assert set(home.run("ladder-holdout backup").values()) == {0}
+        modes = [stat.S_IMODE(one.stat().st_mode) for one in home.copies.iterdir()]
+        assert modes == [0o600, 0o600]
+        before = facts(server, ada)
+    home.ledger.write_bytes(b"nothing" * 1000)
+    assert set(home.run("systemctl stop").values()) == {0}
+    with serving(home.ledger, tmp_path) as server:
+        assert facts(server, ada) == before
+        again = LadderHoldout.connect(server.url, ada)
+        assert again.submit(sharp(0.8)).improved
+        assert again.certificate().missing is None and again.certificate().low > 0.6
         elsewhere(revoked, home.ledger)
         assert server.ask("GET", "/v1/holdouts/churn/status", ben).status_code == 401
     assert home.run("systemctl stop")["ladder-holdout"] == 1  # verify finds it

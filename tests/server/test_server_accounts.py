@@ -18,7 +18,6 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from typer.testing import CliRunner
 
 from ladderholdout import LadderHoldout, errors
 from ladderholdout.cli import app
@@ -58,6 +57,7 @@ from ladderholdout.server.operations import Added, FoundRows, Limited
 from ladderholdout.server.settings import ServerSettings, settings_from
 from ladderholdout.server.space import Space
 from ladderholdout.server.views import Served
+from tests.support.commands import CliRunner
 
 X, Y = np.arange(80.0).reshape(40, 2), np.arange(40) % 2
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Mapping
-from contextlib import closing
+from collections.abc import Iterator, Mapping
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -72,6 +72,18 @@ def counts(ledger: Path) -> dict[str, int]:
     return found | {"vault": sum(path.suffix != ".mark" for path in kept)}
 
 
+@contextmanager
+def undone(path: Path) -> Iterator[None]:
+    """Undo what the block does to a ledger: a ledger for each case would cost many times as much.
+
+    The statements of the library are compiled once for each database.
+    """
+    with closing(sqlite3.connect(path)) as here, closing(sqlite3.connect(":memory:")) as kept:
+        here.backup(kept)
+        yield
+        kept.backup(here)
+
+
 def record(
     holdout: LadderHoldout,
 ) -> tuple[HoldoutRecord, LadderRecord, tuple[AuditEntry, ...]]:
@@ -87,19 +99,19 @@ def entries_of(holdout: LadderHoldout) -> list[Entry]:
 
 
 def repeats(holdout: LadderHoldout) -> int:
-    """Count the submissions that got the answer of an earlier one."""
+    """Count the submissions that repeat an earlier one."""
     return sum(one.repeat_of is not None for one in entries_of(holdout))
 
 
 def is_repeat(holdout: LadderHoldout, release: Release) -> bool:
-    """Look up in the ledger whether a submission got the answer of an earlier one."""
+    """Look up in the ledger whether a submission repeats an earlier one."""
     return entries_of(holdout)[release.submission - 1].repeat_of is not None
 
 
 def repeats_first(holdout: LadderHoldout, again: Release, first: Release) -> bool:
-    """Look up whether a submission got the answer of this one, which improved."""
+    """Look up whether a submission repeats this one, and is told so."""
     repeated = entries_of(holdout)[again.submission - 1].repeat_of
-    return repeated == first.submission and again.improved and again.score == first.score
+    return repeated == first.submission == again.repeat_of and not again.improved
 
 
 def replayed(holdout: LadderHoldout) -> list[Replayed]:

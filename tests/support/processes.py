@@ -1,20 +1,28 @@
 """Other processes for the tests: each call runs in a new one that has inherited nothing.
 
 They are forked from a server that has imported the package and opened nothing, so that one
-costs some milliseconds.
+costs some milliseconds. Forks that are to be killed begin with all that their parent has.
 """
 
 from __future__ import annotations
 
+import itertools
+import os
 import pickle
+import select
+import signal
+import sqlite3
 import sys
+import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
 from contextlib import ExitStack, contextmanager
 from typing import Any, TypeVar
 
 import cloudpickle
+from sqlalchemy import Pool, event
 
+from ladderholdout.ledger.sqlite import FileSource
 from ladderholdout.process import clean_context
 
 T = TypeVar("T")
@@ -61,3 +69,50 @@ def at_once(calls: list[tuple[Any, ...]], patience: float = PATIENCE) -> list[An
             pool.submit(pickle.loads, call) for pool, call in zip(pools, sent, strict=True)
         ]
         return [future.result(patience) for future in running]
+
+
+def killed(
+    action: Callable[[int], Any], wait: float | None = None, *, once_it_spoke: bool = False
+) -> tuple[bytes, int]:
+    """Run an action in a fork, kill it after a while, and return what it wrote and its end."""
+    reader, writer = os.pipe()
+    child = os.fork()
+    if child == 0:
+        try:
+            action(writer)
+            os._exit(0)
+        finally:
+            os._exit(1)  # whatever went wrong, the parent's code must not run twice
+    os.close(writer)
+    if wait is not None:
+        if once_it_spoke:
+            select.select([reader], [], [])
+        time.sleep(wait)
+        os.kill(child, signal.SIGKILL)
+    with open(reader, "rb") as pipe:
+        said = pipe.read()
+    return said, os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+
+def die_at(moment: int) -> None:
+    """Kill this process at the n-th moment of its talk with the database.
+
+    A moment is the start of a statement (BEGIN and COMMIT are two), or the look at the files
+    before the first and after the last of them.
+    """
+    moments = itertools.count(1)
+
+    def passes(*_: Any) -> None:
+        if next(moments) == moment:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    def watch(connection: sqlite3.Connection, *_: Any) -> None:
+        # What goes past SQLAlchemy to the driver counts as well.
+        connection.set_trace_callback(passes)
+
+    def checked(self: FileSource, conn: Any) -> None:
+        passes()
+        check(self, conn)
+
+    event.listen(Pool, "connect", watch)
+    check, FileSource.check = FileSource.check, checked  # type: ignore[method-assign]

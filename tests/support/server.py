@@ -1,4 +1,8 @@
-"""A real server for the tests: a process of its own, real HTTP, a ledger in a file."""
+"""A real server for the tests: a process of its own, real HTTP, a ledger in a file.
+
+It is a fork of a process that has imported the command line (`forks`), unless a test asks for the
+command as people start it.
+"""
 
 from __future__ import annotations
 
@@ -21,6 +25,7 @@ from numpy.typing import NDArray
 
 from ladderholdout import LadderHoldout
 from ladderholdout.server.accounts import add_account
+from tests.support.forks import FORKS, Forked
 
 COMMAND = Path(sys.executable).with_name("ladder-holdout")
 PROGRAM = "import sys; from ladderholdout.cli import app; app()"
@@ -34,7 +39,7 @@ class Running:
     """A server that answers."""
 
     url: str
-    process: subprocess.Popen[bytes]
+    process: subprocess.Popen[bytes] | Forked
     log: Path
 
     def ask(self, method: str, path: str, token: str | None = None, **request: Any) -> Any:
@@ -55,17 +60,26 @@ def free_port() -> int:
         return int(one.getsockname()[1])
 
 
-def start(ledger: Path | str, folder: Path, port: int, *flags: str) -> Running:
-    """Start a server and wait until it answers."""
-    log = folder / "server.log"
-    words = ["serve", "--ledger", str(ledger), "--port", str(port), *flags]
+def begun(words: list[str], log: Path, own_group: bool, forked: bool) -> Any:
+    """Start the command with these words; what it prints goes to the end of a log."""
+    if forked:
+        log.touch()
+        return FORKS.start(words, log, own_group)
     with log.open("ab") as opened:
-        process = subprocess.Popen(
+        return subprocess.Popen(
             [sys.executable, "-c", PROGRAM, *words],
             stdout=opened,
             stderr=opened,
-            start_new_session=True,  # a group of its own, which is killed together
+            start_new_session=own_group,
         )
+
+
+def start(ledger: Path | str, folder: Path, port: int, *flags: str, forked: bool = True) -> Running:
+    """Start a server and wait until it answers."""
+    log = folder / "server.log"
+    words = ["serve", "--ledger", str(ledger), "--port", str(port), *flags]
+    # In a group of its own, which is killed together.
+    process = begun(words, log, own_group=True, forked=forked)
     scheme = "https" if "--tls-cert" in flags else "http"
     found, end = Running(f"{scheme}://127.0.0.1:{port}", process, log), time.monotonic() + PATIENCE
     while time.monotonic() < end and process.poll() is None:
@@ -73,7 +87,7 @@ def start(ledger: Path | str, folder: Path, port: int, *flags: str) -> Running:
             if requests.get(found.url + "/healthz", timeout=5, verify=False).ok:
                 return found
         except requests.ConnectionError:
-            time.sleep(0.05)
+            time.sleep(0.02)
     process.kill()
     raise RuntimeError(log.read_text())
 
@@ -82,11 +96,9 @@ def start(ledger: Path | str, folder: Path, port: int, *flags: str) -> Running:
 def local_pages(ledger: Path | str, folder: Path) -> Iterator[tuple[Running, str]]:
     """The pages of one person, and the address that was printed for a browser."""
     log = folder / "ui.log"
+    log.write_bytes(b"")
     words = ["ui", "--ledger", str(ledger), "--no-browser"]
-    with log.open("wb") as opened:
-        process = subprocess.Popen(
-            [sys.executable, "-c", PROGRAM, *words], stdout=opened, stderr=opened
-        )
+    process = begun(words, log, own_group=False, forked=True)
     try:
         end = time.monotonic() + PATIENCE
         while time.monotonic() < end and process.poll() is None:
@@ -133,9 +145,11 @@ class Visitor:
 
 
 @contextmanager
-def serving(ledger: Path | str, folder: Path, *flags: str) -> Iterator[Running]:
+def serving(
+    ledger: Path | str, folder: Path, *flags: str, forked: bool = True
+) -> Iterator[Running]:
     """Serve a ledger for the length of a block."""
-    running = start(ledger, folder, free_port(), *flags)
+    running = start(ledger, folder, free_port(), *flags, forked=forked)
     try:
         yield running
     finally:

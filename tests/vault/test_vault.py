@@ -628,16 +628,16 @@ def little_memory() -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_AS, limits)
 
 
-@pytest.mark.nightly
+@pytest.mark.parametrize("changes", [15, pytest.param(400, marks=pytest.mark.nightly)])
 def test_a_vault_that_was_changed_and_given_its_digest_ends_in_no_other_error(
-    tmp_path: Path,
+    tmp_path: Path, changes: int
 ) -> None:
     random_ = random.Random(0)
     for X in (NUMBERS, objects(CELLS), mixed_frame(), scipy.sparse.csr_array(SOME), LISTS["mixed"]):
         rows = Rows(X, np.array(list("ab") * 20)[: len(row_hashes(X))], None)
         path, _ = write(tmp_path, "rows", rows)
         whole = path.read_bytes()
-        for _ in range(400):
+        for _ in range(changes):
             data = bytearray(whole)
             for _ in range(random_.choice([1, 1, 3])):
                 # As often in the manifest as behind it, and by other digits as by other bytes.
@@ -885,9 +885,10 @@ def test_a_crash_before_the_rename_leaves_the_old_vault(tmp_path: Path, code: st
 
 @pytest.mark.processes
 @posix
-def test_kill_9_at_any_moment_leaves_one_whole_vault(tmp_path: Path) -> None:
+@pytest.mark.parametrize("kills", [2, pytest.param(20, marks=pytest.mark.nightly)])
+def test_kill_9_at_any_moment_leaves_one_whole_vault(tmp_path: Path, kills: int) -> None:
     wait = random.Random(0)
-    for turn in range(5):
+    for turn in range(kills):
         folder = tmp_path / str(turn)
         with child(WRITE_ON_AND_ON, folder) as process:
             assert process.stdout is not None

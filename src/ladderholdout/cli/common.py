@@ -93,7 +93,7 @@ LossRangeOption = Annotated[
     tuple[float, float] | None,
     typer.Option(
         metavar="LOW HIGH",
-        help="For unbounded losses: they are clipped to it, in the metric's own unit.",
+        help="For unbounded losses: intervals clip them to it, in the metric's own unit.",
     ),
 ]
 ConfidenceOption = Annotated[

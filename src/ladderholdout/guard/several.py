@@ -425,11 +425,13 @@ def _judged(
         for record in (lead, *tx.locked_ladders(others))
     }
     first = measured[names[lead.id]]
-    announce(tx, records[names[lead.id]], first[0].origin, len(first) * len(guards))
     # Each ladder numbers the members of an announced batch in an order of its own.
-    orders = {
+    judged = {
         name: guard.best_first(tx, records[name], measured[name]) for name, guard in guards.items()
     }
+    size = sum(size for _, size in judged.values())
+    announce(tx, records[names[lead.id]], first[0].origin, size)
+    orders = {name: order for name, (order, _) in judged.items()}
     numbers = [
         {name: records[name].submissions + 1 + orders[name].index(place) for name in records}
         for place in range(len(first))

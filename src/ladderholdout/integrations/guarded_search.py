@@ -53,7 +53,7 @@ from ladderholdout.integrations.candidates import (
     search_at,
     unfitted,
 )
-from ladderholdout.integrations.ranges import error_on_folds, proposed_range
+from ladderholdout.integrations.ranges import Folds, predicted_on_folds, proposed_range
 from ladderholdout.integrations.refit import IS_INCUMBENT
 from ladderholdout.integrations.rounds import mark_consulted
 from ladderholdout.integrations.sklearn import score
@@ -218,7 +218,7 @@ class GuardedSearch(CallbackSupportMixin, MetaEstimatorMixin, BaseEstimator):
         order = candidates.order(count)
         # Before the holdout is asked, so that no label of it plays a part.
         self.proposed_loss_range_ = proposed_range(
-            ladder, y, partial(self._inner_error, candidates, order[0][0], path, X, y, params)
+            ladder, y, partial(self._on_folds, candidates, order[0][0], path, X, y, params)
         )
         chosen = self._fitted(ladder, candidates, order, path, X, y, params, confirming)
         self._confirm(ladder, candidates, chosen)
@@ -226,7 +226,7 @@ class GuardedSearch(CallbackSupportMixin, MetaEstimatorMixin, BaseEstimator):
         tasks.end()
         return self
 
-    def _inner_error(
+    def _on_folds(
         self,
         candidates: Candidates,
         best: int,
@@ -234,13 +234,13 @@ class GuardedSearch(CallbackSupportMixin, MetaEstimatorMixin, BaseEstimator):
         X: Any,
         y: Any,
         params: Mapping[str, Any],
-    ) -> float:
-        """Return the root mean squared error of a candidate on the folds of the search."""
+    ) -> Folds:
+        """Return targets and predictions of a candidate on the folds of the search."""
         model = _model(self.search, path, candidates.parameters[best])
         kept, n_jobs = _kept(model, params, path), candidates.n_jobs
         groups = params.get("__".join((*path, "groups")))
         cv = search_at(self.search, path).cv
-        return error_on_folds(model, X, y, cv, groups, kept, n_jobs)
+        return predicted_on_folds(model, X, y, cv, groups, kept, n_jobs)
 
     def _fitted(
         self,

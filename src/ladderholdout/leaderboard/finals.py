@@ -287,7 +287,7 @@ def finals_shown(record: FinalsRecord, name: str, metric: Metric, n: int) -> Fin
         log_count=record.log_count,
         log_values=shown.log_values,
         assumptions=(
-            *assumptions_of(metric, batch=False, clipped=0.0),
+            *assumptions_of(metric),
             *(amended if record.amended else ()),
         ),
         rows=tuple(rows),

@@ -419,13 +419,13 @@ def _submitted(holdout_ids: Sequence[int], *columns: ColumnElement[Any]) -> Sele
 def read_recorded(conn: Connection, ladder_id: int) -> Iterator[Recorded]:
     """Read the submissions to a ladder in their order, some at a time, as a replay needs them."""
     columns = ("number", "repeat_of", "improved", "released_risk", "evidence")
-    for rows in _blocks(conn, ladder_id, *columns, "digest", "reserve_digest"):
+    for rows in _blocks(conn, ladder_id, *columns, "digest", "reserve_digest", "queries"):
         yield from read_all(rows, _recorded)
 
 
 def _recorded(row: Sequence[Any]) -> Recorded:
-    number, repeat_of, improved, risk, evidence, *digests = row
-    return Recorded(number, repeat_of, improved, risk, read_json(evidence), *digests)
+    number, repeat_of, improved, risk, evidence, *others = row
+    return Recorded(number, repeat_of, improved, risk, read_json(evidence), *others)
 
 
 def read_audited(conn: Connection, ladder_id: int) -> Iterator[tuple[AuditRow, ...]]:

@@ -326,6 +326,20 @@ class Asked(NamedTuple):
     first: First | None = None
 
 
+class Decided(NamedTuple):
+    """What a gate decided on, for a retry under its key.
+
+    `same` is whether these predictions, `against` the incumbent by then, `margin` the gain that was
+    tested for; `candidates` and `releases` are how many there had been.
+    """
+
+    same: bool
+    against: int | None
+    margin: float
+    candidates: int
+    releases: int
+
+
 class Recorded(NamedTuple):
     """What a replay needs of one submission, and what its predictions hash to; raw."""
 
@@ -336,6 +350,7 @@ class Recorded(NamedTuple):
     evidence: Mapping[str, Any]
     digest: str
     reserve_digest: str | None
+    queries: int | None = None
 
 
 class AuditRow(NamedTuple):

@@ -198,13 +198,14 @@ def replay(
     state = rules.start(holdout.n_ladder)
     start, answers = state.standing, _Answers()
     returns = [withdrawal for withdrawal in withdrawals if withdrawal.replaced]
-    draws = FreshRngs(rules, holdout.secret, ladder.id)
+    draws, queries = FreshRngs(rules, holdout.secret, ladder.id), 0
     for entry in entries:
         number = entry.number
+        queries += entry.repeat_of is None or entry.evidence == NOT_IMPROVED
         while returns and returns[0].until < number:
             state = _back(state, start, answers, returns.pop(0))
         if entry.repeat_of is None:
-            state, outcome = rules.replay(state, Evidence(**entry.evidence), draws.of(number))
+            state, outcome = rules.replay(state, Evidence(**entry.evidence), draws.of(queries))
             recomputed = outcome.risk, outcome.improved
         else:
             recomputed = answers.of(entry.repeat_of)

@@ -437,7 +437,7 @@ collected = Table(
     # The round that answered it, and which submission of its ladder it became.
     Column("round", Integer),
     Column("number", Integer),
-    # What waits is looked at with each submission, beside all that was answered before.
+    # What waits is read with each submission, beside all that was answered before.
     Index("ix_collected_round", "home_id", "round"),
     Index("ix_collected_number", "ladder_id", "number"),
 )

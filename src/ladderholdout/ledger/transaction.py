@@ -48,6 +48,7 @@ from ladderholdout.ledger.records import (
     Asked,
     AuditEntry,
     AuditRow,
+    Decided,
     Entry,
     First,
     Head,
@@ -752,29 +753,39 @@ class Transaction:
         (row,) = statements.IMPROVEMENTS.rows(self.conn, values)
         return int(row.count)
 
-    def incumbent_before(self, ladder_id: int, number: int) -> int | None:
-        """Return the last submission before one that had improved its ladder."""
+    def decided(self, ladder: LadderRecord, number: int, asked: Asked) -> Decided:
+        """Return what a gate decided on in a submission."""
         entry = submissions.c
-        query = select(func.max(entry.number)).where(
-            entry.ladder_id == ladder_id, entry.number < number, history.is_marked
+        gone = [one.number for one in self.withdrawals.of(ladder) if one.until < number]
+        before = entry.ladder_id == ladder.id, entry.number < number, history.is_marked
+        count = select(func.count()).where(*before)
+        incumbent = select(func.max(entry.number)).where(*before, entry.number.not_in(gone))
+        columns = entry.digest, entry.reserve_digest, entry.queries
+        of_it = select(*columns).where(entry.ladder_id == ladder.id, entry.number == number)
+        digest, reserve_digest, queries = self.conn.execute(of_it).one()
+        return Decided(
+            same=(digest, reserve_digest) == (asked.digest, asked.reserve_digest),
+            against=self.conn.execute(incumbent).scalar_one(),
+            margin=self.margin_of(ladder.id, number),
+            # The baseline is no candidate.
+            candidates=max(queries - 2, 0),
+            releases=self.conn.execute(count).scalar_one(),
         )
-        return self.conn.execute(query).scalar_one()  # type: ignore[no-any-return]
 
     def margin_of(self, ladder_id: int, number: int) -> float:
         """Return the gain that a gate tested a submission for; 0 where it tested none."""
-        (entry,) = self.audit_entries(ladder_id, after=number - 1, limit=1)
-        return entry.evidence.get("margin") or 0.0
+        return self._margins(ladder_id, submissions.c.number == number)[0]
 
     def least_margin(self, ladder_id: int, digest: str) -> float:
         """Return the smallest gain that a gate tested some predictions for; infinity for none."""
+        margins = self._margins(ladder_id, submissions.c.digest == digest)
+        return min(margins, default=math.inf)
+
+    def _margins(self, ladder_id: int, which: ColumnElement[bool]) -> list[float]:
         entry = submissions.c
-        query = select(entry.number).where(
-            entry.ladder_id == ladder_id,
-            entry.digest == digest,
-            entry.repeat_of.is_(None),
-        )
-        numbers = self.conn.execute(query).scalars().all()
-        return min((self.margin_of(ladder_id, number) for number in numbers), default=math.inf)
+        query = select(entry.evidence).where(entry.ladder_id == ladder_id, which)
+        queried = self.conn.execute(query.where(entry.repeat_of.is_(None))).scalars()
+        return [read_json(evidence).get("margin") or 0.0 for evidence in queried]
 
     def repeats(self, ladder_id: int) -> int:
         """Count the submissions that repeated earlier predictions: for audits."""

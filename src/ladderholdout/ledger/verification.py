@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sqlite3
 from bisect import bisect_right
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -261,29 +260,28 @@ def _verified(
 
 
 def _check_runs(conn: Connection, holdout_id: int) -> Iterator[Finding]:
-    """Count again the queries, and their runs of one batch, which certificates pay for."""
+    """Count again the runs of queries of one batch, which certificates pay for."""
     entry = submissions.c
     place = ladders.c.account + "/" + ladders.c.name
     of_ladders = select(ladders.c.id, place).where(ladders.c.holdout_id == holdout_id)
     places = {row[0]: row[1] for row in conn.execute(of_ladders)}
-    columns = (entry.ladder_id, entry.number, entry.runs, entry.queries, entry.batch, is_known)
+    columns = (entry.ladder_id, entry.number, entry.runs, entry.batch, is_known)
     query = select(*(type_coerce(column, RAW) for column in columns)).order_by(entry.id)
     query = query.where((entry.ladder_id + 0).in_(places))
-    count, last, queries = 0, None, Counter[int]()
+    count, last = 0, None
     # They are counted here: a window of the database takes three times as long.
     with conn.execute(query, execution_options={"yield_per": AT_A_TIME}) as rows:
-        for ladder_id, number, runs, counted, batch, known in rows:
+        for ladder_id, number, runs, batch, known in rows:
             ladder = places.get(ladder_id)
             if ladder is None:  # to a database a text that begins with a number can equal it
                 continue
             if not known:
                 count += batch is not None and batch != last
                 last = batch
-                queries[ladder_id] += 1
-            if (runs, counted) != (count, queries[ladder_id]):
-                if {type(runs), type(counted)} != {int}:
+            if runs != count:
+                if type(runs) is not int:
                     raise damaged()
-                what = f"what is counted of queries up to submission {number} of ladder {ladder}"
+                what = f"what is counted of batches up to submission {number} of ladder {ladder}"
                 yield Finding(f"{what} was changed", ladder, number)
     end = select(chains.c.runs, chains.c.batch).where(chains.c.holdout_id == holdout_id)
     if (count, last) != conn.execute(end).first():
@@ -451,6 +449,9 @@ def _check_ladder(
     except Exception:  # a changed entry can hold anything, and its error any text
         yield Finding(f"ladder {place} cannot be replayed", place)
         return
+    if last.miscounted is not None:
+        what = f"what is counted of queries up to submission {last.miscounted} of ladder {place}"
+        yield Finding(f"{what} was changed", place, last.miscounted)
     counts = (ladder.submissions, ladder.queries, ladder.version, ladder.withdrawals)
     if (*counts, ladder.incumbent, _bits(ladder.state)) != last.state():
         yield Finding(f"the state of ladder {place} is not that of its last submission", place)
@@ -565,6 +566,8 @@ class _Last:
     withdrawals: tuple[Withdrawal, ...]
     count: int = 0
     queries: int = 0
+    # The first submission whose row counts others.
+    miscounted: int | None = None
     version: int = 0
     incumbent: int | None = None
     # The digests of the predictions of each submission that improved.
@@ -578,6 +581,8 @@ class _Last:
                 self._back(returns.pop(0))
             self.count += 1
             self.queries += entry.repeat_of is None or entry.evidence == NOT_IMPROVED
+            if entry.queries != self.queries and self.miscounted is None:
+                self.miscounted = entry.number
             if entry.improved and entry.repeat_of is None:
                 self.version, self.incumbent = self.version + 1, entry.number
                 self.improvers[entry.number] = entry.digest, entry.reserve_digest

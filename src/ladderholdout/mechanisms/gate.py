@@ -149,7 +149,8 @@ class GateLadder(PairedLadder):
     the chance of any false acceptance is at most alpha, however the candidates are proposed. The
     first submission is the baseline and is not tested. Losses of 0 and 1 without a margin are
     compared by the sign test on the rows where the models differ, with a margin by the exact limits
-    of a trinomial, and all others by bets on the differences. Where whole groups of rows were
+    of a trinomial, and all others by bets on the differences, losses beyond a stated range clipped
+    to it. Where whole groups of rows were
     drawn, bets are on one number for each group.
 
     Parameters
@@ -199,10 +200,10 @@ class GateLadder(PairedLadder):
 
     def measure(self, state: State, evaluation: Evaluation, rng: np.random.Generator) -> Evidence:
         """Measure the risk, and the p-value of the test against the incumbent."""
-        losses = losses_of(self.name, evaluation)
+        losses = losses_of(self.name, evaluation, bounded=True)
         if state.incumbent is None:
             return Evidence(evaluation.risk)
-        gains = losses_of(self.name, state.incumbent) - losses
+        gains = losses_of(self.name, state.incumbent, bounded=True) - losses
         p_null = self._p_null(state, evaluation, gains)
         # What else was shown of the rows is part of the transcript, and so of its code.
         paid = min(math.log(p_null) + state.price, 0.0) if p_null > 0.0 else -math.inf

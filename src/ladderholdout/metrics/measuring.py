@@ -49,36 +49,37 @@ def measure(
     given = (targets, predictions) if _is_named(metric) else (targets.copy(), predictions.copy())
     # A copy of what is returned: the function may write to its array again.
     losses: FloatArray = called(metric, lambda: np.array(loss(*given), dtype=np.float64))
-    n, clipped = len(targets), None
+    n, clipped, bounded = len(targets), None, None
     if losses.shape != (n,):
         came = f"one that returned shape {losses.shape}"
         raise InvalidArgument("loss", "a function that returns one loss for each row", came)
     if metric.clip and metric.risk_range is not None:
-        unclipped, losses = losses, np.clip(losses, *metric.risk_range)
+        bounded = np.clip(losses, *metric.risk_range)
         # Losses of nan are refused below, and are equal to nothing.
-        clipped = int(np.count_nonzero(losses != unclipped))
+        clipped = int(np.count_nonzero(losses != bounded))
     losses = _within_range(metric, losses)
     if weights is not None:
         weights = weights * (n / weights.sum())
         losses = losses * weights
+        bounded = None if bounded is None else bounded * weights
     # As `mean` adds them up, without what it does around it.
     risk = float(np.add.reduce(losses)) / n
     if not math.isfinite(risk):
         raise _undefined(metric, "the mean of its losses overflows")
     counts = metric.counts and weights is None
-    return Evaluation(n, risk, read_only(losses), weights, clipped=clipped, counts=counts)
+    return Evaluation(
+        *(n, risk, read_only(losses), weights), clipped=clipped, _bounded=bounded, counts=counts
+    )
 
 
 def _within_range(metric: MetricSettings, values: FloatArray) -> FloatArray:
-    """Refuse values that are not finite or leave the stated range."""
+    """Refuse values that are not finite or leave the range, but one to which limits clip them."""
     limits = metric.risk_range
     least, most = float(np.minimum.reduce(values)), float(np.maximum.reduce(values))
     if not math.isfinite(most - least):
         raise _undefined(metric, "it returned no finite number")
-    if limits is None or (limits[0] <= least and most <= limits[1]):
+    if limits is None or metric.clip or (limits[0] <= least and most <= limits[1]):
         return values
-    if metric.clip:
-        return np.clip(values, *limits)
     if least < limits[0] - _SLACK or most > limits[1] + _SLACK:
         remedy = "State a wider range, or set clip=True."
         raise InvalidArgument("loss_range", f"wide enough for {metric.name!r}", "left", remedy)
@@ -134,7 +135,7 @@ def _of_score(
     metric: MetricSettings, targets: Array, predictions: Array, row_weights: FloatArray | None
 ) -> Evaluation:
     n = len(targets)
-    predictions, clipped = within_stated(metric, targets, predictions)
+    _, clipped = within_stated(metric, targets, predictions)
     scorer = _scorer(metric, targets, predictions)
     many = _many(metric, targets, predictions, scorer)
 

@@ -51,7 +51,7 @@ class Metric(MetricSettings):
     in_units_of_y : bool, default=False
         The risk carries the unit of the target, so its scale is not known in advance.
     clip : bool, default=False
-        Losses are clipped to ``loss_range``.
+        Limits of the score clip losses to ``loss_range``; the score itself does not.
     binary : bool, default=False
         It needs two classes and is about the second. As scikit-learn takes 1 for the
         positive label wherever it occurs, a 1 in first place is refused.

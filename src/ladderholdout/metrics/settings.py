@@ -6,6 +6,7 @@ import inspect
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from decimal import Decimal
 from typing import Any, Literal, Self, TypeAlias, get_args
 
 from ladderholdout.arguments import as_given, choice, finite, flag, function
@@ -82,6 +83,18 @@ class MetricSettings:
         return self.risk_range is not None
 
     @property
+    def released_range(self) -> tuple[float, float] | None:
+        """The range of the risk that is released; None where a stated one is for limits alone.
+
+        Examples
+        --------
+        >>> from ladderholdout.metrics import get_metric
+        >>> get_metric("neg_mean_absolute_error").with_range((0, 50)).released_range is None
+        True
+        """
+        return None if self.clip else self.risk_range
+
+    @property
     def unit(self) -> float | None:
         """The unit in which a ladder on this metric thinks; None adapts to the risk."""
         if self.risk_range is not None:
@@ -90,7 +103,9 @@ class MetricSettings:
         return None if self.in_units_of_y else 1.0
 
     def with_range(self, loss_range: tuple[float, float]) -> Self:
-        """Return this metric with its losses clipped to a stated range.
+        """Return this metric with a stated range, to which limits of its score clip the losses.
+
+        The score itself is that of the losses as they are.
 
         Parameters
         ----------
@@ -143,10 +158,10 @@ class MetricSettings:
     ) -> Self:
         """Return this metric for targets that lie in a stated range.
 
-        R2, the explained variance and the concordance need it for a certificate. Errors larger
-        than the largest one are clipped to it, and a score below -1 counts as -1. For absolute
-        and squared errors it states the `loss_range`: no error of a prediction within the range
-        is larger than the range is wide.
+        R2, the explained variance and the concordance need it for a certificate, which clips errors
+        larger than the largest one to it. The score itself is of the errors as they are. For
+        absolute and squared errors it states the `loss_range`: no error of a prediction within the
+        range is larger than the range is wide.
 
         Parameters
         ----------
@@ -236,7 +251,7 @@ class MetricSettings:
 
     @property
     def clipping(self) -> str:
-        """How larger losses than the stated ones were clipped, in words; empty without a range.
+        """How limits of the score clip larger losses, in words; empty without a range.
 
         Examples
         --------
@@ -311,7 +326,9 @@ class MetricSettings:
         >>> get_metric("neg_root_mean_squared_error").to_score(9.0)
         -3.0
         """
-        score = self.offset - (math.sqrt(max(risk, 0.0)) if self.root else risk)
+        shown = math.sqrt(max(risk, 0.0)) if self.root else risk
+        # As decimals: 1 less 1.005 is -.005.
+        score = Decimal(repr(float(self.offset))) - Decimal(repr(float(shown)))
         return float(f"{score:.15g}")
 
     def to_risk(self, score: float) -> float:

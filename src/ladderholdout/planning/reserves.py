@@ -286,7 +286,8 @@ class _Typical:
             places = [round(risk * n) for risk in risks]
         else:
             scale, limits = scale_of(metric), metric.risk_range
-            grid = replace(grid, n_values=scale.values(n, limits))
+            # Half of the chance is for values beyond a stated range.
+            grid = replace(grid, n_values=scale.values(n, limits) * (1 + metric.clip))
             first = scale.number(0.0 if limits is None else limits[0], n)
             places = [scale.number(risk, n) - first for risk in risks]
         values = np.minimum(places, grid.n_values - 1)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hmac
 import math
 from dataclasses import dataclass
 from functools import partial
@@ -23,7 +22,6 @@ from ladderholdout.guard.query import Guard, LedgerLadder
 from ladderholdout.guard.shown import Comparison
 from ladderholdout.ledger import LadderRecord, Transaction, digests_of
 from ladderholdout.ledger.batches import ComparisonRecord
-from ladderholdout.mechanisms.rules import fresh_rng
 from ladderholdout.metrics import Metric
 
 
@@ -155,11 +153,8 @@ def _predictions(
 
 def _worked_out(guard: Guard, asked: _Question) -> dict[str, Any]:
     """Return what is to be noted of the comparison."""
-    # A key of its own for each comparison, by which bets bring the rows in an order.
-    key = hmac.digest(guard.holdout.secret, b"comparison", "sha256")
-    rng = fresh_rng(key, asked.ladder.id, asked.number)
     with without_autologging():
-        first, second = (guard.scored(guard.part, values, rng) for values in asked.predictions)
+        first, second = (guard.scored(guard.part, values) for values in asked.predictions)
         difference = certify_difference(
             guard.metric,
             first,
@@ -206,10 +201,10 @@ def _comparison(
 ) -> Comparison:
     """Return a comparison as it was shown, from the side from which it is asked for."""
     low, high = (-record.high, -record.low) if turned else (record.low, record.high)
-    assumptions = assumptions_of(metric, batch=False, clipped=0.0, estimand=estimand)
+    assumptions = assumptions_of(metric, estimand=estimand)
     return Comparison(
         *(*numbers, low, high, record.confidence, record.bound, record.log_count),
-        *(record.log_values, (*assumptions, FAMILY)),
+        *(record.log_values, (*assumptions, FAMILY), metric.clipping),
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass, replace
 from typing import TypeAlias
@@ -93,7 +94,8 @@ class CountedLadder:
     its metric if there is one, `asked` has the submissions whose value was asked for, of a ladder
     that releases none, by the time that counts; `bars` has the risks that releases of a
     `RankLadder` had to be below; `scale` is the grid of its releases where that is the metric's
-    own; `of` names its holdout where that is another.
+    own; `of` names its holdout where that is another; `beyond` is how many values there are with
+    those beyond a stated range, which have half of the chance.
     """
 
     settings: LadderSettings
@@ -106,6 +108,7 @@ class CountedLadder:
     scale: Scale | None = None
     counts: bool = False
     of: str = ""
+    beyond: int | None = None
 
     def transcript(self, queries: LadderQueries, chosen: int | None = None) -> LadderTranscript:
         """Return what the ladder released in these queries, which has to be countable.
@@ -118,7 +121,13 @@ class CountedLadder:
             left = None if grid.budget is None else max(0, grid.budget - queries.releases)
             grid = replace(grid, first_improves=False, budget=left)
         improved = tuple(query.query - start for query in queries.improved)
-        values, choices = self._values(queries), self._choices(queries)
+        values = self._values(queries)
+        if self.beyond is not None:
+            # Those that no code numbers may be anywhere.
+            numbered = not grid.discloses and (grid.falling or self.bars)
+            is_within = numbered and max(values, default=0) < grid.n_values
+            grid = replace(grid, n_values=2 * (grid.n_values if is_within else self.beyond))
+        choices = self._choices(queries, grid.n_values)
         assert self.rule is not None
         is_chosen = bool(queries.improved) and queries.improved[-1].position == chosen
         if is_chosen and self.settings.shows_scores:
@@ -143,12 +152,12 @@ class CountedLadder:
             if self.settings.shows_scores or (query.ladder_id, query.number) in self.asked
         ]
 
-    def _choices(self, queries: LadderQueries) -> tuple[int, ...] | None:
+    def _choices(self, queries: LadderQueries, n_values: int) -> tuple[int, ...] | None:
         """Return how many values each could have been, where what was released before shows it."""
         assert self.grid is not None and self.rule is not None
         if self.bars:
             bars = (self.bars.get(query.number) for query in queries.improved)
-            return tuple(self.grid.n_values if bar is None else self._number(bar) for bar in bars)
+            return tuple(n_values if bar is None else self._number(bar) for bar in bars)
         unit = self.settings.unit
         if not self.grid.falling or self.rule.noisy or unit is None:
             return None
@@ -158,7 +167,7 @@ class CountedLadder:
         ]
         choices = (self._number(risk * unit) + 1 for risk in highest)
         # What could follow the last one is of no interest.
-        return (self.grid.n_values, *choices)[: len(highest)]
+        return (n_values, *choices)[: len(highest)]
 
     @property
     def discloses(self) -> bool:
@@ -258,6 +267,8 @@ def _counted_ladder(
         return CountedLadder(settings, None, n, None, None, asked, bars)
     metric, rules = stored_metric(settings), rules_of(settings)
     rule, limits = rules.mechanism, metric.risk_range
+    if metric.clip and "custom" in settings.metric_settings:
+        limits = None  # its losses may be beyond either end
     # Without weights a mean of losses of 0 and 1 is a count of errors.
     counts = metric.counts and not weighted
     grid = grid_of(rule, n, binary=counts, budget=settings.budget)
@@ -266,14 +277,17 @@ def _counted_ladder(
     if grid is not None and not settings.shows_scores:
         grid = replace(grid, discloses=False)
     scale = None if counts or grid is None else rules.grid(n)
+    beyond = _NUMBERS if metric.clip and limits is not None else None
     if scale is not None:
         assert grid is not None
         # Of each submission's own risk the nearest number of either grid is shown.
         values = scale.values(n, limits) + (grid.n_values if grid.discloses else 0)
         grid = replace(grid, n_values=values, falling=counting_of(rule) == "falling")
+        if beyond is not None and limits is not None and not grid.discloses:
+            beyond = scale.values(n, (limits[0], sys.float_info.max))
     least = None if limits is None else limits[0]
     scale = None if rule.discloses and settings.shows_scores else scale
-    return CountedLadder(settings, rule, n, least, grid, asked, bars, scale, counts)
+    return CountedLadder(settings, rule, n, least, grid, asked, bars, scale, counts, beyond=beyond)
 
 
 def _unbounded(settings: LadderSettings, rule: Mechanism, n: int) -> Grid | None:

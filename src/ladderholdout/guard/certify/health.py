@@ -67,7 +67,7 @@ def health_of(ladder: OpenLadder, more: int = 5, spent_at: float | None = None) 
         price=price,
         confidence=certificate.confidence,
         n=status.n_ladder,
-        queries=max(status.submissions, 1),
+        queries=max(status.queries, 1),
         improvements=max(status.releases, 1),
         risk=ladder.metric.to_risk(status.score) if counts and status.score is not None else None,
         first_risk=_first_risk(ladder, None if first is None else first.score) if counts else None,

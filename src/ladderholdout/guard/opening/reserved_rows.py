@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
 from dataclasses import dataclass
 from typing import Any
@@ -26,6 +27,8 @@ from ladderholdout.mechanisms.rules import fresh_rng
 from ladderholdout.metrics import Evaluation, Metric
 from ladderholdout.metrics.scores import squared
 from ladderholdout.vault import Rows
+
+_ORDER = b"ladderholdout: the order of bets"
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -52,6 +55,15 @@ class Part:
     def of(self, predictions: NDArray[Any]) -> NDArray[Any]:
         """Return the predictions for these rows out of those for the whole holdout."""
         return predictions if self.chosen is None else predictions[self.chosen]
+
+    def order_rng(self) -> np.random.Generator:
+        """Return the generator that orders these rows for bounds: a function of them alone.
+
+        The rows come in the order of their content, and their targets in it are the key: in any
+        ledger the same rows get the same order, and nobody knows it without all targets.
+        """
+        content = hashlib.sha256(_ORDER + np.asarray(self.targets, dtype="<f8").tobytes()).digest()
+        return np.random.Generator(np.random.Philox(key=int.from_bytes(content[:16], "little")))
 
     def evaluate(self, metric: Metric, predictions: NDArray[Any]) -> Evaluation:
         """Measure predictions for the whole holdout on these rows."""
@@ -266,8 +278,8 @@ def warn_of_narrow_range(metric: Metric, rows: Rows, reserve: NDArray[np.bool_] 
     if clipped is not None and clipped > _MANY * len(targets):
         warn(
             f"{stated_range(metric)} is narrow for these targets: many losses are beyond it where "
-            f"their mean is predicted for every row. Released scores and certificates are of "
-            f"{metric.clipping}, in the unit that {metric.name} shows.",
+            f"their mean is predicted for every row. Intervals and gates, not released scores, are "
+            f"of {metric.clipping}, in the unit that {metric.name} shows.",
             RangeWarning,
         )
 

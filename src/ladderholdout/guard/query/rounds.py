@@ -15,7 +15,7 @@ from ladderholdout.errors import DailyLimit, HoldoutConflict
 from ladderholdout.guard.containment import without_autologging, without_frames
 from ladderholdout.guard.open_ladder import Origin
 from ladderholdout.guard.query.seen import settle
-from ladderholdout.guard.query.submission import Answer, Guard, LedgerLadder, Measured
+from ladderholdout.guard.query.submission import Answer, Guard, LedgerLadder, Measured, announce
 from ladderholdout.guard.shown import Release
 from ladderholdout.ledger import Asked, LadderRecord, Transaction
 from ladderholdout.ledger.rounds import CollectedRecord, RoundRecord, RoundsRecord
@@ -173,13 +173,17 @@ def _judged(
         sets[0].labelled.version != version for sets in members.values()
     ):
         return None
-    tx.batches.announce(home, batch, len(waits))
     asked: dict[int, list[Asked]] = {number: [] for number in members if number != home.id}
     records = {record.id: record for record in (home, *tx.locked_ladders(asked))}
+    orders = {
+        number: guards[number].best_first(tx, records[number], sets)
+        for number, sets in members.items()
+    }
+    # All of them are announced batches of one name.
+    size = sum(size for _, size in orders.values())
+    announce(tx, home, members[waits[0].ladder_id][0].origin, size)
     answers = {
-        number: guards[number].judge_all(
-            tx, records[number], sets, guards[number].best_first(tx, records[number], sets)
-        )
+        number: guards[number].judge_all(tx, records[number], sets, orders[number][0])
         for number, sets in members.items()
     }
     after = [

@@ -115,9 +115,9 @@ class Answer:
     `spent` is true where it used up the budget; `incumbent` is there where this transaction has
     changed it. `first` is what repeats of the predictions are answered from, unless a key was;
     `began` has the batch of the ladder's first submission, where it was asked for. `price` is what
-    was shown beside the decisions of a gate (`PriceOf`); `against` was the incumbent before it, or
-    before what it retries, `margin` the gain that a gate tests for, and `was_spent` states whether
-    nothing could have become one.
+    was shown beside the decisions of a gate (`PriceOf`). The others are of a gate, too, and of what
+    it retries under a key: `against` was the incumbent before, `margin` the gain that was tested
+    for, `was_spent` whether nothing could be accepted; `withdrawn` is whether it was since.
     """
 
     release: Release
@@ -130,6 +130,7 @@ class Answer:
     against: int | None = None
     margin: float = 0.0
     was_spent: bool = False
+    withdrawn: bool = False
 
 
 def _number(answer: Answer) -> int:
@@ -137,15 +138,10 @@ def _number(answer: Answer) -> int:
 
 
 def announce(tx: Transaction, ladder: LadderRecord, origin: Origin, size: int) -> None:
-    """Put the size of an announced batch on record, unless it is submitted once more."""
-    if not origin.announced:
-        return
-    assert origin.batch is not None
-    if origin.key is not None and (first := tx.first_by_key(ladder, origin.key)) is not None:
-        (entry,) = tx.entries(ladder.id, after=first.number - 1, limit=1)
-        if entry.batch == origin.batch:
-            return
-    tx.batches.announce(ladder, origin.batch, size)
+    """Put on record how many queries an announced batch has; none if it is submitted again."""
+    if origin.announced and size:
+        assert origin.batch is not None
+        tx.batches.announce(ladder, origin.batch, size)
 
 
 class _Judged(NamedTuple):
@@ -250,11 +246,12 @@ class Guard:
         """What no ladder measures."""
         return self.labelled.reserve
 
-    def scored(self, part: Part, predictions: NDArray[Any], rng: np.random.Generator) -> ScoredRows:
+    def scored(self, part: Part, predictions: NDArray[Any]) -> ScoredRows:
         """Return some of the rows with predictions for all, as a bound of a score takes them."""
         classes = self.holdout.classes
         n_classes = 2 if classes is None else len(classes)
-        return ScoredRows(part.targets, part.of(predictions), rng, n_classes, part.groups)
+        own = part.of(predictions)
+        return ScoredRows(part.targets, own, part.order_rng(), n_classes, part.groups)
 
     def submit(
         self, placed: Sequence[tuple[Any, NDArray[np.intp] | None]], origins: Sequence[Origin]
@@ -293,6 +290,9 @@ class Guard:
             incumbent,
             answer.margin * (self.rules.unit or 1.0),
             why_spent(self.rules, is_counted=math.isfinite(answer.price)) if is_spent else None,
+            self.metric.clipping,
+            retried=answer.first is None,
+            withdrawn=answer.withdrawn,
         )
         return Decision(accepted, release.submission, is_spent, reason, incumbent, unchanged)
 
@@ -360,8 +360,9 @@ class Guard:
         if end.labels_version != measured[0].labelled.version:
             return None
         before = end.head
-        announce(tx, ladder, measured[0].origin, len(measured))
-        answers = self.judge_all(tx, ladder, measured, self.best_first(tx, ladder, measured))
+        order, size = self.best_first(tx, ladder, measured)
+        announce(tx, ladder, measured[0].origin, size)
+        answers = self.judge_all(tx, ladder, measured, order)
         return _Judged(answers, before, Left(max(answers, key=_number).ladder, end))
 
     def judge_all(
@@ -383,29 +384,31 @@ class Guard:
 
     def best_first(
         self, tx: Transaction, ladder: LadderRecord, measured: Sequence[Measured]
-    ) -> list[int]:
-        """Return the order in which the members of a batch are judged.
+    ) -> tuple[list[int], int]:
+        """Return the order in which the members of a batch are judged, and how many are queries.
 
         The best of an announced batch comes first if it improves the ladder, so that no member is
         refused for the margin over another one (docs/background/certificates.md, best of a batch).
         If it does not, the order is that of the batch and reveals nothing.
         """
         places = list(range(len(measured)))
-        rule = self.rules.mechanism
-        in_order = rule.discloses or rule.needs_account or rule.flags_alone
-        if in_order or not measured[0].origin.announced:
-            return places
-        fresh = [
-            place for place in places if self._first_of(tx, ladder, measured[place])[0] is None
-        ]
-        if not fresh:
-            return places
-        best = min(fresh, key=lambda place: measured[place].evaluation.risk)
+        if not measured[0].origin.announced:
+            return places, len(places)
+        rule, new, queries = self.rules.mechanism, [], set()
+        each = rule.needs_account or rule.flags_alone
+        for place, submission in enumerate(measured):
+            first, is_known, _ = self._first_of(tx, ladder, submission)
+            new += [place] * (first is None)
+            if not is_known or rule.flags_alone:
+                queries.add(place if each else submission.asked[:2])
+        if each or rule.discloses or not new:
+            return places, len(queries)
+        best = min(new, key=lambda place: measured[place].evaluation.risk)
         state, _ = self._state_of(tx, ladder, measured[best].labelled, None)
-        rng = rng_of(self.rules, self.holdout.secret, ladder.id, ladder.submissions + 1)
+        rng = rng_of(self.rules, self.holdout.secret, ladder.id, ladder.queries + 1)
         if not self.rules.step(state, measured[best].evaluation, rng)[1].improved:
-            return places
-        return [best, *(place for place in places if place != best)]
+            return places, len(queries)
+        return [best, *(place for place in places if place != best)], len(queries)
 
     def judge(
         self,
@@ -433,26 +436,29 @@ class Guard:
         first, is_known, keyed = self._first_of(tx, ladder, measured)
         known, began = (before.incumbent, before.began) if before else (None, None)
         state, incumbent = self._state_of(tx, ladder, labelled, known)
-        rules, price = self.rules.with_margin(origin.margin), 0.0
+        rules, price, same = self.rules.with_margin(origin.margin), 0.0, True
         margin, against, again = getattr(rules.mechanism, "margin", 0.0), ladder.incumbent, keyed
+        withdrawn, was_spent = is_withdrawn(first, ladder), False
         if rules.mechanism.flags_alone:
             price = before.price if before else self.price_of(tx, ladder)
             state = replace(state, price=price)
+            # Of all submissions: how long it takes must not show which rows are the reserve's.
+            least = tx.least_margin(ladder.id, measured.asked.digest)
             if keyed and first is not None:
-                again = self._is_retried(tx, ladder, first, measured.asked, margin)
-                against = tx.incumbent_before(ladder.id, first.number)
-                margin = tx.margin_of(ladder.id, first.number)
-            elif (
-                first is not None
-                and not first.improved
-                and margin < tx.least_margin(ladder.id, measured.asked.digest)
-            ):
-                first, is_known = None, False  # for so small a gain it was not tested
-        was_spent = rules.is_spent(state)
+                decided = tx.decided(ladder, first.number, measured.asked)
+                same = decided.same
+                again = same and (margin <= decided.margin or not first.improved)
+                then = replace(state, price=0.0, candidates=decided.candidates)
+                was_spent = rules.is_spent(replace(then, releases=decided.releases))
+                against, margin = decided.against, decided.margin
+            else:
+                was_spent = rules.is_spent(state)
+                if first and not first.improved and not withdrawn and margin < least:
+                    first, is_known = None, False  # for so small a gain it was not tested
         spent, level, repeat_of = False, None, None
         if first is None or labelled.reserve is not None:
             # Of a repeat for nothing: how long it takes must not show which rows are the reserve's.
-            rng = rng_of(self.rules, self.holdout.secret, ladder.id, ladder.submissions + 1)
+            rng = rng_of(self.rules, self.holdout.secret, ladder.id, ladder.queries + 1)
             after, outcome = rules.step(state, measured.evaluation, rng)
         if first is None:
             began = began or self._began_with(tx, ladder, origin.batch)
@@ -468,11 +474,10 @@ class Guard:
         else:
             known_by = {"repeat_of": first.number}
             if is_known:
-                repeat_of = first.number
+                repeat_of = first.number if same else None
                 if first.improved and (level := first.level) is None:
                     level = tx.improvements(ladder.id, first.number)
-                again = again and not is_withdrawn(first, ladder)
-            if again:
+            if again and not withdrawn:
                 risk, improved, change = first.risk, first.improved, {"evidence": {}}
             else:  # without that count, whose time would reveal what repeats on the ladder's rows
                 risk, improved = not_improved(self.rules, ladder.state["standing"], first.risk)
@@ -510,7 +515,7 @@ class Guard:
             improvements=ladder.version if level is None else level,
             repeat_of=repeat_of,
             is_incumbent=ladder.incumbent == (repeat_of or ladder.submissions),
-            has_held=improved or (repeat_of is not None and first is not None and first.improved),
+            has_held=improved or bool(repeat_of and first and first.improved and not withdrawn),
         )
         if first is None:
             if improved:
@@ -518,21 +523,8 @@ class Guard:
             first = First(release.submission, risk, improved, level=release.improvements)
         return Answer(
             *(release, ladder, spent and left == 0, known, None if keyed else first, began),
-            *(price, against, margin, was_spent),
+            *(price, against, margin, was_spent, withdrawn),
         )
-
-    @staticmethod
-    def _is_retried(
-        tx: Transaction, ladder: LadderRecord, first: First, asked: Asked, margin: float
-    ) -> bool:
-        """Return whether a gate decided on this very question under the key.
-
-        Other predictions under the same key were compared with nothing, and no larger gain.
-        """
-        (entry,) = tx.audit_entries(ladder.id, after=first.number - 1, limit=1)
-        tested = entry.recorded
-        same = (tested.digest, tested.reserve_digest) == (asked.digest, asked.reserve_digest)
-        return same and margin <= (entry.evidence.get("margin") or 0.0)
 
     @staticmethod
     def _first_of(
@@ -550,7 +542,6 @@ class Guard:
         if origin.per_day is not None:
             _refuse_beyond(tx, ladder, origin.per_day)
         first, everywhere = tx.first(ladder, asked.digest, asked.reserve_digest)
-        is_withdrawn(first, ladder)  # refused while there is no incumbent
         # Nobody knows which rows are the reserve's, nor what another account has submitted.
         return first, first is not None and everywhere and origin.account is None, False
 

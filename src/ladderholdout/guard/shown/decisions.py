@@ -91,6 +91,10 @@ def reason_of(
     incumbent: int,
     margin: float,
     why_spent: str | None,
+    clipping: str = "",
+    *,
+    retried: bool = False,
+    withdrawn: bool = False,
 ) -> str:
     """Return why a candidate was accepted or not.
 
@@ -105,6 +109,8 @@ def reason_of(
         The gain that was tested for, in the metric's own units.
     why_spent : str or None
         Why nothing is accepted any more, if so.
+    clipping : str
+        As `Metric.clipping`, for the test was of these errors.
 
     Returns
     -------
@@ -126,11 +132,21 @@ def reason_of(
     if release.has_held and not release.is_incumbent:
         replaced = f"submission {incumbent} has replaced it since, and is to be kept"
         return f"The same predictions were accepted as submission {first}; {replaced}."
+    if withdrawn and first is not None:
+        return f"The same predictions were withdrawn, as submission {first}."
     if why_spent is not None and not release.improved:
         return f"Nothing is accepted any more: {why_spent}. Submission {incumbent} is to be kept."
+    if retried and first is None:
+        return "It is not shown to be better, nor tested: its key is that of other predictions."
+    if first is not None and not retried:
+        same = f"submission {first} had the same predictions"
+        return (
+            f"It is not shown to be better than submission {incumbent}, nor tested again: {same}."
+        )
     if against is None:
         return "It is the baseline: there was nothing to compare it with."
     more = f" by more than {margin:g}" if margin else ""
+    more += f", with {clipping}" if clipping else ""
     if release.improved:
         return f"It is better than submission {against}{more}."
     return f"It is not shown to be better than submission {against}{more}."

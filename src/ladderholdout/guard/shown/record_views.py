@@ -81,6 +81,7 @@ def status_of(
         reserve_advice=_reserve_advice(tx, metric, holdout),
         block=holdout.block,
         spent_at=spent_at(tx.events(holdout.id, SPENT_AT)).get(metric.name),
+        queries=ladder.queries,
     )
 
 

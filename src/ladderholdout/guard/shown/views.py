@@ -391,6 +391,8 @@ class Status(OfMetrics):
     spent_at : float or None
         From which width of the certificate on the owner takes the rows for used up, if that was
         stated (`holdout.owner.spent_at`).
+    queries : int
+        The submissions that certificates count: all but repeats.
 
     Examples
     --------
@@ -435,6 +437,7 @@ class Status(OfMetrics):
     reserve_advice: str = ""
     block: int = 1
     spent_at: float | None = None
+    queries: int = 0
 
     @property
     def n_ladder(self) -> int:

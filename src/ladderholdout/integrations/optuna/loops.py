@@ -48,7 +48,7 @@ from ladderholdout.integrations.optuna.trials import (
     submit,
     values_of,
 )
-from ladderholdout.integrations.ranges import error_on_folds, proposed_range
+from ladderholdout.integrations.ranges import Folds, predicted_on_folds, proposed_range
 from ladderholdout.integrations.sklearn import (
     asks,
     checked_folds,
@@ -343,11 +343,11 @@ def propose_range(objective: Objective, study: Study, best: FrozenTrial) -> None
     X, y, groups = objective._train
     objective._study = study
 
-    def error() -> float:
+    def on_folds() -> Folds:
         model = objective._built(best).model
-        return error_on_folds(clone(model), X, y, objective._inner, groups)
+        return predicted_on_folds(clone(model), X, y, objective._inner, groups)
 
-    proposed_range(objective._holdout, y, error)
+    proposed_range(objective._holdout, y, on_folds)
 
 
 class AskTell:

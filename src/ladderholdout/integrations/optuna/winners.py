@@ -165,10 +165,10 @@ class Gate:
         self.releases.append(release)
         unconfirmed, confirmed = 0, 0
         for earlier in self.releases:
-            # Predictions that improved before are answered so again, and confirm nothing new.
-            new = earlier.improved and earlier.improvements > confirmed
+            # A study that is run again is confirmed by what it confirmed the first time.
+            new = earlier.has_held and earlier.improvements > confirmed
             unconfirmed = 0 if new else unconfirmed + 1
-            confirmed = max(confirmed, earlier.improvements)
+            confirmed = earlier.improvements if new else confirmed
         if unconfirmed >= self._patience:
             warn(
                 f"The study's own score improved {unconfirmed} times in a row and the holdout "
