@@ -646,7 +646,8 @@ class LadderHoldout:
         InvalidArgument
             A number or the predictions are refused; nothing was shown.
         HoldoutConflict
-            The metric has no bound, or what was shown before cannot be counted.
+            The metric has no bound, or what was shown before cannot be counted. After the holdout
+            was retired, or fresh rows took the place of these, only two submissions are compared.
         LedgerError, VaultError
             The record cannot be read or written.
 

@@ -142,6 +142,25 @@ def test_what_cannot_be_compared_is_refused_with_a_reason() -> None:
         several.compare(right_on(700), right_on(600))
 
 
+def test_only_submissions_are_compared_after_the_last_one() -> None:
+    """A model that was fitted on the rows since would be certified as better."""
+    holdout = holdout_of(reserve=0.2)
+    for count in (700, 800):
+        holdout.submit(right_on(count))
+    known = holdout.compare(2, 1)
+    holdout.owner.retire()
+    for first, second in ((Y, 2), (2, Y), (Y, right_on(600)), (right_on(800), right_on(700))):
+        with pytest.raises(HoldoutConflict, match=r"Give their numbers: holdout.compare\(2, 1\)"):
+            holdout.compare(first, second)
+    assert holdout.compare(2, 1) == known and holdout.compare(2, 1, confidence=0.99).low > 0
+    rows, ledger = np.random.default_rng(0).normal(size=(2, 100, 3)), "memory:fresh"
+    earlier = LadderHoldout(rows[0], Y[:100], scoring="accuracy", name="fresh", ledger=ledger)
+    earlier.submit(right_on(70, Y[:100]))
+    earlier.replenish(rows[1], Y[100:200])
+    with pytest.raises(HoldoutConflict, match="Give their numbers"):
+        LadderHoldout.open("fresh@1", ledger=ledger).compare(Y[:100], 1)
+
+
 def test_another_confidence_has_a_price() -> None:
     holdout = holdout_of()
     usual = holdout.compare(right_on(850), right_on(800))

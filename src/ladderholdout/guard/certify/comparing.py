@@ -93,6 +93,12 @@ def _asking(
     digests = [digests_of(holdout.secret, values, holdout.reserve)[0] for values in models]
     known = tx.batches.comparisons(ladder.holdout_id)
     numbers = sides[0].number, sides[1].number
+    if holdout.retired is not None and None in numbers:
+        # Whoever made them may have fitted models on these rows since.
+        raise HoldoutConflict(
+            f"Nothing was compared: {holdout.name!r} takes no submissions any more, so only two "
+            "of its submissions are compared. Give their numbers: holdout.compare(2, 1)."
+        )
     for record in known:
         if (record.ladder_id, record.confidence) != (ladder.id, level.confidence):
             continue

@@ -383,9 +383,6 @@ class Status(OfMetrics):
     next_release : str
         What a submission has to gain to improve, from the rule and the releases alone; empty
         where nothing was released yet, or nothing will be.
-    reserve_advice : str
-        Whether a reserve would be worth its rows, with the widths either way; empty once anything
-        was submitted, and where there is a reserve.
     block : int
         Which block of rows of its holdout this is, from 1 (`LadderHoldout.replenish`).
     spent_at : float or None
@@ -434,7 +431,6 @@ class Status(OfMetrics):
     sharing: tuple[tuple[str, int, int], ...] = ()
     estimate: Estimate | None = None
     next_release: str = ""
-    reserve_advice: str = ""
     block: int = 1
     spent_at: float | None = None
     queries: int = 0
@@ -520,7 +516,7 @@ class Status(OfMetrics):
         return block_name(whole, 1) + (f" to {block_name(whole, last)}" if last > 1 else "")
 
     def reserve_lines(self) -> list[tuple[str, str]]:
-        """Return the line about the reserve, if there is one or it was not too late for one.
+        """Return the line about the reserve, if there is one.
 
         Examples
         --------
@@ -530,7 +526,7 @@ class Status(OfMetrics):
         []
         """
         if not self.reserve:
-            return [("reserve", self.reserve_advice)] if self.reserve_advice else []
+            return []
         queries = f"{self.reserve_queries} quer{'y' if self.reserve_queries == 1 else 'ies'}"
         seen = "" if self.reserve_score is None else f", {self.reserve_score:.6g} for the incumbent"
         return [("reserve", f"{self.reserve} rows, {queries}{seen}")]
