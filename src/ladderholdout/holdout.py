@@ -412,6 +412,7 @@ class LadderHoldout:
         predictions: Any,
         *,
         margin: float | None = None,
+        baseline: bool = False,
         context: Mapping[str, Any] | None = None,
         ids: Any = None,
     ) -> Decision:
@@ -419,8 +420,8 @@ class LadderHoldout:
 
         The ladder has to be one with ``mechanism=GateLadder(alpha, horizon)``: the chance of any
         false acceptance in its whole life is at most alpha, however the candidates are proposed
-        (docs/background/decisions.md, theorem 1). The first submission is the baseline. Several
-        processes that share a ledger decide in one order.
+        (docs/background/decisions.md, theorem 1). The first submission is the baseline, which is
+        compared with nothing. Several processes that share a ledger decide in one order.
 
         Parameters
         ----------
@@ -429,13 +430,17 @@ class LadderHoldout:
         margin : float, optional
             The gain that the candidate has to exceed, in the metric's own units, from 0 to below
             the range of its loss. By default that of the mechanism.
+        baseline : bool, default=False
+            Accept it as the baseline if it is the ladder's first submission; later it changes
+            nothing. Without it the first submission is recorded as the baseline and not accepted.
 
         Returns
         -------
         Decision
-            It is true where the candidate was accepted, and durable in the ledger before you see
-            it. The same predictions get the same decision again: accepted ones as long as they
-            are the incumbent, and for no larger margin than before.
+            It is true if the candidate was accepted, and durable in the ledger before you see
+            it. Predictions that are those of the incumbent on all rows are `unchanged`: a change
+            that alters none of them was not tested. Rejected predictions are tested again for a
+            smaller margin alone.
 
         Raises
         ------
@@ -455,14 +460,15 @@ class LadderHoldout:
         >>> holdout = LadderHoldout(X, y, scoring="accuracy", mechanism=GateLadder(),
         ...                         ledger="memory")
         >>> answers = [np.where(np.arange(1000) < right, y, 1 - y) for right in (800, 805, 850)]
-        >>> [bool(holdout.gate(answer)) for answer in answers]
-        [True, False, True]
+        >>> [holdout.gate(answer).verdict for answer in answers]
+        ['baseline', 'not accepted', 'accepted']
         >>> print(holdout.gate(answers[1]).reason)
         It is not shown to be better than submission 3.
         """
         ladder = of_one_metric(self._ladder)
         read, described = read_submission(ladder, predictions, context, ids)
-        decision = ladder.decide(read, Origin(context=described, margin=margin))
+        origin = Origin(context=described, margin=margin, baseline=baseline)
+        decision = ladder.decide(read, origin)
         if not isinstance(read, Predictions):
             warn_of_labels(ladder, read)
         return decision

@@ -8,6 +8,7 @@ import inspect
 import json
 import os
 import re
+import traceback
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -17,6 +18,7 @@ from typing import Annotated, Any, TypeVar
 from urllib.parse import quote
 
 import typer
+from click import ClickException
 from rich.console import Console
 from rich.progress import Progress as Bar
 from rich.text import Text
@@ -238,6 +240,7 @@ def reported(command: Callable[..., None]) -> Callable[..., None]:
         def warn(message: Warning | str, category: type[Warning], *_: Any, **__: Any) -> None:
             report("warning", _RANGE.sub(r"--\1-range \2 \3", str(message)), category.__name__)
 
+        status = getattr(command, _STATUS, None)
         try:
             with warnings.catch_warnings(), _collecting_seldom():
                 warnings.simplefilter("always", LadderHoldoutWarning)
@@ -245,7 +248,13 @@ def reported(command: Callable[..., None]) -> Callable[..., None]:
                 command(**options)
         except LadderHoldoutError as error:
             report("error", str(error), type(error).__name__)
-            raise typer.Exit(getattr(command, _STATUS, _one)(error)) from None
+            raise typer.Exit((status or _one)(error)) from None
+        except Exception as error:
+            # Whoever goes by the exit status must not take a fault for an answer.
+            if isinstance(error, typer.Exit | typer.Abort | ClickException) or status is None:
+                raise
+            traceback.print_exc()
+            raise typer.Exit(status(error)) from None
 
     return run
 
@@ -253,14 +262,14 @@ def reported(command: Callable[..., None]) -> Callable[..., None]:
 _STATUS = "_status_of_error"
 
 
-def _one(error: LadderHoldoutError) -> int:
+def _one(error: Exception) -> int:
     return 1
 
 
 def ends_with(
-    status: Callable[[LadderHoldoutError], int],
+    status: Callable[[Exception], int],
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """State with which status each error ends a command."""
+    """State with which status each error ends a command, whatever kind it is of."""
 
     def decorated(command: Callable[..., None]) -> Callable[..., None]:
         setattr(command, _STATUS, status)

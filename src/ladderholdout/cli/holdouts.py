@@ -37,7 +37,15 @@ from ladderholdout.cli.common import (
     print_result,
 )
 from ladderholdout.cli.files import ids_of, predictions_from, read_rows, target_of
-from ladderholdout.errors import DailyLimit, InvalidArgument, LadderHoldoutError, UnknownHoldout
+from ladderholdout.errors import (
+    DailyLimit,
+    InvalidArgument,
+    LadderHoldoutError,
+    LedgerError,
+    MetricError,
+    UnknownHoldout,
+    VaultError,
+)
 from ladderholdout.guard import (
     Withdrawn,
     ladder_of,
@@ -98,6 +106,13 @@ AnswersArgument = Annotated[
 ContextOption = Annotated[
     list[str] | None,
     typer.Option(metavar="KEY=VALUE", help="A note for the history; repeat it for several."),
+]
+BlockOption = Annotated[
+    int | None,
+    typer.Option(
+        help="Which rows the file was made for: 1 for the first ones, one more each time that "
+        "fresh rows took their place. Needed from the second block on, unless --ids names the rows."
+    ),
 ]
 HeaderOption = Annotated[
     bool, typer.Option("--header/--no-header", help="Whether line 1 names the columns.")
@@ -365,6 +380,7 @@ def submit(
     holdout: LadderHoldout,
     file: AnswersArgument,
     context: ContextOption = None,
+    block: BlockOption = None,
     header: HeaderOption = True,
     labels: Annotated[
         Path | None,
@@ -385,13 +401,34 @@ def submit(
     with --ids in any order.
     """
     stated = context_of(context or [])
+    _check_block(holdout, block, ids)
     predictions = _answers(holdout, file, labels, header, ids, Reading(pattern, otherwise), kept)
     print_shown(holdout.submit(predictions, context=stated), as_json)
 
 
-def _status_of_refusal(error: LadderHoldoutError) -> int:
+_STATUSES = {"unchanged": 5, "baseline": 6}
+_NOT_DECIDED = LedgerError, VaultError, MetricError
+
+
+def _status_of_refusal(error: Exception) -> int:
     """Return the exit status of a gate that gives no decision."""
+    if isinstance(error, _NOT_DECIDED) or not isinstance(error, LadderHoldoutError):
+        return 4
     return 3 if isinstance(error, DailyLimit) else 2
+
+
+def _check_block(holdout: LadderHoldout, block: int | None, ids: str | None) -> None:
+    """Refuse a file that may have been made for the rows of an earlier block."""
+    now = ladder_of(holdout, several=True).facts.block
+    if block is None and (now == 1 or ids is not None):
+        return
+    if block != now:
+        raise InvalidArgument(
+            "--block",
+            f"{now}, the number of the rows that {holdout.name!r} has now (`ladder-holdout show`)",
+            "missing" if block is None else block,
+            "Make the file for these rows, or give --ids with a column that names its rows.",
+        )
 
 
 @ends_with(_status_of_refusal)
@@ -406,6 +443,11 @@ def gate(
             "default that of the ladder's rule."
         ),
     ] = None,
+    baseline: Annotated[
+        bool,
+        typer.Option("--baseline", help="Accept the ladder's first file, as the baseline."),
+    ] = False,
+    block: BlockOption = None,
     context: ContextOption = None,
     header: HeaderOption = True,
     ids: IdsOption = None,
@@ -416,17 +458,20 @@ def gate(
 ) -> None:
     """Decide whether predictions may replace the incumbent, by one error for all decisions.
 
-    The exit status is 0 where they are accepted, 1 where they are not shown to be better, 2 where
-    they are refused or the command is used wrongly, and 3 where nothing can be accepted any more
-    or a limit is reached. The ladder has the rule GateLadder (register --mechanism "GateLadder()"),
-    and the first file is the baseline.
+    The exit status is 0 if they are accepted, 1 if they are not shown to be better, 2 if they are
+    refused or the command is used wrongly, 3 if nothing can be accepted any more or a limit is
+    reached, 4 if nothing was decided (no server, a ledger that is locked, a judge that failed), 5
+    if they are those of the incumbent on all rows, and 6 if there was nothing to compare them with.
+    The ladder has the rule GateLadder (register --mechanism "GateLadder()"). The first file is the
+    baseline, which is accepted with --baseline alone.
     """
     stated = context_of(context or [])
+    _check_block(holdout, block, ids)
     predictions = _answers(holdout, file, None, header, ids, Reading(pattern, otherwise), kept)
-    decision = holdout.gate(predictions, margin=margin, context=stated)
+    decision = holdout.gate(predictions, margin=margin, baseline=baseline, context=stated)
     print_result(decision, as_json)
     if not decision:
-        raise typer.Exit(3 if decision.spent else 1)
+        raise typer.Exit(_STATUSES.get(decision.verdict, 3 if decision.spent else 1))
 
 
 def _check_header(header: bool, ids: str | None) -> None:

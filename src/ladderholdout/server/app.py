@@ -57,6 +57,7 @@ from ladderholdout.server.answers import (
 )
 from ladderholdout.server.bodies import (
     SEARCH,
+    baseline_in,
     batch_in,
     comparison_in,
     is_search,
@@ -249,7 +250,8 @@ def _add_routes(app: FastAPI, served: Served, most: int, refusals: Refusals) -> 
             asked = submission_in(sent.data, sent.media, view.wanted, context, space, ids)
             if asked_for.name == "decide":
                 margin = margin_in(request.query_params.get("margin"))
-                return _json(view.decide(replace(asked, margin=margin), key))
+                baseline = baseline_in(request.query_params.get("baseline"))
+                return _json(view.decide(replace(asked, margin=margin, baseline=baseline), key))
             return _json(asked_for.does(view, asked, key))
 
         def analyst() -> View:
