@@ -9,7 +9,7 @@
 # the holdout's rows into the file that $PREDICTIONS names. LADDERHOLDOUT_SERVER is the server that
 # has the labels, and LADDERHOLDOUT_TOKEN or LADDERHOLDOUT_TOKEN_FILE the token of an account that
 # may decide. The loop ends after so many changes, or with the exit status of a decision that could
-# not be made: 2 refused, 3 nothing more can be accepted, 4 not decided. Then nothing is reverted.
+# not be made: 2 refused, 4 not decided (nothing is reverted then), 3 nothing more can be accepted.
 set -euo pipefail
 
 holdout=$1 changes=${2:-100}
@@ -44,7 +44,10 @@ for ((change = 1; change <= changes; change++)); do
   case $status in
     0) kept=$(git rev-parse HEAD) ;;
     1 | 5) revert ;;
-    3) revert && break ;; # nothing is accepted any more
-    *) exit "$status" ;;
+    *)
+      echo "Not kept: $(git rev-parse HEAD). Kept: $kept." >&2
+      [ "$status" -ne 3 ] || revert # `git cherry-pick` brings back what a limit of the day stopped
+      exit "$status"
+      ;;
   esac
 done

@@ -47,21 +47,26 @@ def gate(ledger: Any = "memory", y: NDArray[Any] = Y, **given: Any) -> LadderHol
 def test_a_run_of_decisions_and_their_reasons() -> None:
     holdout = gate(mechanism=GateLadder(horizon=4))
     asked = [(700, None), (705, None), (760, 0.01), (760, 0.01), (760, 0.05), (700, None)]
-    found = [holdout.gate(right_on(count), margin=margin) for count, margin in asked]
+    found = [
+        holdout.gate(right_on(count), margin=margin, baseline=True) for count, margin in asked
+    ]
+    first = "It is the baseline: there was nothing to compare it with."
     assert found == [
-        Decision(True, 1, False, "It is the baseline: there was nothing to compare it with.", 1),
+        Decision(True, 1, False, first, 1, baseline=True),
         Decision(False, 2, False, "It is not shown to be better than submission 1.", 1),
         Decision(True, 3, False, "It is better than submission 1 by more than 0.01.", 3),
-        Decision(
-            True,
-            4,
-            False,
-            "The same predictions were accepted as submission 3, which is the incumbent.",
-            3,
-        ),
-        Decision(
-            False, 5, False, "It is not shown to be better than submission 3 by more than 0.05.", 3
-        ),
+        *[
+            Decision(
+                False,
+                number,
+                False,
+                "It alters no prediction on these rows: they are those of submission 3, the "
+                "incumbent.",
+                3,
+                unchanged=True,
+            )
+            for number in (4, 5)
+        ],
         Decision(
             False,
             6,
@@ -71,7 +76,14 @@ def test_a_run_of_decisions_and_their_reasons() -> None:
             3,
         ),
     ]
-    assert [bool(decision) for decision in found] == [True, False, True, True, False, False]
+    assert [decision.verdict for decision in found] == [
+        "accepted",
+        "not accepted",
+        "accepted",
+        "unchanged",
+        "unchanged",
+        "not accepted",
+    ]
     assert holdout.gate(right_on(761)).spent is False
     assert holdout.gate(right_on(900)).accepted, "the fourth candidate"
     last = holdout.gate(right_on(1000))
@@ -81,10 +93,23 @@ def test_a_run_of_decisions_and_their_reasons() -> None:
     assert_replays(holdout)
 
 
+def test_a_first_candidate_is_accepted_by_request_alone() -> None:
+    """A loop that asks for no baseline keeps nothing that was compared with nothing."""
+    holdout = gate()
+    first = holdout.gate(right_on(600))
+    assert (bool(first), first.verdict, first.baseline) == (False, "baseline", True)
+    assert first.incumbent == first.submission == 1
+    # It is what others are compared with all the same, and a baseline is one once.
+    again = holdout.gate(right_on(600), baseline=True)
+    assert (bool(again), again.verdict, again.baseline) == (False, "unchanged", False)
+    assert not holdout.gate(right_on(500), baseline=True)
+    assert holdout.gate(right_on(700)).verdict == "accepted"
+
+
 def test_the_budget_spends_a_gate() -> None:
     holdout = gate(budget=1)
     with pytest.warns(BudgetWarning):
-        assert holdout.gate(right_on(600))
+        assert holdout.gate(right_on(600), baseline=True)
     decision = holdout.gate(right_on(900))
     assert decision.spent and "budget of 1 acceptances" in decision.reason
 
@@ -92,7 +117,8 @@ def test_the_budget_spends_a_gate() -> None:
 def test_an_estimator_and_ids_are_taken() -> None:
     names = [f"row {number}" for number in range(N)]
     holdout = gate(ids=names)
-    assert holdout.gate(DummyClassifier().fit(X, Y), context={"idea": "none"}).accepted
+    model = DummyClassifier().fit(X, Y)
+    assert holdout.gate(model, baseline=True, context={"idea": "none"}).accepted
     back = holdout.gate(right_on(900)[::-1], ids=names[::-1], context={"idea": "much better"})
     assert back.accepted
     assert [one.context["idea"] for one in holdout.history()] == ["none", "much better"]
@@ -105,7 +131,7 @@ def test_a_margin_is_in_the_unit_of_the_metric() -> None:
     for margin, accepted in ((0.9, True), (1.1, False)):
         given: dict[str, Any] = {"scoring": "neg_mean_absolute_error", "loss_range": (0, 10)}
         holdout = gate(y=y, **given)
-        assert holdout.gate(errors[0])
+        assert holdout.gate(errors[0]).baseline
         decision = holdout.gate(errors[1], margin=margin)
         assert decision.accepted is accepted
         assert decision.reason.endswith(f"by more than {margin}.")
@@ -130,7 +156,7 @@ def test_other_rules_decide_nothing_and_the_remedy_works(tmp_path: Path) -> None
     assert plain.status().submissions == 0
     with pytest.warns(KnownHoldoutWarning):
         beside = gate(tmp_path / "ledger.db", ladder="gate")
-    assert beside.gate(right_on(600)).accepted
+    assert beside.gate(right_on(600)).baseline
     assert not beside.gate(right_on(601)).accepted
     several = gate(scoring=["accuracy", "f1"], mechanism=None, name="several")
     with pytest.raises(InvalidArgument, match=r"holdout\['accuracy'\]"):
@@ -140,7 +166,7 @@ def test_other_rules_decide_nothing_and_the_remedy_works(tmp_path: Path) -> None
         mechanism={"accuracy": GateLadder()},
         name="one of two",
     )
-    assert only["accuracy"].gate(right_on(600)).accepted
+    assert only["accuracy"].gate(right_on(600), baseline=True).accepted
 
 
 def test_a_retired_holdout_decides_nothing() -> None:
@@ -188,7 +214,7 @@ def attacked(holdout: LadderHoldout, scores: LadderHoldout, y: NDArray[Any]) -> 
     """Add up random guesses by the sign of their disclosed scores, as a boosting attack does."""
     rng, votes = np.random.default_rng(7), np.zeros(N)
     baseline = rng.integers(0, 2, N)
-    assert holdout.gate(baseline).accepted
+    assert holdout.gate(baseline).baseline
     for _ in range(60):
         guess = rng.integers(0, 2, N)
         score = scores.submit(guess).score
@@ -223,7 +249,13 @@ def test_labels_under_which_decisions_are_equal_give_equal_answers() -> None:
         found = [holdout.gate(predictions) for predictions in asked]
         answers.append((found, [(one.improved, one.score) for one in holdout.history()]))
     assert answers[0] == answers[1]
-    assert [decision.accepted for decision in answers[0][0]] == [True, False, True, True, False]
+    assert [decision.verdict for decision in answers[0][0]] == [
+        "baseline",
+        "not accepted",
+        "accepted",
+        "unchanged",
+        "not accepted",
+    ]
 
 
 def decided(ledger: str, seed: int) -> list[tuple[int, bool, int]]:
@@ -251,7 +283,7 @@ def test_processes_decide_in_one_order(tmp_path: Path) -> None:
         if entry.improved and entry.repeat_of is None:
             incumbent = number
         assert kept == incumbent
-        assert accepted == (incumbent in (number, entry.repeat_of))
+        assert accepted == (incumbent == number)
     assert_replays(holdout)
 
 

@@ -261,7 +261,7 @@ def test_samples_are_submitted_from_the_command_line(ledger: Path, tmp_path: Pat
     words = ["--ids", "qid", "--pattern", r"is (\w+)", "--otherwise", "none"]
     told = command(ledger, "submit", "metals", str(file), *words, "--json")
     assert told.exit_code == 0 and json.loads(told.output)["score"] == 0.75
-    decided = command(ledger, "gate", "metals", str(file), *words, "--ladder", "gate")
+    decided = command(ledger, "gate", "metals", str(file), *words, "--ladder", "gate", "--baseline")
     assert decided.exit_code == 0, "the baseline"
     # Nothing of the file but the predictions is kept: no target, no score of the harness.
     kept = b"".join(path.read_bytes() for path in tmp_path.glob("ledger.db*"))
