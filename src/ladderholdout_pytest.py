@@ -6,6 +6,7 @@ It is a module of its own so that a run of tests that uses no holdout does not i
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -74,17 +75,27 @@ class HoldoutGate:
         -------
         Decision
             True if it was accepted; a failed assertion shows the reason. What could not be
-            decided raises, and ends the session: no answer is no verdict on the candidate.
+            decided, or not any more, ends the session: that is no verdict on the candidate.
         """
-        from ladderholdout.errors import DailyLimit, LedgerError, MetricError, VaultError
-
         asked = {"margin": margin, "baseline": baseline, "ids": ids}
-        try:
+        with _undecided():
             decision: Decision = self.holdout.gate(candidate, **asked)
-        except (DailyLimit, LedgerError, MetricError, VaultError) as error:
-            pytest.exit(f"not decided: {type(error).__name__}: {error}", returncode=4)
+        if decision.spent:
+            pytest.exit(f"not decided: {decision.line()}", returncode=3)
         self._decided.append((_DECIDED, f"{self.holdout.name}: {decision.line()}"))
         return decision
+
+
+@contextmanager
+def _undecided() -> Iterator[None]:
+    """End the session with 4, or 3 at a limit, where an error is no answer."""
+    from ladderholdout.errors import DailyLimit, LedgerError, MetricError, VaultError
+
+    try:
+        yield
+    except (DailyLimit, LedgerError, MetricError, VaultError) as error:
+        status = 3 if isinstance(error, DailyLimit) else 4
+        pytest.exit(f"not decided: {type(error).__name__}: {error}", returncode=status)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -116,12 +127,13 @@ def _gated_holdout(request: pytest.FixtureRequest) -> Any:
 
     from ladderholdout import LadderHoldout
 
-    if server is not None:
-        path = f"/holdouts/{quote(name, safe='')}"
-        return LadderHoldout.connect(server.rstrip("/").removesuffix(path) + path)
-    return LadderHoldout.open(
-        name, ledger=ledger, account=account or "default", ladder=ladder or "main"
-    )
+    with _undecided():
+        if server is not None:
+            path = f"/holdouts/{quote(name, safe='')}"
+            return LadderHoldout.connect(server.rstrip("/").removesuffix(path) + path)
+        return LadderHoldout.open(
+            name, ledger=ledger, account=account or "default", ladder=ladder or "main"
+        )
 
 
 @pytest.fixture

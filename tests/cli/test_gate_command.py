@@ -21,6 +21,7 @@ from ladderholdout import LadderHoldout
 from ladderholdout.cli import app
 from ladderholdout.errors import MetricError
 from ladderholdout.mechanisms import GateLadder
+from ladderholdout.remote import connection
 from ladderholdout.server.accounts import add_account
 from tests.support import server
 
@@ -131,6 +132,7 @@ def test_what_is_not_decided_is_no_answer(
     """A server that is away, a ledger that is locked, a judge or a library that failed."""
     file = written(tmp_path, 250)
     monkeypatch.setenv("LADDERHOLDOUT_TOKEN", "token")
+    monkeypatch.setattr(connection, "_pauses", lambda: iter([1e9]))  # no second attempt
     away = ["gate", "churn", file, "--server", "http://127.0.0.1:1"]
     no_server = CliRunner().invoke(app, away)
     assert no_server.exit_code == 4 and "127.0.0.1:1" in no_server.output

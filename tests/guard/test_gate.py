@@ -27,6 +27,8 @@ from ladderholdout.errors import (
 )
 from ladderholdout.guard import LocalLadder
 from ladderholdout.guard.certify import shown_beside
+from ladderholdout.guard.open_ladder import Origin
+from ladderholdout.guard.query.batches import read_submission
 from ladderholdout.mechanisms import GateLadder, RoundedDisclosure
 from tests.support.holdouts import assert_replays
 from tests.support.processes import at_once
@@ -47,9 +49,7 @@ def gate(ledger: Any = "memory", y: NDArray[Any] = Y, **given: Any) -> LadderHol
 def test_a_run_of_decisions_and_their_reasons() -> None:
     holdout = gate(mechanism=GateLadder(horizon=4))
     asked = [(700, None), (705, None), (760, 0.01), (760, 0.01), (760, 0.05), (700, None)]
-    found = [
-        holdout.gate(right_on(count), margin=margin, baseline=True) for count, margin in asked
-    ]
+    found = [holdout.gate(right_on(count), margin=margin, baseline=True) for count, margin in asked]
     first = "It is the baseline: there was nothing to compare it with."
     assert found == [
         Decision(True, 1, False, first, 1, baseline=True),
@@ -104,6 +104,26 @@ def test_a_first_candidate_is_accepted_by_request_alone() -> None:
     assert (bool(again), again.verdict, again.baseline) == (False, "unchanged", False)
     assert not holdout.gate(right_on(500), baseline=True)
     assert holdout.gate(right_on(700)).verdict == "accepted"
+
+
+def test_other_predictions_under_a_key_are_neither_accepted_nor_unchanged() -> None:
+    holdout = gate()
+    ladder = holdout.__ladder__
+    assert isinstance(ladder, LocalLadder)
+
+    def asked(count: int, key: str, margin: float = 0.0) -> Decision:
+        read, _ = read_submission(ladder, right_on(count), None, None)
+        return ladder.decide(read, Origin(key=key, margin=margin, baseline=True))
+
+    assert [asked(*one).verdict for one in ((600, "a"), (800, "b"), (800, "b"))] == [
+        "accepted",
+        "accepted",
+        "accepted",
+    ]
+    other = asked(0, "b")
+    assert (other.verdict, other.unchanged) == ("not accepted", False)
+    assert other.reason == "It is not shown to be better than submission 2."
+    assert asked(800, "b", 0.3).verdict == asked(800, "c").verdict == "unchanged"
 
 
 def test_the_budget_spends_a_gate() -> None:

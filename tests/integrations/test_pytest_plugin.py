@@ -80,10 +80,6 @@ def test_the_configuration_names_a_server_and_workers_report(tmp_path: Path) -> 
         done = run(tmp_path, "-n", "1", LADDERHOLDOUT_TOKEN=token)
     assert "1 failed, 2 passed" in done.stdout
     assert done.stdout.count("accepted (submission") == 3
-    # The server is away now: no test failed, and nobody takes that for a verdict.
-    done = run(tmp_path, LADDERHOLDOUT_TOKEN=token)
-    assert done.returncode == 4 and "not decided: " in done.stdout
-    assert "failed" not in done.stdout
 
 
 def test_without_a_name_it_fails_and_says_what_to_state(tmp_path: Path) -> None:
@@ -91,6 +87,15 @@ def test_without_a_name_it_fails_and_says_what_to_state(tmp_path: Path) -> None:
     done = run(tmp_path, LADDERHOLDOUT_LEDGER=str(ledger))
     assert done.returncode == 1 and "pytest --ladderholdout NAME" in done.stdout
     assert LadderHoldout.open("churn", ledger=ledger).status().submissions == 0
+
+
+def test_what_was_not_decided_ends_the_session_and_fails_no_test(tmp_path: Path) -> None:
+    registered(tmp_path)
+    words = ["--ladderholdout", "churn", "--ladderholdout-ledger"]
+    (tmp_path / "broken.db").write_bytes(b"no database, but longer than a header" * 9)
+    done = run(tmp_path, *words, "broken.db")
+    assert done.returncode == 4 and "not decided: LedgerError" in done.stdout
+    assert "1 failed" not in done.stdout and "1 error" not in done.stdout
 
 
 def test_a_project_may_have_options_named_holdout(tmp_path: Path) -> None:
@@ -168,8 +173,9 @@ def test_the_action_ends_with_the_decision(tmp_path: Path) -> None:
         for more in ({"predictions": "--help"}, {"ids": "--help"}, {"holdout": "--version"}):
             done = step(inputs | {"predictions": "250.npy"} | more, tmp_path, "Decide")
             found.append((done.returncode, outputs(tmp_path)["accepted"]))
-    away = step(inputs | {"predictions": "320.npy"}, tmp_path, "Decide")
-    found.append((away.returncode, outputs(tmp_path)["status"]))
+    (tmp_path / "broken.db").write_bytes(b"no database, but longer than a header" * 9)
+    broken = {"holdout": "churn", "predictions": "320.npy", "ledger": "broken.db"}
+    found.append((step(broken, tmp_path, "Decide").returncode, outputs(tmp_path)["status"]))
     assert found[:3] == [(0, "true"), (1, "false"), (0, "true")]
     assert found[3:] == [(2, "false")] * 3 + [(4, "4")]
     assert refused.returncode == 2 and ": none.npy" in refused.stdout

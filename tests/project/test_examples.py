@@ -445,8 +445,7 @@ def test_the_loop_ends_and_reverts_nothing_where_nothing_was_decided(tmp_path: P
     # The baseline is accepted, the second is not decided, and there is no third.
     gate = tmp_path / "gate.py"
     gate.write_text(
-        "import os, sys\n"
-        "sys.exit(0 if '--baseline' in sys.argv else int(os.environ['STATUS']))\n"
+        "import os, sys\nsys.exit(0 if '--baseline' in sys.argv else int(os.environ['STATUS']))\n"
     )
     settings = {
         "PROPOSE": "echo change >> answers.txt",

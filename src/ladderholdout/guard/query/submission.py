@@ -438,13 +438,16 @@ class Guard:
         state, incumbent = self._state_of(tx, ladder, labelled, known)
         rules, price = self.rules.with_margin(origin.margin), 0.0
         margin, against, again = getattr(rules.mechanism, "margin", 0.0), ladder.incumbent, keyed
+        same = True
         if rules.mechanism.flags_alone:
             price = before.price if before else self.price_of(tx, ladder)
             state = replace(state, price=price)
             if keyed and first is not None:
-                again = self._is_retried(tx, ladder, first, measured.asked, margin)
-                against = tx.incumbent_before(ladder.id, first.number)
-                margin = tx.margin_of(ladder.id, first.number)
+                same, tested = self._tested(tx, ladder, first, measured.asked)
+                again = same and margin <= tested
+                if same:
+                    against = tx.incumbent_before(ladder.id, first.number)
+                    margin = tested
             elif (
                 first is not None
                 and not first.improved
@@ -471,7 +474,7 @@ class Guard:
         else:
             known_by = {"repeat_of": first.number}
             if is_known:
-                repeat_of = first.number
+                repeat_of = first.number if same else None
                 if first.improved and (level := first.level) is None:
                     level = tx.improvements(ladder.id, first.number)
                 again = again and not is_withdrawn(first, ladder)
@@ -525,17 +528,17 @@ class Guard:
         )
 
     @staticmethod
-    def _is_retried(
-        tx: Transaction, ladder: LadderRecord, first: First, asked: Asked, margin: float
-    ) -> bool:
-        """Return whether a gate decided on this very question under the key.
+    def _tested(
+        tx: Transaction, ladder: LadderRecord, first: First, asked: Asked
+    ) -> tuple[bool, float]:
+        """Return whether a gate tested these very predictions under the key, and for which gain.
 
-        Other predictions under the same key were compared with nothing, and no larger gain.
+        Other predictions under the same key were compared with nothing.
         """
         (entry,) = tx.audit_entries(ladder.id, after=first.number - 1, limit=1)
         tested = entry.recorded
         same = (tested.digest, tested.reserve_digest) == (asked.digest, asked.reserve_digest)
-        return same and margin <= (entry.evidence.get("margin") or 0.0)
+        return same, entry.evidence.get("margin") or 0.0
 
     @staticmethod
     def _first_of(
