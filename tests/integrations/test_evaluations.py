@@ -235,6 +235,11 @@ def test_results_without_samples_name_the_way(tmp_path: Path) -> None:
     with pytest.raises(InvalidArgument, match="--log_samples") as refused:
         answers_in(file)
     assert "0.5" not in str(refused.value)
+    # Deeper than Python reads.
+    for name in ("deep.json", "deep.jsonl"):
+        (tmp_path / name).write_text("[" * 100_000)
+        with pytest.raises(InvalidArgument, match="the file must be"):
+            answers_in(tmp_path / name)
     with pytest.raises(InvalidArgument, match="No such file"):
         answers_in(tmp_path / "samples.jsonl")
 

@@ -394,7 +394,7 @@ def _list_in(name: str, value: Any) -> list[Any]:
     if isinstance(value, str):
         try:
             value = json.loads(value)
-        except ValueError:
+        except (ValueError, RecursionError):
             value = None
     if not isinstance(value, list):
         raise InvalidArgument(name, "a list, or one as JSON text", "neither")

@@ -16,6 +16,7 @@ import warnings
 from collections.abc import Callable
 from dataclasses import replace
 from importlib import metadata
+from inspect import signature
 from typing import Annotated, Any
 
 import numpy as np
@@ -53,6 +54,7 @@ from ladderholdout.server.answers import (
     read_body,
     refused,
     refused_by_http,
+    responses_of,
     stated_size,
 )
 from ladderholdout.server.bodies import (
@@ -321,7 +323,7 @@ def _add_routes(app: FastAPI, served: Served, most: int, refusals: Refusals) -> 
     ) -> Response:
         return _json(view.health(more, spent_at))
 
-    @app.get("/v1/holdouts", tags=["holdouts"])
+    @app.get("/v1/holdouts", tags=["holdouts"], responses=responses_of("GET"))
     def list_holdouts(account: Annotated[AccountRecord, Depends(holder_of)]) -> Response:
         """List the holdouts of the token."""
         return _json({"holdouts": [served.view(account).listed()]})
@@ -338,6 +340,8 @@ def _add_routes(app: FastAPI, served: Served, most: int, refusals: Refusals) -> 
             name=name,
             description=known.described,
             openapi_extra=dict(known.openapi),
+            status_code=204 if signature(known.does).return_annotation == "None" else 200,
+            responses=responses_of(known.method),
         )
 
 
