@@ -155,7 +155,7 @@ def test_every_status_that_is_answered_is_described(team: Team) -> None:
     for sent, status in (({"data": b"[" * 100_000}, 422), ({"json": {"predictions": [1]}}, 422)):
         answer = team.ask("POST", place.format(name="churn"), "analyst", **sent)
         assert answer.status_code == status and str(status) in api[place]["post"]["responses"]
-    assert "204" in api["/v1/holdouts/{name}/accounts/revoke"]["post"]["responses"]
+    assert "204" in api["/v1/holdouts/{name}/overlaps"]["post"]["responses"]
 
 
 def test_without_a_valid_token_every_path_answers_the_same(team: Team) -> None:
