@@ -418,6 +418,7 @@ class LadderHoldout:
         predictions: Any,
         *,
         margin: float | None = None,
+        baseline: bool = False,
         context: Mapping[str, Any] | None = None,
         ids: Any = None,
     ) -> Decision:
@@ -425,8 +426,8 @@ class LadderHoldout:
 
         The ladder has to be one with ``mechanism=GateLadder(alpha, horizon)``: the chance of any
         false acceptance in its whole life is at most alpha, however the candidates are proposed
-        (docs/background/decisions.md, theorem 1). The first submission is the baseline. Several
-        processes that share a ledger decide in one order.
+        (docs/background/decisions.md, theorem 1). The first submission is the baseline, which is
+        compared with nothing. Several processes that share a ledger decide in one order.
 
         Parameters
         ----------
@@ -435,11 +436,14 @@ class LadderHoldout:
         margin : float, optional
             The gain that the candidate has to exceed, in the metric's own units, from 0 to below
             the range of its loss. By default that of the mechanism.
+        baseline : bool, default=False
+            Accept it as the baseline if it is the ladder's first submission; later it changes
+            nothing. Without it the first submission is recorded as the baseline and not accepted.
 
         Returns
         -------
         Decision
-            It is true where the candidate was accepted, and durable in the ledger before you see
+            It is true if the candidate was accepted, and durable in the ledger before you see
             it. The incumbent's own predictions are "unchanged", and not accepted; others that were
             decided on are tested again for a smaller margin alone.
 
@@ -461,14 +465,15 @@ class LadderHoldout:
         >>> holdout = LadderHoldout(X, y, scoring="accuracy", mechanism=GateLadder(),
         ...                         ledger="memory")
         >>> answers = [np.where(np.arange(1000) < right, y, 1 - y) for right in (800, 805, 850)]
-        >>> [bool(holdout.gate(answer)) for answer in answers]
-        [True, False, True]
+        >>> [holdout.gate(answer).verdict for answer in answers]
+        ['baseline', 'not accepted', 'accepted']
         >>> holdout.gate(answers[2]).verdict
         'unchanged'
         """
         ladder = of_one_metric(self._ladder)
         read, described = read_submission(ladder, predictions, context, ids)
-        decision = ladder.decide(read, Origin(context=described, margin=margin))
+        origin = Origin(context=described, margin=margin, baseline=baseline)
+        decision = ladder.decide(read, origin)
         if not isinstance(read, Predictions):
             warn_of_labels(ladder, read)
         return decision

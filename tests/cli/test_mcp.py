@@ -199,7 +199,7 @@ def test_lists_come_as_json_text_and_a_history_in_pages(
         first = await answer(client, "submit", predictions=json.dumps(guess))
         again = await answer(client, "submit", predictions=guess)
         assert first["improved"] and again["released_score"] == first["released_score"]
-        for text in ("no list", "{}", "3"):
+        for text in ("no list", "{}", "3", "[" * 100_000):
             assert "or one as JSON text" in await refusal(client, "submit", predictions=text)
         for count in range(3):
             await answer(client, "submit", predictions=[*guess[:-1], count % 2])

@@ -28,6 +28,7 @@ from ladderholdout.guard import LocalLadder
 from ladderholdout.guard.certify import shown_beside
 from ladderholdout.guard.open_ladder import Origin
 from ladderholdout.guard.opening.health import verify_holdout
+from ladderholdout.guard.query.batches import read_submission
 from ladderholdout.mechanisms import GateLadder, RoundedDisclosure
 from tests.support.holdouts import assert_replays, record
 from tests.support.processes import at_once
@@ -49,9 +50,10 @@ def gate(ledger: Any = "memory", y: NDArray[Any] = Y, **given: Any) -> LadderHol
 def test_a_run_of_decisions_and_their_reasons() -> None:
     holdout = gate(mechanism=GateLadder(horizon=4))
     asked = [(700, None), (705, None), (760, 0.01), (760, 0.01), (760, 0.05), (700, None)]
-    found = [holdout.gate(right_on(count), margin=margin) for count, margin in asked]
+    found = [holdout.gate(right_on(count), margin=margin, baseline=True) for count, margin in asked]
+    first = "It is the baseline: there was nothing to compare it with."
     assert found == [
-        Decision(True, 1, False, "It is the baseline: there was nothing to compare it with.", 1),
+        Decision(True, 1, False, first, 1, baseline=True),
         Decision(False, 2, False, "It is not shown to be better than submission 1.", 1),
         Decision(True, 3, False, "It is better than submission 1 by more than 0.01.", 3),
         Decision(False, 4, False, UNCHANGED.format(3), 3, unchanged=True),
@@ -101,7 +103,7 @@ def keyed(holdout: LadderHoldout, key: str, count: int, margin: float | None = N
     """Decide under a key, as a client of the server does."""
     ladder = holdout.__ladder__
     assert isinstance(ladder, LocalLadder)
-    return ladder.decide(right_on(count), Origin(key=key, margin=margin))
+    return ladder.decide(right_on(count), Origin(key=key, margin=margin, baseline=True))
 
 
 def test_a_retry_under_a_key_is_told_what_was_decided() -> None:
@@ -155,7 +157,7 @@ def test_changes_that_alter_no_prediction_are_never_accepted(seed: int) -> None:
         mechanism=GateLadder(),
         ledger="memory",
     )
-    assert holdout.gate(table[cell])
+    assert holdout.gate(table[cell], baseline=True)
     empty = [at for at in range(100) if at not in cell]
     for at in range(100):
         changed = table.copy()
@@ -175,7 +177,7 @@ def test_repeats_change_no_decision_and_no_forecast(seed: int) -> None:
     for repeats in (0, 3):
         holdout, decisions = gate(mechanism=GateLadder(horizon=8)), []
         for place, model in enumerate(models):
-            decision = holdout.gate(model)
+            decision = holdout.gate(model, baseline=True)
             decisions.append((decision.accepted, decision.spent))
             for again in rng.integers(0, place + 1, repeats):
                 assert not holdout.gate(models[again]).accepted
@@ -189,10 +191,43 @@ def test_repeats_change_no_decision_and_no_forecast(seed: int) -> None:
     assert sum(accepted for accepted, _ in found[0][0]) > 1
 
 
+def test_a_first_candidate_is_accepted_by_request_alone() -> None:
+    """A loop that asks for no baseline keeps nothing that was compared with nothing."""
+    holdout = gate()
+    first = holdout.gate(right_on(600))
+    assert (bool(first), first.verdict, first.baseline) == (False, "baseline", True)
+    assert first.incumbent == first.submission == 1
+    # It is what others are compared with all the same, and a baseline is one once.
+    again = holdout.gate(right_on(600), baseline=True)
+    assert (bool(again), again.verdict, again.baseline) == (False, "unchanged", False)
+    assert not holdout.gate(right_on(500), baseline=True)
+    assert holdout.gate(right_on(700)).verdict == "accepted"
+
+
+def test_other_predictions_under_a_key_are_neither_accepted_nor_unchanged() -> None:
+    holdout = gate()
+    ladder = holdout.__ladder__
+    assert isinstance(ladder, LocalLadder)
+
+    def asked(count: int, key: str, margin: float = 0.0) -> Decision:
+        read, _ = read_submission(ladder, right_on(count), None, None)
+        return ladder.decide(read, Origin(key=key, margin=margin, baseline=True))
+
+    assert [asked(*one).verdict for one in ((600, "a"), (800, "b"), (800, "b"))] == [
+        "accepted",
+        "accepted",
+        "accepted",
+    ]
+    other = asked(0, "b")
+    assert (other.verdict, other.unchanged) == ("not accepted", False)
+    assert other.reason.endswith("its key is that of other predictions.")
+    assert asked(800, "b", 0.3).verdict == asked(800, "c").verdict == "unchanged"
+
+
 def test_the_budget_spends_a_gate() -> None:
     holdout = gate(budget=1)
     with pytest.warns(BudgetWarning):
-        assert holdout.gate(right_on(600))
+        assert holdout.gate(right_on(600), baseline=True)
     decision = holdout.gate(right_on(900))
     assert decision.spent and "budget of 1 acceptances" in decision.reason
 
@@ -200,7 +235,8 @@ def test_the_budget_spends_a_gate() -> None:
 def test_an_estimator_and_ids_are_taken() -> None:
     names = [f"row {number}" for number in range(N)]
     holdout = gate(ids=names)
-    assert holdout.gate(DummyClassifier().fit(X, Y), context={"idea": "none"}).accepted
+    model = DummyClassifier().fit(X, Y)
+    assert holdout.gate(model, baseline=True, context={"idea": "none"}).accepted
     back = holdout.gate(right_on(900)[::-1], ids=names[::-1], context={"idea": "much better"})
     assert back.accepted
     assert [one.context["idea"] for one in holdout.history()] == ["none", "much better"]
@@ -213,10 +249,10 @@ def test_a_margin_is_in_the_unit_of_the_metric() -> None:
     for margin, accepted in ((0.9, True), (1.1, False)):
         given: dict[str, Any] = {"scoring": "neg_mean_absolute_error", "loss_range": (0, 10)}
         holdout = gate(y=y, **given)
-        assert holdout.gate(errors[0])
+        assert holdout.gate(errors[0]).baseline
         decision = holdout.gate(errors[1], margin=margin)
         assert decision.accepted is accepted
-        assert decision.reason.endswith(f"by more than {margin}.")
+        assert decision.reason.endswith(f"by more than {margin}, with errors clipped at 10.")
     with pytest.raises(InvalidArgument, match="margin must be a number from 0 to below 10"):
         holdout.gate(errors[1], margin=10)
 
@@ -238,7 +274,7 @@ def test_other_rules_decide_nothing_and_the_remedy_works(tmp_path: Path) -> None
     assert plain.status().submissions == 0
     with pytest.warns(KnownHoldoutWarning):
         beside = gate(tmp_path / "ledger.db", ladder="gate")
-    assert beside.gate(right_on(600)).accepted
+    assert beside.gate(right_on(600)).baseline
     assert not beside.gate(right_on(601)).accepted
     several = gate(scoring=["accuracy", "f1"], mechanism=None, name="several")
     with pytest.raises(InvalidArgument, match=r"holdout\['accuracy'\]"):
@@ -248,7 +284,7 @@ def test_other_rules_decide_nothing_and_the_remedy_works(tmp_path: Path) -> None
         mechanism={"accuracy": GateLadder()},
         name="one of two",
     )
-    assert only["accuracy"].gate(right_on(600)).accepted
+    assert only["accuracy"].gate(right_on(600), baseline=True).accepted
 
 
 def test_a_retired_holdout_decides_nothing() -> None:
@@ -296,7 +332,7 @@ def attacked(holdout: LadderHoldout, scores: LadderHoldout, y: NDArray[Any]) -> 
     """Add up random guesses by the sign of their disclosed scores, as a boosting attack does."""
     rng, votes = np.random.default_rng(7), np.zeros(N)
     baseline = rng.integers(0, 2, N)
-    assert holdout.gate(baseline).accepted
+    assert holdout.gate(baseline).baseline
     for _ in range(60):
         guess = rng.integers(0, 2, N)
         score = scores.submit(guess).score
@@ -331,7 +367,13 @@ def test_labels_under_which_decisions_are_equal_give_equal_answers() -> None:
         found = [holdout.gate(predictions) for predictions in asked]
         answers.append((found, [(one.improved, one.score) for one in holdout.history()]))
     assert answers[0] == answers[1]
-    assert [decision.accepted for decision in answers[0][0]] == [True, False, True, False, False]
+    assert [decision.verdict for decision in answers[0][0]] == [
+        "baseline",
+        "not accepted",
+        "accepted",
+        "unchanged",
+        "not accepted",
+    ]
 
 
 def decided(ledger: str, seed: int) -> list[tuple[int, bool, int]]:

@@ -274,6 +274,11 @@ def test_results_without_samples_name_the_way(tmp_path: Path) -> None:
     with pytest.raises(InvalidArgument, match="--log_samples") as refused:
         answers_in(file)
     assert "0.5" not in str(refused.value)
+    # Deeper than Python reads.
+    for name in ("deep.json", "deep.jsonl"):
+        (tmp_path / name).write_text("[" * 100_000)
+        with pytest.raises(InvalidArgument, match="the file must be"):
+            answers_in(tmp_path / name)
     with pytest.raises(InvalidArgument, match="No such file"):
         answers_in(tmp_path / "samples.jsonl")
 
@@ -300,7 +305,7 @@ def test_samples_are_submitted_from_the_command_line(ledger: Path, tmp_path: Pat
     words = ["--ids", "qid", "--pattern", r"is (\w+)", "--otherwise", "none"]
     told = command(ledger, "submit", "metals", str(file), *words, "--json")
     assert told.exit_code == 0 and json.loads(told.output)["score"] == 0.75
-    decided = command(ledger, "gate", "metals", str(file), *words, "--ladder", "gate")
+    decided = command(ledger, "gate", "metals", str(file), *words, "--ladder", "gate", "--baseline")
     assert decided.exit_code == 0, "the baseline"
     # Nothing of the file but the predictions is kept: no target, no score of the harness.
     kept = b"".join(path.read_bytes() for path in tmp_path.glob("ledger.db*"))

@@ -141,10 +141,11 @@ _TOOLS = (
         name="decide",
         description=(
             "Ask whether a candidate may be kept in place of the incumbent, on a holdout whose "
-            "rule is GateLadder (`status` states it). The first candidate is the baseline. One "
-            "error bounds all decisions together: `accepted` is true where the candidate was "
-            "shown to be better. If it is false, keep what `incumbent` names; `unchanged` is true "
-            "of a change that alters no prediction. No score is shown."
+            "rule is GateLadder (`status` states it). The first candidate is the baseline, which "
+            "is accepted only with `baseline`. One error bounds all decisions together: `accepted` "
+            "is true if the candidate was shown to be better. If it is false, keep what "
+            "`incumbent` names; `unchanged` states that no prediction differs from it. No score "
+            "is shown."
         ),
         input_schema=_object(
             **_SUBMITTED,
@@ -153,6 +154,7 @@ _TOOLS = (
                 "The gain that the candidate has to exceed, in the metric's own units; by default "
                 "that of the rule.",
             ),
+            baseline=_kind("boolean", "Accept the ladder's first submission as the baseline."),
         ),
         output_schema=_answer(
             accepted=_kind("boolean", "Whether it may replace the incumbent."),
@@ -160,7 +162,8 @@ _TOOLS = (
             spent=_kind("boolean", "Whether nothing can be accepted any more."),
             reason=_kind("string", "Why."),
             incumbent=_kind("integer", "The submission that is to be kept now."),
-            unchanged=_kind("boolean", "Whether it alters no prediction: nothing was tested."),
+            unchanged=_kind("boolean", "Whether no prediction differs from the incumbent's."),
+            baseline=_kind("boolean", "Whether there was nothing to compare it with."),
         ),
     ),
     types.Tool(
@@ -321,7 +324,8 @@ class Tools:
     def _decide(self, given: dict[str, Any]) -> dict[str, Any]:
         note, holdout = _note_of("decide", given), self._open()
         predictions = self._predictions(holdout, given)
-        decision = holdout.gate(predictions, margin=given.get("margin"), context=note)
+        asked = {name: given[name] for name in ("margin", "baseline") if name in given}
+        decision = holdout.gate(predictions, context=note, **asked)
         return asdict(decision)
 
     def _predictions(self, holdout: LadderHoldout, given: Mapping[str, Any]) -> Any:
@@ -389,7 +393,7 @@ def _list_in(name: str, value: Any) -> list[Any]:
     if isinstance(value, str):
         try:
             value = json.loads(value)
-        except ValueError:
+        except (ValueError, RecursionError):
             value = None
     if not isinstance(value, list):
         raise InvalidArgument(name, "a list, or one as JSON text", "neither")

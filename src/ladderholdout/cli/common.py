@@ -8,6 +8,7 @@ import inspect
 import json
 import os
 import re
+import traceback
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -17,14 +18,19 @@ from typing import Annotated, Any, TypeVar
 from urllib.parse import quote
 
 import typer
+from click import ClickException
 from rich.console import Console
 from rich.progress import Progress as Bar
 from rich.text import Text
 
 from ladderholdout.errors import (
+    DailyLimit,
     InvalidArgument,
     LadderHoldoutError,
     LadderHoldoutWarning,
+    LedgerError,
+    MetricError,
+    VaultError,
     printable,
 )
 from ladderholdout.guard import by_first_order, ladder_of
@@ -94,6 +100,13 @@ LossRangeOption = Annotated[
     typer.Option(
         metavar="LOW HIGH",
         help="For unbounded losses: intervals clip them to it, in the metric's own unit.",
+    ),
+]
+BlockOption = Annotated[
+    int | None,
+    typer.Option(
+        help="Which rows the file was made for: 1 for the first ones, one more each time that "
+        "fresh rows took their place. Needed from the second block on, unless --ids names the rows."
     ),
 ]
 ConfidenceOption = Annotated[
@@ -238,6 +251,7 @@ def reported(command: Callable[..., None]) -> Callable[..., None]:
         def warn(message: Warning | str, category: type[Warning], *_: Any, **__: Any) -> None:
             report("warning", _RANGE.sub(r"--\1-range \2 \3", str(message)), category.__name__)
 
+        status = getattr(command, _STATUS, None)
         try:
             with warnings.catch_warnings(), _collecting_seldom():
                 warnings.simplefilter("always", LadderHoldoutWarning)
@@ -245,7 +259,13 @@ def reported(command: Callable[..., None]) -> Callable[..., None]:
                 command(**options)
         except LadderHoldoutError as error:
             report("error", str(error), type(error).__name__)
-            raise typer.Exit(getattr(command, _STATUS, _one)(error)) from None
+            raise typer.Exit((status or _one)(error)) from None
+        except Exception as error:
+            # Whoever goes by the exit status must not take a fault for an answer.
+            if isinstance(error, typer.Exit | typer.Abort | ClickException) or status is None:
+                raise
+            traceback.print_exc()
+            raise typer.Exit(status(error)) from None
 
     return run
 
@@ -253,14 +273,14 @@ def reported(command: Callable[..., None]) -> Callable[..., None]:
 _STATUS = "_status_of_error"
 
 
-def _one(error: LadderHoldoutError) -> int:
+def _one(error: Exception) -> int:
     return 1
 
 
 def ends_with(
-    status: Callable[[LadderHoldoutError], int],
+    status: Callable[[Exception], int],
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """State with which status each error ends a command."""
+    """State with which status each error ends a command, whatever kind it is of."""
 
     def decorated(command: Callable[..., None]) -> Callable[..., None]:
         setattr(command, _STATUS, status)
@@ -383,3 +403,28 @@ def context_of(pairs: Sequence[str]) -> dict[str, str]:
         if not key or not equals:
             raise InvalidArgument("--context", "of the form key=value", repr(pair))
     return {key: value for key, _, value in parted}
+
+
+STATUSES = {"unchanged": 5, "baseline": 6}
+_NOT_DECIDED = LedgerError, VaultError, MetricError
+
+
+def status_of_refusal(error: Exception) -> int:
+    """Return the exit status of a gate that gives no decision."""
+    if isinstance(error, _NOT_DECIDED) or not isinstance(error, LadderHoldoutError):
+        return 4
+    return 3 if isinstance(error, DailyLimit) else 2
+
+
+def check_block(holdout: LadderHoldout, block: int | None, ids: str | None) -> None:
+    """Refuse a file that may have been made for the rows of an earlier block."""
+    now = ladder_of(holdout, several=True).facts.block
+    if block is None and (now == 1 or ids is not None):
+        return
+    if block != now:
+        raise InvalidArgument(
+            "--block",
+            f"{now}, the number of the rows that {holdout.name!r} has now (`ladder-holdout status`)",
+            "missing" if block is None else block,
+            "Make the file for these rows, or give --ids with a column that names its rows.",
+        )

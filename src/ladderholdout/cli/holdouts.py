@@ -19,7 +19,9 @@ from rich.text import Text
 
 from ladderholdout import vault as vaults
 from ladderholdout.cli.common import (
+    STATUSES,
     AccountOption,
+    BlockOption,
     ConfidenceOption,
     JsonOption,
     LadderOption,
@@ -29,6 +31,7 @@ from ladderholdout.cli.common import (
     NameArgument,
     YesOption,
     cell,
+    check_block,
     console,
     context_of,
     ends_with,
@@ -36,9 +39,10 @@ from ladderholdout.cli.common import (
     print_json,
     print_lines,
     print_result,
+    status_of_refusal,
 )
 from ladderholdout.cli.files import ids_of, predictions_from, read_rows, target_of
-from ladderholdout.errors import DailyLimit, InvalidArgument, LadderHoldoutError, UnknownHoldout
+from ladderholdout.errors import InvalidArgument, LadderHoldoutError, UnknownHoldout
 from ladderholdout.guard import (
     Withdrawn,
     ladder_of,
@@ -382,6 +386,7 @@ def submit(
     holdout: LadderHoldout,
     file: AnswersArgument,
     context: ContextOption = None,
+    block: BlockOption = None,
     header: HeaderOption = True,
     labels: Annotated[
         Path | None,
@@ -402,16 +407,12 @@ def submit(
     with --ids in any order.
     """
     stated = context_of(context or [])
+    check_block(holdout, block, ids)
     predictions = _answers(holdout, file, labels, header, ids, Reading(pattern, otherwise), kept)
     print_shown(holdout.submit(predictions, context=stated), as_json)
 
 
-def _status_of_refusal(error: LadderHoldoutError) -> int:
-    """Return the exit status of a gate that gives no decision."""
-    return 3 if isinstance(error, DailyLimit) else 2
-
-
-@ends_with(_status_of_refusal)
+@ends_with(status_of_refusal)
 @on_ladder(single=True)
 def gate(
     holdout: LadderHoldout,
@@ -423,6 +424,11 @@ def gate(
             "default that of the ladder's rule."
         ),
     ] = None,
+    baseline: Annotated[
+        bool,
+        typer.Option("--baseline", help="Accept the ladder's first file, as the baseline."),
+    ] = False,
+    block: BlockOption = None,
     context: ContextOption = None,
     header: HeaderOption = True,
     ids: IdsOption = None,
@@ -433,17 +439,20 @@ def gate(
 ) -> None:
     """Decide whether predictions may replace the incumbent, by one error for all decisions.
 
-    The exit status is 0 where they are accepted, 1 where they are not shown to be better, 2 where
-    they are refused or the command is used wrongly, and 3 where nothing can be accepted any more
-    or a limit is reached. The ladder has the rule GateLadder (register --mechanism "GateLadder()"),
-    and the first file is the baseline.
+    The exit status is 0 if they are accepted, 1 if they are not shown to be better, 2 if they are
+    refused or the command is used wrongly, 3 if nothing can be accepted any more or a limit is
+    reached, 4 if nothing was decided (no server, a ledger that is locked, a judge that failed), 5
+    if they are those of the incumbent on all rows, and 6 if there was nothing to compare them with.
+    The ladder has the rule GateLadder (register --mechanism "GateLadder()"). The first file is the
+    baseline, which is accepted with --baseline alone.
     """
     stated = context_of(context or [])
+    check_block(holdout, block, ids)
     predictions = _answers(holdout, file, None, header, ids, Reading(pattern, otherwise), kept)
-    decision = holdout.gate(predictions, margin=margin, context=stated)
+    decision = holdout.gate(predictions, margin=margin, baseline=baseline, context=stated)
     print_result(decision, as_json)
     if not decision:
-        raise typer.Exit(3 if decision.spent else 1)
+        raise typer.Exit(STATUSES.get(decision.verdict, 3 if decision.spent else 1))
 
 
 def _check_header(header: bool, ids: str | None) -> None:

@@ -210,6 +210,8 @@ class Origin:
     per_day: int | None = None
     # The gain that a gate tests for, in the metric's own units; None for that of the ladder.
     margin: float | None = None
+    # Whether a gate may take it for what all others are compared with, if it is the first.
+    baseline: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -74,7 +74,7 @@ def _text_of(path: Path) -> str:
 def _json_of(path: Path) -> dict[str, Any]:
     try:
         read = json.loads(_text_of(path))
-    except ValueError:  # its text shows a part of the file
+    except (ValueError, RecursionError):  # its text shows a part of the file
         read = None
     if not isinstance(read, dict):
         raise InvalidArgument("the file", "a JSON object", f"{path}, which is none")
@@ -90,7 +90,7 @@ def _of_harness(path: Path, ids: str | None, kept: str | None) -> Iterator[Answe
         try:
             sample = json.loads(line)
             samples.append((number, sample, str(sample.get("filter", "none"))))
-        except (ValueError, AttributeError):
+        except (ValueError, AttributeError, RecursionError):
             came = f"something else in line {number}"
             raise InvalidArgument("the file", "a JSON object in each line", came) from None
     filters = list(dict.fromkeys(name for _, _, name in samples))

@@ -101,7 +101,9 @@ def sign_test(better: int, worse: int) -> float:
     >>> sign_test(5, 0), sign_test(0, 0)
     (0.03125, 1.0)
     """
-    return float(scipy.special.bdtrc(better - 1, better + worse, 0.5)) if better else 1.0
+    # Of the mirrored rows as well: how long a refusal takes must not reveal which side they favour.
+    both = scipy.special.bdtrc(np.array([better - 1, worse - 1]), better + worse, 0.5)
+    return float(both[0])
 
 
 def mean_test(gains: NDArray[np.float64], margin: float) -> float:

@@ -146,7 +146,8 @@ class RemoteLadder:
         check_decides(rules, self.facts.name)
         rules.with_margin(origin.margin)
         body = self._body(self._values(predictions), origin)
-        asked = {"key": origin.key or uuid4().hex, "query": {"margin": origin.margin}}
+        query = {"margin": origin.margin, "baseline": "true" if origin.baseline else None}
+        asked = {"key": origin.key or uuid4().hex, "query": query}
         return decision_from(self._call("POST", "decisions", json=body, **asked))
 
     def submit_rounds(

@@ -180,7 +180,10 @@ A_SUBMISSION = _QUERY | {"parameters": [_NAME, _KEY, _CONTEXT, _BLOCK, _IDS, _AC
 _MARGIN = _parameter(
     "query", "margin", "The gain that is tested for; by default that of the ladder.", type="number"
 )
-A_CANDIDATE = _QUERY | {"parameters": [_NAME, _KEY, _CONTEXT, _IDS, _MARGIN]}
+_BASELINE = _parameter(
+    "query", "baseline", "Accept the ladder's first submission as the baseline.", type="boolean"
+)
+A_CANDIDATE = _QUERY | {"parameters": [_NAME, _KEY, _CONTEXT, _BLOCK, _IDS, _MARGIN, _BASELINE]}
 A_BATCH = takes(json=_BATCH)
 _MODEL = {
     "description": "The number of a submission whose predictions are kept, or predictions.",

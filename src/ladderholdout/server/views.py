@@ -266,7 +266,7 @@ class View:
     def decide(self, asked: Asked, key: str | None) -> Decision:
         """Submit predictions to a gate, and return whether they may replace the incumbent."""
         self._check_answers_at_once()
-        origin = replace(self._origin(asked, key), margin=asked.margin)
+        origin = replace(self._origin(asked, key), margin=asked.margin, baseline=asked.baseline)
         return self.ladder.decide(asked.predictions, origin)
 
     @operation("POST", "/batches", "submissions", ANALYST, openapi=A_BATCH)

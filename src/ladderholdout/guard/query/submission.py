@@ -283,8 +283,10 @@ class Guard:
         release, incumbent = self.take_note(answer), answer.ladder.incumbent
         assert incumbent is not None
         # A retry of what was accepted and replaced since is not better than the incumbent.
-        accepted = release.improved and release.is_incumbent
-        unchanged = release.is_incumbent and not accepted
+        better = release.improved and release.is_incumbent
+        baseline, unchanged = better and answer.against is None, release.is_incumbent and not better
+        # Nothing was compared: no loop keeps a change for that, unless it asked for a baseline.
+        accepted = better and (not baseline or origin.baseline)
         is_spent = answer.was_spent and not release.is_incumbent
         reason = reason_of(
             release,
@@ -296,7 +298,8 @@ class Guard:
             retried=answer.first is None,
             withdrawn=answer.withdrawn,
         )
-        return Decision(accepted, release.submission, is_spent, reason, incumbent, unchanged)
+        number = release.submission
+        return Decision(accepted, number, is_spent, reason, incumbent, unchanged, baseline)
 
     def _answered(
         self, placed: Sequence[tuple[Any, NDArray[np.intp] | None]], origins: Sequence[Origin]

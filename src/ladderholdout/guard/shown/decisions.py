@@ -24,8 +24,8 @@ class Decision:
     Attributes
     ----------
     accepted : bool
-        Whether the candidate was shown to be better than the incumbent, or is the baseline. A retry
-        under a key gets the same decision, as long as no other has replaced it.
+        Whether the candidate was shown to be better than the incumbent, or is the baseline by
+        request. A retry under a key gets the same decision, as long as no other has replaced it.
     submission : int
         The number under which the ledger keeps it.
     spent : bool
@@ -36,6 +36,8 @@ class Decision:
         The submission that is to be kept now.
     unchanged : bool
         Whether the predictions are those of the incumbent on all rows: nothing was tested.
+    baseline : bool
+        Whether there was no incumbent: it is one now, and was compared with nothing.
 
     Examples
     --------
@@ -50,15 +52,18 @@ class Decision:
     reason: str
     incumbent: int
     unchanged: bool = False
+    baseline: bool = False
 
     def __bool__(self) -> bool:
         return self.accepted
 
     @property
     def verdict(self) -> str:
-        """The decision in a word or two: accepted, not accepted, unchanged."""
+        """The decision in a word or two: accepted, not accepted, unchanged, baseline."""
         if self.accepted:
             return "accepted"
+        if self.baseline:
+            return "baseline"
         return "unchanged" if self.unchanged else "not accepted"
 
     def line(self) -> str:
