@@ -425,7 +425,7 @@ def _check_block(holdout: LadderHoldout, block: int | None, ids: str | None) -> 
     if block != now:
         raise InvalidArgument(
             "--block",
-            f"{now}, the number of the rows that {holdout.name!r} has now (`ladder-holdout show`)",
+            f"{now}, the number of the rows that {holdout.name!r} has now (`ladder-holdout status`)",
             "missing" if block is None else block,
             "Make the file for these rows, or give --ids with a column that names its rows.",
         )
