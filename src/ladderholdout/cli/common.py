@@ -109,6 +109,31 @@ BlockOption = Annotated[
         "fresh rows took their place. Needed from the second block on, unless --ids names the rows."
     ),
 ]
+PatternOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="REGEX",
+        help="Of a log: what of an answer is the prediction, the first group of the last match. "
+        "By default all of it.",
+    ),
+]
+OtherwiseOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="CLASS",
+        help="Of a log: the class that answers count as which are none of the classes.",
+    ),
+]
+FilterOption = Annotated[
+    str | None,
+    typer.Option(
+        "--filter",
+        metavar="NAME",
+        help="Of samples of lm_eval: the filter whose answers are meant.",
+    ),
+]
+
+
 ConfidenceOption = Annotated[
     float | None,
     typer.Option(
@@ -424,7 +449,7 @@ def check_block(holdout: LadderHoldout, block: int | None, ids: str | None) -> N
     if block != now:
         raise InvalidArgument(
             "--block",
-            f"{now}, the number of the rows that {holdout.name!r} has now (`ladder-holdout status`)",
+            f"{now}, the block of the rows that {holdout.name!r} has (`ladder-holdout status`)",
             "missing" if block is None else block,
             "Make the file for these rows, or give --ids with a column that names its rows.",
         )

@@ -23,12 +23,15 @@ from ladderholdout.cli.common import (
     AccountOption,
     BlockOption,
     ConfidenceOption,
+    FilterOption,
     JsonOption,
     LadderOption,
     LedgerOption,
     LossRangeOption,
     MissingOption,
     NameArgument,
+    OtherwiseOption,
+    PatternOption,
     YesOption,
     cell,
     check_block,
@@ -116,31 +119,6 @@ IdsOption = Annotated[
         "field of each sample's metadata or document; by default its own id.",
     ),
 ]
-PatternOption = Annotated[
-    str | None,
-    typer.Option(
-        metavar="REGEX",
-        help="Of a log: what of an answer is the prediction, the first group of the last match. "
-        "By default all of it.",
-    ),
-]
-OtherwiseOption = Annotated[
-    str | None,
-    typer.Option(
-        metavar="CLASS",
-        help="Of a log: the class that answers count as which are none of the classes.",
-    ),
-]
-FilterOption = Annotated[
-    str | None,
-    typer.Option(
-        "--filter",
-        metavar="NAME",
-        help="Of samples of lm_eval: the filter whose answers are meant.",
-    ),
-]
-
-
 TargetOption = Annotated[
     list[str], typer.Option(help="The column with the labels; repeat it for several outputs.")
 ]
