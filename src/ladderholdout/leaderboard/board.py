@@ -395,6 +395,7 @@ class Leaderboard:
         >>> board.waiting()
         {'Ada': 1}
         """
+        self._close_where_due()
         return self._home.read(lambda tx, home: tx.rounds.counts(home))
 
     def close_round(self) -> Round | None:
