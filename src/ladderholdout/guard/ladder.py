@@ -91,6 +91,7 @@ from ladderholdout.ledger import shown as url_shown
 from ladderholdout.ledger.replay import rules_of
 from ladderholdout.metrics import Metric
 from ladderholdout.metrics.arrays import by_index
+from ladderholdout.metrics.verdicts import asked_by
 from ladderholdout.process import PerProcess
 from ladderholdout.vault import Rows
 
@@ -281,7 +282,9 @@ class LocalLadder:
         """Compare two models, each the number of a submission or what `submit` takes."""
         note_shown()
         with without_frames:
-            return compared(self, self._side(first), self._side(second), confidence)
+            sides = self._side(first), self._side(second)
+            with asked_by(self.guard().asker()):
+                return compared(self, *sides, confidence)
 
     def _side(self, model: Any) -> Compared:
         """Return one side of a comparison."""

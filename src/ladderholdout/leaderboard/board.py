@@ -33,7 +33,7 @@ from ladderholdout.guard import (
     stated_in,
     without_frames,
 )
-from ladderholdout.leaderboard.certified import certified, standings_of
+from ladderholdout.leaderboard.certified import certificate_of_team, standings_of
 from ladderholdout.leaderboard.corrections import (
     Corrections,
     answers_of,
@@ -58,10 +58,7 @@ from ladderholdout.leaderboard.standings import (
     BOARD,
     Standings,
     best_risk,
-    entrants,
     homes_on,
-    left,
-    merged,
     note_left,
     note_merged,
     start,
@@ -396,6 +393,7 @@ class Leaderboard:
         >>> board.waiting()
         {'Ada': 1}
         """
+        self._close_where_due()
         return self._home.read(lambda tx, home: tx.rounds.counts(home))
 
     def close_round(self) -> Round | None:
@@ -713,20 +711,9 @@ class Leaderboard:
         if account is not None:
             text("account", account)
 
-        def certify(tx: Transaction, home: LadderRecord) -> ScoreCertificate:
-            gone, team = left(tx, home), merged(tx, home).get(account or "", account)
-            scored = [e for e in entrants(tx, home, self.per) if e.ladder is not None]
-            if team is None:
-                wanted = [entrant for entrant in scored if entrant.account not in gone]
-            else:
-                wanted = [entrant for entrant in scored if entrant.account == team]
-            if wanted:
-                best = min(wanted, key=lambda entrant: (entrant.risk, entrant.since))
-                return certified(self._home, tx, best, level)
-            missing = f"nothing was released {'yet' if account is None else f'to {account!r}'}"
-            return ScoreCertificate(None, None, None, level.confidence, None, missing=missing)
-
-        return self._home.read(certify, shown=True)
+        return self._home.read(
+            lambda tx, home: certificate_of_team(self._home, tx, home, account, level), shown=True
+        )
 
     def finals(
         self,

@@ -9,7 +9,6 @@ from __future__ import annotations
 import hashlib
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from typing import Any, TypeAlias, TypeVar
@@ -20,7 +19,7 @@ from numpy.typing import NDArray
 
 from ladderholdout import identity as fp
 from ladderholdout.audit.report import page_of, record_of
-from ladderholdout.errors import HoldoutConflict, InvalidArgument, MetricError
+from ladderholdout.errors import HoldoutConflict, InvalidArgument
 from ladderholdout.guard import (
     Comparison,
     Decision,
@@ -401,9 +400,7 @@ class View:
     def open_round(self) -> dict[str, Any]:
         """Describe the open round of a leaderboard: how many submissions wait; and those before."""
         board = self._open_board()
-        with suppress(MetricError):
-            board.close_if_due()
-        rounds, waiting = board.rounds(), board.waiting()
+        waiting, rounds = board.waiting(), board.rounds()
         if rounds is None:
             raise HoldoutConflict("This leaderboard answers at once, and has no rounds.")
         return {

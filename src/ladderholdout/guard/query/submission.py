@@ -51,6 +51,7 @@ from ladderholdout.mechanisms.rules import LadderRules, rng_of
 from ladderholdout.metrics import Evaluation, Metric
 from ladderholdout.metrics.arrays import index_of, indexed
 from ladderholdout.metrics.table import is_named
+from ladderholdout.metrics.verdicts import asked_by
 from ladderholdout.vault import Rows
 
 T = TypeVar("T")
@@ -336,6 +337,10 @@ class Guard:
             course.note(judged, asked)
         return judged.answers
 
+    def asker(self, account: str | None = None) -> str:
+        """Return on whose behalf a judge is asked."""
+        return f"{self.holdout.secret!r} {self.ladder_id} {account}"
+
     def measure(
         self, predictions: Any, origin: Origin, order: NDArray[np.intp] | None = None
     ) -> Measured:
@@ -352,7 +357,8 @@ class Guard:
         aligned = self.metric.canonical(predictions, holdout.n, holdout.classes)
         aligned = aligned.take(self.order if order is None else order, axis=0)
         asked = Asked(*digests_of(holdout.secret, aligned, holdout.reserve), origin.key)
-        evaluation = labelled.part.evaluate(self.metric, aligned)
+        with asked_by(self.asker(origin.account)):
+            evaluation = labelled.part.evaluate(self.metric, aligned)
         if origin.account is not None:
             evaluation = evaluation.by(origin.account)
         return Measured(aligned, asked, evaluation, origin, labelled, time)
