@@ -181,7 +181,7 @@ def test_what_it_will_cost_is_told_before_in_width(tmp_path: Path) -> None:
     )
     words = ["compare", "pair", "1", "1", "--dry-run", "--ledger", str(tmp_path / "False.db")]
     shown = CliRunner().invoke(app, words)
-    assert shown.exit_code == 0 and "wide instead of 0.038" in shown.output
+    assert shown.exit_code == 0 and "wide instead of 0.04 (" in shown.output
     assert holdout_of(name="n").price("reveal").startswith("The next") and holdout.price("reveal")
     with pytest.raises(InvalidArgument, match="certificate"):
         holdout.price("audit")
