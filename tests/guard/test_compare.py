@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from pathlib import Path
 from typing import Any
 
@@ -159,6 +160,31 @@ def test_only_submissions_are_compared_after_the_last_one() -> None:
     earlier.replenish(rows[1], Y[100:200])
     with pytest.raises(HoldoutConflict, match="Give their numbers"):
         LadderHoldout.open("fresh@1", ledger=ledger).compare(Y[:100], 1)
+
+
+def test_what_it_will_cost_is_told_before_in_width(tmp_path: Path) -> None:
+    """Right within a fifth, against the certificate that comes after the comparison."""
+    widths, told = [], ""
+    for compares in (False, True):
+        holdout = holdout_of(tmp_path / f"{compares}.db", show="scores")
+        told = holdout.price()
+        assert holdout.status().submissions == 0
+        if compares:
+            holdout.compare(right_on(900), right_on(880))
+        holdout.submit(right_on(900))
+        found = holdout.certificate()
+        assert found.low is not None and found.high is not None
+        widths.append(found.high - found.low)
+    after, before = map(float, re.findall(r"about (\S+) wide instead of (\S+) ", told)[0])
+    assert before == pytest.approx(widths[0], rel=0.2) and after == pytest.approx(
+        widths[1], rel=0.2
+    )
+    words = ["compare", "pair", "1", "1", "--dry-run", "--ledger", str(tmp_path / "False.db")]
+    shown = CliRunner().invoke(app, words)
+    assert shown.exit_code == 0 and "wide instead of 0.04 (" in shown.output
+    assert holdout_of(name="n").price("reveal").startswith("The next") and holdout.price("reveal")
+    with pytest.raises(InvalidArgument, match="certificate"):
+        holdout.price("audit")
 
 
 def test_another_confidence_has_a_price() -> None:

@@ -30,6 +30,7 @@ from ladderholdout.guard.open_ladder import Origin
 from ladderholdout.guard.opening.health import verify_holdout
 from ladderholdout.guard.query.batches import read_submission
 from ladderholdout.mechanisms import GateLadder, RoundedDisclosure
+from ladderholdout.mechanisms.gate import log_chance
 from tests.support.holdouts import assert_replays, record
 from tests.support.processes import at_once
 
@@ -265,6 +266,23 @@ def test_margins_outside_of_their_range_are_refused_and_nothing_is_recorded(marg
     with pytest.raises(InvalidSubmission):
         holdout.gate(right_on(600)[:-1])
     assert holdout.status().submissions == 0
+
+
+@pytest.mark.filterwarnings("ignore::ladderholdout.errors.KnownHoldoutWarning")
+def test_one_alpha_bounds_all_gates_of_a_holdout() -> None:
+    """A further gate pays for the flags of the others: all first levels add up to alpha at most."""
+    levels = []
+    for place in range(6):
+        one = gate(ledger="memory:many gates", ladder=f"{place}")
+        ladder = one._ladder
+        assert isinstance(ladder, LocalLadder)
+        paid = ladder.read(shown_beside)
+        assert isinstance(paid, float)
+        levels.append(math.exp(log_chance(1, 1, None) - paid))
+        one.gate(right_on(500)), one.gate(right_on(480 - place))
+    ratio = levels[-1] / levels[-2]
+    assert levels[0] == pytest.approx(0.5) and ratio < 0.5
+    assert sum(levels) + levels[-1] * ratio / (1 - ratio) <= 1
 
 
 def test_other_rules_decide_nothing_and_the_remedy_works(tmp_path: Path) -> None:

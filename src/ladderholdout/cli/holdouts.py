@@ -574,6 +574,9 @@ def compare(
     confidence: ConfidenceOption = None,
     header: HeaderOption = True,
     ids: IdsOption = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Print what it costs, and compare nothing.")
+    ] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Print an interval for the true score of one model less that of another.
@@ -582,6 +585,13 @@ def compare(
     that improved are kept; of others give the file.
     """
     _check_header(header, ids)
+    if dry_run:
+        price = holdout.price()
+        if as_json:
+            print_json({"price": price})
+        else:
+            print_lines(price)
+        return
 
     def model(stated: str) -> Any:
         if stated.isdecimal():

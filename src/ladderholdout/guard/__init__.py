@@ -17,7 +17,7 @@ from ladderholdout.guard.certify.certification import (
 from ladderholdout.guard.certify.comparing import number_of
 from ladderholdout.guard.certify.counting import Bars, bars_on
 from ladderholdout.guard.certify.finals import Contestants, finals_of, finals_on_record
-from ladderholdout.guard.certify.health import health_of
+from ladderholdout.guard.certify.health import health_of, price_of
 from ladderholdout.guard.certify.score_intervals import known_certificate
 from ladderholdout.guard.containment import strip, without_autologging, without_frames
 from ladderholdout.guard.ladder import LocalLadder, by_first_order, open_ladders, reopen_ladder
@@ -195,6 +195,7 @@ __all__ = [
     "parted",
     "picture_of",
     "predictions_of",
+    "price_of",
     "ranked",
     "read_submission",
     "register",
