@@ -342,6 +342,18 @@ def test_classes_in_text_and_probabilities_by_their_names(tmp_path: Path) -> Non
 # -- tokens -----------------------------------------------------------------------------
 
 
+def test_what_is_sent_keeps_its_precision_and_its_names(both: Both) -> None:
+    """As of two classes by a network in single precision: some are 0 and 1 by rounding."""
+    second = np.random.default_rng(5).choice(np.float32([0.0, 0.3, 1.0]), N)
+    table = np.column_stack([1 - second, second])
+    sent = pd.DataFrame(table[:, ::-1], columns=["1", "0"])
+    remote, local = both.remote("shares"), both.local(seed=2, scoring="neg_log_loss")
+    double = both.local(seed=2, scoring="neg_log_loss")
+    shown = remote.submit(sent).score
+    assert shown == local.submit(table).score
+    assert shown > 1 + double.submit(table.astype(np.float64)).score
+
+
 def test_a_token_is_in_no_pickle_repr_or_result(both: Both, tmp_path: Path) -> None:
     token = token_of(both.folder / "served.db", "secretive")
     holdout = LadderHoldout.connect(f"{both.server.url}/holdouts/churn", token)
