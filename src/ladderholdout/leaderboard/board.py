@@ -11,6 +11,9 @@ from typing import Any
 
 from numpy.typing import ArrayLike
 
+import ladderholdout.leaderboard.corrections as corrections
+import ladderholdout.leaderboard.rounds as rounds_of
+import ladderholdout.leaderboard.standings as ranks_of
 from ladderholdout.arguments import choice, text
 from ladderholdout.errors import HoldoutConflict, InvalidArgument, MetricError, UnknownHoldout
 from ladderholdout.guard import (
@@ -31,39 +34,14 @@ from ladderholdout.guard import (
     register,
     reopen_ladder,
     stated_in,
-    without_frames,
 )
 from ladderholdout.leaderboard.certified import certificate_of_team, standings_of
-from ladderholdout.leaderboard.corrections import (
-    Corrections,
-    answers_of,
-    begin_again,
-    changed_ranks,
-    check_corrected,
-    collect_again,
-    note_teams_again,
-)
+from ladderholdout.leaderboard.corrections import Corrections
 from ladderholdout.leaderboard.finals import Finals, finals_shown, held_finals, owners_of
 from ladderholdout.leaderboard.page import page_of, parts_of
-from ladderholdout.leaderboard.rounds import (
-    Collected,
-    Round,
-    begin_rounds,
-    checked_hours,
-    due_of,
-    lines_of,
-)
+from ladderholdout.leaderboard.rounds import Collected, Round
 from ladderholdout.leaderboard.rules import DEFAULTS, RULES, check_rule, kind_of
-from ladderholdout.leaderboard.standings import (
-    BOARD,
-    Standings,
-    best_risk,
-    homes_on,
-    note_left,
-    note_merged,
-    start,
-    team_ladder,
-)
+from ladderholdout.leaderboard.standings import BOARD, Standings
 from ladderholdout.ledger import FinalsRecord, LadderRecord, Transaction
 from ladderholdout.ledger.rounds import RoundsRecord
 from ladderholdout.mechanisms import Mechanism
@@ -165,12 +143,12 @@ class Leaderboard:
             check_rule(per, mechanism)
         if budget is not None and per == "rank":
             raise InvalidArgument("budget", 'left out with per="rank"', budget)
-        hours = checked_hours(rounds)
+        hours = rounds_of.checked_hours(rounds)
         home = register(X, y, _stated(locals(), default=DEFAULTS[per]))
         assert isinstance(home, LocalLadder)  # of one metric
         self._hold(home)
         if rounds is not False:
-            home.write(lambda tx, record: begin_rounds(tx, record, hours))
+            home.write(lambda tx, record: rounds_of.begin_rounds(tx, record, hours))
         if self.per != per:
             raise HoldoutConflict(
                 f"This leaderboard is in the ledger with per={self.per!r}, and you ask for "
@@ -243,7 +221,7 @@ class Leaderboard:
         ladder = ladder_of(holdout)
         if not isinstance(ladder, LocalLadder):
             return ()
-        homes = ladder.read(lambda tx, record: homes_on(tx, record.holdout_id))
+        homes = ladder.read(lambda tx, record: ranks_of.homes_on(tx, record.holdout_id))
         return tuple(cls._of(ladder.beside(home)) for home in homes)
 
     @classmethod
@@ -375,7 +353,7 @@ class Leaderboard:
             origin = replace(origin, context={**origin.context, "account": account})
         placed = self._home.placed(predictions)
         rounds, waiting = collect(self._home, ladder.guard(), account, placed, origin)
-        return Collected(rounds.number, account, waiting, due_of(rounds))
+        return Collected(rounds.number, account, waiting, rounds_of.due_of(rounds))
 
     def waiting(self) -> dict[str, int]:
         """Return by account how many submissions wait for the open round to be closed.
@@ -442,7 +420,7 @@ class Leaderboard:
             self._home,
             lambda ladder: self._home.beside(ladder).guard(),
             new_batch(),
-            lambda tx, home: best_risk(tx, home, self.per),
+            lambda tx, home: ranks_of.best_risk(tx, home, self.per),
             ranked=self.per == "rank",
         )
         if answered is None:
@@ -505,7 +483,7 @@ class Leaderboard:
         True
         """
         rounds = self.rounds() if self.by_rounds else None
-        due = None if rounds is None else due_of(rounds)
+        due = None if rounds is None else rounds_of.due_of(rounds)
         return self.close_round() if due is not None and due <= datetime.now(UTC) else None
 
     def _close_where_due(self) -> None:
@@ -549,33 +527,27 @@ class Leaderboard:
         >>> print(again.replay_rounds("corrected").answers[0])
         round 1, Ada, submission 1: 1, improved; now 1, improved
         """
-        labels, of = self._home.read(check_corrected), self._home.id
-        begun = self._home.write(lambda tx, home: begin_again(tx, home, ladder))
+        labels, of = self._home.read(corrections.check_corrected), self._home.id
+        begun = self._home.write(lambda tx, home: corrections.begin_again(tx, home, ladder))
         board = self._home.beside(begun)
         again = Leaderboard._of(board)
-        while board.write(lambda tx, home: collect_again(tx, home, tx.ladder(of))):
+        while board.write(lambda tx, home: corrections.collect_again(tx, home, tx.ladder(of))):
             again.close_round()
-        board.write(lambda tx, home: note_teams_again(tx, home, tx.ladder(of), self.per))
-        answers = board.read(
-            lambda tx, home: answers_of(tx, home, tx.ladder(of), self.metric), shown=True
+        board.write(
+            lambda tx, home: corrections.note_teams_again(tx, home, tx.ladder(of), self.per)
         )
-        ranks = changed_ranks(self.standings(), again.standings())
+        metric = self.metric
+        answers = board.read(
+            lambda tx, home: corrections.answers_of(tx, home, tx.ladder(of), metric), shown=True
+        )
+        ranks = corrections.changed_ranks(self.standings(), again.standings())
         return Corrections(self.name, ladder, self.ladder, labels, answers, ranks)
 
     def _team(self, account: str, predictions: Any) -> LocalLadder:
         """Return the ladder of an account, started if these predictions are fine."""
-        if account in self._teams:
-            return self._teams[account]
-        ladder = self._home.read(lambda tx, home: team_ladder(tx, home, account))
-        if ladder is None:
-            guard = self._home.guard()
-            with without_frames:
-                guard.metric.canonical(predictions, guard.holdout.n, guard.holdout.classes)
-            ladder = self._home.write(
-                # Locked, so that two processes start one ladder between them.
-                lambda tx, home: team_ladder(tx, home, account) or start(tx, home, account)
-            )
-        return self._teams.setdefault(account, self._home.beside(ladder))
+        if account not in self._teams:
+            self._teams[account] = ranks_of.started_team(self._home, account, predictions)
+        return self._teams[account]
 
     def standings(self, confidence: float | None = None) -> Standings:
         """Return the ranks of all accounts, from releases alone; this costs no query.
@@ -650,7 +622,7 @@ class Leaderboard:
         >>> [(row.account, row.score, row.submissions) for row in board.standings()]
         [('Ada', 1.0, 2)]
         """
-        self._home.write(lambda tx, home: note_merged(tx, home, self.per, account, others))
+        self._home.write(lambda tx, home: ranks_of.note_merged(tx, home, self.per, account, others))
 
     def leave(self, account: str) -> None:
         """Take an account off the board, on record; what was released to it stays counted.
@@ -676,7 +648,7 @@ class Leaderboard:
         >>> [row.account for row in board.standings()], board.standings().submissions
         (['Ada'], 2)
         """
-        self._home.write(lambda tx, home: note_left(tx, home, self.per, account))
+        self._home.write(lambda tx, home: ranks_of.note_left(tx, home, self.per, account))
 
     def certificate(
         self, account: str | None = None, confidence: float | None = None
@@ -823,7 +795,7 @@ class Leaderboard:
 
     def _parts(self) -> tuple[Standings, tuple[Finals, ...], list[str]]:
         rounds = self.rounds()
-        closed = [] if rounds is None else lines_of(rounds, self.metric)
+        closed = [] if rounds is None else rounds_of.lines_of(rounds, self.metric)
         return self.standings(), self.finals_held(), closed
 
     def _shown(self, record: FinalsRecord) -> Finals:

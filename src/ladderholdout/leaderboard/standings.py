@@ -15,7 +15,7 @@ from typing import Any, Protocol
 
 from ladderholdout.arguments import segment
 from ladderholdout.errors import HoldoutConflict, InvalidArgument, printable
-from ladderholdout.guard import ScoreCertificate
+from ladderholdout.guard import LocalLadder, ScoreCertificate, without_frames
 from ladderholdout.leaderboard.rules import is_board_rule
 from ladderholdout.ledger import LadderRecord, Transaction
 from ladderholdout.ledger.chain import LEFT, MERGED
@@ -200,6 +200,20 @@ def _by_rank(tx: Transaction, home: LadderRecord) -> Iterator[Entrant]:
             ladder = replace(home, incumbent=won.number, state=state)
             since = won.time
         yield Entrant(account, count, ladder, since)
+
+
+def started_team(home: LocalLadder, account: str, predictions: Any) -> LocalLadder:
+    """Return the ladder of an account beside the board's, started if the predictions are fine."""
+    ladder = home.read(lambda tx, record: team_ladder(tx, record, account))
+    if ladder is None:
+        guard = home.guard()
+        with without_frames:
+            guard.metric.canonical(predictions, guard.holdout.n, guard.holdout.classes)
+        ladder = home.write(
+            # Locked, so that two processes start one ladder between them.
+            lambda tx, record: team_ladder(tx, record, account) or start(tx, record, account)
+        )
+    return home.beside(ladder)
 
 
 def team_ladder(tx: Transaction, home: LadderRecord, account: str) -> LadderRecord | None:
