@@ -80,12 +80,13 @@ from ladderholdout.server.operations import (
     Rotated,
     Sign,
     Withdrawal,
+    check_signs,
     operation,
 )
 from ladderholdout.server.settings import ServerSettings
 
 TRAINING_ROWS = "training rows"
-LONGEST_SIGN, MOST_SIGNS = 100, 5
+LONGEST_SIGN = 100
 REPORT = "report"
 """What the owner of a ledger may see besides all operations, on the machine of the ledger."""
 
@@ -245,16 +246,8 @@ class View:
         if not 1 <= len(by) <= LONGEST_SIGN:
             allowed = f"a text of 1 to {LONGEST_SIGN} characters"
             raise InvalidArgument("by", allowed, f"one of {len(by)}")
-        # It stands beside the certificates of all: as what this account has stated.
         stated = f", stated by {self.holder}"
-        known = self.ladder.read(lambda tx, record: tx.grouped(record.holdout_id))
-        if by + stated in known:
-            return
-        if sum(one.endswith(stated) for one in known) >= MOST_SIGNS:
-            raise HoldoutConflict(
-                f"This account has {MOST_SIGNS} notes of groups on record, and no more are taken. "
-                "Tell the owner what else shows groups."
-            )
+        check_signs(self.ladder.read(lambda tx, one: tx.grouped(one.holdout_id)), by, stated)
         self.ladder.note(SeenGroups(by + stated))
 
     # -- submissions ------------------------------------------------------------------
