@@ -654,6 +654,7 @@ class LadderHoldout:
         HoldoutConflict
             The metric has no bound, or what was shown before cannot be counted. After the holdout
             was retired, or fresh rows took the place of these, only two submissions are compared.
+            With a `budget`, as many comparisons as it has releases left.
         LedgerError, VaultError
             The record cannot be read or written.
 

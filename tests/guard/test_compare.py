@@ -162,6 +162,16 @@ def test_only_submissions_are_compared_after_the_last_one() -> None:
         LadderHoldout.open("fresh@1", ledger=ledger).compare(Y[:100], 1)
 
 
+def test_comparisons_count_towards_a_budget() -> None:
+    """Everybody pays for them: an account with one release compared without an end."""
+    holdout = holdout_of(budget=2)
+    first = holdout.compare(right_on(700), right_on(600))
+    holdout.submit(right_on(700))
+    with pytest.raises(HoldoutConflict, match="its budget of 2"):
+        holdout.compare(right_on(710), right_on(600))
+    assert holdout.compare(right_on(700), right_on(600)) == first, "it is on record"
+
+
 def test_what_it_will_cost_is_told_before_in_width(tmp_path: Path) -> None:
     """Right within a fifth, against the certificate that comes after the comparison."""
     widths, told = [], ""

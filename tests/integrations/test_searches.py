@@ -71,6 +71,7 @@ from ladderholdout import InvalidArgument, LadderHoldout, SearchStopped
 from ladderholdout.cli import app
 from ladderholdout.errors import (
     GroupedRowsWarning,
+    HoldoutConflict,
     InvalidSubmission,
     NoImprovementWarning,
     OverlapError,
@@ -286,6 +287,13 @@ def test_groups_reach_a_server_its_pages_and_the_command_line(tmp_path: Path) ->
         assert DOUBT in search.certificate_.line() and DOUBT in remote.status().certificate.line()
         with pytest.raises(InvalidArgument, match="1 to 100 characters"):
             remote.__ladder__.note(SeenGroups("x" * 101))
+        for place in (1, 2, 3, 4, 4):
+            remote.__ladder__.note(SeenGroups(f"sign {place}"))
+        with pytest.raises(HoldoutConflict, match="5 notes of groups"):
+            remote.__ladder__.note(SeenGroups("sign 5"))
+        owned = LadderHoldout.open("churn", ledger=ledger).__ladder__
+        noted = owned.read(lambda tx, record: tx.grouped(record.holdout_id))
+        assert len(noted) == 5 and all(one.endswith(", stated by Ada") for one in noted)
         other = LadderHoldout.connect(url, viewer, timeout=30)
         other.submit(rows()[1])
         assert DOUBT in other.certificate().line()

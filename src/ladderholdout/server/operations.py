@@ -10,12 +10,13 @@ describe them here for OpenAPI.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from ladderholdout.errors import HoldoutConflict
 from ladderholdout.remote.wire import ARROW, BLOCK, CONTEXT, CSV, JSON, KEY, NPY
 from ladderholdout.server.bodies import MOST_IN_A_BATCH
 
@@ -273,3 +274,15 @@ def operation(
         return does
 
     return enter
+
+
+MOST_SIGNS = 5
+
+
+def check_signs(known: Sequence[str], by: str, stated: str) -> None:
+    """Refuse one more note than an account may leave: notes stand beside all certificates."""
+    if by + stated not in known and sum(one.endswith(stated) for one in known) >= MOST_SIGNS:
+        raise HoldoutConflict(
+            f"This account has {MOST_SIGNS} notes of groups on record, and no more are taken. "
+            "Tell the owner what else shows groups."
+        )

@@ -80,6 +80,7 @@ from ladderholdout.server.operations import (
     Rotated,
     Sign,
     Withdrawal,
+    check_signs,
     operation,
 )
 from ladderholdout.server.settings import ServerSettings
@@ -245,7 +246,9 @@ class View:
         if not 1 <= len(by) <= LONGEST_SIGN:
             allowed = f"a text of 1 to {LONGEST_SIGN} characters"
             raise InvalidArgument("by", allowed, f"one of {len(by)}")
-        self.ladder.note(SeenGroups(by))
+        stated = f", stated by {self.holder}"
+        check_signs(self.ladder.read(lambda tx, one: tx.grouped(one.holdout_id)), by, stated)
+        self.ladder.note(SeenGroups(by + stated))
 
     # -- submissions ------------------------------------------------------------------
 

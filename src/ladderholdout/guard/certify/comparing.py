@@ -105,6 +105,13 @@ def _asking(
         for pair, turned in (((record.first, record.second), False), (_turned(record), True)):
             if pair == tuple(digests):
                 return _comparison(record, guard.metric, holdout.estimand, numbers, turned)
+    budget, own = ladder.settings.budget, sum(record.ladder_id == ladder.id for record in known)
+    if budget is not None and own + ladder.state["releases"] >= budget:
+        raise HoldoutConflict(
+            f"Nothing was compared: releases and comparisons of this ladder have used up its "
+            f"budget of {budget}, since all later certificates pay for either. What was compared "
+            "before is shown again."
+        )
     shown = shown_by_now(tx, ladder)
     if isinstance(shown, str):
         raise HoldoutConflict(f"Nothing was compared: {shown}.")
