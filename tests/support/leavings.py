@@ -36,6 +36,7 @@ class Leavings:
         os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", tempfile.gettempdir())
         # A short path: those of sockets have a hundred characters at most.
         self.folder = tempfile.mkdtemp(prefix="lh-")
+        os.chmod(self.folder, 0o755)  # a PostgreSQL server in it runs as another user
         os.environ["TMPDIR"] = self.folder
         tempfile.tempdir = None
         self._before = set(_files())
