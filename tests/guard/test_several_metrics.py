@@ -602,7 +602,7 @@ def test_guard_shows_the_finalists_to_all_metrics(binary: Binary) -> None:
     inner = GridSearchCV(tree(), GRID, cv=3, scoring=["roc_auc", "accuracy"], refit="roc_auc")
     search = holdout.guard(inner, finalists=3).fit(binary.X_train, binary.y_train)
     assert [holdout.status()[name].submissions for name in THREE] == [3, 3, 3]
-    assert search.best_score_ == holdout.status()["accuracy"].score
+    assert search.best_score_ == holdout.status()["roc_auc"].score  # the search's own metric
     assert list(search.certificate_.by_metric) == list(holdout.metrics)
     results = search.cv_results_
     for name in THREE:
@@ -613,9 +613,11 @@ def test_guard_shows_the_finalists_to_all_metrics(binary: Binary) -> None:
         mine = results[f"is_incumbent_{name}"][search.best_index_]
         # Of a metric whose incumbent is another model, nothing is certified of the winner.
         assert (found.missing is None) == mine
+    for column in ("is_incumbent", "released_score", "improved"):
+        assert np.array_equal(results[column], results[f"{column}_roc_auc"], equal_nan=True)
     assert results["is_incumbent"][search.best_index_]
-    hits = accuracy_score(binary.y_test, search.predict(binary.X_test))
-    assert search.score(binary.X_test, binary.y_test) == pytest.approx(hits)
+    ranked = roc_auc_score(binary.y_test, search.predict_proba(binary.X_test)[:, 1])
+    assert search.score(binary.X_test, binary.y_test) == pytest.approx(ranked)
     estimates = holdout.estimate()
     assert all(estimates[name].score is not None for name in THREE)
 

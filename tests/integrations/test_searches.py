@@ -1124,7 +1124,8 @@ def test_the_score_of_a_search_with_several_metrics(opened: Open) -> None:
         answer = model.predict(fresh[0]) if answer is None else answer
         assert search.score(*fresh) == pytest.approx(right(fresh[1], answer))
     search = grid(scoring=holdout, cv=holdout.split(), refit=lambda results: 0)
-    search.fit(X_TRAIN, y_train)
+    with pytest.warns(NoImprovementWarning, match="refits candidate 0, which is not the incumbent"):
+        search.fit(X_TRAIN, y_train)
     with pytest.raises(InvalidArgument, match="refit must be") as refused:
         search.score(*fresh)
     remedy = re.search(r"holdout\['accuracy'\]\(search.best_estimator_, X, y\)", str(refused.value))

@@ -330,7 +330,7 @@ class GuardedSearch(CallbackSupportMixin, MetaEstimatorMixin, BaseEstimator):
         self.best_index_ = rows[best.index]
         self.best_score_ = judged[winner].score if self.is_incumbent_ else None
         self.certificate_ = _certificate(ladder, self.is_incumbent_, release)
-        self.cv_results_ = _with_columns(candidates.results, self.finalists_, ladder)
+        self.cv_results_ = _with_columns(candidates.results, self.finalists_, judged, ladder)
 
     # -- the winner -------------------------------------------------------------------
 
@@ -632,16 +632,18 @@ def _certificate(ladder: OpenLadder, is_incumbent: bool, release: Release) -> Sc
 
 
 def _with_columns(
-    results: dict[str, Any], finalists: tuple[Finalist, ...], ladder: OpenLadder
+    results: dict[str, Any],
+    finalists: tuple[Finalist, ...],
+    judged: Sequence[Release],
+    ladder: OpenLadder,
 ) -> dict[str, Any]:
     """Return the results with what the holdout released beside each candidate.
 
-    Where there are several metrics, the columns are those of the first, and each metric has columns
-    with its name besides.
+    Where there are several metrics, the columns are those of the one that decides, and each metric
+    has columns with its name besides.
     """
-    releases = [finalist.release for finalist in finalists]
     held = [finalist.is_incumbent for finalist in finalists]
-    columns = results | _columns(results, finalists, releases, held)
+    columns = results | _columns(results, finalists, judged, held)
     for name, of_metric in ladder.by_metric.items():
         releases = [finalist.release[name] for finalist in finalists]
         added = _columns(results, finalists, releases, held_by(of_metric, releases)[1])
