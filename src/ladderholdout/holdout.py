@@ -793,7 +793,7 @@ class LadderHoldout:
         return self._ladder.certificate(confidence, reserve=True)
 
     def price(self, what: str = "compare") -> str:
-        """Tell before something is shown how wide the next certificate becomes by it.
+        """Return before something is shown how wide the next certificate becomes by it.
 
         It is an estimate, from what was released alone, and costs nothing. A comparison is taken to
         be of two models that differ on few rows; others cost up to twice as many nats. A query of

@@ -105,6 +105,9 @@ def test_a_registration_is_forgotten(tmp_path: Path, run: Any) -> None:
     assert "slip is forgotten" in run("forget", "slip", answer="y\n")
     assert "slip" not in run("list")
     run(*register)
+    told = json.loads(run("forget", "slip", "--yes", "--json"))
+    assert told == {"holdout": "slip", "forgotten": True}
+    run(*register)
     frame = pd.read_csv(rows)[["label"]]
     frame.to_csv(tmp_path / "guesses.csv", index=False)
     run("submit", "slip", str(tmp_path / "guesses.csv"))

@@ -18,6 +18,7 @@ from ladderholdout.errors import (
     LadderHoldoutError,
     OverlapError,
     OverlapWarning,
+    RangeWarning,
 )
 from ladderholdout.mechanisms import Ladder, ParameterFreeLadder, SimplifiedLadder
 from tests.support.beyond_plain import pd
@@ -618,13 +619,17 @@ def test_left_out_settings_go_on(ledger: Path, first: str) -> None:
 
 
 def test_a_range_that_is_left_out_still_clips(ledger: Path) -> None:
-    """Going on without loss_range must go on with it: else one row could move the score."""
+    """Going on without loss_range must go on with it: else one row could move an interval."""
     X, y = coins(N)
     LadderHoldout(X, y, ledger=ledger, name="first", **FIRST["bounded"])
     again = LadderHoldout(X, y, ledger=ledger, scoring="neg_mean_squared_error")
     far = y.astype(float)
     far[0] += 1000
-    assert again.submit(far).score == pytest.approx(-5 / N, abs=1 / N)
+    assert again.submit(far).score == pytest.approx(-(1000**2) / N, rel=0.01)
+    with pytest.warns(RangeWarning, match=f"clipped at 5, which are 1 of {N} rows"):
+        found = again.certificate()
+    assert found.line().startswith("true score with losses clipped at 5")
+    assert -0.5 < found.low < -5 / N < found.high <= 0.0
 
 
 def test_other_classes_are_refused(ledger: Path) -> None:

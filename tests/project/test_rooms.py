@@ -143,6 +143,7 @@ FACADE = {
     "history",
     "certificate",
     "compare",
+    "price",
     "reserve_certificate",
     "reveal",
     "estimate",

@@ -249,7 +249,7 @@ def _sentences(shown: Record, differing: Mapping[str, Collection[str]]) -> tuple
         return (closed,)
     winner = shown.history[status.incumbent - 1]
     estimator = str(winner.context.get("estimator", "by hand"))
-    # Where nothing differs, all of its parameters say what it is.
+    # If nothing differs, all of its parameters are named.
     names = differing.get(estimator) or winner.context.get("parameters", {})
     score = status.score
     released = "its score was not asked for" if score is None else f"released score {score:.6g}"

@@ -701,15 +701,19 @@ def retire(
             err=True,
         )
         typer.confirm("Retire it?", abort=True, err=True)
-    holdout_id = record.id
-    record = store.transact(lambda tx: tx.retire(holdout_id))
+    closed = store.transact(lambda tx: tx.retire(record.id))
     if as_json:
-        print_json({"holdout": name, "retired": record.retired})
+        print_json({"holdout": name, "retired": closed.retired})
     else:
-        console().print(f"{name} is retired since {record.retired:%Y-%m-%d %H:%M} UTC")
+        console().print(f"{name} is retired since {closed.retired:%Y-%m-%d %H:%M} UTC")
 
 
-def forget(name: NameArgument, ledger: LedgerOption = None, yes: YesOption = False) -> None:
+def forget(
+    name: NameArgument,
+    ledger: LedgerOption = None,
+    yes: YesOption = False,
+    as_json: JsonOption = False,
+) -> None:
     """Take back the registration of a holdout that was never queried; its name is free again."""
     store = Ledger(resolve_url(ledger))
     with store.read() as tx:
@@ -719,7 +723,10 @@ def forget(name: NameArgument, ledger: LedgerOption = None, yes: YesOption = Fal
         typer.confirm("Forget it?", abort=True, err=True)
     for path in store.transact(lambda tx: tx.rows.forget(record.id)):
         vaults.remove(path)
-    console().print(f"{name} is forgotten: its rows can be registered again")
+    if as_json:
+        print_json({"holdout": name, "forgotten": True})
+    else:
+        console().print(f"{name} is forgotten: its rows can be registered again")
 
 
 def print_shown(what: Status | Release | Withdrawn, as_json: bool) -> None:

@@ -93,7 +93,7 @@ def named_value(text: str) -> Any:
     --------
     >>> [named_value(text) for text in ("7", "007", "7.0", " 7", "1.1", "1.10", "P7")]
     [7, 7, 7, 7, 1.1, '1.10', 'P7']
-    >>> named_value("2026-01-02") == named_value("2026-01-02 00:00:00")
+    >>> bool(named_value("2026-01-02") == named_value("2026-01-02 00:00:00"))
     True
     """
     if text[:1] not in _FIRST:

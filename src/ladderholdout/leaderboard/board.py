@@ -211,7 +211,6 @@ class Leaderboard:
         --------
         >>> import numpy as np
         >>> from ladderholdout import LadderHoldout
-        >>> from ladderholdout.leaderboard import Leaderboard
         >>> X, y = np.arange(400).reshape(-1, 1), np.arange(400) % 2
         >>> board = Leaderboard(X, y, scoring="accuracy", name="summer", ledger="memory:summer")
         >>> [each.name for each in Leaderboard.on(LadderHoldout.open("summer", account="board",
@@ -482,8 +481,7 @@ class Leaderboard:
         >>> board.close_if_due() is None
         True
         """
-        rounds = self.rounds() if self.by_rounds else None
-        due = None if rounds is None else rounds_of.due_of(rounds)
+        due = rounds_of.due_of(rounds) if self.by_rounds and (rounds := self.rounds()) else None
         return self.close_round() if due is not None and due <= datetime.now(UTC) else None
 
     def _close_where_due(self) -> None:
@@ -682,7 +680,6 @@ class Leaderboard:
         level = level_of(self._home, confidence)
         if account is not None:
             text("account", account)
-
         return self._home.read(
             lambda tx, home: certificate_of_team(self._home, tx, home, account, level), shown=True
         )
@@ -785,7 +782,6 @@ class Leaderboard:
         Examples
         --------
         >>> import numpy as np
-        >>> from ladderholdout.leaderboard import Leaderboard
         >>> X, y = np.arange(400).reshape(-1, 1), np.arange(400) % 2
         >>> board = Leaderboard(X, y, scoring="accuracy", ledger="memory")
         >>> "<h3>Standings</h3>" in board.section(level=3)
