@@ -70,11 +70,15 @@ def test_a_function_is_given_the_rows_as_they_were_registered(tmp_path: Path) ->
 
 def test_all_that_is_shown_is_as_of_a_metric_that_needs_no_closure() -> None:
     """The amounts are in the targets here, so that the order cannot matter."""
-    plain = Metric(
-        "money", "values", loss=lambda t, q: np.abs(t) * ((t > 0) != q), loss_range=(0, 20)
+    y, shown = np.where(Y == 1, AMOUNT, -AMOUNT), []
+    closure, plain = (
+        Metric("money", "values", loss=loss, loss_range=(0, 20))
+        for loss in (
+            lambda t, q: AMOUNT * ((t > 0) != q),
+            lambda t, q: np.abs(t) * ((t > 0) != q),
+        )
     )
-    shown = []
-    for metric, y in ((money(AMOUNT), Y), (plain, np.where(Y == 1, AMOUNT, -AMOUNT))):
+    for metric in (closure, plain):  # the same targets: these are the key of the bets' order
         with secrets_of("own"):
             holdout = LadderHoldout(X, y, scoring=metric, name="own", ledger="memory")
             with holdout.batch() as batch:

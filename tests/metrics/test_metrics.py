@@ -1011,11 +1011,13 @@ def test_contradictory_settings_are_refused(match: str, settings: dict[str, Any]
     refuse(InvalidArgument, match, Metric, **(fine | settings))
 
 
-def test_a_stated_range_clips_the_losses() -> None:
+def test_a_stated_range_clips_the_losses_of_limits_alone() -> None:
     metric = get_metric("neg_mean_squared_error").with_range((0, 4))
     assert metric.bounded and metric.clip and metric.loss_range == (0.0, 4.0)
     evaluation = metric.evaluate(np.array([0.0, 0, 0]), np.array([1.0, 2, 9]))
-    assert evaluation.losses is not None and evaluation.losses.tolist() == [1, 4, 4]
+    assert evaluation.bounded_losses is not None and evaluation.losses is not None
+    assert evaluation.bounded_losses.tolist() == [1, 4, 4] and evaluation.clipped == 1
+    assert evaluation.losses.tolist() == [1, 4, 81] and evaluation.risk == pytest.approx(86 / 3)
 
 
 @pytest.mark.parametrize(

@@ -92,8 +92,8 @@ def test_the_first_batch_of_a_holdout_has_the_width_of_finalists(name: str) -> N
     n, rng = 1000, np.random.default_rng(1)
     y = np.arange(n) % 2
     noise = rng.normal(size=n)
-    models = [model("roc_auc" if name != "accuracy" else name, y, noise, 0.1, rng)] * 3
-    models = [one + 0 for one in models]
+    kind = "roc_auc" if name != "accuracy" else name
+    models = [model(kind, y, noise, 0.1, rng) for _ in range(3)]
     if name == "neg_brier_score":
         shift = math.sqrt(2) * norm.ppf(0.9)
         models = [1 / (1 + np.exp(-shift * one)) for one in models]
@@ -103,6 +103,10 @@ def test_the_first_batch_of_a_holdout_has_the_width_of_finalists(name: str) -> N
     assert advice is not None and found.log_count == pytest.approx(FINALISTS)
     # Ends that are computed from rows are rounded outward by up to a twentieth.
     assert found.score - found.low == pytest.approx(advice.finalists.without, rel=0.2)
+    # What is announced is what is new: two copies of the second model are none.
+    copied = LadderHoldout(rng.normal(size=(n, 2)), y, scoring=name, ledger="memory")
+    copied.finalists([models[0], models[1], models[1] + 0, models[1] + 0])
+    assert copied.certificate().log_count == pytest.approx(FINALISTS - math.log(3 / 2))
 
 
 def test_a_reserve_is_recommended_where_it_is_worth_its_rows() -> None:

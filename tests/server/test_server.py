@@ -313,9 +313,12 @@ def test_all_forms_of_a_body_are_one_submission(team: Team, scoring: str) -> Non
         for media, data in bodies.items()
     ]
     assert [one.status_code for one in answers] == [200] * len(bodies)
-    assert {(one.json()["score"], one.json()["improved"]) for one in answers} == {
-        (answers[0].json()["score"], True)
-    }
+    first, *repeats = (one.json() for one in answers)
+    assert (first["improved"], first["repeat_of"], first["is_incumbent"]) == (True, None, True)
+    told = ("score", "improved", "repeat_of", "is_incumbent", "has_held")
+    assert [[one[name] for name in told] for one in repeats] == 4 * [
+        [first["score"], False, first["submission"], True, True]
+    ]
     held = LadderHoldout.open(name, account="ada", ledger=team.ledger)
     assert held.status().releases == 1
     assert held.history()[0].context == {"idea": "first"}
