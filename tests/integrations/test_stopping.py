@@ -281,7 +281,7 @@ def test_in_a_search_rounds_and_models_are_one_sequence(backend: str, n_jobs: in
     assert incumbent is not None
     assert numbers[incumbent].context["seed"] == search.best_params_["seed"]
     release = holdout.submit(search.best_estimator_)
-    assert release.improved and release.improvements == holdout.status().releases
+    assert release.is_incumbent and release.improvements == holdout.status().releases
     assert_replays(holdout)
 
 

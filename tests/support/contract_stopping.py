@@ -376,7 +376,7 @@ class CallbackContract(TreesContract):
         assert all(one.batch is None for one in models)
         best = search.best_estimator_
         release = holdout.submit(best)
-        assert release.improved and release.improvements == holdout.status().releases
+        assert release.is_incumbent and release.improvements == holdout.status().releases
         self.assert_cut(best, self.stopping_of(best, by))
         assert_replays(holdout)
 

@@ -80,15 +80,15 @@ def assert_kept(holdout: LadderHoldout, stopping: LadderStopping, release: Relea
     assert [one.submission for one in stopping.releases] == [one.number for one in rounds]
     assert len({one.batch for one in rounds} - {None}) == 1
     first_of = [one.repeat_of or one.number for one in rounds]
-    improved = [at for at, one in zip(first_of, rounds, strict=True) if one.improved]
-    best = first_of.index(max(improved)) + 1 if improved else stopping.rounds
+    held = [at for at, one in zip(first_of, rounds, strict=True) if one.held]
+    best = first_of.index(max(held)) + 1 if held else stopping.rounds
     assert stopping.best_round == best
     assert last.repeat_of is not None
     assert last.digest == rounds[best - 1].digest
     kept = stopping.releases[best - 1]
-    assert (release.submission, release.score) == (last.number, kept.score)
-    assert (release.improved, release.improvements) == (kept.improved, kept.improvements)
-    assert release.improved is stopping.improved
+    assert (release.submission, release.score) == (last.number, holdout.status().score)
+    assert not release.improved and release.improvements == kept.improvements
+    assert release.has_held is kept.has_held is stopping.improved
     assert_replays(holdout)
 
 
@@ -110,9 +110,9 @@ def assert_stopped_early(stopping: LadderStopping, patience: int, most: int) -> 
 def sequence(stopping: LadderStopping) -> tuple[Any, ...]:
     """What a fit amounts to: the same for the same rounds, repeats or not.
 
-    A round that did not improve is answered with what is released when it is asked.
+    Each round is answered with what is released when it is asked, so scores differ.
     """
-    steps = [(one.improvements, one.score) if one.improved else None for one in stopping.releases]
+    steps = [one.improvements if one.has_held else None for one in stopping.releases]
     return stopping.rounds, stopping.best_round, stopping.stopped, stopping.improved, steps
 
 
