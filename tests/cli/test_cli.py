@@ -383,7 +383,7 @@ def test_the_installed_command_shows_and_refuses_without_a_traceback(
     shown = run("history", "churn 2026", COLUMNS="60")
     assert (shown.returncode, shown.stderr) == (0, "")
     last, total = shown.stdout.splitlines()[-2:]
-    assert last.split()[3:] == ["0.501", "repeat", "of", "1", "by", "hand"]
+    assert last.split()[3:] == ["0.777", "repeat", "of", "1", "by", "hand"]
     assert total == "6 submissions in all"
     refused = run("list", LADDERHOLDOUT_LEDGER=str(tmp_path / "none.db"))
     assert (refused.returncode, refused.stdout) == (1, "")

@@ -148,7 +148,6 @@ FACADE = {
     "reveal",
     "estimate",
     "health",
-    "price",
     "replenish",
     "guard",
     "split",
