@@ -93,6 +93,25 @@ def test_all_that_is_shown_is_as_of_a_metric_that_needs_no_closure() -> None:
     assert None not in shown[0]
 
 
+def test_its_intervals_depend_on_no_order_of_the_rows() -> None:
+    """Bets go by the order of the content, as those of a named metric do: one interval."""
+    own = Metric("own", "values", loss=lambda t, q: np.abs(t - q), loss_range=(0, 5))
+    y, shown, compared = 2 * X[:, 0] + X[:, 1], [], []
+    orders = np.arange(N), np.argsort(y), np.random.default_rng(3).permutation(N)
+    named = "neg_mean_absolute_error", orders[0], (0, 5)
+    for metric, order, stated in (*((own, order, None) for order in orders), named):
+        holdout = LadderHoldout(
+            X[order], y[order], scoring=metric, ledger="memory", loss_range=stated
+        )
+        holdout.submit(y[order] + X[order, 1])
+        found = holdout.certificate()
+        shown.append((found.score, found.low, found.high))
+        difference = holdout.compare(y[order] + X[order, 1], 0.5 * y[order])
+        compared.append((difference.low, difference.high))
+    assert shown[1:] == 3 * [pytest.approx(shown[0], abs=1e-12)]
+    assert compared[1:3] == 2 * [pytest.approx(compared[0], abs=1e-12)]
+
+
 def test_fresh_rows_have_an_order_of_their_own() -> None:
     fresh = np.random.default_rng(1).normal(size=(N, 2))
     holdout = opened(money(AMOUNT)).replenish(fresh, GUESSES[1])

@@ -32,6 +32,19 @@ from ladderholdout.vault import Rows
 _ORDER = b"ladderholdout: the order of bets"
 
 
+class _OfContent(np.random.Generator):
+    """A generator that permutes rows as if they were in the order of their content."""
+
+    def __init__(self, key: int, places: IntArray) -> None:
+        super().__init__(np.random.Philox(key=key))
+        self._places = places
+
+    def permutation(self, x: Any, axis: int = 0) -> Any:
+        drawn = super().permutation(x, axis)
+        # Groups are in the order of their names.
+        return self._places[drawn] if x == len(self._places) else drawn
+
+
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Part:
     """Some rows of a holdout, in the order of their content; raw, so not shown.
@@ -65,11 +78,15 @@ class Part:
     def order_rng(self) -> np.random.Generator:
         """Return the generator that orders these rows for bounds: a function of them alone.
 
-        The rows come in the order of their content, and their targets in it are the key: in any
-        ledger the same rows get the same order, and nobody knows it without all targets.
+        Their targets in the order of their content are the key, and what it permutes is that order:
+        in any ledger the same rows get the same order, and nobody knows it without all targets.
         """
-        content = hashlib.sha256(_ORDER + np.asarray(self.targets, dtype="<f8").tobytes()).digest()
-        return np.random.Generator(np.random.Philox(key=int.from_bytes(content[:16], "little")))
+        # Places are there for a function of the user's, whose rows are in another order.
+        chosen = np.arange(len(self.targets)) if self.chosen is None else self.chosen
+        places = np.arange(len(self.targets)) if chosen.dtype == np.bool_ else np.argsort(chosen)
+        targets = np.asarray(self.targets, dtype="<f8")[places]
+        content = hashlib.sha256(_ORDER + targets.tobytes()).digest()
+        return _OfContent(int.from_bytes(content[:16], "little"), places)
 
     def evaluate(self, metric: Metric, predictions: NDArray[Any]) -> Evaluation:
         """Measure predictions for the whole holdout on these rows."""
