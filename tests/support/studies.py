@@ -70,7 +70,7 @@ def assert_traceable(
     assert len(done) == trials
     own = {entry.context["trial"]: entry for entry in history}
     assert {entry.context["study"] for entry in history} == {study.study_name}
-    known = entries_of(holdout)
+    entries_of(holdout)
     for trial in done:
         entry = own[trial.number]
         assert trial.user_attrs["ladder_submission"] == entry.number
