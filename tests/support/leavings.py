@@ -20,7 +20,6 @@ CACHES = {
 # Of Python's and joblib's pools, which end with the process that has them: without pytest-xdist
 # that is this one.
 POOLS = (b"multiprocessing.", b"joblib.externals.loky", b"tests/support/forks.py")
-POOLED = ("pymp-", "joblib_memmapping_folder_", "loky-")
 # Enough for a process that was told to end; none is waited for otherwise.
 GRACE = 10.0
 
@@ -42,14 +41,13 @@ class Leavings:
         self._before = set(_files())
 
     def found(self) -> list[str]:
-        """Name what is left, and remove the temporary folder."""
+        """Name what is left in the checkout, the user's data and processes."""
         end = time.monotonic() + GRACE
         while (processes := list(self._processes())) and time.monotonic() < end:
             time.sleep(0.1)
-        paths = Path(self.folder).iterdir()
-        temporary = [str(path) for path in paths if not path.name.startswith(POOLED)]
+        # What libraries leave among temporary files goes with the folder.
         shutil.rmtree(self.folder, ignore_errors=True)
-        return [*sorted(set(_files()) - self._before), *sorted(temporary), *processes]
+        return [*sorted(set(_files()) - self._before), *processes]
 
     def _processes(self) -> Iterator[str]:
         mine = f"TMPDIR={self.folder}".encode()
