@@ -18,8 +18,8 @@ from sqlalchemy import insert, update
 from ladderholdout import LadderHoldout
 from ladderholdout.ledger import Head, Ledger
 from ladderholdout.ledger.chain import extend, submission_content, submitted
-from ladderholdout.ledger.records import now
-from ladderholdout.ledger.replay import NOT_IMPROVED, rules_of, state_from
+from ladderholdout.ledger.records import KNOWN, now
+from ladderholdout.ledger.replay import rules_of, state_from
 from ladderholdout.ledger.tables import chains, ladders, submissions
 from ladderholdout.mechanisms.base import Evidence
 
@@ -40,8 +40,10 @@ def fill(holdout: LadderHoldout, entries: int) -> None:
                 content = submission_content(submitted(row))
                 head = extend(record.secret, head, "submission", content)
                 chunk.append({**row, "position": head.length, "hash": head.hash})
+                queries = row["queries"]
             tx.conn.execute(insert(submissions), chunk)
-        _close(tx.conn, record.id, ladder.id, ladder.submissions + entries, head)
+        counts = {"submissions": ladder.submissions + entries, "queries": queries}
+        _close(tx.conn, record.id, ladder.id, counts, head)
 
 
 def _rows(record: Any, ladder: Any, entries: int) -> Iterator[Mapping[str, Any]]:
@@ -49,19 +51,20 @@ def _rows(record: Any, ladder: Any, entries: int) -> Iterator[Mapping[str, Any]]
     state = state_from(ladder.state, record.n_ladder, None)
     rng = np.random.default_rng(0)
     risks = state.standing + 0.01 + 0.1 * rng.random(entries)
-    before: dict[str, Any] = {}
+    before, queries = dict[str, Any](), ladder.queries
     for number, risk in enumerate(risks.tolist(), ladder.submissions + 1):
         if before and number % REPEAT_EVERY == 0:
             again = {
                 "number": number,
                 "repeat_of": before["number"],
-                "evidence": json.dumps(NOT_IMPROVED),
+                "evidence": json.dumps(KNOWN),
             }
             yield {**before, **again}
             continue
         evidence = Evidence(risk, spread=0.002)
         _, outcome = rules.replay(state, evidence, rng)  # a rule that draws nothing
         assert not outcome.improved
+        queries += 1
         before = {
             "ladder_id": ladder.id,
             "number": number,
@@ -73,6 +76,7 @@ def _rows(record: Any, ladder: Any, entries: int) -> Iterator[Mapping[str, Any]]
             "key": None,
             "place": None,
             "repeat_of": None,
+            "queries": queries,
             "raw_risk": risk,
             "evidence": json.dumps(asdict(evidence)),
             "released_risk": outcome.risk,
@@ -83,7 +87,7 @@ def _rows(record: Any, ladder: Any, entries: int) -> Iterator[Mapping[str, Any]]
         yield before
 
 
-def _close(conn: Any, holdout_id: int, ladder_id: int, count: int, head: Head) -> None:
+def _close(conn: Any, holdout_id: int, ladder_id: int, counts: dict[str, int], head: Head) -> None:
     ends = {"length": head.length, "head": head.hash}
     conn.execute(update(chains).where(chains.c.holdout_id == holdout_id).values(ends))
-    conn.execute(update(ladders).where(ladders.c.id == ladder_id).values(submissions=count))
+    conn.execute(update(ladders).where(ladders.c.id == ladder_id).values(counts))

@@ -49,7 +49,7 @@ numpy.save(os.environ["PREDICTIONS"], numpy.loadtxt("answers.txt", dtype=int))
 RAW = """
 import os, pathlib, sys, numpy
 best = pathlib.Path(os.environ["BEST"])
-score = float(numpy.mean(numpy.load(sys.argv[2]) == numpy.load(os.environ["LABELS"])))
+score = float(numpy.mean(numpy.load(sys.argv[-1]) == numpy.load(os.environ["LABELS"])))
 if best.exists() and score <= float(best.read_text()):
     sys.exit(1)
 best.write_text(str(score))

@@ -80,7 +80,7 @@ def main() -> None:
             "PATH": f"{command_in(Path(name))}{os.pathsep}{os.environ['PATH']}",
         }
         # The owner submits what there is before any trial.
-        LadderHoldout.connect(f"{url}/holdouts/coins", token).gate(answers)
+        LadderHoldout.connect(f"{url}/holdouts/coins", token).gate(answers, baseline=True)
         rewards = []
         for part in range(CHANGES):
             turned = answers.copy()

@@ -10,7 +10,7 @@ on 100,000 other rows, which no loop of yours will have.
 
 To make it yours, replace `proposed` by whatever writes the next candidate, and `predictions` by
 your model. A loop in a shell asks `ladder-holdout gate NAME predictions.csv` and goes by its exit
-status: 0 is keep, 1 is revert, 2 and 3 end the loop (docs/guide/keep_or_revert.md).
+status: 0 is keep, 1 and 5 are revert, all others end the loop (docs/guide/keep_or_revert.md).
 """
 
 from __future__ import annotations
@@ -94,9 +94,7 @@ def gated(X: np.ndarray, y: np.ndarray) -> Callable[[np.ndarray], bool]:
     holdout = LadderHoldout(X, y, scoring="accuracy", mechanism=rule, ledger="memory")
 
     def keeps(weights: np.ndarray) -> bool:
-        decision = holdout.gate(predictions(weights, X))
-        # A change that alters no prediction is accepted as what it repeats, and is no gain.
-        return decision.accepted and decision.incumbent == decision.submission
+        return holdout.gate(predictions(weights, X), baseline=True).accepted
 
     return keeps
 

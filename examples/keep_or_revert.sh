@@ -8,7 +8,8 @@
 # It runs in the repository. PROPOSE changes files, and may commit; PREDICT writes predictions for
 # the holdout's rows into the file that $PREDICTIONS names. LADDERHOLDOUT_SERVER is the server that
 # has the labels, and LADDERHOLDOUT_TOKEN or LADDERHOLDOUT_TOKEN_FILE the token of an account that
-# may decide. The loop ends after so many changes, or when nothing can be accepted any more.
+# may decide. The loop ends after so many changes, or with the exit status of a decision that could
+# not be made: 2 refused, 4 not decided (nothing is reverted then), 3 nothing more can be accepted.
 set -euo pipefail
 
 holdout=$1 changes=${2:-100}
@@ -16,12 +17,11 @@ folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 export PREDICTIONS=${PREDICTIONS:-$folder/predictions.npy}
 
-decide() { # by the exit status: 0 keep, 1 revert, 2 refused, 3 nothing more can be accepted
+decide() { # by the exit status: 0 keep, 1 and 5 (no prediction is altered) revert, all others end
   rm -f "$PREDICTIONS"
   bash -c "$PREDICT" || return 2
-  ${GATE:-ladder-holdout gate} "$holdout" "$PREDICTIONS" \
-    ${LADDERHOLDOUT_SERVER:+--server "$LADDERHOLDOUT_SERVER"} \
-    --context "commit=$(git rev-parse --short HEAD)"
+  ${GATE:-ladder-holdout gate} "$@" ${LADDERHOLDOUT_SERVER:+--server "$LADDERHOLDOUT_SERVER"} \
+    --context "commit=$(git rev-parse --short HEAD)" -- "$holdout" "$PREDICTIONS"
 }
 
 revert() {
@@ -31,8 +31,8 @@ revert() {
 
 kept=$(git rev-parse HEAD)
 status=0
-decide || status=$? # what there is is the baseline, or a repeat of what was kept before
-[ "$status" -le 1 ] || exit "$status"
+decide --baseline || status=$? # what there is is the baseline, or what was kept before
+case $status in 0 | 1 | 5) ;; *) exit "$status" ;; esac
 
 for ((change = 1; change <= changes; change++)); do
   bash -c "$PROPOSE" || true
@@ -41,10 +41,13 @@ for ((change = 1; change <= changes; change++)); do
   [ "$(git rev-parse HEAD)" != "$kept" ] || continue
   status=0
   decide || status=$?
-  if [ "$status" -eq 0 ]; then
-    kept=$(git rev-parse HEAD)
-  else
-    revert
-  fi
-  [ "$status" -ne 3 ] || break
+  case $status in
+    0) kept=$(git rev-parse HEAD) ;;
+    1 | 5) revert ;;
+    *)
+      echo "Not kept: $(git rev-parse HEAD). Kept: $kept." >&2
+      [ "$status" -ne 3 ] || revert # `git cherry-pick` brings back what a limit of the day stopped
+      exit "$status"
+      ;;
+  esac
 done

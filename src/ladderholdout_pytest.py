@@ -6,6 +6,7 @@ It is a module of its own so that a run of tests that uses no holdout does not i
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -15,11 +16,11 @@ if TYPE_CHECKING:
 
 _DECIDED = "ladderholdout decision"
 _OPTIONS = {
-    "holdout": "Name of the holdout whose gate decides.",
-    "holdout-ledger": "The ledger that has it; by default what LADDERHOLDOUT_LEDGER names.",
-    "holdout-server": "A server that has it instead; the token is in LADDERHOLDOUT_TOKEN.",
-    "holdout-account": "Whose ladder it is, in a ledger.",
-    "holdout-ladder": "Which of the account's ladders.",
+    "ladderholdout": "Name of the holdout whose gate decides.",
+    "ladderholdout-ledger": "The ledger that has it; by default what LADDERHOLDOUT_LEDGER names.",
+    "ladderholdout-server": "A server that has it instead; the token is in LADDERHOLDOUT_TOKEN.",
+    "ladderholdout-account": "Whose ladder it is, in a ledger.",
+    "ladderholdout-ladder": "Which of the account's ladders.",
 }
 
 
@@ -41,7 +42,7 @@ class HoldoutGate:
     >>> X, y = np.arange(100).reshape(-1, 1), np.arange(100) % 2
     >>> holdout = LadderHoldout(X, y, scoring="accuracy", mechanism=GateLadder(), ledger="memory")
     >>> gate = HoldoutGate(holdout, [])
-    >>> bool(gate.accepts(y))
+    >>> bool(gate.accepts(y, baseline=True))
     True
     """
 
@@ -49,7 +50,14 @@ class HoldoutGate:
         self.holdout = holdout
         self._decided = decided
 
-    def accepts(self, candidate: Any, *, margin: float | None = None, ids: Any = None) -> Decision:
+    def accepts(
+        self,
+        candidate: Any,
+        *,
+        margin: float | None = None,
+        baseline: bool = False,
+        ids: Any = None,
+    ) -> Decision:
         """Decide whether a candidate may replace the incumbent; see `LadderHoldout.gate`.
 
         Parameters
@@ -58,17 +66,36 @@ class HoldoutGate:
             Predictions for the holdout's rows, or a fitted estimator.
         margin : float, optional
             The gain that it has to exceed.
+        baseline : bool, default=False
+            Accept the ladder's first candidate as the baseline.
         ids : list, array, Series or str, optional
             Of the predictions, where the holdout was registered with ids.
 
         Returns
         -------
         Decision
-            True where it was accepted; a failed assertion shows the reason.
+            True if it was accepted; a failed assertion shows the reason. What could not be
+            decided, or not any more, ends the session: that is no verdict on the candidate.
         """
-        decision: Decision = self.holdout.gate(candidate, margin=margin, ids=ids)
+        asked = {"margin": margin, "baseline": baseline, "ids": ids}
+        with _undecided():
+            decision: Decision = self.holdout.gate(candidate, **asked)
+        if decision.spent:
+            pytest.exit(f"not decided: {decision.line()}", returncode=3)
         self._decided.append((_DECIDED, f"{self.holdout.name}: {decision.line()}"))
         return decision
+
+
+@contextmanager
+def _undecided() -> Iterator[None]:
+    """End the session with 4, or 3 at a limit, where an error is no answer."""
+    from ladderholdout.errors import DailyLimit, LedgerError, MetricError, VaultError
+
+    try:
+        yield
+    except (DailyLimit, LedgerError, MetricError, VaultError) as error:
+        status = 3 if isinstance(error, DailyLimit) else 4
+        pytest.exit(f"not decided: {type(error).__name__}: {error}", returncode=status)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -92,20 +119,21 @@ def _gated_holdout(request: pytest.FixtureRequest) -> Any:
     name, ledger, server, account, ladder = (_stated(request.config, one) for one in _OPTIONS)
     if name is None:
         pytest.fail(
-            "The fixture `holdout` needs the name of a holdout: pytest --holdout NAME, or "
-            "`holdout = NAME` in the configuration of pytest.",
+            "The fixture `holdout` needs the name of a holdout: pytest --ladderholdout NAME, "
+            "or `ladderholdout = NAME` in the configuration of pytest.",
             pytrace=False,
         )
     from urllib.parse import quote
 
     from ladderholdout import LadderHoldout
 
-    if server is not None:
-        path = f"/holdouts/{quote(name, safe='')}"
-        return LadderHoldout.connect(server.rstrip("/").removesuffix(path) + path)
-    return LadderHoldout.open(
-        name, ledger=ledger, account=account or "default", ladder=ladder or "main"
-    )
+    with _undecided():
+        if server is not None:
+            path = f"/holdouts/{quote(name, safe='')}"
+            return LadderHoldout.connect(server.rstrip("/").removesuffix(path) + path)
+        return LadderHoldout.open(
+            name, ledger=ledger, account=account or "default", ladder=ladder or "main"
+        )
 
 
 @pytest.fixture

@@ -39,6 +39,7 @@ from ladderholdout.guard import (
     number_of,
     of_one_metric,
     one_of,
+    price_of,
     read_submission,
     register,
     reopen,
@@ -81,7 +82,8 @@ class LadderHoldout:
         A metric's name as in scikit-learn, or a `Metric`. Needed for a new ladder. A list of
         these, or a mapping from names to them, makes a ladder for each, which are queried
         together: answers are by metric, ``release["roc_auc"]``, and so is ``holdout["roc_auc"]``.
-        `mechanism`, `show`, `budget`, `loss_range` and `target_range` may be mappings then.
+        `mechanism`, `show`, `budget`, `loss_range`, `target_range` and `pos_label` may be
+        mappings then.
     name : str, optional
         What to call the holdout; by default its fingerprint's first letters.
     mechanism : Mechanism, optional
@@ -104,14 +106,18 @@ class LadderHoldout:
     classes : array-like, optional
         All class labels that predictions may hold, where `y` lacks some.
     loss_range : tuple of (0, float), optional
-        For unbounded losses: they are clipped to it, in the unit that the metric shows. For RMSE
-        and mean absolute error the largest absolute error, for MSE the largest squared one.
-        An audit counts the clipped losses of each submission.
+        For unbounded losses: intervals clip them to it, in the unit that the metric shows, which
+        their line states; released scores do not. For RMSE and mean absolute error the largest
+        absolute error, for MSE the largest squared one.
     target_range : tuple of (float, float), optional
         For R2, explained variance and concordance: holds every target, as their certificate needs
         it; `loss_range` is then the largest absolute error, by default the width of this range.
         For mean absolute, mean squared and root mean squared errors it states the `loss_range`
-        of predictions within it.
+        of predictions within it. What a search proposed, ``search.proposed_loss_range_``, is
+        taken as `loss_range` with its `target_range` and its `ladder`.
+    pos_label : str or number, optional
+        The class that F1, precision, recall or average precision is about; by default the second
+        of the two sorted ones. A ladder of another class is another ladder on the same holdout.
     feedback : {"auto", "penalised", "incumbent"}, default="auto"
         The feedback to a search on a model that did not improve (see `feedback`). With
         ``show="improvements"`` it is "auto" alone; the feedback is then how many improved.
@@ -187,6 +193,7 @@ class LadderHoldout:
         classes: ArrayLike | None = None,
         loss_range: Each[tuple[float, float]] | None = None,
         target_range: Each[tuple[float, float]] | None = None,
+        pos_label: Each[Any] | None = None,
         feedback: str = "auto",
         overlap: str = "auto",
         ledger: str | os.PathLike[str] | None = None,
@@ -412,6 +419,7 @@ class LadderHoldout:
         predictions: Any,
         *,
         margin: float | None = None,
+        baseline: bool = False,
         context: Mapping[str, Any] | None = None,
         ids: Any = None,
     ) -> Decision:
@@ -419,8 +427,8 @@ class LadderHoldout:
 
         The ladder has to be one with ``mechanism=GateLadder(alpha, horizon)``: the chance of any
         false acceptance in its whole life is at most alpha, however the candidates are proposed
-        (docs/background/decisions.md, theorem 1). The first submission is the baseline. Several
-        processes that share a ledger decide in one order.
+        (docs/background/decisions.md, theorem 1). The first submission is the baseline, which is
+        compared with nothing. Several processes that share a ledger decide in one order.
 
         Parameters
         ----------
@@ -429,13 +437,16 @@ class LadderHoldout:
         margin : float, optional
             The gain that the candidate has to exceed, in the metric's own units, from 0 to below
             the range of its loss. By default that of the mechanism.
+        baseline : bool, default=False
+            Accept it as the baseline if it is the ladder's first submission; later it changes
+            nothing. Without it the first submission is recorded as the baseline and not accepted.
 
         Returns
         -------
         Decision
-            It is true where the candidate was accepted, and durable in the ledger before you see
-            it. The same predictions get the same decision again: accepted ones as long as they
-            are the incumbent, and for no larger margin than before.
+            It is true if the candidate was accepted, and durable in the ledger before you see
+            it. The incumbent's own predictions are "unchanged", and not accepted; others that were
+            decided on are tested again for a smaller margin alone.
 
         Raises
         ------
@@ -455,14 +466,15 @@ class LadderHoldout:
         >>> holdout = LadderHoldout(X, y, scoring="accuracy", mechanism=GateLadder(),
         ...                         ledger="memory")
         >>> answers = [np.where(np.arange(1000) < right, y, 1 - y) for right in (800, 805, 850)]
-        >>> [bool(holdout.gate(answer)) for answer in answers]
-        [True, False, True]
-        >>> print(holdout.gate(answers[1]).reason)
-        It is not shown to be better than submission 3.
+        >>> [holdout.gate(answer).verdict for answer in answers]
+        ['baseline', 'not accepted', 'accepted']
+        >>> holdout.gate(answers[2]).verdict
+        'unchanged'
         """
         ladder = of_one_metric(self._ladder)
         read, described = read_submission(ladder, predictions, context, ids)
-        decision = ladder.decide(read, Origin(context=described, margin=margin))
+        origin = Origin(context=described, margin=margin, baseline=baseline)
+        decision = ladder.decide(read, origin)
         if not isinstance(read, Predictions):
             warn_of_labels(ladder, read)
         return decision
@@ -640,7 +652,9 @@ class LadderHoldout:
         InvalidArgument
             A number or the predictions are refused; nothing was shown.
         HoldoutConflict
-            The metric has no bound, or what was shown before cannot be counted.
+            The metric has no bound, or what was shown before cannot be counted. After the holdout
+            was retired, or fresh rows took the place of these, only two submissions are compared.
+            With a `budget`, as many comparisons as it has releases left.
         LedgerError, VaultError
             The record cannot be read or written.
 
@@ -777,6 +791,31 @@ class LadderHoldout:
         (1, 1.0, 0.985)
         """
         return self._ladder.certificate(confidence, reserve=True)
+
+    def price(self, what: str = "compare") -> str:
+        """Return before something is shown how wide the next certificate becomes by it.
+
+        It is an estimate, from what was released alone, and costs nothing. A comparison is taken to
+        be of two models that differ on few rows; others cost up to twice as many nats. A query of
+        a reserve costs certificates nothing, and later queries of that reserve something.
+
+        Parameters
+        ----------
+        what : {"compare", "reveal", "certificate"}, default="compare"
+
+        Returns
+        -------
+        str
+
+        Examples
+        --------
+        >>> from ladderholdout import LadderHoldout
+        >>> X, y = [[i] for i in range(1000)], [0, 1] * 500
+        >>> print(LadderHoldout(X, y, scoring="accuracy", ledger="memory").price())
+        The next certificate becomes about 0.087 wide instead of 0.04 (9 nats more, for a model \
+that errs on a tenth of the rows).
+        """
+        return price_of(of_one_metric(self._ladder), what)
 
     def health(self, *, more: int = 5, spent_at: float | None = None) -> Health:
         """Return how used up the holdout is: the width of its certificate, now and later.

@@ -100,6 +100,25 @@ class Owner:
         ladder.retire()
         return ladder.status()
 
+    def forget(self) -> None:
+        """Take back the registration of a holdout that was never queried, such as a slip.
+
+        Its name is free again, and its rows are like rows that were never registered: give them
+        anew, with the groups that were missing. The record of the registration stays in the
+        ledger under a name of its own; copies of the rows are removed.
+
+        Raises
+        ------
+        HoldoutConflict
+            Something was asked of it: a submission, a comparison, an estimate, an audit, or
+            another one; or it is one of several blocks.
+
+        Examples
+        --------
+        >>> holdout.owner.forget()
+        """
+        ladder_of(self._holdout, several=True).forget()
+
     def spent_at(self, width: float | None) -> Health:
         """State from which width of its certificate on the rows are used up.
 

@@ -33,6 +33,12 @@ def after_fork(function: Callable[[], None]) -> None:
         os.register_at_fork(after_in_child=function)
 
 
+def around_fork(before: Callable[[], None], after: Callable[[], None]) -> None:
+    """Call a function before each fork of this process, and one in it after that."""
+    if hasattr(os, "register_at_fork"):
+        os.register_at_fork(before=before, after_in_parent=after)
+
+
 class PerProcess(Generic[T]):
     """A value that each process makes for itself: a forked one has a new one, not its parent's.
 

@@ -15,7 +15,6 @@ import numpy as np
 import pytest
 from click.testing import Result
 from mlflow import MlflowClient
-from typer.testing import CliRunner
 
 from ladderholdout import InvalidArgument, LadderHoldout, LadderHoldoutError, Metric
 from ladderholdout.audit import record_of, write_report
@@ -25,6 +24,7 @@ from ladderholdout.guard import ladder as ladders
 from ladderholdout.leaderboard import Leaderboard
 from tests.support.browser import rendered, screenshot
 from tests.support.canaries import Canaries
+from tests.support.commands import CliRunner
 from tests.support.holdouts import coins
 
 NAME = "churn <b>2026<b> & $co$"
@@ -188,6 +188,31 @@ def test_a_report_before_the_first_submission_says_so(tmp_path: Path) -> None:
     opened = write_report(holdout.owner.audit(), tmp_path / "o.html").read_text()
     assert "Nothing was released." in opened
     assert "<svg" not in opened
+
+
+@pytest.mark.parametrize("metric", ["accuracy", "roc_auc"])
+def test_the_range_comes_first_and_then_the_model(tmp_path: Path, metric: str) -> None:
+    """AUC's range is worked out on request alone; the file holds no place on this machine."""
+    rng, ledger, file = np.random.default_rng(0), tmp_path / "private.db", tmp_path / "page.html"
+    X, y = rng.normal(size=(200, 3)), np.arange(200) % 2
+    holdout = LadderHoldout(X, y, scoring=metric, name="page", ledger=ledger)
+    for depth, right in ((1, 120), (2, 180), (3, 130)):
+        noted = {"estimator": "Tree", "parameters": {"max_depth": depth, "seed": 0}}
+        guess = np.where(np.arange(200) < right, y, 1 - y)
+        ranks = guess + np.linspace(0, 0.3, 200) if metric == "roc_auc" else guess
+        holdout.submit(ranks, context=noted)
+    words = ["report", "page", "--ledger", str(ledger), "--output", str(file)]
+    told = call(*words).output
+    assert ("no range is in it" in told) == (metric == "roc_auc")
+    assert call(*words, "--certificate").exit_code == 0
+    page = file.read_text()
+    sentence = f"the true score ({metric}) of submission 2 is in {holdout.certificate().ends()}"
+    first, second = (
+        page.index(sentence),
+        page.index("The model: Tree max_depth=2 (released score 0.9"),
+    )
+    assert first < second < page.index("Tried: 3 submissions on 200 rows") < page.index("Facts")
+    assert "seed=0" not in page and "private.db" not in page and str(tmp_path) not in page
 
 
 def test_a_long_table_is_cut_and_says_so(tmp_path: Path) -> None:

@@ -22,13 +22,14 @@ from typing import Any
 import numpy as np
 import pytest
 import yaml
-from typer.testing import CliRunner
 
 from ladderholdout import LadderHoldout
 from ladderholdout.bundles import Challenge, scoring, write_bundle
 from ladderholdout.cli import app
 from ladderholdout.errors import InvalidArgument
 from ladderholdout.leaderboard import Leaderboard
+from ladderholdout.process import is_open_to_others
+from tests.support.commands import CliRunner
 
 CHALLENGE = Challenge(
     holdout="coins",
@@ -172,6 +173,8 @@ SETTINGS = {"codabench": "competition.yaml", "evalai": "challenge_config.yaml"}
 def test_a_bundle_has_what_the_unpacker_asks_for(platform: str, tmp_path: Path) -> None:
     folder = written(platform, tmp_path)
     assert FAULTS[platform](folder) == []
+    (settings,) = folder.rglob("server.json")
+    assert not is_open_to_others(settings.stat()), "a token is put into it"
     stated = yaml.safe_load((folder / SETTINGS[platform]).read_text("utf-8"))
     assert stated["title"] == CHALLENGE.title
     assert "&lt;heads&gt;" in (folder / "pages/submission.html").read_text("utf-8")

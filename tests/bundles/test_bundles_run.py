@@ -19,12 +19,12 @@ import numpy as np
 import pytest
 import yaml
 from numpy.typing import NDArray
-from typer.testing import CliRunner
 
 from ladderholdout import LadderHoldout
 from ladderholdout.bundles import scoring
 from ladderholdout.cli import app
 from ladderholdout.leaderboard import Leaderboard
+from tests.support.commands import CliRunner
 from tests.support.server import N, free_port, rows, serving, start, token_of
 
 pytestmark = pytest.mark.processes
@@ -174,6 +174,28 @@ def test_a_submission_on_codabench(served: Contest, tmp_path: Path) -> None:
     other = run_on_codabench(bundle, tmp_path, worse, user=8)[1]
     assert other is not None and (other["score"], other["improved"]) == (0.25, 1)
     assert served.board() == [("codabench-7", 0.75), ("codabench-8", 0.25)]
+
+
+def test_all_accounts_of_a_team_have_its_columns(served: Contest, tmp_path: Path) -> None:
+    bundle = served.bundle("codabench", served.token("codabench"))
+
+    def sent(user: int, hits: int) -> dict[str, float]:
+        files = {"predictions.csv": csv(right_on(served.y, hits))}
+        return run_on_codabench(bundle, tmp_path, files, user=user)[1] or {}
+
+    sent(11, 280), sent(12, 300)
+    board = Leaderboard.open(served.name, ledger=served.ledger)
+    board.merge("codabench-11", "codabench-12")
+    for user, hits in ((12, 340), (12, 300), (11, 200)):
+        columns = sent(user, hits)
+        (row,) = board.standings()
+        assert row.score == 0.85 and row.own == "codabench-12"
+        assert {name: columns[name] for name in ("score", "low", "high", "best_rank")} == {
+            "score": 0.85,
+            "low": round(row.low or 0, 10),
+            "high": round(row.high or 0, 10),
+            "best_rank": 1,
+        }
 
 
 def test_a_worker_that_names_nobody_takes_the_participants_own_token(

@@ -156,15 +156,14 @@ class Game:
         return improved, told
 
     def _repeat(self, search: Search, key: tuple[Any, ...], batch: Any) -> tuple[bool, float]:
-        """Answer predictions that came before: one that improved as then, others as a loser."""
-        name, (improved, told) = key[0], search.answers[key]
+        """Answer predictions that came before: they improve nothing, and cost who knows nothing."""
+        name, (_, told) = key[0], search.answers[key]
         rule, shows_scores = self.ladders[name].mechanism, self.ladders[name].shows_scores
-        value = 0 if rule.discloses else None
-        shows = improved or rule.needs_account
-        search.entries.append(Answered(name, False, value, batch, repeat=shows))
-        if not (improved or rule.discloses or rule.needs_account) and shows_scores:
+        is_known = not rule.needs_account
+        search.entries.append(Answered(name, False, None, batch, repeat=is_known))
+        if not (rule.discloses or rule.needs_account) and shows_scores:
             told = search.states[name].standing
-        return improved, told
+        return False, told
 
     def _step(
         self,

@@ -45,7 +45,7 @@ from ladderholdout.certificates import (
     reserve_log_count,
     worst_log_count,
 )
-from ladderholdout.certificates.codes import falls_length, flags_length, mixed, repeats_length
+from ladderholdout.certificates.codes import falls_length, flags_length, mixed
 from ladderholdout.errors import InvalidArgument
 from ladderholdout.limits.intervals import (
     bounded_lower,
@@ -645,59 +645,12 @@ def test_transcripts_of_a_ladder_share_at_most_one_chance(queries: int) -> None:
     assert total <= 1.0 + 1e-12
 
 
-Answers = tuple[int, ...]
-
-
-def answered(
-    answers: Answers, improved: tuple[int, ...], repeats: tuple[int, ...], queries: int
-) -> Iterator[tuple[Answers, tuple[int, ...], tuple[int, ...]]]:
-    """All that one ladder can answer.
-
-    An answer is twice the number of improvements that it knows of, and 1 more for "improved".
-    """
-    now = len(answers) + 1
-    if now > queries:
-        yield answers, improved, repeats
-        return
-    level = len(improved)
-    yield from answered((*answers, 2 * level), improved, repeats, queries)
-    yield from answered((*answers, 2 * level + 3), (*improved, now), repeats, queries)
-    for answer in {*answers} - {2 * level}:
-        yield from answered((*answers, answer), improved, (*repeats, now), queries)
-
-
-@pytest.mark.parametrize("queries", [2, 4, 6])
-def test_repeats_share_one_chance_with_all_other_answers(queries: int) -> None:
-    chances: dict[Answers, float] = {}
-    for answers, improved, repeats in answered((3,), (1,), (), queries):
-        ladder = LadderTranscript(
-            queries, improved, (), 9, False, True, None, repeats, submissions=queries
-        )
-        assert answers not in chances
-        chances[answers] = math.exp(-ladder.length())
-    assert 0.98 < math.fsum(chances.values()) <= 1.0 + 1e-12
-
-
-# What a ladder without distinguishable repeats pays for those that it might have had.
-NO_REPEATS = -math.log1p(-1 / 256)
-
-
-def test_a_ladder_without_distinguishable_repeats_pays_next_to_nothing() -> None:
+def test_a_transcript_is_as_long_as_its_improvements_and_values() -> None:
     plain = LadderTranscript(100, (1, 7), (30, 22), 101)
     assert plain.length() == pytest.approx(
-        flags_length([6], 99) + math.log(101) + falls_length((30, 22)) + NO_REPEATS
+        flags_length([6], 99) + math.log(101) + falls_length((30, 22))
     )
     assert LadderTranscript(1, (1,), (30,), 101).length() == pytest.approx(math.log(101))
-
-
-def test_a_search_that_is_run_again_pays_for_its_improvements_alone() -> None:
-    assert repeats_length([145, 149, 184], [1, 5, 40], 288) < 31
-
-
-@pytest.mark.parametrize("repeats", [(1,), (7,), (2, 2), (5,)])
-def test_repeats_that_cannot_be_are_refused(repeats: Any) -> None:
-    with pytest.raises(InvalidArgument, match="repeats"):
-        LadderTranscript(6, (1, 5), (), 9, False, repeats=repeats)
 
 
 def test_batches_that_begin_after_the_first_gain_share_one_chance() -> None:
@@ -874,13 +827,13 @@ def test_disclosure_pays_for_every_value_and_one_bit_for_none() -> None:
     one_bit = LadderTranscript(50, (1, 20), (), 101)
     shown = LadderTranscript(50, (1, 20), (40,), 101)
     assert shown.length() - one_bit.length() == pytest.approx(math.log(101))
-    assert one_bit.length() == pytest.approx(flags_length([19], 49) + NO_REPEATS)
+    assert one_bit.length() == pytest.approx(flags_length([19], 49))
 
 
 def test_a_rule_whose_first_look_may_fail_pays_for_its_flag() -> None:
     sure = LadderTranscript(9, (1, 4), (), 11)
     open_ = LadderTranscript(9, (1, 4), (), 11, first_improves=False)
-    assert open_.length() == pytest.approx(flags_length([1, 4], 9) + NO_REPEATS)
+    assert open_.length() == pytest.approx(flags_length([1, 4], 9))
     assert open_.length() != sure.length()
     assert LadderTranscript(9, (), (), 11, first_improves=False).length() > 0
 

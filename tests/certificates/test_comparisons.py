@@ -108,7 +108,12 @@ def test_what_is_shown_holds_the_limits_and_its_chances_sum_to_at_most_one() -> 
         assert -1 <= low <= limits.low and limits.high <= high <= 1
         assert high - low <= 1.06 * (limits.high - limits.low) + unit / 4
         assert price > 0
-    assert _shown(Limits(-math.inf, 0.2, "bets"), math.inf, n, level) == (-math.inf, 0.2, 0.0)
+    # Without a range an end may be infinite: the other one is on the grid, and all four kinds pay.
+    low, high, price = _shown(Limits(-math.inf, 0.2, "bets"), math.inf, n, level)
+    assert low == -math.inf and 0.2 <= high < 0.2 + unit / 8
+    place = 2 * round(high * 8 / unit)
+    assert price == pytest.approx(math.log(4.0) + place_length(place))
+    assert _shown(Limits(2.0, 9.0, "bets"), math.inf, n, level)[:2] == pytest.approx((2, 9), abs=1)
     middles = sum(math.exp(-place_length(place)) for place in range(1, 100_000))
     halves = sum(0.05 / 1.95 * 0.95 ** abs(power + 8) for power in range(-200, 201))
     assert 0.9 < middles * halves <= 1.0

@@ -43,6 +43,14 @@ SHRUNK = {"exact binomial": 0.7, "joint binomial": 0.5, "bands": 0.1}
 ELSE = 0.25
 
 
+def score_within(metric: Metric, y: Array, guesses: Array) -> float:
+    """Return the score with losses clipped to the stated range, which is what limits hold."""
+    evaluation = metric.evaluate(y, guesses)
+    if not evaluation.clipped:
+        return metric.to_score(evaluation.risk)
+    return metric.to_score(float(np.clip(evaluation.losses, *metric.risk_range).mean()))
+
+
 @dataclass(frozen=True)
 class Population:
     """Rows that are drawn with replacement, and what is known of them before."""
@@ -53,8 +61,7 @@ class Population:
     classes: int
 
     def truth(self) -> float:
-        evaluation = self.metric.evaluate(self.targets, self.predictions)
-        return self.metric.to_score(evaluation.risk)
+        return score_within(self.metric, self.targets, self.predictions)
 
     def drawn(self, rng: np.random.Generator) -> tuple[Array, Array]:
         chosen = rng.integers(0, len(self.targets), ROWS)
@@ -105,7 +112,7 @@ def misses(
         interval = limits(y, guesses, rng)
         found += (interval.low > truth, interval.high < truth)
         try:
-            score = own.to_score(own.evaluate(y, guesses).risk)
+            score = score_within(own, y, guesses)
         except ValueError:  # a class did not occur
             continue
         low = score - shrunk * (score - interval.low)

@@ -300,7 +300,7 @@ def test_errors_are_bet_on_in_order_and_brier_losses_as_they_were() -> None:
     again = score_limits(metric, replace(rows, rng=np.random.default_rng(1)), -4.4)
     assert found == again and bound_of(metric).readings == (1,)
     assert found.high - found.low < 0.8 * (fixed.high - fixed.low)
-    kept = assumptions_of(metric, batch=False, clipped=0.0)
+    kept = assumptions_of(metric)
     assert any("stratified by the target" in one for one in kept)
     assert any("void" in one for one in kept)
 
@@ -316,7 +316,7 @@ def test_errors_are_bet_on_in_order_and_brier_losses_as_they_were() -> None:
     narrow = score_limits(stated, Rows(labels, table, np.random.default_rng(1)), -4.4)
     assert narrow.high - narrow.low < 0.8 * (of_labels.high - of_labels.low)
     assert bound_of(stated).readings == (1,)
-    kept = assumptions_of(stated, batch=False, clipped=0.0)
+    kept = assumptions_of(stated)
     assert any("stratified by the target" in one for one in kept)
 
 

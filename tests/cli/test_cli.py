@@ -125,15 +125,15 @@ def test_history_shows_what_was_released_and_when(climbed: LadderHoldout) -> Non
             str(one.number),
             f"{one.time:%Y-%m-%d}",
             f"{one.time:%H:%M}",
-            f"{one.score:.6g}" if one.improved or one.repeat_of else "-",
+            f"{one.score:.6g}" if one.improved else "-",
             f"{one.score:.6g}",
         ]
         assert ("improved" in said) == one.improved
     assert lines[1].rstrip().endswith("by hand idea=second")
     assert "DecisionTreeClassifier max_depth=2" in lines[3]
     assert "random_state" not in lines[3]  # the same for both trees
-    # A repeat of what improved is told its first answer, which shows that it is one.
-    assert lines[5].split()[3:8] == ["0.501", "0.501", "repeat", "of", "1"]
+    # A repeat is told the present released score, and has none of its own.
+    assert lines[5].split()[3:8] == ["-", "0.777", "repeat", "of", "1"]
 
 
 def test_history_shows_the_latest_that_are_asked_for(climbed: LadderHoldout) -> None:
@@ -383,7 +383,7 @@ def test_the_installed_command_shows_and_refuses_without_a_traceback(
     shown = run("history", "churn 2026", COLUMNS="60")
     assert (shown.returncode, shown.stderr) == (0, "")
     last, total = shown.stdout.splitlines()[-2:]
-    assert last.split()[3:] == ["0.501", "repeat", "of", "1", "by", "hand"]
+    assert last.split()[3:] == ["0.777", "repeat", "of", "1", "by", "hand"]
     assert total == "6 submissions in all"
     refused = run("list", LADDERHOLDOUT_LEDGER=str(tmp_path / "none.db"))
     assert (refused.returncode, refused.stdout) == (1, "")

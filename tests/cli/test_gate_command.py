@@ -19,7 +19,9 @@ from typer.testing import CliRunner, Result
 
 from ladderholdout import LadderHoldout
 from ladderholdout.cli import app
+from ladderholdout.errors import MetricError
 from ladderholdout.mechanisms import GateLadder
+from ladderholdout.remote import connection
 from ladderholdout.server.accounts import add_account
 from tests.support import server
 
@@ -49,7 +51,8 @@ def gate(ledger: Path, *words: str) -> Result:
 
 def test_the_exit_status_says_what_to_do(ledger: Path, tmp_path: Path) -> None:
     files = {count: written(tmp_path, count) for count in (250, 252, 300, 302, 399)}
-    assert gate(ledger, files[250]).exit_code == 0, "the baseline"
+    first = gate(ledger, files[250], "--baseline")
+    assert first.exit_code == 0 and "It is the baseline" in first.output
     refused = gate(ledger, files[252])
     assert refused.exit_code == 1 and "not shown to be better than submission 1" in refused.output
     found = gate(ledger, files[300], "--margin", "0.02", "--json", "--context", "idea=trees")
@@ -60,10 +63,84 @@ def test_the_exit_status_says_what_to_do(ledger: Path, tmp_path: Path) -> None:
         "spent": False,
         "reason": "It is better than submission 1 by more than 0.02.",
         "incumbent": 3,
+        "unchanged": False,
+        "baseline": False,
     }
+    # A loop that starts again asks for a baseline, and has none: that is no reason to keep.
+    same = gate(ledger, files[300], "--baseline")
+    assert same.exit_code == 5 and "alters no prediction" in same.output
     assert gate(ledger, files[302]).exit_code == 1
     spent = gate(ledger, files[399])
     assert spent.exit_code == 3 and "Nothing is accepted any more" in spent.output
+
+
+def test_what_was_compared_with_nothing_is_not_kept(ledger: Path, tmp_path: Path) -> None:
+    found = gate(ledger, written(tmp_path, 250), "--json")
+    answer = json.loads(found.output)
+    assert (found.exit_code, answer["accepted"], answer["baseline"]) == (6, False, True)
+    assert gate(ledger, written(tmp_path, 300)).exit_code == 0
+
+
+def test_a_file_for_earlier_rows_is_refused(ledger: Path, tmp_path: Path) -> None:
+    """As many fresh rows took the place of the first: a count cannot tell them."""
+    file = written(tmp_path, 250)
+    assert gate(ledger, file, "--baseline", "--block", "1").exit_code == 0
+    X, y = server.rows(7)
+    fresh = LadderHoldout.open("churn", ledger=ledger).replenish(X, y)
+    for words in ([], ["--baseline"], ["--block", "1"], ["--block", "3"]):
+        refused = gate(ledger, file, *words)
+        assert refused.exit_code == 2 and "--block must be 2" in " ".join(refused.output.split())
+        asked = ["submit", "churn", file, *words[-2:], "--ledger", str(ledger)]
+        assert words == ["--baseline"] or CliRunner().invoke(app, asked).exit_code == 1
+    assert fresh.status().submissions == 0
+    assert gate(ledger, file, "--baseline", "--block", "2").exit_code == 0
+
+
+def test_a_file_with_ids_names_its_rows(tmp_path: Path) -> None:
+    ledger, (X, y) = tmp_path / "ledger.db", server.rows()
+    names = [[f"{block}-{row}" for row in range(N)] for block in (1, 2)]
+    holdout = LadderHoldout(
+        X,
+        y,
+        scoring="accuracy",
+        name="churn",
+        ids=names[0],
+        mechanism=GateLadder(),
+        ledger=ledger,
+    )
+    fresh, y = server.rows(7)
+    holdout.replenish(fresh, y, ids=names[1])
+    for block, status in ((0, 2), (1, 0)):
+        file = tmp_path / f"{block}.csv"
+        lines = (f"{name},{answer}" for name, answer in zip(names[block], y, strict=True))
+        file.write_text("id,prediction\n" + "\n".join(lines) + "\n")
+        assert gate(ledger, str(file), "--ids", "id", "--baseline").exit_code == status
+
+
+def _fails(*_: Any, **__: Any) -> Any:
+    raise MetricError("the judge gave no verdict")
+
+
+def _breaks(*_: Any, **__: Any) -> Any:
+    raise RuntimeError("a fault of the library")
+
+
+@pytest.mark.parametrize("fault", [_fails, _breaks])
+def test_what_is_not_decided_is_no_answer(
+    ledger: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fault: Any
+) -> None:
+    """A server that is away, a ledger that is locked, a judge or a library that failed."""
+    file = written(tmp_path, 250)
+    monkeypatch.setenv("LADDERHOLDOUT_TOKEN", "token")
+    monkeypatch.setattr(connection, "_pauses", lambda: iter([1e9]))  # no second attempt
+    away = ["gate", "churn", file, "--server", "http://127.0.0.1:1"]
+    no_server = CliRunner().invoke(app, away)
+    assert no_server.exit_code == 4 and "127.0.0.1:1" in no_server.output
+    monkeypatch.setattr(LadderHoldout, "gate", fault)
+    failed = gate(ledger, file)
+    assert failed.exit_code == 4 and ("the judge gave" in failed.output) == (fault is _fails)
+    (tmp_path / "ledger.db").write_bytes(b"no database, and longer than a header" * 9)
+    assert gate(ledger, file).exit_code == 4
 
 
 def test_what_is_refused_ends_with_another_status(ledger: Path, tmp_path: Path) -> None:
@@ -120,8 +197,9 @@ def by_mcp(url: str, token: str, folder: Path) -> list[dict[str, Any]]:
         found = []
         with log.open("w") as errors:
             async with Client(stdio_client(parameters, errors)) as client:
-                for count, margin in zip(COUNTS, MARGINS, strict=True):
+                for place, (count, margin) in enumerate(zip(COUNTS, MARGINS, strict=True)):
                     given = {"predictions": right_on(count).tolist(), "margin": margin}
+                    given |= {"baseline": True} if place == 0 else {}
                     answer = await client.call_tool("decide", given)
                     assert not answer.is_error, answer.content
                     found.append(dict(answer.structured_content))
@@ -142,10 +220,17 @@ def by_mcp(url: str, token: str, folder: Path) -> list[dict[str, Any]]:
     return found
 
 
+def in_turn(holdout: LadderHoldout) -> list[dict[str, Any]]:
+    asked = enumerate(zip(COUNTS, MARGINS, strict=True))
+    return [
+        asdict(holdout.gate(right_on(count), margin=margin, baseline=place == 0))
+        for place, (count, margin) in asked
+    ]
+
+
 def by_client(url: str, token: str, folder: Path) -> list[dict[str, Any]]:
     holdout = LadderHoldout.connect(f"{url}/holdouts/churn", token)
-    asked = zip(COUNTS, MARGINS, strict=True)
-    return [asdict(holdout.gate(right_on(count), margin=margin)) for count, margin in asked]
+    return in_turn(holdout)
 
 
 def by_http(url: str, token: str, folder: Path) -> list[dict[str, Any]]:
@@ -157,22 +242,23 @@ def by_http(url: str, token: str, folder: Path) -> list[dict[str, Any]]:
         return requests.post(where, headers=headers, timeout=60, **sent)
 
     for place, (count, margin) in enumerate(zip(COUNTS, MARGINS, strict=True)):
+        key = {"Idempotency-Key": f"candidate {place}"}
         where = address if margin is None else f"{address}?margin={margin}"
+        where += "" if place else "?baseline=true"
         if place % 2:
             rows = "prediction\n" + "\n".join(map(str, right_on(count)))
-            answer = ask(where, data=rows, headers={"Content-Type": "text/csv"})
+            answer = ask(where, data=rows, headers={"Content-Type": "text/csv"} | key)
         else:
-            answer = ask(where, json={"predictions": right_on(count).tolist()})
+            answer = ask(where, json={"predictions": right_on(count).tolist()}, headers=key)
         found.append(answer.json())
     body = {"predictions": right_on(COUNTS[-1]).tolist()}
-    for margin in ("2", "x"):
-        refused = ask(f"{address}?margin={margin}", json=body)
-        assert refused.status_code == 422 and "margin must be" in refused.json()["detail"]
+    for name, value in (("margin", "2"), ("margin", "x"), ("baseline", "1")):
+        refused = ask(f"{address}?{name}={value}", json=body)
+        assert refused.status_code == 422 and f"{name} must be" in refused.json()["detail"]
     # A retry under the same key is the same attempt, and what was accepted is so still.
-    key = {"Idempotency-Key": "again"}
     tried = [ask(address, json=body, headers=key).json() for _ in range(2)]
     assert [decision["accepted"] for decision in tried] == [True, True]
-    assert tried[0]["reason"] == tried[1]["reason"]
+    assert {decision["reason"] for decision in (*tried, found[-1])} == {found[-1]["reason"]}
     # Others under that key were compared with nothing, and are not accepted in its name.
     other = ask(address, json={"predictions": right_on(0).tolist()}, headers=key).json()
     assert not other["accepted"] and "not shown to be better" in other["reason"]
@@ -184,10 +270,10 @@ def by_http(url: str, token: str, folder: Path) -> list[dict[str, Any]]:
 def test_decisions_are_the_same_here_over_http_and_by_mcp(tmp_path: Path) -> None:
     """Each way has a ledger of its own, for decisions on the same rows count together."""
     home = server.registered("memory:same decisions", mechanism=GateLadder())
-    asked = zip(COUNTS, MARGINS, strict=True)
-    local = [asdict(home.gate(right_on(count), margin=margin)) for count, margin in asked]
-    flags = [True, False, True, True, False, False, True, True]
+    local = in_turn(home)
+    flags = [True, False, True, False, False, False, True, True]
     assert [decision["accepted"] for decision in local] == flags
+    assert [decision["unchanged"] for decision in local].index(True) == 3
     for way in (by_client, by_http, by_mcp):
         folder = tmp_path / way.__name__ / "private"
         folder.mkdir(mode=0o700, parents=True)
@@ -206,7 +292,6 @@ def test_a_program_is_shown_improvements_alone_and_its_limit_ends_a_gate(tmp_pat
     ledger = tmp_path / "ledger.db"
     server.registered(ledger)
     token = add_account(str(ledger), "churn", "bot", "program").token
-    _, y = server.rows(1)
     server.registered(ledger, "limited", 1, mechanism=GateLadder())
     few = add_account(str(ledger), "limited", "bot", "program", per_day=1).token
     with server.serving(ledger, tmp_path) as running:
@@ -216,7 +301,7 @@ def test_a_program_is_shown_improvements_alone_and_its_limit_ends_a_gate(tmp_pat
             CliRunner()
             .invoke(
                 app,
-                ["gate", "limited", written(tmp_path, count, y), "--server", running.url],
+                ["gate", "churn", written(tmp_path, count), "--baseline", "--server", running.url],
                 env={"LADDERHOLDOUT_TOKEN": few},
             )
             .exit_code

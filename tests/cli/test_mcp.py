@@ -173,9 +173,11 @@ def test_predictions_come_as_a_list_and_in_files(
         first = await answer(client, "submit", predictions=guess.tolist(), note="the sign")
         assert first["improved"] and first["submission"] == 1
         same = [await answer(client, "submit", file=file) for file in files]
-        # The same predictions again get the same answer, under a number of their own.
-        kept = {name: first[name] for name in ("improved", "released_score")}
-        assert [{name: one[name] for name in kept} for one in same] == 4 * [kept]
+        # The same predictions again improve nothing, under a number of their own.
+        told = ("submission", "improved", "released_score", "repeat_of", "is_incumbent")
+        assert [[one[name] for name in told] for one in same] == [
+            [number, False, first["released_score"], 1, True] for number in (2, 3, 4, 5)
+        ]
         worse = await answer(client, "submit", predictions=(1 - guess).tolist())
         assert (worse["improved"], worse["released_score"]) == (False, first["released_score"])
         found = await answer(client, "history", limit=3)
@@ -199,7 +201,7 @@ def test_lists_come_as_json_text_and_a_history_in_pages(
         first = await answer(client, "submit", predictions=json.dumps(guess))
         again = await answer(client, "submit", predictions=guess)
         assert first["improved"] and again["released_score"] == first["released_score"]
-        for text in ("no list", "{}", "3"):
+        for text in ("no list", "{}", "3", "[" * 100_000):
             assert "or one as JSON text" in await refusal(client, "submit", predictions=text)
         for count in range(3):
             await answer(client, "submit", predictions=[*guess[:-1], count % 2])

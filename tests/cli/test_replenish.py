@@ -79,3 +79,36 @@ def test_other_commands_show_the_blocks(tmp_path: Path, run: Any) -> None:
     assert "block 1 of 'coins'" in run("submit", "coins@1", str(predictions), ends=1)
     run("audit", "coins@1", "--yes")
     assert json.loads(run("status", "coins", "--json"))["opened"] is None
+
+
+def test_groups_stay_texts_though_a_file_has_only_numbers(tmp_path: Path, run: Any) -> None:
+    def clinics(first: int) -> dict[str, Any]:
+        return {"clinic": [f"{first + place // 4:03d}" for place in range(N)]}
+
+    named = ("--target", "label", "--groups", "clinic")
+    first, fresh, again = (
+        rows_in(tmp_path, seed, **clinics(start)) for seed, start in ((0, 0), (1, 100), (2, 114))
+    )
+    run("register", first, *named, "--scoring", "accuracy", "--name", "visits")
+    assert "block" in run("replenish", "visits", fresh, *named, "--yes")
+    known = run("replenish", "visits", again, *named, "--yes", ends=1)
+    assert "4 of these 60 rows" in known and "are of groups" in known
+    padding = rows_in(tmp_path, 3, clinic=np.arange(N) // 4)  # as Excel writes 000 to 014
+    assert "60 of these 60 rows" in run("replenish", "visits", padding, *named, "--yes", ends=1)
+
+
+def test_a_registration_is_forgotten(tmp_path: Path, run: Any) -> None:
+    rows = rows_in(tmp_path, 0)
+    register = ("register", rows, "--target", "label", "--scoring", "accuracy", "--name", "slip")
+    run(*register)
+    assert "Aborted" in run("forget", "slip", answer="n\n", ends=1)
+    assert "slip is forgotten" in run("forget", "slip", answer="y\n")
+    assert "slip" not in run("list")
+    run(*register)
+    told = json.loads(run("forget", "slip", "--yes", "--json"))
+    assert told == {"holdout": "slip", "forgotten": True}
+    run(*register)
+    frame = pd.read_csv(rows)[["label"]]
+    frame.to_csv(tmp_path / "guesses.csv", index=False)
+    run("submit", "slip", str(tmp_path / "guesses.csv"))
+    assert "it has 1 submission" in run("forget", "slip", "--yes", ends=1)

@@ -53,7 +53,7 @@ def assert_winner(holdout: LadderHoldout, model: Any, X: Any = None) -> None:
         again.repeat_of is not None
         and entries_of(holdout)[again.repeat_of - 1].repeat_of == before.incumbent
     )
-    assert release.improved and release.score == before.score
+    assert release.is_incumbent and release.score == before.score
     assert_replays(holdout)
 
 

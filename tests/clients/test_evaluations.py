@@ -18,7 +18,6 @@ from inspect_ai.dataset import Sample
 from inspect_ai.log import EvalLog, read_eval_log, recompute_metrics
 from inspect_ai.model import Model, ModelOutput, ModelUsage, get_model
 from inspect_ai.scorer import exact
-from typer.testing import CliRunner
 
 from ladderholdout import InvalidArgument, LadderHoldout
 from ladderholdout.cli import app
@@ -30,11 +29,13 @@ from ladderholdout.mechanisms import GateLadder
 from ladderholdout.metrics import metric_of_items
 from ladderholdout.server.accounts import add_account
 from tests.clients.support import assert_nothing_raw, numbers, recipe, secrets
+from tests.support.commands import CliRunner
 from tests.support.holdouts import assert_replays
 from tests.support.server import serving
 
-# Answers are small numbers, references are these: a log that has one of them leaked it.
-WORDS = ["zero", "xenon", "yttrium", "zirconium", "wolfram"]
+# Answers are small numbers, references are these: a log that has one of them leaked it. They are
+# long, since four letters come up in the thousands of random identifiers of a log.
+WORDS = ["bismuth", "rhenium", "yttrium", "zirconium", "wolfram"]
 N = 101
 ITEMS = [f"q{number}" for number in range(N)]
 TRUTH = [WORDS[number % 5] for number in range(N)]
@@ -237,10 +238,10 @@ def test_a_log_with_a_sample_that_failed_is_refused(tmp_path: Path) -> None:
     assert of(log) == {"missing": 1} and holdout.status().submissions == 0
     with pytest.raises(InvalidArgument, match="an error for 'q7' in epoch 1"):
         answers_in(Path(log.location.removeprefix("file://")))
-    (tmp_path / "no.eval").write_bytes(b"xenon")
+    (tmp_path / "no.eval").write_bytes(b"rhenium")
     with pytest.raises(InvalidArgument, match="reads as a log of Inspect") as refused:
         answers_in(tmp_path / "no.eval")
-    assert "xenon" not in str(refused.value)
+    assert "rhenium" not in str(refused.value)
 
 
 def test_a_climb_on_coins_is_believed_no_more_than_it_is_worth() -> None:

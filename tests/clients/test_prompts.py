@@ -375,6 +375,9 @@ def test_candidates_of_gepa(cells: Any) -> None:
     prompts = check(cells, guarded, 3)
     assert prompts == str(winner) and adapter.asked >= 7
     assert len(guarded.result_.candidates) > 3
+    (held,) = (one for one in guarded.finalists_ if one.is_incumbent)
+    assert guarded.result_.candidates[held.candidate] == winner
+    assert guarded.result_.val_aggregate_scores[held.candidate] == held.inner_score
     # The best limits by GEPA's own items, and not one that those of the holdout would choose.
     assert re.search(r"above (13.5|14.5|15.0)", winner["prompt"])
     assert not adapter.seen & set(cells.items[:211])

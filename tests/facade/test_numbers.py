@@ -277,21 +277,25 @@ def test_clipped_errors_are_named_where_the_interval_is(name: str) -> None:
     holdout.submit(p)
     with pytest.warns(RangeWarning, match=r"loss_range=\(0, 60\)"):
         found = holdout.certificate()
-    said = "true score with errors clipped at 60 in"
+    said = "true score with errors clipped at 60, which are 12 of 400 rows and "
     assert said in found.line()
     assert said in str(holdout.status())
     assert "with errors clipped at 60," in str(found)
     assert "true score with errors clipped at 60" in found._repr_html_()
+    assert abs(found.score + (rmse(y, p) if "root" in name else np.abs(y - p).mean())) < 0.2
     errors = np.minimum(np.abs(y - p), 60)
     truth = rmse(errors, 0) if "root" in name else float(errors.mean())
     assert found.low <= -truth <= found.high
 
 
-def test_errors_within_the_range_are_not_called_clipped() -> None:
+def test_a_range_is_named_even_if_no_error_is_beyond_it() -> None:
     y, p = heavy()
     holdout = held(y, "neg_mean_absolute_error", loss_range=(0, 1000))
     holdout.submit(p)
-    assert holdout.certificate().line().startswith("true score in")
+    said = (
+        "true score with errors clipped at 1000, which are 0 of 400 rows and 0 % of the score, in"
+    )
+    assert holdout.certificate().line().startswith(said)
 
 
 @pytest.mark.parametrize(

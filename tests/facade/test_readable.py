@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 import pytest
 from matplotlib.figure import Figure
-from typer.testing import CliRunner
 
 from ladderholdout import LadderHoldout, mechanisms
 from ladderholdout.audit import plots
@@ -21,6 +20,7 @@ from ladderholdout.guard.shown.score_certificate import interval
 from ladderholdout.lab.report import analyst_of, matches, plot
 from ladderholdout.mechanisms import Ladder, LadderRules
 from ladderholdout.metrics import get_metric
+from tests.support.commands import CliRunner
 from tests.support.mlflow_stores import new_store
 
 N = 400

@@ -936,7 +936,9 @@ def test_columns_in_another_place_are_the_same_rows(columns: str, tmp_path: Path
     found, said = another(tmp_path, MOVED[columns](X[order]), y[order])
     assert found.name == "old" and set(said) == {KnownHoldoutWarning}
     assert found.status().submissions == 1
-    assert found.submit(y[order]).improved  # a repeat, in the order that was given here
+    again = found.submit(y[order])  # a repeat, in the order that was given here
+    assert (again.score, again.improved, again.repeat_of) == (1.0, False, 1)
+    assert again.is_incumbent
 
 
 def test_of_columns_in_another_place_predictions_are_scored_by_their_rows(tmp_path: Path) -> None:

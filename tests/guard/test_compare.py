@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 from sklearn.dummy import DummyClassifier
-from typer.testing import CliRunner
+from sklearn.metrics import get_scorer
 
 from ladderholdout import Comparison, LadderHoldout
 from ladderholdout.cli import app
@@ -21,6 +22,7 @@ from ladderholdout.limits import paired_limits
 from ladderholdout.mechanisms import GateLadder, RoundedDisclosure
 from ladderholdout.server.accounts import add_account
 from tests.support import server
+from tests.support.commands import CliRunner
 
 N = 1000
 X, Y = np.arange(N).reshape(-1, 1), np.random.default_rng(34).integers(0, 2, N)
@@ -141,6 +143,60 @@ def test_what_cannot_be_compared_is_refused_with_a_reason() -> None:
         several.compare(right_on(700), right_on(600))
 
 
+def test_only_submissions_are_compared_after_the_last_one() -> None:
+    """A model that was fitted on the rows since would be certified as better."""
+    holdout = holdout_of(reserve=0.2)
+    for count in (700, 800):
+        holdout.submit(right_on(count))
+    known = holdout.compare(2, 1)
+    holdout.owner.retire()
+    for first, second in ((Y, 2), (2, Y), (Y, right_on(600)), (right_on(800), right_on(700))):
+        with pytest.raises(HoldoutConflict, match=r"Give their numbers: holdout.compare\(2, 1\)"):
+            holdout.compare(first, second)
+    assert holdout.compare(2, 1) == known and holdout.compare(2, 1, confidence=0.99).low > 0
+    rows, ledger = np.random.default_rng(0).normal(size=(2, 100, 3)), "memory:fresh"
+    earlier = LadderHoldout(rows[0], Y[:100], scoring="accuracy", name="fresh", ledger=ledger)
+    earlier.submit(right_on(70, Y[:100]))
+    earlier.replenish(rows[1], Y[100:200])
+    with pytest.raises(HoldoutConflict, match="Give their numbers"):
+        LadderHoldout.open("fresh@1", ledger=ledger).compare(Y[:100], 1)
+
+
+def test_comparisons_count_towards_a_budget() -> None:
+    """Everybody pays for them: an account with one release compared without an end."""
+    holdout = holdout_of(budget=2)
+    first = holdout.compare(right_on(700), right_on(600))
+    holdout.submit(right_on(700))
+    with pytest.raises(HoldoutConflict, match="its budget of 2"):
+        holdout.compare(right_on(710), right_on(600))
+    assert holdout.compare(right_on(700), right_on(600)) == first, "it is on record"
+
+
+def test_what_it_will_cost_is_told_before_in_width(tmp_path: Path) -> None:
+    """Right within a fifth, against the certificate that comes after the comparison."""
+    widths, told = [], ""
+    for compares in (False, True):
+        holdout = holdout_of(tmp_path / f"{compares}.db", show="scores")
+        told = holdout.price()
+        assert holdout.status().submissions == 0
+        if compares:
+            holdout.compare(right_on(900), right_on(880))
+        holdout.submit(right_on(900))
+        found = holdout.certificate()
+        assert found.low is not None and found.high is not None
+        widths.append(found.high - found.low)
+    after, before = map(float, re.findall(r"about (\S+) wide instead of (\S+) ", told)[0])
+    assert before == pytest.approx(widths[0], rel=0.2) and after == pytest.approx(
+        widths[1], rel=0.2
+    )
+    words = ["compare", "pair", "1", "1", "--dry-run", "--ledger", str(tmp_path / "False.db")]
+    shown = CliRunner().invoke(app, words)
+    assert shown.exit_code == 0 and "wide instead of 0.04 (" in shown.output
+    assert holdout_of(name="n").price("reveal").startswith("The next") and holdout.price("reveal")
+    with pytest.raises(InvalidArgument, match="certificate"):
+        holdout.price("audit")
+
+
 def test_another_confidence_has_a_price() -> None:
     holdout = holdout_of()
     usual = holdout.compare(right_on(850), right_on(800))
@@ -221,3 +277,18 @@ def test_a_server_compares_where_its_owner_allows_it(tmp_path: Path) -> None:
     assert isinstance(ladder, LocalLadder) and n == 400
     records = ladder.read(lambda tx, record: tx.batches.comparisons(record.holdout_id))
     assert len(records) == 1
+
+
+@pytest.mark.parametrize("scoring", ["r2", "explained_variance"])
+def test_scores_without_a_least_one_may_differ_by_more_than_two(scoring: str) -> None:
+    rng = np.random.default_rng(0)
+    y = np.clip(rng.normal(size=N), -3, 3)
+    good, bad = np.clip(0.9 * y + 0.1 * rng.normal(size=N), -3, 3), np.where(X[:, 0] % 2, 3.0, -3.0)
+    holdout = LadderHoldout(X, y, scoring=scoring, target_range=(-3, 3), ledger="memory")
+    plain = get_scorer(scoring)._score_func
+    difference = plain(y, good) - plain(y, bad)
+    found = holdout.compare(good, bad)
+    assert difference > 10.0 and 2.0 < found.low < difference < found.high
+    assert "with errors clipped at 6" in found.line()
+    turned = holdout.compare(bad, good)
+    assert (turned.low, turned.high) == (-found.high, -found.low)

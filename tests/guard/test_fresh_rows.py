@@ -9,8 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 from scipy.stats import binom
+from sklearn.linear_model import LogisticRegression
 
 from ladderholdout import InvalidArgument, LadderHoldout, Metric, SearchStopped
 from ladderholdout.errors import (
@@ -42,9 +44,8 @@ anywhere = pytest.mark.parametrize("ledger", ["memory", "file"], indirect=True)
 
 
 def opened(ledger: str, **stated: Any) -> LadderHoldout:
-    return LadderHoldout(
-        *coins(N), ledger=ledger, **{"scoring": "accuracy", "name": "coins", **stated}
-    )
+    rows = [stated.pop(name, part) for name, part in zip("Xy", coins(N), strict=True)]
+    return LadderHoldout(*rows, ledger=ledger, **{"scoring": "accuracy", "name": "coins", **stated})
 
 
 def intact(holdout: LadderHoldout, name: str = "coins") -> int:
@@ -240,6 +241,135 @@ def test_a_scorer_knows_the_rows_of_earlier_blocks() -> None:
     # Some of them may be among the training rows now.
     with pytest.warns(match="not being consulted"):
         opened("memory", name="others").replenish(*coins(N, 2))(model, X[:20], y[:20])
+
+
+def test_what_was_made_with_earlier_rows_scores_no_newer_ones(ledger: str) -> None:
+    from sklearn.dummy import DummyClassifier
+    from sklearn.model_selection import GridSearchCV
+
+    first, (X, y) = opened(ledger), coins(N, 2)
+    model = DummyClassifier().fit(X, y)
+    search = first.guard(GridSearchCV(model, {"constant": [0, 1]}, cv=2)).fit(X, y)
+    right = pytest.approx((search.predict(X) == y).mean())
+    assert search.score(X, y) == right  # what is known of blocks now is not kept for later
+    second = first.replenish(*coins(N, 1))
+    second.replenish(*coins(N, 3))
+    for number in (1, 3):
+        for rows in (slice(None), slice(1, None, 2)):
+            newer, labels = (part[rows] for part in coins(N, number))
+            with pytest.raises(SearchStopped, match="took the place of those which this object"):
+                search.score(newer, labels)
+            with pytest.raises(SearchStopped, match="took the place of those which this object"):
+                first(model, newer, labels)
+    with pytest.raises(SearchStopped, match="took the place of those which this object"):
+        second(model, *coins(N, 3))
+    assert search.score(X, y) == right  # rows of one's own
+
+
+@pytest.mark.parametrize("named", ["ids", "groups"])
+def test_ids_and_groups_of_another_kind_are_not_taken_for_fresh(named: str) -> None:
+    names = np.arange(N) // (1 + (named == "groups"))
+    first = opened("memory", **{named: names})
+    with pytest.raises(InvalidArgument, match=f"{named} must be numbers, as the .* but is texts"):
+        first.replenish(*coins(N, 1), **{named: [f"{name:03}" for name in names]})
+    with pytest.raises(OverlapError, match="60 of these 60 rows"):
+        first.replenish(*coins(N, 1), **{named: names.astype(float)})
+    assert first.status().block == 1
+
+
+def test_rows_are_known_by_ids_in_another_spelling(ledger: str) -> None:
+    first = opened(ledger, ids=np.arange(N))
+    X, y = coins(N, 1)
+    with pytest.raises(OverlapError, match="10 of these 60 rows"):
+        opened(
+            ledger, name="other", X=X, y=y, ids=[f"{k:04}" for k in range(50, 110)], overlap="error"
+        )
+    with pytest.warns(KnownHoldoutWarning, match="known by their ids"):
+        assert opened(ledger, X=X, y=coins(N)[1], ids=[f"{k}.0" for k in range(N)]) == first
+
+
+def table(seed: int) -> tuple[pd.DataFrame, Any]:
+    X, y = coins(N, seed)
+    return pd.DataFrame(X, columns=list("abc")), y
+
+
+def mixed(known: int, other: int) -> tuple[pd.DataFrame, Any]:
+    """Rows of which the first 20 are known."""
+    (X, y), (more, labels) = table(known), table(other)
+    return pd.concat([X[:20], more[20:]], ignore_index=True), np.r_[y[:20], labels[20:]]
+
+
+@pytest.mark.parametrize("known", [0, 1])
+@pytest.mark.parametrize(
+    "changed",
+    [
+        lambda X: X[["c", "a", "b"]],
+        lambda X: X[["a", "c"]],
+        lambda X: X.assign(d=1.5 * X["b"]),
+        lambda X: X.to_numpy()[:, [2, 0]],
+    ],
+    ids=["moved", "dropped", "added", "without names"],
+)
+def test_rows_are_known_in_other_columns(tmp_path: Path, changed: Any, known: int) -> None:
+    first = opened(str(tmp_path / "ledger.db"), X=table(0)[0])
+    holdout = first.replenish(*table(1))
+    X, y = mixed(known, 2)
+    with pytest.raises(OverlapError, match=r"20 of these 60 rows \(at 0, 1, 2, 3, 4, ...\)"):
+        holdout.replenish(changed(X), y)
+    with pytest.raises(OverlapError, match=r"40 of these 60 rows .* are among the training rows"):
+        holdout.replenish(*table(2), training=changed(X))
+    assert holdout.status().retired is None
+
+
+@pytest.mark.parametrize(
+    "rounded",
+    [lambda X: X.round(6), lambda X: X + 1e-6, lambda X: X.map(lambda v: float(f"{v:.4g}"))],
+)
+def test_copies_that_were_rounded_are_not_fresh(rounded: Any) -> None:
+    first = opened("memory", X=table(0)[0])
+    (X, y), (more, labels) = table(0), table(1)
+    with pytest.raises(OverlapError, match="About 60 of these 60 rows are nearly rows of 'coins'"):
+        first.replenish(rounded(X)[::-1], y[::-1])
+    few = pd.concat([rounded(X)[:20], more[20:]]), np.r_[y[:20], labels[20:]]
+    with pytest.warns(OverlapWarning, match="About 20 of these 60 rows"):
+        assert first.replenish(*few).status().block == 2
+
+
+def test_columns_are_compared_before_a_block_ends(ledger: str) -> None:
+    first = opened(ledger, X=table(0)[0])
+    model = LogisticRegression().fit(*table(5))
+    X, y = table(1)
+    for other, why in (
+        (X.assign(y=y), "with 'y'"),
+        (X[["a", "b"]], "without 'c'"),
+        (X.rename(columns=str.upper), "without 'a', 'b', 'c' and with 'A'"),
+        (X.astype(str), "texts"),
+        (X.to_numpy()[:, :2], "of 2 columns"),
+    ):
+        with pytest.raises(InvalidArgument, match=why):
+            first.replenish(other, y)
+        assert first.submit(model).submission  # the block stays
+    with pytest.raises(InvalidArgument, match="y must be"):
+        first.replenish(X, y.astype(str))
+    holdout = first.replenish(X[["c", "b", "a"]], y.astype(bool))
+    by_place = model.predict(X)
+    assert holdout.submit(model).score == pytest.approx((by_place == y).mean(), abs=0.05)
+    assert list(holdout.__ladder__.rows().X.columns) == ["a", "b", "c"]
+
+
+def test_training_rows_are_known_in_other_columns() -> None:
+    """A step that chooses columns by name leaves their order, and others beside them, open."""
+    from sklearn.compose import make_column_transformer
+    from sklearn.model_selection import GridSearchCV
+    from sklearn.pipeline import make_pipeline
+
+    chosen = make_column_transformer(("passthrough", ["a", "b"]))
+    model = make_pipeline(chosen, LogisticRegression())
+    search = GridSearchCV(model, {"logisticregression__C": [1.0]}, cv=2)
+    for change in (lambda X: X[["c", "b", "a"]], lambda X: X.assign(d=X["a"] + X["b"])):
+        X, y = mixed(0, 1)
+        with pytest.warns(OverlapWarning, match="20 of the 60 rows of the holdout are among"):
+            opened("memory", X=table(0)[0]).guard(search).fit(change(X), y)
 
 
 def test_names_of_earlier_blocks_are_taken() -> None:

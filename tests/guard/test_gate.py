@@ -26,11 +26,16 @@ from ladderholdout.errors import (
 )
 from ladderholdout.guard import LocalLadder
 from ladderholdout.guard.certify import shown_beside
+from ladderholdout.guard.open_ladder import Origin
+from ladderholdout.guard.opening.health import verify_holdout
+from ladderholdout.guard.query.batches import read_submission
 from ladderholdout.mechanisms import GateLadder, RoundedDisclosure
-from tests.support.holdouts import assert_replays
+from ladderholdout.mechanisms.gate import log_chance
+from tests.support.holdouts import assert_replays, record
 from tests.support.processes import at_once
 
 N = 1000
+UNCHANGED = "It alters no prediction on these rows: they are those of submission {}, the incumbent."
 X, Y = np.arange(N).reshape(-1, 1), np.random.default_rng(34).integers(0, 2, N)
 
 
@@ -46,21 +51,14 @@ def gate(ledger: Any = "memory", y: NDArray[Any] = Y, **given: Any) -> LadderHol
 def test_a_run_of_decisions_and_their_reasons() -> None:
     holdout = gate(mechanism=GateLadder(horizon=4))
     asked = [(700, None), (705, None), (760, 0.01), (760, 0.01), (760, 0.05), (700, None)]
-    found = [holdout.gate(right_on(count), margin=margin) for count, margin in asked]
+    found = [holdout.gate(right_on(count), margin=margin, baseline=True) for count, margin in asked]
+    first = "It is the baseline: there was nothing to compare it with."
     assert found == [
-        Decision(True, 1, False, "It is the baseline: there was nothing to compare it with.", 1),
+        Decision(True, 1, False, first, 1, baseline=True),
         Decision(False, 2, False, "It is not shown to be better than submission 1.", 1),
         Decision(True, 3, False, "It is better than submission 1 by more than 0.01.", 3),
-        Decision(
-            True,
-            4,
-            False,
-            "The same predictions were accepted as submission 3, which is the incumbent.",
-            3,
-        ),
-        Decision(
-            False, 5, False, "It is not shown to be better than submission 3 by more than 0.05.", 3
-        ),
+        Decision(False, 4, False, UNCHANGED.format(3), 3, unchanged=True),
+        Decision(False, 5, False, UNCHANGED.format(3), 3, unchanged=True),
         Decision(
             False,
             6,
@@ -70,7 +68,9 @@ def test_a_run_of_decisions_and_their_reasons() -> None:
             3,
         ),
     ]
-    assert [bool(decision) for decision in found] == [True, False, True, True, False, False]
+    assert [bool(decision) for decision in found] == [True, False, True, False, False, False]
+    verdicts = ["accepted", "not accepted", "accepted", "unchanged", "unchanged", "not accepted"]
+    assert [decision.verdict for decision in found] == verdicts
     assert holdout.gate(right_on(761)).spent is False
     assert holdout.gate(right_on(900)).accepted, "the fourth candidate"
     last = holdout.gate(right_on(1000))
@@ -80,10 +80,155 @@ def test_a_run_of_decisions_and_their_reasons() -> None:
     assert_replays(holdout)
 
 
+def test_a_margin_that_was_not_tested_is_tested() -> None:
+    """A gain of 150 rows is no gain of .3 and one of .05, as a sign test by hand shows, too."""
+    holdout = gate(mechanism=GateLadder(horizon=20))
+    holdout.gate(right_on(600))
+    rejected = [holdout.gate(right_on(750), margin=margin) for margin in (0.3, 0.3, 0.4)]
+    assert [decision.accepted for decision in rejected] == [False] * 3
+    assert rejected[0].reason.endswith("better than submission 1 by more than 0.3.")
+    for decision in rejected[1:]:
+        assert decision.reason.endswith("nor tested again: submission 2 had the same predictions.")
+    state = record(holdout)[1].state
+    assert state["candidates"] == 1, "what is not tested again is no candidate"
+    assert holdout.gate(right_on(750), margin=0.05) == Decision(
+        True, 5, False, "It is better than submission 1 by more than 0.05.", 5
+    )
+    again = holdout.gate(right_on(750), margin=0.01)
+    assert (again.verdict, again.reason) == ("unchanged", UNCHANGED.format(5))
+    assert_replays(holdout)
+    assert verify_holdout(holdout.ledger, "gate").findings == ()
+
+
+def keyed(holdout: LadderHoldout, key: str, count: int, margin: float | None = None) -> Decision:
+    """Decide under a key, as a client of the server does."""
+    ladder = holdout.__ladder__
+    assert isinstance(ladder, LocalLadder)
+    return ladder.decide(right_on(count), Origin(key=key, margin=margin, baseline=True))
+
+
+def test_a_retry_under_a_key_is_told_what_was_decided() -> None:
+    holdout = gate(mechanism=GateLadder(horizon=3))
+    asked = [("b", 600, None), ("w", 500, None), ("m", 750, 0.3), ("a", 760, 0.01)]
+    first = {key: keyed(holdout, key, *rest) for key, *rest in asked}
+    assert [first[key].accepted for key, *_ in asked] == [True, False, False, True]
+    for key, *rest in asked[1:]:
+        again = keyed(holdout, key, *rest)
+        expected = replace(first[key], submission=again.submission, incumbent=4)
+        assert again == expected, key
+    assert holdout.status().queries == 4
+    # What was accepted and replaced is not better than what replaced it.
+    replaced = keyed(holdout, "b", 600)
+    assert not replaced.accepted and "submission 4 has replaced it" in replaced.reason
+    # The horizon is reached: that is the answer to new candidates, and not to these.
+    spent = keyed(holdout, "s", 900)
+    assert spent.spent and "the 3 candidates" in spent.reason
+    assert keyed(holdout, "w", 500).reason == first["w"].reason
+    assert keyed(holdout, "s", 900).reason == spent.reason
+    # Another question under the key was not decided on.
+    other = keyed(holdout, "a", 990)
+    assert (other.verdict, other.unchanged) == ("not accepted", False)
+    assert other.reason.endswith("its key is that of other predictions.")
+    larger = keyed(holdout, "a", 760, 0.2)
+    assert larger.verdict == "unchanged"
+    assert holdout.status().queries == 5
+    assert_replays(holdout)
+
+
+def test_what_was_withdrawn_is_not_accepted_again() -> None:
+    holdout = gate()
+    for key, count in (("a", 500), ("b", 700), ("c", 900)):
+        assert keyed(holdout, key, count).accepted
+    holdout.owner.withdraw(3, reason="a bug")
+    for decision in (holdout.gate(right_on(900)), keyed(holdout, "c", 900)):
+        assert (decision.verdict, decision.incumbent) == ("not accepted", 2)
+        assert decision.reason == "The same predictions were withdrawn, as submission 3."
+    assert keyed(holdout, "d", 600).reason == "It is not shown to be better than submission 2."
+    assert keyed(holdout, "d", 600).reason == "It is not shown to be better than submission 2."
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_changes_that_alter_no_prediction_are_never_accepted(seed: int) -> None:
+    """Each step spoils one cell of the features' space, and many cells hold no row."""
+    rng = np.random.default_rng(seed)
+    cell, table = rng.integers(0, 400, 100), rng.integers(0, 2, 400)
+    holdout = LadderHoldout(
+        *(np.column_stack([cell, np.arange(100)]), table[cell]),
+        scoring="accuracy",
+        mechanism=GateLadder(),
+        ledger="memory",
+    )
+    assert holdout.gate(table[cell], baseline=True)
+    empty = [at for at in range(100) if at not in cell]
+    for at in range(100):
+        changed = table.copy()
+        changed[at] = 1 - changed[at]
+        decision = holdout.gate(changed[cell])
+        assert decision.verdict == ("unchanged" if at in empty else "not accepted")
+    assert 50 < len(empty) < 100
+    assert record(holdout)[1].state["candidates"] == 100 - len(empty)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_repeats_change_no_decision_and_no_forecast(seed: int) -> None:
+    """An attack that sends what was decided before again, now and then, buys and costs nothing."""
+    rng = np.random.default_rng(seed)
+    models = [np.where(rng.random(N) < right, Y, 1 - Y) for right in np.linspace(0.5, 0.8, 8)]
+    found = []
+    for repeats in (0, 3):
+        holdout, decisions = gate(mechanism=GateLadder(horizon=8)), []
+        for place, model in enumerate(models):
+            decision = holdout.gate(model, baseline=True)
+            decisions.append((decision.accepted, decision.spent))
+            for again in rng.integers(0, place + 1, repeats):
+                assert not holdout.gate(models[again]).accepted
+        state = record(holdout)[1].state
+        holdout.reveal()
+        certificate, health = holdout.certificate(), holdout.health(spent_at=0.05)
+        assert certificate.log_count is not None
+        ends = certificate.log_count, certificate.low, certificate.high
+        found.append((decisions, state, ends, replace(health, submissions=8), health.queries_left))
+    assert found[0] == found[1]
+    assert sum(accepted for accepted, _ in found[0][0]) > 1
+
+
+def test_a_first_candidate_is_accepted_by_request_alone() -> None:
+    """A loop that asks for no baseline keeps nothing that was compared with nothing."""
+    holdout = gate()
+    first = holdout.gate(right_on(600))
+    assert (bool(first), first.verdict, first.baseline) == (False, "baseline", True)
+    assert first.incumbent == first.submission == 1
+    # It is what others are compared with all the same, and a baseline is one once.
+    again = holdout.gate(right_on(600), baseline=True)
+    assert (bool(again), again.verdict, again.baseline) == (False, "unchanged", False)
+    assert not holdout.gate(right_on(500), baseline=True)
+    assert holdout.gate(right_on(700)).verdict == "accepted"
+
+
+def test_other_predictions_under_a_key_are_neither_accepted_nor_unchanged() -> None:
+    holdout = gate()
+    ladder = holdout.__ladder__
+    assert isinstance(ladder, LocalLadder)
+
+    def asked(count: int, key: str, margin: float = 0.0) -> Decision:
+        read, _ = read_submission(ladder, right_on(count), None, None)
+        return ladder.decide(read, Origin(key=key, margin=margin, baseline=True))
+
+    assert [asked(*one).verdict for one in ((600, "a"), (800, "b"), (800, "b"))] == [
+        "accepted",
+        "accepted",
+        "accepted",
+    ]
+    other = asked(0, "b")
+    assert (other.verdict, other.unchanged) == ("not accepted", False)
+    assert other.reason.endswith("its key is that of other predictions.")
+    assert asked(800, "b", 0.3).verdict == asked(800, "c").verdict == "unchanged"
+
+
 def test_the_budget_spends_a_gate() -> None:
     holdout = gate(budget=1)
     with pytest.warns(BudgetWarning):
-        assert holdout.gate(right_on(600))
+        assert holdout.gate(right_on(600), baseline=True)
     decision = holdout.gate(right_on(900))
     assert decision.spent and "budget of 1 acceptances" in decision.reason
 
@@ -91,7 +236,8 @@ def test_the_budget_spends_a_gate() -> None:
 def test_an_estimator_and_ids_are_taken() -> None:
     names = [f"row {number}" for number in range(N)]
     holdout = gate(ids=names)
-    assert holdout.gate(DummyClassifier().fit(X, Y), context={"idea": "none"}).accepted
+    model = DummyClassifier().fit(X, Y)
+    assert holdout.gate(model, baseline=True, context={"idea": "none"}).accepted
     back = holdout.gate(right_on(900)[::-1], ids=names[::-1], context={"idea": "much better"})
     assert back.accepted
     assert [one.context["idea"] for one in holdout.history()] == ["none", "much better"]
@@ -104,10 +250,10 @@ def test_a_margin_is_in_the_unit_of_the_metric() -> None:
     for margin, accepted in ((0.9, True), (1.1, False)):
         given: dict[str, Any] = {"scoring": "neg_mean_absolute_error", "loss_range": (0, 10)}
         holdout = gate(y=y, **given)
-        assert holdout.gate(errors[0])
+        assert holdout.gate(errors[0]).baseline
         decision = holdout.gate(errors[1], margin=margin)
         assert decision.accepted is accepted
-        assert decision.reason.endswith(f"by more than {margin}.")
+        assert decision.reason.endswith(f"by more than {margin}, with errors clipped at 10.")
     with pytest.raises(InvalidArgument, match="margin must be a number from 0 to below 10"):
         holdout.gate(errors[1], margin=10)
 
@@ -122,6 +268,23 @@ def test_margins_outside_of_their_range_are_refused_and_nothing_is_recorded(marg
     assert holdout.status().submissions == 0
 
 
+@pytest.mark.filterwarnings("ignore::ladderholdout.errors.KnownHoldoutWarning")
+def test_one_alpha_bounds_all_gates_of_a_holdout() -> None:
+    """A further gate pays for the flags of the others: all first levels add up to alpha at most."""
+    levels = []
+    for place in range(6):
+        one = gate(ledger="memory:many gates", ladder=f"{place}")
+        ladder = one._ladder
+        assert isinstance(ladder, LocalLadder)
+        paid = ladder.read(shown_beside)
+        assert isinstance(paid, float)
+        levels.append(math.exp(log_chance(1, 1, None) - paid))
+        one.gate(right_on(500)), one.gate(right_on(480 - place))
+    ratio = levels[-1] / levels[-2]
+    assert levels[0] == pytest.approx(0.5) and ratio < 0.5
+    assert sum(levels) + levels[-1] * ratio / (1 - ratio) <= 1
+
+
 def test_other_rules_decide_nothing_and_the_remedy_works(tmp_path: Path) -> None:
     plain = gate(tmp_path / "ledger.db", mechanism=None)
     with pytest.raises(HoldoutConflict, match=r"ladder='gate', mechanism=GateLadder\(\)"):
@@ -129,7 +292,7 @@ def test_other_rules_decide_nothing_and_the_remedy_works(tmp_path: Path) -> None
     assert plain.status().submissions == 0
     with pytest.warns(KnownHoldoutWarning):
         beside = gate(tmp_path / "ledger.db", ladder="gate")
-    assert beside.gate(right_on(600)).accepted
+    assert beside.gate(right_on(600)).baseline
     assert not beside.gate(right_on(601)).accepted
     several = gate(scoring=["accuracy", "f1"], mechanism=None, name="several")
     with pytest.raises(InvalidArgument, match=r"holdout\['accuracy'\]"):
@@ -139,7 +302,7 @@ def test_other_rules_decide_nothing_and_the_remedy_works(tmp_path: Path) -> None
         mechanism={"accuracy": GateLadder()},
         name="one of two",
     )
-    assert only["accuracy"].gate(right_on(600)).accepted
+    assert only["accuracy"].gate(right_on(600), baseline=True).accepted
 
 
 def test_a_retired_holdout_decides_nothing() -> None:
@@ -187,7 +350,7 @@ def attacked(holdout: LadderHoldout, scores: LadderHoldout, y: NDArray[Any]) -> 
     """Add up random guesses by the sign of their disclosed scores, as a boosting attack does."""
     rng, votes = np.random.default_rng(7), np.zeros(N)
     baseline = rng.integers(0, 2, N)
-    assert holdout.gate(baseline).accepted
+    assert holdout.gate(baseline).baseline
     for _ in range(60):
         guess = rng.integers(0, 2, N)
         score = scores.submit(guess).score
@@ -222,7 +385,13 @@ def test_labels_under_which_decisions_are_equal_give_equal_answers() -> None:
         found = [holdout.gate(predictions) for predictions in asked]
         answers.append((found, [(one.improved, one.score) for one in holdout.history()]))
     assert answers[0] == answers[1]
-    assert [decision.accepted for decision in answers[0][0]] == [True, False, True, True, False]
+    assert [decision.verdict for decision in answers[0][0]] == [
+        "baseline",
+        "not accepted",
+        "accepted",
+        "unchanged",
+        "not accepted",
+    ]
 
 
 def decided(ledger: str, seed: int) -> list[tuple[int, bool, int]]:
@@ -250,7 +419,7 @@ def test_processes_decide_in_one_order(tmp_path: Path) -> None:
         if entry.improved and entry.repeat_of is None:
             incumbent = number
         assert kept == incumbent
-        assert accepted == (incumbent in (number, entry.repeat_of))
+        assert accepted == (incumbent == number)
     assert_replays(holdout)
 
 

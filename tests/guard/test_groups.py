@@ -12,7 +12,6 @@ import pytest
 from scipy.stats import binom
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GridSearchCV, GroupKFold
-from typer.testing import CliRunner
 
 from ladderholdout import LadderHoldout
 from ladderholdout.audit.statistics import paired, score_interval
@@ -28,6 +27,7 @@ from ladderholdout.errors import (
     OverlapError,
     OverlapWarning,
 )
+from ladderholdout.guard.opening import Part
 from ladderholdout.guard.opening.health import verify_holdout
 from ladderholdout.identity import id_hashes
 from ladderholdout.ledger import Ledger
@@ -42,8 +42,8 @@ from ladderholdout.mechanisms import (
     State,
 )
 from ladderholdout.mechanisms.resampling import null_probability
-from ladderholdout.mechanisms.rules import fresh_rng
 from ladderholdout.metrics import Evaluation, get_metric
+from tests.support.commands import CliRunner
 from tests.support.server import registered, rows, serving, token_of
 
 N_GROUPS = 40
@@ -195,6 +195,10 @@ def test_groups_of_training_rows_are_not_those_of_the_holdout() -> None:
         opened().guard(grid()).fit(train, labels, groups=pd.Series(names))
     with pytest.warns(OverlapWarning, match="Group 'p7'"):
         opened(overlap="warn").guard(grid()).fit(train, labels, groups=names)
+    with pytest.raises(OverlapError, match="Group 'p7' and 1 more"):
+        opened().guard(grid()).fit(train, labels, groups=pd.DataFrame({"patient": names}))
+    with pytest.raises(InvalidArgument, match="groups must be texts, as the holdout's are, but is"):
+        opened().guard(grid()).fit(train, labels, groups=np.arange(90) // 3)
     holdout = opened()
     by_fold = GridSearchCV(
         LogisticRegression(), {"C": [1.0]}, scoring=holdout, refit=holdout.select,
@@ -275,7 +279,7 @@ def test_the_default_rules_take_groups() -> None:
         assert "the mean over rows" in holdout.certificate().line()
     drawn = opened(scoring="roc_auc")
     drawn.submit(probabilities)
-    assert "one row of each group, drawn by the holdout's secret" in drawn.certificate().line()
+    assert "one row of each group, drawn by the rows' content" in drawn.certificate().line()
     assert "by one row of each group" in drawn.certificate().beside
 
 
@@ -359,15 +363,13 @@ def test_the_reserve_is_certified_by_its_groups(estimand: str) -> None:
     hits = (y == GUESSES)[reserve]
     assert found.score == pytest.approx(hits.mean()) and found.mean_over == estimand
     # What the bound gives for these groups alone, at the level of the first query, rounded outward.
-    with Ledger(holdout.ledger).read() as tx:
-        secret = tx.holdout(holdout.__ladder__.holdout_id).secret
-    # The groups are in an order of the secret's, and named by hashes of their names.
+    # The groups are in an order of their targets', and named by hashes of their names.
     names = id_hashes(NAMES, may_repeat=True, argument="groups")[reserve]
     order = np.argsort(content_order(holdout)[reserve])
     limits = share_of_groups(
         *(hits[order].astype(float), np.ones(len(hits)), Groups.of(names[order], estimand)),
         math.log(0.1) - 2 * math.log(2),
-        rng=fresh_rng(secret, 0, 1),
+        rng=Part(None, y[reserve][order], None).order_rng(),
     )
     assert found.score - 1.0501 * (found.score - limits.low) <= found.low <= limits.low
     assert limits.high <= found.high <= found.score + 1.0501 * (limits.high - found.score)
@@ -454,15 +456,6 @@ def test_amended_labels_leave_a_reserve_in_groups_no_interval(tmp_path: Path) ->
     assert "labels of the reserve were amended before, and its rows are in groups" in str(
         later.reserve_certificate()
     )
-
-
-def test_the_advice_on_a_reserve_takes_a_group_for_a_row() -> None:
-    generator = np.random.default_rng(0)
-    for groups, advised in ((100, False), (600, True)):
-        names = np.repeat(np.arange(groups), 2400 // groups)
-        holdout = opened(generator.normal(size=(2400, 2)), names % 2, groups=names)
-        advice = dict(holdout.status().lines()).get("reserve", "")
-        assert ("register with reserve=0.5" in advice) is advised
 
 
 # -- coverage end to end --------------------------------------------------------------------------

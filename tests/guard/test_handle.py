@@ -30,6 +30,8 @@ from ladderholdout.errors import (
     UnknownHoldout,
     VaultError,
 )
+from ladderholdout.guard.opening.health import verify_holdout
+from ladderholdout.ledger import Ledger
 from ladderholdout.mechanisms import (
     BayesBootLadder,
     FullDisclosure,
@@ -798,3 +800,59 @@ def test_a_ledger_that_cannot_be_found_again_is_an_error_in_a_worker(tmp_path: P
         warnings.simplefilter("error")
         again = opened(tmp_path / "there" / "ledger.db")
     assert is_repeat(again, again.submit(coins(N)[1]))
+
+
+@pytest.mark.parametrize("place", ["memory", "file"])
+def test_a_registration_without_a_query_is_taken_back(tmp_path: Path, place: str) -> None:
+    """With a slip, such as missing groups: its name and its rows are free again."""
+    X, y = coins(60)
+    ledger: Any = "memory:forget" if place == "memory" else tmp_path / "ledger.db"
+    slip = LadderHoldout(X, y, scoring="accuracy", name="slip", ledger=ledger)
+    other = LadderHoldout(*coins(60, 1), scoring="accuracy", name="other", ledger=ledger)
+    slip.owner.spent_at(0.1)
+    slip.owner.forget()
+    assert not [*tmp_path.glob(f"**/{slip.status().fingerprint[:16]}*.vault")]
+    for refused in (
+        lambda: slip.submit(y),
+        slip.owner.forget,
+        lambda: slip.replenish(*coins(60, 2)),
+    ):
+        with pytest.raises(HoldoutConflict, match="of 'slip' was forgotten"):
+            refused()
+    with pytest.raises(UnknownHoldout, match="It holds: 'other'"):
+        LadderHoldout.open("slip", ledger=ledger)
+    groups = np.arange(60) // 2
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        right = LadderHoldout(
+            X, y, scoring="accuracy", name="slip", ledger=ledger, groups=groups, overlap="error"
+        )
+    right.submit(y)
+    assert right.certificate().mean_over == "rows" and right != slip
+    for name in ("slip", "other", slip.status().name):
+        assert verify_holdout(right.ledger, name).findings == ()
+    with Ledger(right.ledger).read() as tx:
+        assert [link.kind for link in tx.chains.links(1)][-1] == "forgotten"
+        assert not tx.rows.sharing(3)
+    assert other.submit(coins(60, 1)[1]).submission == 1
+
+
+def test_what_was_asked_is_not_forgotten() -> None:
+    X, y = coins(60)
+
+    def opened(name: str) -> LadderHoldout:
+        return LadderHoldout(X, y, scoring="accuracy", name=name, ledger=f"memory:{name}")
+
+    asked: dict[str, Any] = {
+        "it has 1 submission": lambda holdout: holdout.submit(y),
+        "compared": lambda holdout: holdout.compare(y, 1 - y),
+        "retired": lambda holdout: holdout.owner.retire(),
+        "its rows follow others": lambda holdout: holdout.replenish(*coins(60, 1)),
+    }
+    for place, (why, ask) in enumerate(asked.items()):
+        holdout = opened(f"asked{place}")
+        newest = ask(holdout)
+        newest = newest if isinstance(newest, LadderHoldout) else holdout
+        with pytest.raises(HoldoutConflict, match=f"cannot be forgotten.*{why}"):
+            newest.owner.forget()
+        assert LadderHoldout.open(newest.name, ledger=newest.ledger) == newest

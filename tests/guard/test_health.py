@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from typer.testing import CliRunner
 
 from ladderholdout import Health, InvalidArgument, LadderHoldout
 from ladderholdout.cli import app
@@ -18,6 +17,7 @@ from ladderholdout.guard.opening.health import verify_holdout
 from ladderholdout.limits.intervals import exact_lower, exact_upper
 from ladderholdout.mechanisms import Ladder
 from ladderholdout.planning import Course
+from tests.support.commands import CliRunner
 from tests.support.holdouts import coins
 
 N = 400

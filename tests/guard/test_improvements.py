@@ -23,7 +23,6 @@ from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
 from sklearn.tree import DecisionTreeClassifier
-from typer.testing import CliRunner
 
 from ladderholdout import (
     InvalidArgument,
@@ -50,6 +49,7 @@ from ladderholdout.mechanisms import (
 )
 from tests.support.beyond_plain import needs_matplotlib
 from tests.support.canaries import all_logs, folder_bytes, number_forms, pickles, texts_of
+from tests.support.commands import CliRunner
 from tests.support.holdouts import assert_replays, is_repeat, record
 from tests.support.mlflow_stores import new_store
 from tests.support.processes import at_once, elsewhere
@@ -125,11 +125,13 @@ def test_what_is_shown_belongs_to_the_registration(ledger: Path) -> None:
     assert verify_holdout(holdout.ledger, "coins").findings
 
 
-def test_a_release_is_one_bit_and_a_repeat_the_same(ledger: Path) -> None:
+def test_a_release_is_one_bit_and_a_repeat_none(ledger: Path) -> None:
     holdout = opened(ledger)
     told = [holdout.submit(wrong(errors)) for errors in (300, 310, 200, 300, 100, 310)]
     assert [one.score for one in told] == [None] * 6
-    assert [one.improved for one in told] == [True, False, True, True, True, False]
+    assert [one.improved for one in told] == [True, False, True, False, True, False]
+    assert [one.repeat_of for one in told] == [None, None, None, 1, None, 2]
+    assert [one.is_incumbent for one in told] == [True, False, True, False, True, False]
     assert [one.improvements for one in told] == [1, 1, 2, 1, 3, 3]
     assert [is_repeat(holdout, one) for one in told] == [False] * 3 + [True, False, True]
     assert [one.score for one in holdout.history()] == [None] * 6
@@ -307,8 +309,9 @@ def test_a_request_long_after_the_event_costs_no_more_than_the_event(ledger: Pat
         for start in range(60):
             later.submit(wrong(310, start))
     later.reveal()
-    # What was submitted since is part of the price of a request; the smaller price is paid.
-    assert paid(later) == pytest.approx(price(1, 244, (1, 62, 123, 184)))
+    # What was submitted since is part of the price of a request; the smaller price is paid. The
+    # last 180 repeat the first 60 that did not improve.
+    assert paid(later) == pytest.approx(price(1, 64, (1, 62, 63, 64)))
 
 
 def test_the_bill_names_what_scores_cost_and_what_it_would_be_without() -> None:

@@ -20,7 +20,6 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy.stats import binom, binomtest
 from sklearn.metrics import mean_absolute_error, roc_auc_score
-from typer.testing import CliRunner
 
 from ladderholdout import InvalidArgument, LadderHoldout, Metric
 from ladderholdout.certificates import (
@@ -61,6 +60,7 @@ from ladderholdout.mechanisms import (
 from ladderholdout.metrics.scales import Scale
 from ladderholdout.metrics.scores import zero_one
 from tests.support.beyond_plain import needs_pandas
+from tests.support.commands import CliRunner
 from tests.support.holdouts import (
     assert_replays,
     counts,

@@ -87,10 +87,7 @@ def test_what_is_counted_in_the_ledger_is_what_happened(seed: int) -> None:
         release = ladders[who].__ladder__.submit(predictions, Origin(batch=batch, place=place))
         first = entries_of(ladders[who])[release.submission - 1].repeat_of
         new = release.improved and first is None
-        # A repeat whose answer is not that of a query that does not improve shows itself.
-        level = sum(entry.improved for entry in entries if entry.ladder == who)
-        shows = first is not None and (release.improved or release.improvements < level)
-        entry = Answered(who, new, 0 if new else None, batch, None, shows, place)
+        entry = Answered(who, new, 0 if new else None, batch, None, first is not None, place)
         entries.append(entry)
         if first is None:
             seen.append((who, predictions))

@@ -31,7 +31,6 @@ from sklearn.model_selection import (
     cross_validate,
 )
 from sklearn.tree import DecisionTreeClassifier
-from typer.testing import CliRunner
 
 from ladderholdout import InvalidArgument, LadderHoldout, Metric, SearchStopped
 from ladderholdout.certificates import Transcript, certify
@@ -60,6 +59,7 @@ from ladderholdout.mechanisms import (
 from ladderholdout.server.accounts import home_of
 from tests.conftest import Binary
 from tests.support.beyond_plain import needs_pandas, pd
+from tests.support.commands import CliRunner
 from tests.support.holdouts import assert_replays, entries_of
 from tests.support.postgres import Server
 from tests.support.processes import elsewhere
@@ -210,12 +210,12 @@ def test_ids_and_indexes_name_the_rows_of_every_metric() -> None:
     shuffled = {name: values[order] for name, values in both(one).items()}
     again = holdout.submit(shuffled, ids=[ids[at] for at in order])
     assert [again[name].score for name in THREE] == [plain[name].score for name in THREE]
-    assert again["accuracy"].improved  # the same predictions, known again
+    assert again["accuracy"].repeat_of == 1  # the same predictions, known again
     frames = {
         name: pd.DataFrame({"value": values, "id": np.array(ids)[: len(values)]})
         for name, values in both(one).items()
     }
-    assert holdout.submit(frames, ids="id")["roc_auc"].improved
+    assert holdout.submit(frames, ids="id")["roc_auc"].repeat_of == 1
     frames["labels"] = frames["labels"].iloc[::-1]
     # Each table has ids of its own, and may come in an order of its own.
     again = holdout.submit(frames, ids="id")
@@ -602,7 +602,7 @@ def test_guard_shows_the_finalists_to_all_metrics(binary: Binary) -> None:
     inner = GridSearchCV(tree(), GRID, cv=3, scoring=["roc_auc", "accuracy"], refit="roc_auc")
     search = holdout.guard(inner, finalists=3).fit(binary.X_train, binary.y_train)
     assert [holdout.status()[name].submissions for name in THREE] == [3, 3, 3]
-    assert search.best_score_ == holdout.status()["accuracy"].score
+    assert search.best_score_ == holdout.status()["roc_auc"].score  # the search's own metric
     assert list(search.certificate_.by_metric) == list(holdout.metrics)
     results = search.cv_results_
     for name in THREE:
@@ -613,9 +613,11 @@ def test_guard_shows_the_finalists_to_all_metrics(binary: Binary) -> None:
         mine = results[f"is_incumbent_{name}"][search.best_index_]
         # Of a metric whose incumbent is another model, nothing is certified of the winner.
         assert (found.missing is None) == mine
+    for column in ("is_incumbent", "released_score", "improved"):
+        assert np.array_equal(results[column], results[f"{column}_roc_auc"], equal_nan=True)
     assert results["is_incumbent"][search.best_index_]
-    hits = accuracy_score(binary.y_test, search.predict(binary.X_test))
-    assert search.score(binary.X_test, binary.y_test) == pytest.approx(hits)
+    ranked = roc_auc_score(binary.y_test, search.predict_proba(binary.X_test)[:, 1])
+    assert search.score(binary.X_test, binary.y_test) == pytest.approx(ranked)
     estimates = holdout.estimate()
     assert all(estimates[name].score is not None for name in THREE)
 

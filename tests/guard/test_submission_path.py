@@ -212,29 +212,6 @@ def test_what_a_holdout_is_said_to_have_none_of_it_has_none_of(tmp_path: Path) -
     assert len(told()[2]) == 1
 
 
-def test_repeats_of_an_older_version_are_counted_too(tmp_path: Path) -> None:
-    """It answered a repeat as its first was answered, and so showed that something had improved."""
-    path = tmp_path / "ledger.db"
-    holdout = batched(path)
-    worst = min(holdout.history(), key=lambda one: (one.improved, one.number)).number
-    again = holdout.submit(guesses(1, 12)[worst - 1]).submission
-    holdout.submit(coins()[1])  # the incumbent is chosen after it
-    repeats = [one.repeats for one in counted(holdout)]
-    assert repeats == [()]
-    change(
-        path,
-        f"UPDATE submissions SET evidence = '{{}}', released_risk = 0.9 WHERE number = {again}",
-    )
-    (found,) = counted(holdout)
-    assert [one.number for one in found.repeats] == [again]
-
-
-def counted(holdout: LadderHoldout) -> tuple[Any, ...]:
-    found = holdout.__ladder__.read(lambda tx, ladder: tx.chosen(ladder))
-    assert found is not None
-    return found.ladders
-
-
 # Connections and marks that are kept open
 
 

@@ -26,6 +26,8 @@ from numpy.typing import NDArray
 from ladderholdout.errors import InvalidArgument
 from ladderholdout.identity import (
     ENOUGH_BITS,
+    by_value,
+    check_kinds,
     content_digest,
     content_hashes,
     counterparts,
@@ -589,11 +591,47 @@ def test_ids_of_many_kinds_hash(ids: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    "ids", ["abc", 3, None, [1, 1, 2], [None, None, 1], [1, {}, 2], [[1], [2, 3]]]
+    "ids",
+    [
+        *("abc", 3, None, [1, 1, 2], [None, None, 1], [1, {}, 2], [[1], [2, 3]]),
+        *([7, "8"], ["7", b"8"], [("a", 1), ("b", "2")], np.array([2.0**53, 1.0])),
+    ],
+    ids=repr,
 )
 def test_what_names_no_rows_is_refused(ids: Any) -> None:
     with pytest.raises(InvalidArgument, match=r"^ids must be"):
         id_hashes(ids)
+
+
+_DAYS = np.array(["2026-01-07", "2026-01-08"], "M8[D]")
+
+
+@pytest.mark.parametrize("texts", [["7", "8"], ["007", "08"], [" 7", "8.0"], [b"7", b"8"]])
+@pytest.mark.parametrize("numbers", [np.array([[7.0], [8.0]]), np.array([7, 8], "u1"), range(7, 9)])
+def test_what_ids_name_is_one_thing_and_their_kind_another(texts: Any, numbers: Any) -> None:
+    there, here = id_hashes(numbers), id_hashes(texts)
+    assert np.array_equal(by_value(there), by_value(here))
+    assert np.array_equal(here, id_hashes(np.array(texts).reshape(-1, 1)))
+    with pytest.raises(InvalidArgument, match=r"groups must be numbers, as .* texts|bytes"):
+        check_kinds(here, there, "groups")
+    check_kinds(there, id_hashes([1]), "groups")
+
+
+def test_dates_are_one_thing_however_they_are_spelled() -> None:
+    texts, dates = id_hashes(_DAYS.astype(str)), id_hashes(_DAYS)
+    spelled = _DAYS.astype("M8[s]").astype(str)
+    assert np.array_equal(id_hashes(spelled), texts)
+    assert np.array_equal(by_value(dates), by_value(texts))
+    assert np.array_equal(id_hashes(_DAYS.astype(object)), dates)
+    with pytest.raises(InvalidArgument, match="must be dates, as the holdout's are, but is texts"):
+        check_kinds(texts, dates, "ids")
+
+
+def test_two_spellings_among_the_same_ids_are_two_ids() -> None:
+    assert len(set(id_hashes(["7", "007", "07", "7.0"]).tolist())) == 4
+    versions = by_value(id_hashes(["1.1", "1.10"]))
+    assert versions[0] != versions[1]
+    assert not set(by_value(id_hashes(["1.10"])).tolist()) & set(versions[:1].tolist())
 
 
 _RANDOM = np.random.default_rng(0)

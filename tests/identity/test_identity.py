@@ -18,6 +18,7 @@ from ladderholdout.errors import (
     LadderHoldoutError,
     OverlapError,
     OverlapWarning,
+    RangeWarning,
 )
 from ladderholdout.mechanisms import Ladder, ParameterFreeLadder, SimplifiedLadder
 from tests.support.beyond_plain import pd
@@ -124,15 +125,16 @@ def test_shuffled_rows_go_on(ledger: Path, mechanism: Any, weighted: bool) -> No
     now = first.status().score
     for predictions, release in zip(guesses(0, 10), told, strict=True):
         again = shuffled.submit(predictions[order])
-        score = release.score if release.improved else now
-        assert again == Release(score, release.improved, again.submission, None)
+        assert (again.score, again.improved, again.repeat_of) == (now, False, release.submission)
         assert is_repeat(first, again)
     # A fresh look through the shuffled handle is a repeat through the other, and the truth
     # is found in either order.
     new = guesses(1, 1)[0]
     there = shuffled.submit(new[order])
     assert (there.submission, is_repeat(first, there)) == (21, False)
-    assert first.submit(new) == Release(there.score, there.improved, 22, None)
+    assert first.submit(new) == Release(
+        first.status().score, False, 22, None, repeat_of=21, is_incumbent=there.is_incumbent
+    )
     assert first.submit(y).improved
     assert is_repeat(shuffled, shuffled.submit(y[order]))
     assert_replays(first)
@@ -617,13 +619,17 @@ def test_left_out_settings_go_on(ledger: Path, first: str) -> None:
 
 
 def test_a_range_that_is_left_out_still_clips(ledger: Path) -> None:
-    """Going on without loss_range must go on with it: else one row could move the score."""
+    """Going on without loss_range must go on with it: else one row could move an interval."""
     X, y = coins(N)
     LadderHoldout(X, y, ledger=ledger, name="first", **FIRST["bounded"])
     again = LadderHoldout(X, y, ledger=ledger, scoring="neg_mean_squared_error")
     far = y.astype(float)
     far[0] += 1000
-    assert again.submit(far).score == pytest.approx(-5 / N, abs=1 / N)
+    assert again.submit(far).score == pytest.approx(-(1000**2) / N, rel=0.01)
+    with pytest.warns(RangeWarning, match=f"clipped at 5, which are 1 of {N} rows"):
+        found = again.certificate()
+    assert found.line().startswith("true score with losses clipped at 5")
+    assert -0.5 < found.low < -5 / N < found.high <= 0.0
 
 
 def test_other_classes_are_refused(ledger: Path) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from typer.testing import CliRunner, Result
+from typer.testing import Result
 
 from ladderholdout import InvalidArgument, LadderHoldout
 from ladderholdout.cli import app
@@ -18,6 +18,8 @@ from ladderholdout.integrations.evaluation_logs import answers_in
 from ladderholdout.integrations.evaluations import Answer, Reading, submission_of
 from ladderholdout.mechanisms import GateLadder
 from ladderholdout.metrics import metric_of_items
+from tests.support.commands import CliRunner
+from tests.support.holdouts import is_repeat
 
 # No answer and no id has these letters.
 LABELS = ["xenon", "yttrium", "zinc"]
@@ -194,6 +196,43 @@ def test_the_answer_to_a_multiple_choice_is_the_place_of_the_most_likely(tmp_pat
     assert [answer.text for answer in answers_in(file)] == ["1"]
 
 
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), -1.0, -float("inf")])
+def test_a_choice_without_a_most_likely_one_is_refused(value: float, tmp_path: Path) -> None:
+    asked = [-1.0, -1.0, value] if value == -1 else [value] * 3 if value < -1 else [-3, value, -2]
+    file = lines(tmp_path / "samples.jsonl", [chosen(0, [-3, -1, -2]), chosen(7, asked)])
+    with pytest.raises(InvalidArgument, match=r"numbers for likelihoods.*others of 7"):
+        answers_in(file)
+    # An impossible choice is none, and no reason to refuse the others.
+    file = lines(tmp_path / "samples.jsonl", [chosen(0, [-float("inf"), -1, -2])])
+    assert [answer.text for answer in answers_in(file)] == ["1"]
+
+
+def asked_about(number: int, place: int) -> dict[str, Any]:
+    sample = generated(number, TRUTH[number])
+    sample["doc"]["question"] = f"Question {number}: which metal?"
+    return sample | {"doc_id": place}
+
+
+def test_the_place_of_a_document_in_a_run_is_not_taken_for_its_id(tmp_path: Path) -> None:
+    texts = [f"Question {number}: which metal?" for number in range(12)]
+    numbers = np.arange(12)
+    wish = {"scoring": "accuracy", "ids": numbers, "ledger": "memory"}
+    holdout = LadderHoldout(np.array(texts)[::-1], TRUTH[::-1], **wish | {"ids": numbers[::-1]})
+    right = [asked_about(number, number) for number in (*range(6, 12), *range(6))]
+    assert submitted(holdout, answers_in(lines(tmp_path / "right.jsonl", right))).score == 1
+    wrong = [asked_about(number, (number + 1) % 12) for number in range(12)]
+    file = lines(tmp_path / "wrong.jsonl", wrong)
+    assert is_repeat(holdout, submitted(holdout, answers_in(file)))
+    assert not is_repeat(holdout, submitted(holdout, answers_in(file, ids="doc_id")))
+    # Rows that tell nothing of the items, or do not tell them apart.
+    alike = np.column_stack([["which metal?"] * 12, numbers]).astype(object)
+    for X in (numbers.reshape(-1, 1) + 0.5, alike):
+        blind = LadderHoldout(X, TRUTH, **wish, overlap="ignore")
+        with pytest.raises(InvalidArgument, match="--ids FIELD; or --ids doc_id"):
+            submitted(blind, answers_in(tmp_path / "right.jsonl"))
+        assert submitted(blind, answers_in(tmp_path / "right.jsonl", ids="doc_id")).score == 1
+
+
 def test_filters_and_repeats_of_the_harness(tmp_path: Path) -> None:
     samples = [
         generated(number, f"{kept} {number}", kept)
@@ -235,6 +274,11 @@ def test_results_without_samples_name_the_way(tmp_path: Path) -> None:
     with pytest.raises(InvalidArgument, match="--log_samples") as refused:
         answers_in(file)
     assert "0.5" not in str(refused.value)
+    # Deeper than Python reads.
+    for name in ("deep.json", "deep.jsonl"):
+        (tmp_path / name).write_text("[" * 100_000)
+        with pytest.raises(InvalidArgument, match="the file must be"):
+            answers_in(tmp_path / name)
     with pytest.raises(InvalidArgument, match="No such file"):
         answers_in(tmp_path / "samples.jsonl")
 
@@ -261,7 +305,7 @@ def test_samples_are_submitted_from_the_command_line(ledger: Path, tmp_path: Pat
     words = ["--ids", "qid", "--pattern", r"is (\w+)", "--otherwise", "none"]
     told = command(ledger, "submit", "metals", str(file), *words, "--json")
     assert told.exit_code == 0 and json.loads(told.output)["score"] == 0.75
-    decided = command(ledger, "gate", "metals", str(file), *words, "--ladder", "gate")
+    decided = command(ledger, "gate", "metals", str(file), *words, "--ladder", "gate", "--baseline")
     assert decided.exit_code == 0, "the baseline"
     # Nothing of the file but the predictions is kept: no target, no score of the harness.
     kept = b"".join(path.read_bytes() for path in tmp_path.glob("ledger.db*"))

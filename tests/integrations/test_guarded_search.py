@@ -43,7 +43,12 @@ from sklearn.utils.estimator_checks import estimator_checks_generator
 from skopt import BayesSearchCV
 
 from ladderholdout import InvalidArgument, LadderHoldout
-from ladderholdout.errors import HoldoutConflict, NoImprovementWarning, NotIncumbentWarning
+from ladderholdout.errors import (
+    HoldoutConflict,
+    NoImprovementWarning,
+    NotIncumbentWarning,
+    OverlapWarning,
+)
 from ladderholdout.guard.query.finalists import ranked
 from ladderholdout.integrations.guarded_search import GuardedSearch
 from ladderholdout.mechanisms import PairedTestLadder
@@ -375,6 +380,80 @@ def test_several_metrics_go_by_the_one_at_refit(holdout: LadderHoldout, binary: 
     )
     search = guarded(holdout, binary, several, finalists=1)
     assert search.best_index_ == np.argmax(search.cv_results_["mean_test_neg_log_loss"])
+
+
+@pytest.mark.parametrize("form", [np.asarray, pd.DataFrame], ids=["array", "pandas"])
+def test_shared_rows_are_named_and_dropped_as_the_warning_says(binary: Any, form: Any) -> None:
+    X_train, X_holdout = form(binary.X_train), form(binary.X_holdout)
+    holdout = LadderHoldout(X_holdout, binary.y_holdout, scoring="accuracy", ledger="memory")
+    X = form(np.concatenate([binary.X_train[:40], binary.X_holdout[[5, 9]], binary.X_train[40:]]))
+    y = np.concatenate([binary.y_train[:40], binary.y_holdout[[5, 9]], binary.y_train[40:]])
+    search = holdout.guard(GridSearchCV(tree(), {"max_depth": [1]}, cv=2), finalists=1)
+    with pytest.warns(OverlapWarning, match=r"2 of .*\(places from 0: 40, 41\)") as caught:
+        search.fit(X, y)
+    lines = str(caught[0].message).partition("To drop them: ")[2].rstrip(".").split("; ")
+    names: dict[str, Any] = {"np": np, "X_train": X, "y_train": y, "X_holdout": X_holdout}
+    exec("\n".join(lines[:2]), names)
+    left = eval(lines[2], names)
+    assert np.array_equal(left[0], X_train) and np.array_equal(left[1], binary.y_train)
+
+
+class Fixed(ClassifierMixin, BaseEstimator):
+    """Predicts probabilities of its own, by a parameter, for two rows in turn."""
+
+    def __init__(self, kind: int = 0) -> None:
+        self.kind = kind
+
+    def fit(self, X: Any, y: Any) -> Fixed:
+        self.classes_ = np.unique(y)
+        return self
+
+    def predict_proba(self, X: Any) -> Any:
+        # The first ranks all rows, and calls all of them positive; the second is right of most.
+        rank = [0.6 + 0.3 * X[:, 0], np.where(X[:, 1] > 0, 0.8, 0.2)][self.kind]
+        return np.column_stack([1 - rank, rank])
+
+    def predict(self, X: Any) -> Any:
+        return self.classes_[(self.predict_proba(X)[:, 1] > 0.5).astype(int)]
+
+
+@pytest.mark.parametrize("refit", ["accuracy", "roc_auc"])
+def test_the_winner_of_several_metrics_is_that_of_the_searchs_own(refit: str) -> None:
+    y = np.tile([0, 1], 150)
+    right = np.where(np.arange(300) % 10 < 8, y, 1 - y)
+    X = np.column_stack([y, right - 0.5, np.random.default_rng(0).normal(size=300)])
+    holdout = LadderHoldout(X[200:], y[200:], scoring=["roc_auc", "accuracy"], ledger="memory")
+    grid = GridSearchCV(
+        Fixed(), {"kind": [0, 1]}, scoring=["accuracy", "roc_auc"], refit=refit, cv=2
+    )
+    search = holdout.guard(grid, finalists=2).fit(X[:200], y[:200])
+    assert search.best_params_ == {"kind": 1 if refit == "accuracy" else 0}
+    assert search.is_incumbent_ and search.best_score_ == holdout.status()[refit].score
+    expected = 0.8 if refit == "accuracy" else 1.0
+    assert search.score(X[:200], y[:200]) == pytest.approx(expected)
+
+
+@pytest.mark.filterwarnings("ignore::optuna.exceptions.ExperimentalWarning")
+@pytest.mark.filterwarnings("ignore::FutureWarning")
+def test_a_stated_score_of_failed_fits_changes_nothing_of_a_study(
+    holdout: LadderHoldout, binary: Any
+) -> None:
+    space = {"max_depth": IntDistribution(1, 8)}
+    settings: dict[str, Any] = {"n_trials": 2, "cv": 2, "random_state": 0}
+    best = [
+        guarded(holdout, binary, OptunaSearchCV(tree(), space, error_score=score, **settings))
+        for score in (np.nan, 0.0)
+    ]
+    assert best[0].best_params_ == best[1].best_params_
+    for score in (np.nan, 0.0):
+        failing = OptunaSearchCV(
+            tree(criterion="none"), space, error_score=score, **settings, catch=(ValueError,)
+        )
+        with (
+            warnings.catch_warnings(action="ignore"),
+            pytest.raises(InvalidArgument, match="in which all failed"),
+        ):
+            guarded(holdout, binary, failing)
 
 
 @pytest.mark.filterwarnings("ignore::ladderholdout.errors.GroupedRowsWarning")

@@ -19,7 +19,6 @@ import numpy as np
 import pytest
 from mlflow import MlflowClient
 from mlflow.entities import Metric
-from typer.testing import CliRunner
 
 from ladderholdout import InvalidArgument, LadderHoldout
 from ladderholdout.cli import app
@@ -31,6 +30,7 @@ from ladderholdout.ledger import Ledger
 from ladderholdout.mechanisms import Ladder
 from tests.ledger.test_chain import change
 from tests.support.canaries import all_logs, canaries_of, texts_of
+from tests.support.commands import CliRunner
 from tests.support.holdouts import coins, guesses
 from tests.support.mlflow_stores import (
     ANALYST,

@@ -101,7 +101,7 @@ def test_rows_in_any_order_are_one_submission_and_its_release(
         # The same predictions for the same rows: a repeat, which steps nothing.
         (entry,) = entries_of(holdout)[-1:]
         assert entry.repeat_of == expected.submission
-        assert found.metrics == {"ladder_released": expected.score, "ladder_improved": 1.0}
+        assert found.metrics == {"ladder_released": expected.score, "ladder_improved": 0.0}
         assert run.data.metrics == found.metrics
         history = MlflowClient(store).get_metric_history(run.info.run_id, "ladder_released")
         assert [(one.step, one.timestamp) for one in history] == [

@@ -11,7 +11,6 @@ import pytest
 from mlflow import MlflowClient
 from sklearn.model_selection import GridSearchCV
 from sklearn.tree import DecisionTreeClassifier
-from typer.testing import CliRunner
 
 from ladderholdout.cli import app
 from ladderholdout.errors import TrackingWarning
@@ -19,6 +18,7 @@ from ladderholdout.integrations.mlflow import certify_version
 from tests.integrations.test_mlflow import tiny
 from tests.integrations.test_mlflow_registry import PICTURE, tree
 from tests.support.canaries import canaries_of
+from tests.support.commands import CliRunner
 from tests.support.holdouts import coins, entries_of
 from tests.support.mlflow_stores import (
     ANALYST,

@@ -348,3 +348,27 @@ def test_an_infeasible_trial_does_not_win(binary: Any, holdout: LadderHoldout) -
     assert holdout.status().incumbent == 8
     with pytest.warns(NotIncumbentWarning, match="the incumbent is submission 8"):
         assert holdout.optuna.best_trial(study).number == 5
+
+
+def test_the_winner_of_a_study_is_handed_out_and_fitted_on_all_rows(
+    holdout: LadderHoldout, binary: Any
+) -> None:
+    def build(trial: Any) -> DecisionTreeClassifier:
+        return DecisionTreeClassifier(max_depth=trial.suggest_int("depth", 1, 4), random_state=0)
+
+    X, y = binary.X_train, binary.y_train
+    study, objective = study_of(), holdout.optuna.objective(build, inner=2, train=(X, y))
+    study.optimize(objective.inner_score, n_trials=3)
+    holdout.optuna.finalists(study, objective, k=2)
+    tree = DecisionTreeClassifier(
+        max_depth=holdout.optuna.best_params(study)["depth"], random_state=0
+    )
+    model = holdout.optuna.best_model(study, objective)
+    assert np.array_equal(model.predict_proba(X), tree.fit(X, y).predict_proba(X))
+    with pytest.raises(InvalidArgument, match="objective must be"):
+        holdout.optuna.refit_all(study, build)  # type: ignore[arg-type]
+    assert holdout.status().retired is None
+    model = holdout.optuna.refit_all(study, objective)
+    everything = np.concatenate([X, binary.X_holdout]), np.concatenate([y, binary.y_holdout])
+    assert np.array_equal(model.predict_proba(X), tree.fit(*everything).predict_proba(X))
+    assert holdout.status().retired is not None

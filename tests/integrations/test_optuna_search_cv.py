@@ -107,7 +107,7 @@ def test_the_winner_is_picked_by_the_ledger_and_not_by_the_best_mean(
     model.fit(binary.X_train, binary.y_train)
     # It is the very model that the ledger knows.
     release = holdout.submit(model)
-    assert release.improved and release.improvements == holdout.status().releases
+    assert release.is_incumbent and release.improvements == holdout.status().releases
 
 
 def test_without_inner_folds_the_best_of_the_study_holds_the_ladder(
@@ -116,7 +116,7 @@ def test_without_inner_folds_the_best_of_the_study_holds_the_ladder(
     search = search_of(holdout, None, random_state=0).fit(binary.X_train, binary.y_train)
     assert search.best_params_ == holdout.optuna.best_params(search.study_)
     release = holdout.submit(search.best_estimator_)
-    assert release.improved and release.improvements == holdout.status().releases
+    assert release.is_incumbent and release.improvements == holdout.status().releases
 
 
 @pytest.mark.parametrize("n_jobs", [1, 2])

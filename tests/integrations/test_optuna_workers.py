@@ -23,7 +23,6 @@ from sklearn.tree import DecisionTreeClassifier
 
 from ladderholdout import LadderHoldout
 from ladderholdout.errors import LadderHoldoutWarning
-from ladderholdout.guard.shown.views import Submission
 from tests.support.holdouts import assert_replays, entries_of
 from tests.support.processes import at_once, elsewhere
 from tests.support.studies import (
@@ -41,11 +40,6 @@ pytestmark = [
     pytest.mark.processes,
     pytest.mark.filterwarnings("ignore::optuna.exceptions.ExperimentalWarning"),
 ]
-
-
-def improved(entry: Submission) -> bool:
-    """Whether the answer was that of an improvement, also where it was given once more."""
-    return entry.improved or entry.repeat_of is not None
 
 
 @pytest.fixture
@@ -260,11 +254,11 @@ def test_the_trial_of_a_killed_worker_costs_one_step(
         assert own.context["trial"] == trial.number
         assert first.context["trial"] == (trial.number if moment == "in build" else deadly)
         assert trial.user_attrs["ladder_released"] == history[first.number - 1].score
-        assert trial.user_attrs["ladder_improved"] == improved(history[first.number - 1])
+        assert trial.user_attrs["ladder_improved"] == first.improved
     for trial in done:
         entry = history[trial.user_attrs["ladder_submission"] - 1]
         assert trial.user_attrs["ladder_released"] == entry.score
-        assert trial.user_attrs["ladder_improved"] == improved(entry)
+        assert trial.user_attrs["ladder_improved"] == known[entry.number - 1].improved
     best = holdout.optuna.best_trial(study).user_attrs["ladder_submission"]
     assert firsts[best] == holdout.status().incumbent
     assert_replays(holdout)

@@ -32,7 +32,8 @@ n = len(y)
 
 @pytest.mark.parametrize("right", [250, 252, 320])
 def test_the_change_is_kept(holdout, right):
-    assert holdout.accepts(np.where(np.arange(n) < right, y, 1 - y), margin=0.01)
+    candidate = np.where(np.arange(n) < right, y, 1 - y)
+    assert holdout.accepts(candidate, margin=0.01, baseline=right == 250)
 """
 
 
@@ -58,7 +59,7 @@ def run(folder: Path, *words: str, **environment: str) -> subprocess.CompletedPr
 
 def test_a_failed_assertion_shows_the_reason_and_the_summary_all_decisions(tmp_path: Path) -> None:
     ledger = registered(tmp_path)
-    done = run(tmp_path, "--holdout", "churn", "--holdout-ledger", str(ledger))
+    done = run(tmp_path, "--ladderholdout", "churn", "--ladderholdout-ledger", str(ledger))
     assert done.returncode == 1 and "1 failed, 2 passed" in done.stdout
     assert "It is not shown to be better than submission 1 by more than 0.01." in done.stdout
     summary = done.stdout.partition("decisions of the holdout")[2].splitlines()[1:4]
@@ -73,7 +74,7 @@ def test_the_configuration_names_a_server_and_workers_report(tmp_path: Path) -> 
     ledger = registered(tmp_path)
     token = add_account(str(ledger), "churn", "ci", "program").token
     with server.serving(ledger, tmp_path) as running:
-        stated = f"[pytest]\nholdout = churn\nholdout_server = {running.url}\n"
+        stated = f"[pytest]\nladderholdout = churn\nladderholdout_server = {running.url}\n"
         (tmp_path / "pytest.ini").write_text(stated)
         # One worker, so that the candidates come in their order.
         done = run(tmp_path, "-n", "1", LADDERHOLDOUT_TOKEN=token)
@@ -84,8 +85,34 @@ def test_the_configuration_names_a_server_and_workers_report(tmp_path: Path) -> 
 def test_without_a_name_it_fails_and_says_what_to_state(tmp_path: Path) -> None:
     ledger = registered(tmp_path)
     done = run(tmp_path, LADDERHOLDOUT_LEDGER=str(ledger))
-    assert done.returncode == 1 and "pytest --holdout NAME" in done.stdout
+    assert done.returncode == 1 and "pytest --ladderholdout NAME" in done.stdout
     assert LadderHoldout.open("churn", ledger=ledger).status().submissions == 0
+
+
+def test_what_was_not_decided_ends_the_session_and_fails_no_test(tmp_path: Path) -> None:
+    registered(tmp_path)
+    words = ["--ladderholdout", "churn", "--ladderholdout-ledger"]
+    (tmp_path / "broken.db").write_bytes(b"no database, but longer than a header" * 9)
+    done = run(tmp_path, *words, "broken.db")
+    assert done.returncode == 4 and "not decided: LedgerError" in done.stdout
+    assert "1 failed" not in done.stdout and "1 error" not in done.stdout
+
+
+def test_a_project_may_have_options_named_holdout(tmp_path: Path) -> None:
+    """The plugin is loaded in every run of pytest of the environment."""
+    (tmp_path / "conftest.py").write_text(
+        "def pytest_addoption(parser):\n"
+        "    parser.addoption('--holdout', type=float, default=0.2)\n"
+        "    parser.addini('holdout', 'rows to hold out', default='x')\n"
+    )
+    (tmp_path / "pytest.ini").write_text("[pytest]\nholdout = rows.csv\n")
+    (tmp_path / "test_own.py").write_text(
+        "def test_it(pytestconfig):\n"
+        "    assert pytestconfig.getoption('holdout') == 0.3\n"
+        "    assert pytestconfig.getini('holdout') == 'rows.csv'\n"
+    )
+    done = run(tmp_path, "--holdout", "0.3")
+    assert done.returncode == 0, done.stdout + done.stderr
 
 
 def test_a_run_without_a_holdout_does_not_import_the_library(tmp_path: Path) -> None:
@@ -109,10 +136,11 @@ def step(inputs: dict[str, str], folder: Path, name: str) -> subprocess.Complete
     }
     path = str(Path(sys.executable).parent) + os.pathsep + os.environ["PATH"]
     places = {key: str(folder / key) for key in ("GITHUB_OUTPUT", "GITHUB_STEP_SUMMARY")}
+    own = {name: os.environ[name] for name in ("PYTHONPATH",) if name in os.environ}
     return subprocess.run(
         ["bash", "-e", "-o", "pipefail", "-c", found["run"]],
         cwd=folder,
-        env={"PATH": path, "HOME": str(folder), **stated, **places},
+        env={"PATH": path, "HOME": str(folder), **own, **stated, **places},
         capture_output=True,
         text=True,
         timeout=120,
@@ -137,13 +165,22 @@ def test_the_action_ends_with_the_decision(tmp_path: Path) -> None:
         inputs = {"holdout": "churn", "server": running.url, "token": token, "context": "pr=7"}
         found = []
         for right in (250, 252, 320):
-            done = step(inputs | {"predictions": f"{right}.npy"}, tmp_path, "Decide")
+            more = {"predictions": f"{right}.npy", "baseline": str(right == 250).lower()}
+            done = step(inputs | more, tmp_path, "Decide")
             found.append((done.returncode, outputs(tmp_path)["accepted"]))
-            assert "submission" in outputs(tmp_path)["reason"] and token not in done.stdout
+            assert outputs(tmp_path)["reason"].startswith("It is ") and token not in done.stdout
         refused = step(inputs | {"predictions": "none.npy"}, tmp_path, "Decide")
-    assert found == [(0, "true"), (1, "false"), (0, "true")]
-    assert refused.returncode == 2 and outputs(tmp_path)["status"] == "2"
-    assert (tmp_path / "GITHUB_STEP_SUMMARY").read_text().count("Gate of churn") == 4
+        # What begins with a dash is a name or a file: help ends with 0, and accepts nothing.
+        for more in ({"predictions": "--help"}, {"ids": "--help"}, {"holdout": "--version"}):
+            done = step(inputs | {"predictions": "250.npy"} | more, tmp_path, "Decide")
+            found.append((done.returncode, outputs(tmp_path)["accepted"]))
+    (tmp_path / "broken.db").write_bytes(b"no database, but longer than a header" * 9)
+    broken = {"holdout": "churn", "predictions": "320.npy", "ledger": "broken.db"}
+    found.append((step(broken, tmp_path, "Decide").returncode, outputs(tmp_path)["status"]))
+    assert found[:3] == [(0, "true"), (1, "false"), (0, "true")]
+    assert found[3:] == [(2, "false")] * 3 + [(4, "4")]
+    assert refused.returncode == 2 and "none.npy" in refused.stdout
+    assert (tmp_path / "GITHUB_STEP_SUMMARY").read_text().count("**Gate:**") == 8
     history = LadderHoldout.open("churn", account="ci", ledger=ledger).history()
     assert {line.context["pr"] for line in history} == {"7"}
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 import warnings
 from pathlib import Path
 from typing import Any
@@ -123,6 +124,24 @@ def test_the_labels_of_the_holdout_play_no_part(tmp_path: Path) -> None:
         winners.append(search.best_params_["alpha"])
     assert proposals[0] == proposals[1] and told[0] == told[1] != []
     assert winners[0] != winners[1]
+
+
+@pytest.mark.parametrize("scoring", ["r2", "neg_root_mean_squared_error"])
+def test_none_is_proposed_if_clipping_moves_the_score(scoring: str, tmp_path: Path) -> None:
+    """One error in fifty is most of the score, which the reserve gives an interval."""
+    noise = 5.0 * np.random.default_rng(0).normal(size=len(X))
+    noise[::50] *= 30.0
+    opened = Opener(tmp_path / "l.db", scoring=scoring, reserve=0.5)
+    opened.labels = 30.0 * X[:HELD, 0] + noise[:HELD]
+    with pytest.warns(RangeWarning, match="No range of the error is proposed") as caught:
+        search = (
+            opened().guard(grid(), finalists=2).fit(TRAIN[0], 30.0 * TRAIN[0][:, 0] + noise[HELD:])
+        )
+    assert search.proposed_loss_range_ is None and search.certificate_.missing is not None
+    told = str(caught[0].message)
+    assert "reserve=" in told and "loss_range=(0, largest)" in told
+    certificate = opened().reserve_certificate()
+    assert certificate.low < certificate.score < certificate.high and not certificate.clipping
 
 
 def test_whoever_stops_at_the_warning_has_asked_nothing(tmp_path: Path) -> None:
@@ -268,3 +287,15 @@ def test_r2_says_why_it_has_no_lower_end(tmp_path: Path) -> None:
     assert certificate.low == -math.inf
     assert "no lower end above -1 is proved" in certificate.line()
     assert "loss_range=(0, 4000)" in str(certificate) and f"{HELD} rows" in str(certificate)
+    said = re.search(
+        r"\(0, (\d+) root mean squared errors\).* (\d+) standard dev", str(certificate)
+    )
+    assert said is not None
+    errors, spreads = map(float, said.groups())
+    # What it names gives one, by the errors and targets of the training rows.
+    ranges = {
+        "loss_range": (0, errors * 25.0),
+        "target_range": tuple(100.0 + spreads / 2 * np.std(TRAIN[1]) * np.array([-1, 1])),
+    }
+    again = fitted(Opener(tmp_path / "named.db", scoring="r2", **ranges)())
+    assert again.certificate_.low > -1.0

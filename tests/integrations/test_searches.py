@@ -66,12 +66,12 @@ from sklearn.preprocessing import FunctionTransformer, OneHotEncoder, StandardSc
 from sklearn.semi_supervised import SelfTrainingClassifier
 from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 from skopt import BayesSearchCV
-from typer.testing import CliRunner
 
 from ladderholdout import InvalidArgument, LadderHoldout, SearchStopped
 from ladderholdout.cli import app
 from ladderholdout.errors import (
     GroupedRowsWarning,
+    HoldoutConflict,
     InvalidSubmission,
     NoImprovementWarning,
     OverlapError,
@@ -80,6 +80,7 @@ from ladderholdout.errors import (
 from ladderholdout.guard.open_ladder import SeenGroups
 from ladderholdout.integrations import staged
 from ladderholdout.metrics import METRICS, Metric
+from tests.support.commands import CliRunner
 from tests.support.server import registered, rows, serving, token_of
 
 # Workers of loky cannot import this file: what it defines travels whole.
@@ -286,6 +287,13 @@ def test_groups_reach_a_server_its_pages_and_the_command_line(tmp_path: Path) ->
         assert DOUBT in search.certificate_.line() and DOUBT in remote.status().certificate.line()
         with pytest.raises(InvalidArgument, match="1 to 100 characters"):
             remote.__ladder__.note(SeenGroups("x" * 101))
+        for place in (1, 2, 3, 4, 4):
+            remote.__ladder__.note(SeenGroups(f"sign {place}"))
+        with pytest.raises(HoldoutConflict, match="5 notes of groups"):
+            remote.__ladder__.note(SeenGroups("sign 5"))
+        owned = LadderHoldout.open("churn", ledger=ledger).__ladder__
+        noted = owned.read(lambda tx, record: tx.grouped(record.holdout_id))
+        assert len(noted) == 5 and all(one.endswith(", stated by Ada") for one in noted)
         other = LadderHoldout.connect(url, viewer, timeout=30)
         other.submit(rows()[1])
         assert DOUBT in other.certificate().line()
@@ -1116,7 +1124,8 @@ def test_the_score_of_a_search_with_several_metrics(opened: Open) -> None:
         answer = model.predict(fresh[0]) if answer is None else answer
         assert search.score(*fresh) == pytest.approx(right(fresh[1], answer))
     search = grid(scoring=holdout, cv=holdout.split(), refit=lambda results: 0)
-    search.fit(X_TRAIN, y_train)
+    with pytest.warns(NoImprovementWarning, match="refits candidate 0, which is not the incumbent"):
+        search.fit(X_TRAIN, y_train)
     with pytest.raises(InvalidArgument, match="refit must be") as refused:
         search.score(*fresh)
     remedy = re.search(r"holdout\['accuracy'\]\(search.best_estimator_, X, y\)", str(refused.value))

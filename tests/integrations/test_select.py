@@ -440,3 +440,25 @@ def test_estimators_with_hundreds_of_parameters_are_found_again(
     votes.set_params(weights=[1e-9] * 20 + [1])
     values = {"last__decisiontreeclassifier__min_samples_leaf": [284, 5]}
     assert picked(holdout, grid(holdout, votes, values), binary) == 1
+
+
+@pytest.mark.parametrize("right", [False, True])
+def test_a_function_that_picks_another_than_the_incumbent_is_warned_of(
+    open_holdout: Any, binary: Any, right: bool
+) -> None:
+    holdout = open_holdout(mechanism=FullDisclosure())
+    splitter = holdout.split(inner=2)
+
+    def simplest(results: Any) -> int:
+        scores = results["split2_test_score"]
+        return int(np.argmax(scores) if right else np.argmin(scores))
+
+    search = grid(holdout, tree(), {"max_depth": [1, 4]}, cv=splitter, refit=simplest)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        search.fit(binary.X_train, binary.y_train)
+    said = [str(one.message) for one in caught if one.category is NoImprovementWarning]
+    worse = search.best_index_
+    expected = f"refit=simplest refits candidate {worse}, which is not the incumbent; that is"
+    assert len(said) == (not right) and all(expected in text for text in said)
+    assert all(f"that is candidate {1 - worse}." in text for text in said)

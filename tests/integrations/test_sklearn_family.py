@@ -106,7 +106,8 @@ def test_it_has_what_scorers_have(opened: Open, binary: Any, name: str) -> None:
 def test_its_score_function_is_no_way_around_the_guard(holdout: LadderHoldout) -> None:
     function = holdout._score_func
     # LogisticRegressionCV would build a scorer of its own around one that takes labels.
-    assert set(inspect.signature(function).parameters) == {"y_true", "y_pred", "sample_weight"}
+    taken = {"y_true", "y_pred", "sample_weight", "pos_label"}
+    assert set(inspect.signature(function).parameters) == taken
     assert pickle.loads(pickle.dumps(function)) == function == holdout._score_func
     assert hash(function) == hash(holdout._score_func)
     assert repr(function) == "PlainScore('accuracy')"

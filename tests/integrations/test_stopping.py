@@ -105,7 +105,7 @@ def test_a_fit_stops_by_its_releases_alone(
     for rounds, model in enumerate(models, start=1):
         stop = stopping.update(answers[model])
         release = stopping.releases[-1]
-        if release.improved and release.improvements > level:
+        if release.has_held and release.improvements > level:
             best, level = rounds, release.improvements
         assert stop is stopping.stopped
         assert stop is (rounds >= min_rounds and rounds - best >= patience)
@@ -284,7 +284,7 @@ def test_in_a_search_rounds_and_models_are_one_sequence(backend: str, n_jobs: in
     assert incumbent is not None
     assert numbers[incumbent].context["seed"] == search.best_params_["seed"]
     release = holdout.submit(search.best_estimator_)
-    assert release.improved and release.improvements == holdout.status().releases
+    assert release.is_incumbent and release.improvements == holdout.status().releases
     assert_replays(holdout)
 
 

@@ -230,6 +230,6 @@ def test_the_last_incumbent_of_a_fit_is_kept_and_found_again(tmp_path: Path) -> 
     assert verify_holdout(holdout.ledger, holdout.name).findings == ()
     # In another process, or where another ladder has used the cache.
     ladder.guard()._incumbent = None
-    assert holdout.submit(answers(0)[best - 1]).improved
+    assert holdout.submit(answers(0)[best - 1]).is_incumbent
     holdout.owner.withdraw(1 + best, reason="a wrong feature")
     assert holdout.status().incumbent == 1

@@ -12,7 +12,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
-from typer.testing import CliRunner
 
 from ladderholdout import LadderHoldout
 from ladderholdout.cli import app
@@ -68,6 +67,7 @@ from ladderholdout.mechanisms import (
     run,
 )
 from ladderholdout.metrics import Evaluation
+from tests.support.commands import CliRunner
 from tests.support.holdouts import is_repeat
 
 # Of each statistical test below.

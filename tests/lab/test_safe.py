@@ -13,7 +13,6 @@ from click.testing import Result
 from numpy.typing import NDArray
 from scipy.stats import ttest_1samp
 from sklearn.linear_model import LinearRegression
-from typer.testing import CliRunner
 
 from ladderholdout import LadderHoldout
 from ladderholdout.cli import app
@@ -39,6 +38,7 @@ from ladderholdout.mechanisms import (
     Thresholdout,
 )
 from ladderholdout.metrics import METRICS, get_metric
+from tests.support.commands import CliRunner
 
 ROWS, FEATURES = 80, 24
 

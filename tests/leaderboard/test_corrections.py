@@ -165,7 +165,7 @@ def test_what_cannot_be_replayed_is_refused(tmp_path: Path) -> None:
         board.replay_rounds("corrected")
     board = corrected(board)
     board.submit("Ada", predicted(0.7))
-    with pytest.raises(HoldoutConflict, match=r"1 submissions wait.*close_round"):
+    with pytest.raises(HoldoutConflict, match=r"1 submission waits.*close_round"):
         board.replay_rounds("corrected")
     board.close_round()
     with pytest.raises(HoldoutConflict, match=r"no replay of this board"):

@@ -325,9 +325,9 @@ def test_a_copy_takes_no_rank_and_steps_nothing() -> None:
     before = shown(board)
     for account in ("Ada", "Cyd"):
         release = board.submit(account, hits(y, 77))
-        assert (release.score, release.improved, release.improvements) == (
-            first.score, first.improved, first.improvements,
-        )  # fmt: skip
+        # Answered as what does not improve: whose predictions they repeat shows nobody.
+        assert (release.score, release.improved, release.improvements) == (first.score, False, 2)
+        assert (release.repeat_of, release.is_incumbent) == (None, False)
     assert shown(board) == before
     assert board.standings().submissions == 4
     assert findings(board) == ()

@@ -119,6 +119,29 @@ def test_a_team_with_several_accounts_has_one_place_in_finals(per: str) -> None:
     assert [row.account for row in again] == ["Eve", "Ben"]
 
 
+@BOTH
+def test_a_team_is_all_of_its_accounts(per: str) -> None:
+    board, _ = started(per, reserve=0.5)
+    best = board.certificate("Eve too")
+    board.merge("Eve", "Eve too")
+    (row,) = (row for row in board.standings() if "Eve too" in row.accounts)
+    assert (row.account, row.own, row.accounts) == ("Eve", "Eve too", ("Eve", "Eve too"))
+    assert board.standings().to_csv().splitlines()[1].endswith(",Eve too,Eve; Eve too")
+    assert board.certificate("Eve too") == board.certificate("Eve") == best
+    # Each account numbers its own submissions, so an entry of the team names the account.
+    finals = board.finals({"Eve": 1 if per == "team" else 3, "Eve too": None, "Ben": None})
+    (entry,) = (row for row in finals if row.account == "Eve")
+    assert entry.own == "Eve too" and " of Eve too" in str(finals)
+    assert ",Eve too" in finals.to_csv() and board.finals_held() == (finals,)
+    board.leave("Eve too")  # which is the whole team
+    assert {row.account for row in board.standings()} == {"Ada", "Ben"}
+    assert board.certificate() == board.certificate(board.standings()[0].account)
+    assert "Eve" not in {row.account for row in board.finals(again=True)}
+    with pytest.raises(InvalidArgument, match="has not left"):
+        board.merge("Eve", "Ada")
+    assert findings(board) == ()
+
+
 def test_whoever_is_no_other_account_is_not_merged() -> None:
     board, _ = started("team")
     for accounts, message in (

@@ -14,11 +14,19 @@ import pytest
 from numpy.typing import NDArray
 
 from ladderholdout import LadderHoldout
-from ladderholdout.errors import HoldoutConflict, InvalidArgument, InvalidSubmission
+from ladderholdout.errors import (
+    DailyLimit,
+    HoldoutConflict,
+    InvalidArgument,
+    InvalidSubmission,
+    MetricError,
+)
+from ladderholdout.guard import Origin
 from ladderholdout.leaderboard import Collected, Leaderboard
 from ladderholdout.ledger import Ledger
 from ladderholdout.ledger.prepared import driver_of
 from ladderholdout.ledger.verification import verify
+from ladderholdout.metrics import metric_of_items
 from tests.cli.test_cli import output
 from tests.support.holdouts import assert_replays, coins
 from tests.support.processes import at_once
@@ -269,3 +277,136 @@ def test_the_command_line_closes_a_round(default_ledger: Path) -> None:
     send(board, y, ("Ben", 300))
     shown = json.loads(output("close-round", "spring", "--json"))
     assert shown["round"]["number"] == 2 and shown["releases"][0][0] == "Ben"
+
+
+REFERENCES = [f"r{place}" for place in range(60)]
+
+
+def judge(reference: str, answer: str) -> Any:
+    """Judge answers, of which each has another way to fail."""
+    failures: dict[str, Any] = {"none": lambda: int("x"), "key": lambda: {}["x"], "half": float}
+    if answer in failures:
+        return failures[answer]() or 0.5
+    return reference == answer
+
+
+def judged(per: str = "team", name: str = "judged", **given: Any) -> Leaderboard:
+    stated = {"ledger": "memory", "rounds": True} | given
+    return Leaderboard(
+        np.arange(60).reshape(-1, 1),
+        REFERENCES,
+        scoring=metric_of_items("mine", judge),
+        name=name,
+        per=per,
+        **stated,
+    )
+
+
+@BOTH
+@pytest.mark.parametrize("way", ["none", "key", "half"])
+def test_what_cannot_be_measured_is_left_out_and_blocks_nobody(per: str, way: str) -> None:
+    board = judged(per)
+    for account, answers in (
+        ("Eve", [way, *REFERENCES[1:]]),
+        ("Ada", REFERENCES),
+        ("Eve", ["?"] * 60),
+        ("Ben", [*REFERENCES[:30], *["?"] * 30]),
+        ("Eve", [*REFERENCES[:-1], way]),
+    ):
+        board.submit(account, answers)
+    closed = board.close_round()
+    assert closed is not None and board.waiting() == {} and board.close_round() is None
+    assert [account for account, _ in closed.releases] == ["Ada", "Eve", "Ben"]
+    assert closed.record.left_out == ("Eve", "Eve") and closed.record.submissions == 3
+    assert str(closed).splitlines()[0].endswith("left out, not answered: Eve, Eve")
+    certificate = board.certificate("Ada")
+    assert certificate.log_count == pytest.approx(math.log(1.25) + math.log(3))
+    assert findings(board) == () and "left out, not answered: Eve, Eve" in board.page()
+
+
+def test_a_metric_that_fails_on_all_decides_nothing_and_refuses_nobody() -> None:
+    board = judged(name="due", rounds=1e-9)
+    board.submit("Eve", ["key"] * 60)
+    with pytest.raises(MetricError, match=r"KeyError.*take_out"):
+        board.close_round()
+    # Whoever reads the board or submits to it, when its round is due, is not refused for that.
+    assert len(board.standings()) == 0 and board.waiting() == {"Eve": 1}
+    board.submit("Ada", REFERENCES)
+    assert [row.account for row in board.standings()] == ["Ada"]
+
+
+def test_a_round_of_which_all_is_left_out_is_closed() -> None:
+    board = judged(name="none")
+    board.submit("Eve", ["none"] * 60)
+    closed = board.close_round()
+    assert closed is not None and (closed.record.submissions, closed.best) == (0, None)
+    assert closed.record.left_out == ("Eve",) and findings(board) == ()
+    board.submit("Ada", REFERENCES)
+    assert close(board) == 1 and findings(board) == ()
+
+
+def test_the_owner_takes_out_what_waits(default_ledger: Path) -> None:
+    board, y = started(ledger=None)
+    send(board, y, ("Ada", 300), ("Eve", 390), ("Eve", 380))
+    with pytest.raises(InvalidArgument, match=r"one that waits \(Ada, Eve\), but is Evie"):
+        board.take_out("Evie")
+    shown = json.loads(output("close-round", "spring", "--take-out", "Eve", "--json"))
+    assert shown["round"]["left_out"] == ["Eve", "Eve"] and shown["round"]["submissions"] == 1
+    assert [row.account for row in board.standings()] == ["Ada"] and findings(board) == ()
+    send(board, y, ("Eve", 390))
+    assert close(board) == 1
+
+
+@BOTH
+def test_what_was_left_out_is_not_replayed(per: str) -> None:
+    board, y = started(per, name="replayed")
+    send(board, y, ("Ada", 300), ("Eve", 390))
+    board.take_out("Eve")
+    board.close_round()
+    better, X = y.copy(), coins(N)[0]
+    better[:20] = 1 - better[:20]
+    again = Leaderboard(X, better, name="replayed", ledger=board.ledger, per=per)
+    replayed = again.replay_rounds("corrected")
+    assert [answer.account for answer in replayed.answers] == ["Ada"]
+
+
+@BOTH
+def test_a_retry_is_no_new_submission_of_the_day(per: str) -> None:
+    board, y = started(per)
+    once = Origin(key="k", per_day=1)
+    for waiting in (1, 1):
+        assert board.collect("Ada", hits(y, 300), once).waiting == waiting
+    with pytest.raises(DailyLimit):
+        board.collect("Ada", hits(y, 300), Origin(key="other", per_day=1))
+    assert close(board) == 1
+    assert "answered in a round before" in board.collect("Ada", hits(y, 300), once).line()
+    assert board.waiting() == {}
+
+
+def test_the_best_of_a_round_is_that_of_the_standings() -> None:
+    board, y = started()
+    send(board, y, ("Ada", 300), ("Cyd", 390))
+    with pytest.raises(InvalidArgument, match="take_out"):
+        board.leave("Cyd")
+    board.close_round()
+    board.leave("Cyd")
+    send(board, y, ("Ada", 320))
+    closed = board.close_round()
+    assert closed is not None and closed.best == board.standings()[0].score == 0.8
+
+
+def test_finals_wait_for_what_waits() -> None:
+    board, y = started(reserve=0.5, name="finals")
+    send(board, y, ("Ada", 300), ("Ben", 340))
+    board.close_round()
+    send(board, y, ("Ada", 390))
+    with pytest.raises(HoldoutConflict, match=r"1 submission waits .*close-round"):
+        board.finals()
+    assert board.finals_held() == ()
+    board.close_round()
+    held = board.finals()
+    assert [row.account for row in held] == ["Ada", "Ben"]
+    send(board, y, ("Ben", 395))
+    assert board.finals() == held
+    with pytest.raises(HoldoutConflict, match="1 submission waits"):
+        board.finals(again=True)

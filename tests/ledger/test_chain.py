@@ -286,6 +286,15 @@ def test_what_is_counted_of_batches_is_named_where_it_changed(path: Path) -> Non
     assert [str(one) for one in verified(path).findings] == [what]
 
 
+def test_what_is_counted_of_queries_is_named_where_it_changed(path: Path) -> None:
+    for value, found in (
+        ("7", "what is counted of queries up to submission 3 of ladder default/main was changed"),
+        ("'x'", "ladder default/main cannot be replayed"),
+    ):
+        change(path, f"UPDATE submissions SET queries = {value} WHERE ladder_id = 1 AND number = 3")
+        assert found in [str(one) for one in verified(path).findings]
+
+
 # Edited
 
 
@@ -349,7 +358,7 @@ def test_an_entry_changed_beyond_reading_is_named_without_a_fault(path: Path) ->
     assert missed == []
 
 
-STATE = ["submissions", "state", "version", "incumbent", "predictions", "withdrawals"]
+STATE = ["submissions", "queries", "state", "version", "incumbent", "predictions", "withdrawals"]
 SETTING = [one for one in ladders.c if one.name not in ("id", "opened", *STATE)]
 
 

@@ -6,6 +6,7 @@ import copy
 import os
 import pickle
 import re
+import signal
 import sqlite3
 import stat
 import sys
@@ -35,13 +36,14 @@ from ladderholdout.ledger import (
     LadderSettings,
     Ledger,
     Transaction,
+    connections,
     file_of,
     is_memory,
     resolve_url,
     shown,
 )
 from ladderholdout.ledger.known_rows import as_bytes
-from ladderholdout.ledger.place import default_path
+from ladderholdout.ledger.place import Access, default_path
 from ladderholdout.ledger.records import from_bytes, to_bytes
 from ladderholdout.ledger.replay import rules_of, stored_metric
 from ladderholdout.ledger.tables import FORMAT, metadata
@@ -586,6 +588,47 @@ def test_a_ledger_in_memory_is_refused_in_a_fork() -> None:
     assert b"lives in the process that made it" in said
     assert b"give ledger= a path" in said
     assert submission == 2
+
+
+def submit_beside_a_writer(folder: str, seconds: float) -> tuple[bytes, int]:
+    """Fork while a thread is in the midst of a transaction; return what the child was told."""
+    url = f"sqlite:///{folder}/ledger.db"
+    holdout = opened(url)
+    holdout.submit(guesses(0, 1)[0])
+    began, connections._WAIT = threading.Event(), 2.0 if seconds < 1 else 0.1
+
+    def write() -> None:
+        with connections.connection(connections.source(url), Access.ALL):
+            began.set()
+            time.sleep(seconds)
+
+    threading.Thread(target=write, daemon=True).start()
+    began.wait()
+    reader, writer = os.pipe()
+    child = os.fork()
+    if child == 0:
+        signal.alarm(30)  # without the mend it waits for a lock that nobody has
+        try:
+            said = str(holdout.submit(guesses(1, 1)[0]).submission)
+        except LedgerError as error:
+            said = str(error)
+        os.write(writer, said.encode())
+        os._exit(0)
+    os.close(writer)
+    with open(reader, "rb") as pipe:
+        return pipe.read(), os.waitpid(child, 0)[1]
+
+
+@pytest.mark.processes
+@posix
+@pytest.mark.parametrize(
+    ("seconds", "told"), [(0.2, b"2"), (20.0, b"was forked while a thread of its parent wrote")]
+)
+def test_a_child_that_was_forked_beside_a_writer_answers_or_raises(
+    tmp_path: Path, seconds: float, told: bytes
+) -> None:
+    said, status = elsewhere(submit_beside_a_writer, str(tmp_path), seconds)
+    assert told in said and status == 0
 
 
 # What stands in it

@@ -21,7 +21,6 @@ import pytest
 from sklearn.dummy import DummyClassifier
 from sklearn.model_selection import GridSearchCV
 from sqlalchemy import text
-from typer.testing import CliRunner
 
 from ladderholdout import InvalidArgument, LadderHoldout, SearchStopped
 from ladderholdout.cli import app
@@ -47,6 +46,7 @@ from ladderholdout.ledger import connections as engine
 from ladderholdout.ledger import postgres as servers
 from ladderholdout.ledger.tables import metadata
 from ladderholdout.mechanisms import FullDisclosure, PairedTestLadder
+from tests.support.commands import CliRunner
 from tests.support.holdouts import (
     assert_replays,
     coins,

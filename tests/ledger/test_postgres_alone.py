@@ -121,7 +121,7 @@ def test_two_who_submit_in_turn_read_first_and_lose_nothing(
     assert_whole(both[0])
 
 
-def test_a_repeat_is_answered_as_before(
+def test_a_repeat_is_answered_from_memory(
     database: str, refused: list[Stale], asked: list[str]
 ) -> None:
     holdout = alone(database)
@@ -132,7 +132,7 @@ def test_a_repeat_is_answered_as_before(
     asked.clear()
     again, no_better = holdout.submit(coins()[1]), holdout.submit(worse)
     assert asked == refused == []
-    assert is_repeat(holdout, again) and again.improved and again.score == first.score
+    assert is_repeat(holdout, again) and again.is_incumbent and again.score == first.score
     assert again.improvements == first.improvements
     assert is_repeat(holdout, no_better) and not no_better.improved
     # One that was submitted elsewhere, which is not remembered here.
@@ -165,7 +165,7 @@ def test_who_repeats_what_others_submitted_is_refused_once(
     asked.clear()
     again = [holdout.submit(row) for row in rows]
     assert asked == [] and len(refused) == 1
-    assert all(is_repeat(holdout, one) for one in again) and again[-1].improved
+    assert all(is_repeat(holdout, one) for one in again) and again[-1].is_incumbent
     assert_whole(holdout)
 
 

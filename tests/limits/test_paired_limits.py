@@ -5,15 +5,18 @@ from __future__ import annotations
 import math
 import time
 from functools import cache
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
+import scipy
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import beta, binom, norm
 
 from ladderholdout.errors import InvalidArgument
-from ladderholdout.limits import exceeds, paired_limits
+from ladderholdout.limits import exceeds, paired_limits, trinomial
 
 pytestmark = pytest.mark.quick
 
@@ -176,6 +179,31 @@ def test_equal_models_have_a_narrow_interval_around_0() -> None:
 def test_wrong_arguments_are_named(arguments: tuple[int, int, int, float], name: str) -> None:
     with pytest.raises(InvalidArgument, match=name):
         paired_limits(*arguments)
+
+
+@pytest.mark.parametrize(("n", "discordant"), [(100, 12), (1000, 100), (3000, 900)])
+def test_a_refusal_takes_the_same_work_whichever_side_the_rows_favour(
+    n: int, discordant: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No early answer, and as many chances of as many counts: time must not reveal the data."""
+    sizes: list[int] = []
+    work = []
+
+    class Counting:
+        def __getattr__(self, name: str) -> Any:
+            return getattr(scipy.special, name)
+
+        def betainc(self, first: Any, second: Any, share: float) -> Any:
+            sizes.append(len(first))
+            return scipy.special.betainc(first, second, share)
+
+    monkeypatch.setattr(trinomial, "scipy", SimpleNamespace(special=Counting()))
+    for gain in (-discordant // 2, -2, 0, 2, discordant // 12):
+        first = (discordant + gain) // 2
+        assert not exceeds(first, discordant - first, n, 0.01, 0.001)
+        work.append(list(sizes))
+        sizes.clear()
+    assert all(work) and work == [work[0]] * len(work)
 
 
 @settings(max_examples=30)

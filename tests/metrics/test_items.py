@@ -66,7 +66,7 @@ def test_objects_are_judged_as_they_were_given(tmp_path: Path) -> None:
     # The order of the keys is none of their meaning.
     turned = [dict(reversed(one.items())) for one in answers]
     assert is_repeat(holdout, holdout.submit(turned))
-    assert holdout.submit([np.str_("x")] and answers).improved
+    assert holdout.submit([np.str_("x")] and answers).is_incumbent
 
 
 def test_graded_verdicts_get_a_certificate_of_graded_losses(tmp_path: Path) -> None:

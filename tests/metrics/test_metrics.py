@@ -498,7 +498,7 @@ def test_booleans_and_numbers_are_the_same_labels() -> None:
 
 def test_equal_probabilities_have_equal_bytes_in_every_container() -> None:
     metric, classes = get_metric("neg_log_loss"), np.array(["no", "yes"])
-    positive = [0.25, 0.5, 1.0]
+    positive = [0.25, 0.5, 0.875]
     table = np.column_stack([1 - np.array(positive), positive])
     containers: list[Any] = [
         positive,
@@ -508,7 +508,7 @@ def test_equal_probabilities_have_equal_bytes_in_every_container() -> None:
         table.astype(np.float32),
         table.astype(np.float16),
         np.array(positive)[:, None],
-        [1 / 4, 1 / 2, np.float32(1)],
+        [1 / 4, 1 / 2, np.float32(0.875)],
     ]
     if pd is not None:
         containers += [
@@ -519,7 +519,7 @@ def test_equal_probabilities_have_equal_bytes_in_every_container() -> None:
         ]
     forms = [metric.canonical(container, 3, classes) for container in containers]
     assert same_bytes(forms)
-    assert forms[0].tolist() == [[0.75, 0.25], [0.5, 0.5], [0.0, 1.0]]
+    assert forms[0].tolist() == [[0.75, 0.25], [0.5, 0.5], [0.125, 0.875]]
 
 
 def test_the_second_of_two_columns_decides_as_a_vector_of_it_does() -> None:
@@ -914,10 +914,11 @@ def test_a_function_of_another_shape_or_range_is_refused() -> None:
     wide = Metric("own", "labels", loss=lambda t, p: t * 3.0, loss_range=(0, 1))
     refuse(InvalidArgument, "wide enough", wide.evaluate, codes, codes)
     clipped = replace(wide, clip=True).evaluate(codes, codes)
-    assert clipped.losses is not None and clipped.losses.tolist() == [0.0, 1.0]
+    assert clipped.losses is not None and clipped.losses.tolist() == [0.0, 3.0]
+    assert clipped.bounded_losses is not None and clipped.bounded_losses.tolist() == [0.0, 1.0]
+    assert clipped.risk == 1.5 and clipped.clipped == 1
     endless = Metric("own", "labels", lambda t, p: t / 0.0, loss_range=(0, 1), clip=True)
-    worst = endless.evaluate(np.array([1, 1]), codes)
-    assert worst.losses is not None and worst.losses.tolist() == [1.0, 1.0]
+    refuse(InvalidSubmission, "no finite number", endless.evaluate, np.array([1, 1]), codes)
     out = Metric("own", "labels", score=lambda t, p, sample_weight: 1.5, loss_range=(0, 1))
     refuse(InvalidArgument, "wide enough", out.evaluate, codes, codes)
 
@@ -1010,11 +1011,13 @@ def test_contradictory_settings_are_refused(match: str, settings: dict[str, Any]
     refuse(InvalidArgument, match, Metric, **(fine | settings))
 
 
-def test_a_stated_range_clips_the_losses() -> None:
+def test_a_stated_range_clips_the_losses_of_limits_alone() -> None:
     metric = get_metric("neg_mean_squared_error").with_range((0, 4))
     assert metric.bounded and metric.clip and metric.loss_range == (0.0, 4.0)
     evaluation = metric.evaluate(np.array([0.0, 0, 0]), np.array([1.0, 2, 9]))
-    assert evaluation.losses is not None and evaluation.losses.tolist() == [1, 4, 4]
+    assert evaluation.bounded_losses is not None and evaluation.losses is not None
+    assert evaluation.bounded_losses.tolist() == [1, 4, 4] and evaluation.clipped == 1
+    assert evaluation.losses.tolist() == [1, 4, 81] and evaluation.risk == pytest.approx(86 / 3)
 
 
 @pytest.mark.parametrize(

@@ -9,11 +9,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+from sklearn.metrics import get_scorer
 
 from ladderholdout import LadderHoldout
 from ladderholdout.errors import HoldoutConflict, InvalidArgument, RangeWarning
 from ladderholdout.guard.opening.health import verify_holdout
 from ladderholdout.ledger import Ledger
+from ladderholdout.mechanisms import GateLadder
 from ladderholdout.metrics import Metric, get_metric
 from ladderholdout.metrics.scores import squared
 from tests.support.holdouts import is_repeat
@@ -90,12 +92,12 @@ def test_clipped_losses_are_counted_for_the_audit_and_nowhere_else(tmp_path: Pat
         )
     fine = np.where(np.arange(N) < 37, 60.0, 1.0)
     seen = [holdout.submit(y + fine), holdout.submit(y + 2 * fine), holdout.submit(y + fine)]
-    # All of its losses are, which the certificate shows in five classes.
-    with pytest.warns(RangeWarning, match="up to 100 %"):
+    # All of its losses are, which the certificate shows.
+    with pytest.warns(RangeWarning, match="37 of 200 rows"):
         certificate = holdout.certificate()
-    shown = repr((seen, holdout.status(), holdout.history(), certificate))
-    assert "clipped=" not in shown
-    with pytest.warns(RangeWarning, match="up to 100 %"):
+    assert certificate.clipped is not None and certificate.clipped[0] == 37
+    assert "clipped=" not in repr((seen, holdout.history()))
+    with pytest.warns(RangeWarning, match="37 of 200 rows"):
         audit = holdout.owner.audit()
     assert [one.clipped for one in audit.submissions] == [37, 37, None]
     assert [row["clipped"] for row in audit.rows()] == [37, 37, None]
@@ -134,3 +136,51 @@ def test_the_evidence_replays_with_the_count(tmp_path: Path) -> None:
     holdout.submit(y + errors)
     holdout.submit(y + errors / 2)
     assert verify_holdout(holdout.ledger, "replayed").findings == ()
+
+
+@pytest.mark.parametrize(
+    "scoring",
+    [
+        "r2",
+        "explained_variance",
+        RMSE,
+        "neg_mean_absolute_error",
+        "neg_mean_squared_error",
+    ],
+)
+def test_whatever_range_is_stated_what_is_shown_is_the_metric(scoring: str) -> None:
+    """Of a column of the mean, of which nearly all errors are beyond the range."""
+    warnings.simplefilter("ignore", RangeWarning)
+    stated: dict[str, Any] = {"loss_range": (0, 4.0 if "squared" not in scoring else 16.0)}
+    if get_metric(scoring).takes_target_range:
+        stated["target_range"] = (-200.0, 200.0)
+    holdout = LadderHoldout(X, y, scoring=scoring, ledger="memory", **stated)
+    column = np.full(N, 5.0)
+    plain = get_scorer(scoring)._score_func, get_scorer(scoring)._sign
+    true = plain[1] * plain[0](y, column)
+    draws = np.random.default_rng(0).integers(0, N, (200, N))
+    slack = np.std([plain[1] * plain[0](y[draw], column[draw]) for draw in draws]) / 4 + 1e-9
+    release = holdout.submit(column)
+    (entry,) = holdout.history()
+    for shown in (release.score, entry.score, holdout.status().score):
+        assert abs(shown - true) <= slack
+    # An estimate of one submission corrects nothing.
+    assert abs(holdout.estimate().score - true) <= slack
+    found = holdout.certificate()
+    assert "errors clipped at " in found.line() or "losses clipped at " in found.line()
+    assert abs(found.score - true) <= slack and found.clipped[0] > N / 2
+
+
+def test_a_gate_tests_clipped_losses_and_says_so() -> None:
+    """A model that is better by one huge error alone is better, and no test can show it."""
+    warnings.simplefilter("ignore", RangeWarning)
+    huge, none = np.where(np.arange(N) == 0, 1e4, 1.0), np.ones(N)
+    holdout = LadderHoldout(
+        X, y, scoring=RMSE, loss_range=(0, 50), mechanism=GateLadder(), ledger="memory"
+    )
+    holdout.gate(y + huge)
+    decision = holdout.gate(y + none)
+    assert not decision.accepted and decision.reason.endswith("with errors clipped at 50.")
+    better = holdout.gate(y + 0.1)
+    assert not better.accepted or "errors clipped at 50" in better.reason
+    assert holdout.reveal() == pytest.approx(-np.sqrt(np.mean(huge**2)), rel=1e-2)

@@ -12,13 +12,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from typer.testing import CliRunner
 
 from ladderholdout import InvalidArgument, LadderHoldout
 from ladderholdout.cli import app
 from ladderholdout.errors import InvalidSubmission, MetricError
 from ladderholdout.metrics import ItemMetric, metric_of_items, verdicts_of
 from ladderholdout.metrics import verdicts as recorded
+from tests.support.commands import CliRunner
 from tests.support.holdouts import assert_replays, is_repeat
 
 N = 60
@@ -134,6 +134,42 @@ def test_equal_questions_are_one_and_others_are_not(tmp_path: Path) -> None:
     assert len({recorded.key_of(*some) for some in (*parts, (b"t", *parts[0][1:]))}) == 4
 
 
+@pytest.mark.filterwarnings("ignore::ladderholdout.errors.KnownHoldoutWarning")
+@pytest.mark.parametrize("equal", [True, False])
+def test_how_often_the_judge_is_asked_depends_on_the_answers_alone(
+    equal: bool, tmp_path: Path
+) -> None:
+    judge = Noisy(0)
+    metric = noisy(tmp_path, judge)
+    references = ["yes"] * N if equal else REFERENCES
+    ledger = tmp_path / "ledger.db"
+
+    def asked(account: str, answers: list[str]) -> int:
+        held = LadderHoldout(
+            ITEMS, references, scoring=metric, name="noisy", ledger=ledger, account=account
+        )
+        before = judge.count
+        held.submit(answers)
+        return judge.count - before
+
+    # One answer to all, and the same ones of another account, which was first.
+    assert asked("Ada", ["same"] * N) == N
+    assert asked("Ada", ["same"] * 50 + ["new"] * 10) == 10
+    assert asked("Ada", ["same"] * 40 + ["new"] * 20) == 10
+    assert asked("Ben", ["same"] * 30 + ["other"] * 30) == N
+    assert asked("Ben", ["same"] * 30 + ["other"] * 30) == 0
+    # What counts is the first verdict, for whoever asks.
+    found = verdicts_of(tmp_path / "noisy.verdicts")
+    first = 3 if equal else N + 20 + 30
+    assert (found.verdicts, found.verdicts + found.again) == (first, 2 * N + 20)
+    holdout = LadderHoldout.open("noisy", account="Ben", scoring=metric, ledger=ledger)
+    assert_replays(holdout)
+    # Two models are compared as they are submitted: by an account that never asked.
+    before = judge.count
+    holdout.compare(["same"] * 30 + ["new"] * 30, 1)
+    assert judge.count == before + 30
+
+
 def test_the_file_shows_no_text_and_is_its_owners_alone(tmp_path: Path) -> None:
     metric = noisy(tmp_path, Noisy(0))
     risk(metric)
@@ -156,14 +192,14 @@ def test_lines_that_are_no_verdicts_are_counted_and_nothing_else(tmp_path: Path)
     path, judge = tmp_path / "noisy.verdicts", Noisy(0)
     before = risk(noisy(tmp_path, judge))
     lines = path.read_bytes().splitlines()
-    key, value, when, seal = lines[0].split()
+    key, value, when, asked, seal = lines[0].split()
     harmful = [
         b"__import__('os')",
         b"\xff\xfe",
         key[:-1] + b" 1.0 x",
         key + b" 7 x",
-        key + b" nan x " + seal,
-        b" ".join((key, value, when)),
+        key + b" nan x " + asked + b" " + seal,
+        b" ".join((key, value, when, seal)),
     ]
     # And a line that a full disk cut off.
     more = [*harmful, lines[2][:20]]

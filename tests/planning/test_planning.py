@@ -13,8 +13,7 @@ import pytest
 from click.testing import Result
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy.stats import binomtest, ttest_1samp
-from typer.testing import CliRunner
+from scipy.stats import binom, binomtest, ttest_1samp
 
 from benchmarks.papers._bounds import compare
 from ladderholdout import LadderHoldout
@@ -63,6 +62,7 @@ from ladderholdout.planning import (
     simulated_searches,
 )
 from tests.support.beyond_plain import needs_matplotlib
+from tests.support.commands import CliRunner
 
 N, SUBMISSIONS = 500, 100
 
@@ -663,6 +663,22 @@ def test_the_rows_of_a_gate_do_what_is_planned() -> None:
     # The run above would find fewer rows out.
     fewer = plan_decisions(gain=0.1, horizon=50, discordance=0.2, n=planned.rows * 3 // 4)
     assert fewer.chance is not None and fewer.chance < 0.7
+
+
+def test_a_gate_is_planned_for_groups(monkeypatch: pytest.MonkeyPatch) -> None:
+    """50 patients with 6 alike visits each are 50 rows, whose exact sign test bets cannot beat."""
+    monkeypatch.setattr("ladderholdout.planning.decisions._DRAWS", 40)
+    words = ["--gain", "0.2", "--discordance", "0.3", "--horizon", "5", "--rows", "300"]
+    found = json.loads(call(*words, "--groups", "50", "--json").output)
+    drawn = np.random.default_rng(1).choice([1, -1, 0], (2000, 50), p=[0.25, 0.05, 0.7])
+    won, lost = (drawn > 0).sum(axis=1), (drawn < 0).sum(axis=1)
+    exact = np.mean(binom.sf(won - 1, won + lost, 0.5) <= found["level"])
+    assert found["groups"] == 50 and 0 < found["chance"] <= exact + 0.1 < 0.7
+    rows = plan_decisions(gain=0.2, discordance=0.3, horizon=5, n=300)
+    assert rows.chance is not None and rows.chance > 0.99
+    assert rows.rows is not None and found["rows"] > 5 * rows.rows
+    refused = call(*words, "--groups", "301")
+    assert refused.exit_code == 1 and "groups" in refused.stderr
 
 
 def test_a_plan_of_decisions_on_the_command_line() -> None:

@@ -20,9 +20,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 from typer.main import get_command
-from typer.testing import CliRunner
 
 from ladderholdout.cli import app
+from tests.support.commands import CliRunner
 from tests.support.fixed_secrets import fixed_secrets
 from tests.support.tree import pages, source
 

@@ -445,7 +445,7 @@ def test_a_loop_over_a_repository_keeps_no_coins_by_a_gate_and_the_page_shows_it
     assert gate[0] == 0 and gate[3] <= 0.05
 
 
-def test_the_loop_reverts_what_is_refused_and_ends_when_nothing_more_is_accepted(
+def test_the_loop_reverts_what_alters_nothing_and_ends_when_nothing_more_is_accepted(
     default_ledger: Path, tmp_path: Path
 ) -> None:
     y = np.arange(60) % 2
@@ -457,8 +457,7 @@ def test_the_loop_reverts_what_is_refused_and_ends_when_nothing_more_is_accepted
         mechanism=GateLadder(horizon=2),
     )
     right = np.where(np.arange(60) < np.array([[30], [30], [58], [59], [60], [60]]), y, 1 - y)
-    proposals = [right[0].tolist(), [0, 1], *right[2:].tolist()]  # the second has no row for most
-    for place, answers in enumerate(proposals):
+    for place, answers in enumerate(right.tolist()):
         np.savetxt(tmp_path / f"{place}.txt", answers, fmt="%d")
     repository = tmp_path / "repository"
     repository.mkdir()
@@ -484,18 +483,45 @@ def test_the_loop_reverts_what_is_refused_and_ends_when_nothing_more_is_accepted
         "MADE": str(tmp_path / "count"),
     }
     loop = ["bash", str(ROOT / "examples" / "keep_or_revert.sh"), "tiny", "9"]
-    subprocess.run(loop, cwd=repository, env=os.environ | settings, check=True)
-    # Refused, accepted, not shown to be better, and spent: there is no fifth.
-    assert (tmp_path / "count").read_text().strip() == "4"
+    done = subprocess.run(loop, cwd=repository, env=os.environ | settings, check=False)
+    # Unchanged, accepted, not shown to be better, and spent: there is no fifth.
+    assert done.returncode == 3 and (tmp_path / "count").read_text().strip() == "4"
     log = subprocess.run([*git, "log", "--format=%s"], capture_output=True, text=True, check=True)
     assert log.stdout.split("\n")[:2] == ["change 2", "the baseline"]
     assert np.loadtxt(repository / "answers.txt").tolist() == right[2].tolist()
     status = subprocess.run([*git, "status", "--short"], capture_output=True, text=True, check=True)
     assert status.stdout == ""
     history = LadderHoldout.open("tiny").history()
-    assert [one.improved for one in history] == [True, True, False, False]
+    assert [one.improved for one in history] == [True, False, True, False, False]
     commits = subprocess.run([*git, "log", "--format=%h"], capture_output=True, text=True)
-    assert [one.context["commit"] for one in history[:2]] == commits.stdout.split()[::-1]
+    assert [one.context["commit"] for one in history[:3:2]] == commits.stdout.split()[::-1]
+
+
+def test_the_loop_ends_and_reverts_nothing_where_nothing_was_decided(tmp_path: Path) -> None:
+    """The server goes away: what was committed is neither kept nor thrown away."""
+    repository, python = tmp_path / "repository", shlex.quote(sys.executable)
+    repository.mkdir()
+    git = ["git", "-C", str(repository), "-c", "user.name=agent", "-c", "user.email=a@localhost"]
+    subprocess.run([*git, "init", "--quiet"], check=True)
+    subprocess.run([*git, "commit", "--quiet", "--allow-empty", "-m", "baseline"], check=True)
+    for name, value in (("user.name", "agent"), ("user.email", "agent@localhost")):
+        subprocess.run([*git, "config", name, value], check=True)
+    # The baseline is accepted, the second is not decided, and there is no third.
+    gate = tmp_path / "gate.py"
+    gate.write_text(
+        "import os, sys\nsys.exit(0 if '--baseline' in sys.argv else int(os.environ['STATUS']))\n"
+    )
+    settings = {
+        "PROPOSE": "echo change >> answers.txt",
+        "PREDICT": 'touch "$PREDICTIONS"',
+        "GATE": f"{python} {shlex.quote(str(gate))}",
+    }
+    loop = ["bash", str(ROOT / "examples" / "keep_or_revert.sh"), "tiny", "3"]
+    for changes, status in enumerate((4, 2, 6, 139), start=1):
+        stated = os.environ | settings | {"STATUS": str(status)}
+        done = subprocess.run(loop, cwd=repository, env=stated, capture_output=True, check=False)
+        assert done.returncode == status
+        assert (repository / "answers.txt").read_text() == "change\n" * changes
 
 
 @pytest.mark.nightly

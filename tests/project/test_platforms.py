@@ -192,7 +192,8 @@ def test_a_ledger_under_a_name_in_other_letters_is_the_same_one(tmp_path: Path) 
     )
     assert one.submit(y).submission == 1
     again, worse = two.submit(y), one.submit(1 - y)
-    assert (again.submission, again.improved, worse.submission) == (2, True, 3)
+    assert (again.submission, again.improved, worse.submission) == (2, False, 3)
+    assert (again.repeat_of, again.is_incumbent) == (1, True)
     assert [entry.number for entry in two.history()] == [1, 2, 3]
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +15,7 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.model_selection import GridSearchCV, validation_curve
 
-from ladderholdout import LadderHoldout
+from ladderholdout import LadderHoldout, Release
 from ladderholdout.certificates import LadderTranscript, Transcript, certify
 from ladderholdout.errors import KnownHoldoutWarning
 from ladderholdout.guard.open_ladder import Origin
@@ -37,70 +36,106 @@ def chosen(holdout: LadderHoldout) -> Chosen:
 # Repeats tell about features
 
 
-def bisected(holdout: LadderHoldout, u: NDArray[np.float64], base: Ints) -> NDArray[np.bool_]:
-    """Find the cells of width 1/1024 that hold rows, by which answers are the first again.
+Shown = Callable[[Release], object]
+
+
+def bisected(holdout: LadderHoldout, u: NDArray[np.float64], base: Ints, shown: Shown) -> Any:
+    """Find the cells of width 1/128 that hold rows, by which answers are those of the base again.
 
     The analyst changes the base's predictions in one cell; he does not look at the rows.
     """
-    first = holdout.submit(base)
-    cells = [(at, 32) for at in range(32)]
-    for width in (32, 64, 128, 256, 512, 1024):
+    holdout.submit(base)
+    first, held = shown(holdout.submit(base)), []
+    cells = list(range(32))
+    for width in (32, 64, 128):
         held = []
-        for at, _ in cells:
+        for at in cells:
             inside = (u * width).astype(int) == at
-            release = holdout.submit(np.where(inside, 1 - base, base))
-            if (release.score, release.improved) != (first.score, first.improved):
+            if shown(holdout.submit(np.where(inside, 1 - base, base))) != first:
                 held.append(at)
-        cells = [(2 * at + half, 2 * width) for at in held for half in (0, 1)]
-    found = np.zeros(1024, dtype=bool)
+        cells = [2 * at + half for at in held for half in (0, 1)]
+    found = np.zeros(128, dtype=bool)
     found[held] = True
     return found
 
 
-@pytest.mark.long
-@pytest.mark.parametrize("seed", range(2))
-def test_features_that_were_bisected_by_repeats_are_paid_for(seed: int) -> None:
+def beside_rows(seed: int) -> tuple[LadderHoldout, NDArray[np.float64], Ints]:
+    """Return rows, what is right of them with a chance of .8, and the holdout with such labels."""
     rng = np.random.default_rng(seed)
-    u, y = rng.random(60), rng.permutation(np.arange(60) % 2)
-    holdout = LadderHoldout(
-        np.column_stack([u, y]), y, scoring="accuracy", mechanism=Ladder(step=0.1), ledger="memory"
+    u, right = rng.random(30), rng.integers(0, 2, 30)
+    y = np.where(rng.random(30) < 0.8, right, 1 - right)
+    X = np.column_stack([u, right])
+    return (
+        LadderHoldout(X, y, scoring="accuracy", mechanism=Ladder(step=0.1), ledger="memory"),
+        u,
+        right,
     )
-    held = bisected(holdout, u, np.ones(60, dtype=np.int64))
-    # Right beside the rows of the holdout, and wrong everywhere else.
-    final = np.where(held[(u * 1024).astype(int)], y, 1 - y)
-    release = holdout.submit(final)
-    assert release.improved and release.score > 0.95
-    truth = held.mean()
-    assert truth < 0.06
-    found = holdout.certificate()
-    assert found.low is not None and found.high is not None and found.log_count is not None
-    assert found.low <= truth <= found.high
-    # Without the price of the repeats it misses.
-    free = LadderTranscript(release.submission - 1, (1,), (5,), 11)
-    naive = certify(0.0, 60, Transcript(release.submission - 1, 1, (free,)), rounding=0.1)
-    assert 1 - naive.high > truth
-    assert found.log_count > naive.log_count + 150
 
 
-def test_what_the_analyst_sees_of_a_repeat_is_its_first_answer_alone() -> None:
+def test_answers_name_no_cell_that_holds_rows() -> None:
+    """The attack of decision 10: a repeat is answered as what does not improve."""
+    for seed in range(3):
+        holdout, u, right = beside_rows(seed)
+        held = bisected(holdout, u, right, lambda one: (one.score, one.improved, one.improvements))
+        assert not held.any()
+
+
+@pytest.mark.long
+def test_a_certificate_holds_for_new_labels_when_repeats_named_the_rows() -> None:
+    """Who steers by `repeat_of` learns of features, and of labels no more than the queries told.
+
+    With the features fixed, new labels are right in .8 of the rows. Of 6
+    intervals of 95 % that each miss in .05, 3 or more miss in 1 of 450 tests. That a model is right
+    beside the rows alone is another matter: the docs say so, and no interval can hold it.
+    """
+    missed = 0
+    for seed in range(6):
+        holdout, u, right = beside_rows(seed)
+        held = bisected(holdout, u, right, lambda one: one.repeat_of)
+        cells = (u * 128).astype(int)
+        assert held[cells].all() and held.mean() < 0.25
+        final = np.where(held[cells], right, 1 - right)
+        release = holdout.submit(final)
+        assert release.is_incumbent and not release.improved
+        found = holdout.certificate()
+        assert found.low is not None and found.high is not None
+        # The base was the first query, and it improves whatever it is: it has no price but its own.
+        assert found.log_count == Transcript.alone().log_count()
+        missed += not found.low <= 0.8 <= found.high
+    assert missed < 3
+
+
+def test_a_price_counts_the_queries_that_repeats_steered(tmp_path: Path) -> None:
+    """By hand: the queries that were new, of which one improved after the base."""
+    holdout, u, right = beside_rows(0)
+    bisected(holdout, u, right, lambda one: one.repeat_of)
+    queries = holdout.status().queries
+    assert queries < holdout.status().submissions - 20
+    better = holdout.submit(holdout.__ladder__.guard().rows.y)  # type: ignore[attr-defined]
+    assert better.improved
+    score = holdout.history()[0].score
+    assert score is not None
+    told = LadderTranscript(queries, (1,), (round((1 - score) * 10),), 11)
+    assert holdout.certificate().log_count == Transcript.alone(told).log_count()
+
+
+def test_what_the_analyst_sees_of_a_repeat_is_what_he_knows() -> None:
     holdout = LadderHoldout(*coins(), scoring="accuracy", ledger="memory")
     y = coins()[1]
     worse, better = np.where(np.arange(60) < 40, y, 1 - y), np.where(np.arange(60) < 58, y, 1 - y)
     first = [holdout.submit(one) for one in (worse, better)]
     again = [holdout.submit(one) for one in (worse, better)]
-    assert [replace(one, submission=0) for one in again] == [
-        replace(one, submission=0) for one in first
-    ]
-    assert [one.submission for one in again] == [3, 4]
-    # The history names the repeats that show by themselves, since they improved the first time.
-    assert [one.repeat_of for one in holdout.history()] == [None, None, 1, 2]
+    assert [(one.improved, one.score) for one in again] == [(False, first[1].score)] * 2
+    assert [(one.repeat_of, one.is_incumbent) for one in again] == [(1, False), (2, True)]
     for predictions in (1 - y, 1 - y):
         holdout.submit(predictions)
-    assert [one.repeat_of for one in holdout.history()[4:]] == [None, None]
+    shown = [(one.repeat_of, one.improved) for one in holdout.history()]
+    assert shown == [
+        *[(None, True), (None, True), (1, False), (2, False), (None, False), (5, False)]
+    ]
     for what in (again[0], holdout.history()[-1]):
-        shown = {name for name in dir(what) if not name.startswith("_")}
-        assert not shown & {"repeat", "repeats", "digest", "disagreement"}
-        assert "repeat " not in str(what)
+        names = {name for name in dir(what) if not name.startswith("_")}
+        assert not names & {"digest", "disagreement"}
 
 
 def test_rows_of_the_reserve_are_not_named_by_answers() -> None:
@@ -117,20 +152,20 @@ def test_rows_of_the_reserve_are_not_named_by_answers() -> None:
         answers.append((release.score, release.improved, release.improvements))
     assert len(set(answers)) == 1 and not answers[0][1]
     assert 5 < repeats(holdout) < 40
-    # Equal on all rows: the first answer, of the incumbent and of those.
-    assert holdout.submit(best).improved
-    assert not holdout.submit(worse).improved
+    queries = holdout.status().queries
+    assert queries == holdout.status().submissions, "nobody knows of these that they repeat"
+    # Equal on all rows: that is known.
+    assert holdout.submit(best).is_incumbent
+    assert holdout.submit(worse).repeat_of == queries
+    assert holdout.status().queries == queries
     assert_replays(holdout)
-    # None of those showed itself but the incumbent's.
+    # All the others are in the price.
     better = holdout.submit(y)
     assert better.improved
-    transcript = holdout.__ladder__.read(lambda tx, ladder: tx.chosen(ladder))
-    assert transcript is not None
-    shown = [one for one in transcript.ladders[0].repeats if one.improved]
-    assert [one.number for one in shown] == [better.submission - 2]
+    assert [one.count for one in chosen(holdout).ladders] == [queries + 1]
 
 
-def test_a_search_that_is_run_again_costs_little(tmp_path: Path) -> None:
+def test_a_search_that_is_run_again_costs_nothing(tmp_path: Path) -> None:
     X, y = coins()
     holdout = LadderHoldout(X, y, scoring="accuracy", ledger=tmp_path / "l.db")
     rng = np.random.default_rng(0)
@@ -144,9 +179,7 @@ def test_a_search_that_is_run_again_costs_little(tmp_path: Path) -> None:
     for one in [*models, y]:
         once.submit(one)
     plain = once.certificate().log_count
-    assert again is not None and plain is not None
-    # Of which 5.5 are the price of any repeat that shows itself: each of those that improved.
-    assert 5 < again - plain < 45
+    assert again is not None and again == plain
 
 
 # Early stopping tells about rounds
@@ -344,7 +377,8 @@ def test_without_a_place_only_one_thread_makes_a_batch(n_jobs: int) -> None:
     assert (None in batches) == (n_jobs == 2)
 
 
-def test_a_submission_by_hand_within_a_batch_breaks_it_though_it_is_a_repeat() -> None:
+def test_a_repeat_by_hand_within_a_batch_breaks_nothing() -> None:
+    """It shows what `status` shows, and is no query."""
     holdout = LadderHoldout(*coins(), scoring="accuracy", ledger="memory")
     y = coins()[1]
     models = [np.where(np.arange(60) < right, y, 1 - y) for right in (30, 40, 50, 60)]
@@ -353,4 +387,4 @@ def test_a_submission_by_hand_within_a_batch_breaks_it_though_it_is_a_repeat() -
             holdout.submit(models[0])
         holdout.__ladder__.submit(one, Origin(batch="one", place=at))
     found = chosen(holdout)
-    assert (found.before, found.place) == (4, 4)
+    assert (found.before, found.place) == (0, 4)

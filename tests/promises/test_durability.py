@@ -50,13 +50,13 @@ def answer(release: Release) -> Answer:
 
 
 def assert_known(holdout: LadderHoldout, predictions: Any, first: Answer) -> None:
-    """They are a repeat of the first: again an improvement, or told what stands now."""
-    number, score, improved = first
+    """They are a repeat of the first: no improvement, and told what stands now."""
+    number, score, _ = first
     again = holdout.submit(predictions)
     assert entries_of(holdout)[again.submission - 1].repeat_of == number
     discloses = rules_of(record(holdout)[1].settings).mechanism.discloses
-    due = score if improved or discloses else holdout.status().score
-    assert (again.score, again.improved) == (due, improved)
+    due = score if discloses else holdout.status().score
+    assert (again.score, again.improved) == (due, False)
 
 
 def opened(ledger: Path, mechanism: Mechanism, **settings: Any) -> LadderHoldout:
@@ -246,7 +246,7 @@ def test_a_registration_killed_anywhere_can_be_made_again(
         assert found.pop("reserve_looks") == 0
         assert [found.pop(name) for name in ("views", "incumbents")] == [0, 1]
         assert found == {"holdouts": 1, "ladders": 1, "submissions": 1, "overlaps": 0}
-    assert elsewhere(submit_truth, places) == [(2, 1.0, True)] * len(places)
+    assert elsewhere(submit_truth, places) == [(2, 1.0, False)] * len(places)
 
 
 # One order
@@ -343,11 +343,10 @@ def test_processes_that_submit_the_same_share_one_answer(tmp_path: Path) -> None
         first = min(number for number, *_ in answers)
         of = sorted(entries[number - 1].repeat_of or 0 for number, *_ in answers)
         assert of == [0, first, first, first]
-        assert len({improved for *_, improved in answers}) == 1
         for number, score, improved in answers:
-            # Whoever improved is told so again; else what stood when it was asked.
-            stood = first if improved else max(at for at in steps if at < number)
-            assert score == history[stood - 1].score
+            # Only the first can have improved; others are told what stood when they were asked.
+            assert improved == (number in steps) and (number == first or not improved)
+            assert score == history[max(at for at in steps if at <= number) - 1].score
     assert_replays(holdout)
 
 

@@ -34,7 +34,6 @@ from sklearn.dummy import DummyClassifier
 from sklearn.metrics import accuracy_score
 from sklearn.model_selection import GridSearchCV
 from sklearn.tree import DecisionTreeClassifier
-from typer.testing import CliRunner
 
 from ladderholdout import InvalidArgument, LadderHoldout, LadderHoldoutError, Metric, SearchStopped
 from ladderholdout.cli import app
@@ -59,6 +58,7 @@ from tests.support.canaries import (
     texts_of,
     words_of,
 )
+from tests.support.commands import CliRunner
 from tests.support.holdouts import entries_of
 
 pytestmark = pytest.mark.processes

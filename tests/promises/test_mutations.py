@@ -15,7 +15,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from typer.testing import CliRunner
 
 from ladderholdout import LadderHoldout
 from ladderholdout.cli import app
@@ -25,6 +24,7 @@ from ladderholdout.guard.opening.health import ledger_findings, verify_holdout
 from ladderholdout.ledger import connections as engine
 from ladderholdout.ledger import resolve_url
 from ladderholdout.mechanisms import PairedTestLadder
+from tests.support.commands import CliRunner
 from tests.support.holdouts import coins, guesses
 
 VALUES: tuple[Any, ...] = (

@@ -350,10 +350,11 @@ def test_any_view_and_ids_count(ledger: Path) -> None:
     """Rows that lie there with other features are known by an earlier view, or by their ids."""
     a, c = opened(ledger, "A"), opened(ledger, "C")
     assert shared(a) == {}
-    hashes = np.arange(N, dtype="<u8")
+    numbers = np.arange(N, dtype="<u8")
+    hashes = numbers << np.uint64(8)  # the lowest bits of an id's hash are its kind
     with Ledger(a.ledger).write() as tx:
         first, third = a.__ladder__.holdout_id, c.__ladder__.holdout_id
-        values = [(first, hashes), (third, hashes + np.uint64(170))]
+        values = [(first, hashes), (third, (numbers + np.uint64(170)) << np.uint64(8))]
         for number, ids in values:
             tx.conn.exec_driver_sql(
                 "UPDATE holdouts SET ids = ? WHERE id = ?", (ids.tobytes(), number)
@@ -368,7 +369,7 @@ def test_any_view_and_ids_count(ledger: Path) -> None:
         tx.conn.exec_driver_sql(
             "INSERT INTO views (holdout_id, number, fingerprint, row_hashes, places, created) "
             "VALUES (?, 2, 'f', ?, ?, '2026-11-22')",
-            (c.__ladder__.holdout_id, theirs, hashes.tobytes()),
+            (c.__ladder__.holdout_id, theirs, numbers.tobytes()),
         )
         tx.rows.count_shared(c.__ladder__.holdout_id)
     assert (shared(a), shared(c)) == ({"C": 40}, {"A": 40})

@@ -17,7 +17,6 @@ from typing import Any
 import fsspec
 import pytest
 from sklearn.dummy import DummyClassifier
-from typer.testing import CliRunner
 
 import ladderholdout
 from ladderholdout import LadderHoldout, vault
@@ -26,6 +25,7 @@ from ladderholdout.errors import LadderHoldoutError, VaultError
 from ladderholdout.guard.opening.health import ledger_findings, verify_holdout
 from ladderholdout.ledger import resolve_url
 from ladderholdout.vault import PLACE
+from tests.support.commands import CliRunner
 from tests.support.holdouts import coins, guesses
 from tests.support.processes import elsewhere
 from tests.support.schema import rechain

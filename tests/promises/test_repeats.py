@@ -1,8 +1,9 @@
-"""Attacks "same predictions, same answer": other processes, other clothes, averaging, races."""
+"""Attacks repeats: they improve nothing and cost nothing, whoever sends them, however dressed."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,17 +13,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
+from sklearn.model_selection import GridSearchCV
+from sklearn.tree import DecisionTreeClassifier
 
 from ladderholdout import LadderHoldout, Release
 from ladderholdout.ledger import Ledger
 from ladderholdout.ledger.replay import rules_of
 from ladderholdout.mechanisms import (
     MECHANISMS,
-    GaussianLadder,
     Mechanism,
     ParameterFreeLadder,
-    ShakyLadder,
 )
+from tests.support.fixed_secrets import secrets_of
 from tests.support.holdouts import (
     EVERY,
     SHAKY,
@@ -108,16 +110,16 @@ def bits_of(score: float | None) -> str | None:
 
 
 def assert_repeats(holdout: LadderHoldout, again: Release, first: Release) -> None:
-    """Check a repeat after which nothing stepped: its first answer, or what does not improve."""
+    """Check a repeat after which nothing stepped: not improved, the present score, what it is."""
     entries, (_, ladder, _) = entries_of(holdout), record(holdout)
     rule = rules_of(ladder.settings).mechanism
-    score, level = first.score, first.improvements
-    if not first.improved:
-        level = ladder.version
-        if not (rule.discloses or rule.redraws):
-            score = holdout.status().score
+    score = first.score if rule.discloses or rule.redraws else holdout.status().score
     assert bits_of(again.score) == bits_of(score)
-    assert (again.improved, again.improvements) == (first.improved, level)
+    level = first.improvements if first.improved else ladder.version
+    assert (again.improved, again.improvements) == (False, level)
+    is_incumbent = ladder.incumbent == first.submission
+    assert (again.repeat_of, again.is_incumbent) == (first.submission, is_incumbent)
+    assert again.has_held == first.improved
     assert entries[again.submission - 1].repeat_of == first.submission
     assert entries[first.submission - 1].repeat_of is None
 
@@ -284,12 +286,12 @@ def test_averaging_gets_one_value() -> None:
     """Resubmitting is the cheapest attack on noise; here it gets one number, 50 times."""
     holdout = opened("accuracy", "memory", SHAKY)
     first, second, better = predictions("accuracy")[0], *predictions("accuracy")[-2:]
-    told = {id(one): holdout.submit(one) for one in (first, second, better)}
-    assert told[id(first)].score != told[id(better)].score
+    told = [holdout.submit(one).score for one in (first, second, better)]
+    assert told[0] != told[2]
     for one in (first, second, better):
         answers = [holdout.submit(one) for _ in range(50)]
-        assert {answer.score.hex() for answer in answers} == {told[id(one)].score.hex()}
-        assert {answer.improved for answer in answers} == {told[id(one)].improved}
+        assert {answer.score for answer in answers} == {told[2]}
+        assert not any(answer.improved for answer in answers)
         assert all(is_repeat(holdout, answer) for answer in answers[::10])
     assert repeats(holdout) == 150
 
@@ -315,10 +317,12 @@ def test_a_repeat_neither_spends_a_budget_nor_is_refused_without_one() -> None:
 @given(order=st.lists(st.integers(0, 4), min_size=1, max_size=15))
 @settings(deadline=None, max_examples=5)
 @pytest.mark.parametrize("mechanism", EVERY, ids=lambda one: one.name)
-def test_whatever_the_order_each_gets_its_first_answer(
+def test_whatever_the_order_others_are_answered_as_without_repeats(
     mechanism: Mechanism, order: list[int]
 ) -> None:
-    holdout, given = opened("accuracy", "memory", mechanism), predictions("accuracy")
+    given = predictions("accuracy")
+    with secrets_of("repeats"):
+        holdout = opened("accuracy", "memory", mechanism)
     first: dict[int, Release] = {}
     for which in order:
         release = holdout.submit(given[which])
@@ -329,11 +333,162 @@ def test_whatever_the_order_each_gets_its_first_answer(
             first[which] = release
     assert repeats(holdout) == len(order) - len(first)
     assert_replays(holdout)
-    # Noise depends on the submission's number.
-    if not mechanism.redraws and not isinstance(mechanism, ShakyLadder | GaussianLadder):
+    with secrets_of("repeats"):
         without = opened("accuracy", "memory", mechanism)
-        told = {which: without.submit(given[which]) for which in first}
-        assert {at: (one.score, one.improved) for at, one in told.items()} == {
-            at: (one.score, one.improved) for at, one in first.items()
-        }
-        assert bits(replayed(without)[-1].state) == bits(replayed(holdout)[-1].state)
+    told = {which: without.submit(given[which]) for which in first}
+    assert {at: (one.score, one.improved) for at, one in told.items()} == {
+        at: (one.score, one.improved) for at, one in first.items()
+    }
+    assert bits(replayed(without)[-1].state) == bits(replayed(holdout)[-1].state)
+
+
+# What repeats cost
+
+SEQUENCE = (0, 2, 1, 4, 3, 7)
+
+
+def with_repeats(rng: np.random.Generator) -> list[int]:
+    """Return the sequence with repeats of what came before, but none after the last query."""
+    sent: list[int] = []
+    for which in SEQUENCE:
+        sent += [int(again) for again in rng.choice(sent, 4)] if sent else []
+        sent.append(which)
+    return sent
+
+
+@pytest.mark.parametrize("show", ["scores", "improvements"])
+@pytest.mark.parametrize("mechanism", EVERY, ids=lambda one: one.name)
+def test_a_certificate_is_the_same_with_repeats_and_without(
+    mechanism: Mechanism, show: Any
+) -> None:
+    given, found = predictions("accuracy"), []
+    for sent in (SEQUENCE, with_repeats(np.random.default_rng(5))):
+        with secrets_of("prices"):
+            holdout = opened("accuracy", "memory", mechanism, show=show)
+        for which in sent:
+            holdout.submit(given[which])
+        if show == "improvements":
+            holdout.reveal()
+        certificate, status = holdout.certificate(), holdout.status()
+        ends = certificate.log_count, certificate.low, certificate.high, certificate.missing
+        found.append((ends, status.score, status.releases, holdout.health(spent_at=0.9)))
+        assert (status.queries, status.submissions) == (len(SEQUENCE), len(sent))
+    assert found[0][:-1] == found[1][:-1]
+    assert replace(found[1][-1], submissions=len(SEQUENCE)) == found[0][-1]
+
+
+def priced(*sent: Any, **given: Any) -> tuple[Any, ...]:
+    """Return the price and the ends after single submissions and batches of predictions."""
+    with secrets_of("prices"):
+        holdout = opened("accuracy", "memory", ParameterFreeLadder(), **given)
+    for one in sent:
+        holdout.finalists(one) if isinstance(one, list) else holdout.submit(one)
+    certificate = holdout.certificate()
+    assert certificate.log_count is not None
+    assert_replays(holdout)
+    return certificate.log_count, certificate.low, certificate.high
+
+
+def test_a_batch_costs_what_its_new_members_cost() -> None:
+    a, b, c, d = predictions("accuracy")[::2]
+    assert priced(a, [b, c, d]) == priced(a, [a, b, b, c, a, d, d])
+    assert priced([a, b], [c, d]) == priced([a, b], [b, a], [c, a, d, b])
+    # One new member has no place to be told.
+    assert priced(a, b, [d]) == priced(a, b, [a, b, d])
+    assert priced([a, b], [c], d) == priced([a, b], [a, c, b], d)
+
+
+def test_predictions_that_differ_on_the_reserve_alone_count_as_queries() -> None:
+    """Nobody knows that they repeat: the price is that of another query that does not improve."""
+    given = predictions("accuracy")
+    holdout = opened("accuracy", "memory", ParameterFreeLadder(), reserve=0.5)
+    known = holdout.__ladder__.guard().holdout.reserve  # type: ignore[attr-defined]
+    order = holdout.__ladder__.guard().order  # type: ignore[attr-defined]
+    row = int(order[np.flatnonzero(known)[0]])
+    hidden = given[4].copy()
+    hidden[row] = 1 - hidden[row]
+    first, again = holdout.submit(given[4]), holdout.submit(hidden)
+    assert (again.improved, again.repeat_of, again.is_incumbent) == (False, None, False)
+    assert (again.score, again.improvements) == (first.score, 1)
+    assert holdout.status().queries == 2 and repeats(holdout) == 1
+    assert [one.repeat_of for one in holdout.history()] == [None, None]
+    # Sent again as it is, it repeats itself.
+    assert holdout.submit(hidden).repeat_of == 2
+    assert holdout.status().queries == 2
+    holdout.submit(given[7])
+    with secrets_of("prices"):
+        plain = opened("accuracy", "memory", ParameterFreeLadder(), reserve=0.5)
+    for which in (4, 0, 7):
+        plain.submit(given[which])
+    counted = [one.certificate().log_count for one in (holdout, plain)]
+    assert counted[0] == pytest.approx(counted[1], abs=0.5)
+
+
+# What a loop keeps
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_a_loop_that_keeps_what_improved_ends_on_the_incumbent(seed: int) -> None:
+    """A climb over few models, most of which come again; NumPy knows which is the best."""
+    rng, (X, y) = np.random.default_rng(seed), coins(200)
+    models = [np.where(rng.random(200) < right, y, 1 - y) for right in rng.uniform(0.4, 0.9, 25)]
+    holdout = LadderHoldout(X, y, scoring="accuracy", ledger="memory")
+    keep, places = None, rng.integers(0, 25, 100)
+    for place in places:
+        release = holdout.submit(models[place])
+        if release.improved:
+            keep = place
+        assert release.is_incumbent == (models[place] is models[keep])
+    right = [np.mean(models[place] == y) for place in places]
+    assert keep is not None and holdout.history()[holdout.status().incumbent - 1].improved
+    assert np.mean(models[keep] == y) == holdout.status().score
+    # A sequential rule may miss a gain of a few rows, and no more.
+    assert np.mean(models[keep] == y) >= max(right) - 0.02
+
+
+def test_searches_that_are_run_twice_end_on_the_incumbent(tmp_path: Path) -> None:
+    rng = np.random.default_rng(3)
+    X = rng.normal(size=(500, 4))
+    y = (X[:, 0] + X[:, 1] * X[:, 2] + rng.normal(size=500) > 0).astype(int)
+    train, rows = (X[:300], y[:300]), (X[300:], y[300:])
+    grid = {"max_depth": [1, 2, 4, 6], "min_samples_leaf": [1, 20]}
+    tree = DecisionTreeClassifier(random_state=0)
+
+    def told(holdout: LadderHoldout, model: Any) -> bool:
+        return holdout.submit(model).is_incumbent
+
+    plain = LadderHoldout(*rows, scoring="accuracy", ledger="memory")
+    for _ in range(2):
+        cv, refit = plain.split(), plain.select
+        search = GridSearchCV(tree, grid, scoring=plain, cv=cv, refit=refit).fit(*train)
+        assert search.cv_results_["is_incumbent"][search.best_index_]
+        assert told(plain, search.best_estimator_)
+        # What the search is fed back names it as well.
+        assert search.cv_results_["mean_test_score"].argmax() == search.best_index_
+    guarded = LadderHoldout(*rows, scoring="accuracy", ledger="memory")
+    for _ in range(2):
+        outer = guarded.guard(GridSearchCV(tree, grid, cv=3), finalists=4).fit(*train)
+        assert outer.is_incumbent_ and told(guarded, outer.best_estimator_)
+
+
+def test_a_study_that_is_run_twice_ends_on_the_incumbent() -> None:
+    optuna = pytest.importorskip("optuna")
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
+    X, y = coins(200)
+
+    class Right(Fixed):
+        def __init__(self, share: int) -> None:
+            super().__init__(np.where(np.arange(200) < share, y, 1 - y))
+
+    holdout = LadderHoldout(X, y, scoring="accuracy", ledger="memory")
+    for _ in range(2):
+        study = optuna.create_study(
+            direction="maximize",
+            sampler=optuna.samplers.GridSampler({"share": [110, 150, 120, 180, 130]}, seed=0),
+        )
+        study.optimize(
+            holdout.optuna.objective(lambda trial: Right(trial.suggest_int("share", 100, 200))),
+            n_trials=5,
+        )
+        assert holdout.optuna.best_trial(study).params == {"share": 180}
+        assert study.best_trial.params == {"share": 180}

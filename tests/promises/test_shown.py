@@ -9,12 +9,12 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
 
 from ladderholdout import LadderHoldout
 from ladderholdout.audit.report import record_of, write_report
 from ladderholdout.cli import app
 from ladderholdout.errors import InvalidArgument, LadderHoldoutError, printable
+from tests.support.commands import CliRunner
 from tests.support.holdouts import coins, guesses
 
 CLEAR = "\x1b[2J\x1b]0;mine\x07"

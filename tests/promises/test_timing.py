@@ -228,7 +228,8 @@ def test_a_rejection_again_is_answered_without_counting(monkeypatch: pytest.Monk
     first, again = holdout.submit(1 - y), holdout.submit(1 - y)
     assert (first.improved, again.improved, counted) == (False, False, [])
     assert (again.score, again.improvements) == (first.score, first.improvements)
-    assert holdout.submit(y).improved and counted == [1]
+    best = holdout.submit(y)
+    assert (best.improved, best.is_incumbent, counted) == (False, True, [1])
 
 
 # The attack: a climb by time alone.

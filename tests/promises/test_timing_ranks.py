@@ -33,7 +33,7 @@ from ladderholdout import LadderHoldout
 from ladderholdout.errors import InvalidArgument
 from ladderholdout.guard.query import submission
 from ladderholdout.ledger import transaction
-from ladderholdout.mechanisms import BayesBootLadder, LadderRules, fresh_rng, resampling
+from ladderholdout.mechanisms import BayesBootLadder, GateLadder, LadderRules, fresh_rng, resampling
 from ladderholdout.metrics import get_metric
 from ladderholdout.server import grid
 from ladderholdout.server.app import create_app
@@ -163,6 +163,31 @@ def deviations(name: str, count: int, n: int = 400) -> float:
 @pytest.mark.parametrize("name", [*SCORES])
 def test_the_time_of_a_rejection_has_no_rank_correlation_with_its_score(name: str) -> None:
     assert abs(deviations(name, REJECTIONS)) < ALARM
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("margin", [0.0, 0.02])
+def test_the_time_of_a_gates_refusal_has_no_rank_correlation_with_the_gain(margin: float) -> None:
+    """With a margin what was worse was refused early: 600 candidates that turn 40 rows of 1,000."""
+    rng, metric, n, count = np.random.default_rng(8), get_metric("accuracy"), 1000, 600
+    y, base = rng.integers(0, 2, n), rng.integers(0, 2, n)
+    rules = LadderRules(GateLadder(margin=margin))
+    state, _ = rules.step(rules.start(n), metric.evaluate(y, base), fresh_rng(b"s", 1, 0))
+    tried = []
+    for _ in range(count):
+        turned = base.copy()
+        turned[rng.choice(n, 40, replace=False)] ^= 1
+        tried.append(metric.evaluate(y, turned))
+    times, refused = np.full((3, count), np.nan), np.zeros(count, bool)
+    for row in times:
+        for at in rng.permutation(count):
+            begun = time.thread_time_ns()
+            _, outcome = rules.step(state, tried[at], fresh_rng(b"s", 1, 1))
+            row[at] = time.thread_time_ns() - begun
+            refused[at] = not outcome.improved
+    best, risks = times.min(axis=0)[refused], np.array([one.risk for one in tried])[refused]
+    assert refused.sum() > 0.95 * count
+    assert abs(stats.spearmanr(best, risks).statistic) * math.sqrt(len(best) - 1) < ALARM
 
 
 def with_logarithms(d: NDArray[Any], saddle: float) -> float:

@@ -14,6 +14,7 @@ import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -30,7 +31,6 @@ from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.tree import DecisionTreeClassifier
-from typer.testing import CliRunner
 
 from ladderholdout import LadderHoldout, LadderStopping
 from ladderholdout.cli import app
@@ -51,6 +51,7 @@ from ladderholdout.integrations.lightgbm import ladder_stopping
 from ladderholdout.ledger import Ledger
 from ladderholdout.ledger.replay import replay
 from ladderholdout.mechanisms import PairedTestLadder
+from tests.support.commands import CliRunner
 from tests.support.processes import at_once, elsewhere
 from tests.support.server import N, Running, free_port, registered, rows, serving, start, token_of
 
@@ -341,6 +342,18 @@ def test_classes_in_text_and_probabilities_by_their_names(tmp_path: Path) -> Non
 # -- tokens -----------------------------------------------------------------------------
 
 
+def test_what_is_sent_keeps_its_precision_and_its_names(both: Both) -> None:
+    """As of two classes by a network in single precision: some are 0 and 1 by rounding."""
+    second = np.random.default_rng(5).choice(np.float32([0.0, 0.3, 1.0]), N)
+    table = np.column_stack([1 - second, second])
+    sent = pd.DataFrame(table[:, ::-1], columns=["1", "0"])
+    remote, local = both.remote("shares"), both.local(seed=2, scoring="neg_log_loss")
+    double = both.local(seed=2, scoring="neg_log_loss")
+    shown = remote.submit(sent).score
+    assert shown == local.submit(table).score
+    assert shown > 1 + double.submit(table.astype(np.float64)).score
+
+
 def test_a_token_is_in_no_pickle_repr_or_result(both: Both, tmp_path: Path) -> None:
     token = token_of(both.folder / "served.db", "secretive")
     holdout = LadderHoldout.connect(f"{both.server.url}/holdouts/churn", token)
@@ -417,6 +430,11 @@ def test_refusals_are_those_of_a_local_holdout(both: Both) -> None:
     refused(InvalidArgument, lambda: remote.certificate(0.5))
     hidden = both.remote("bits")
     assert "does not share" in refused(InvalidArgument, lambda: hidden.submit(TREE))
+    guarded = hidden.guard(GridSearchCV(TREE, GRID, cv=3))
+    assert "does not share" in refused(InvalidArgument, lambda: guarded.fit(*train()))
+    assert not hasattr(guarded, "search_")  # before the first fit
+    build = partial(hidden.optuna.objective, lambda trial: TREE, inner=2, train=train())
+    assert "does not share" in refused(InvalidArgument, build)
     with pytest.raises(SearchStopped, match="labels are on the server"):
         remote(TREE, *rows())
 

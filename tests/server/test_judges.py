@@ -13,6 +13,7 @@ import pytest
 from ladderholdout import InvalidArgument, LadderHoldout
 from ladderholdout.cli import agents
 from ladderholdout.errors import InvalidSubmission
+from ladderholdout.leaderboard import Leaderboard
 from ladderholdout.metrics import verdicts_of
 from ladderholdout.server.metrics import metrics_in
 from tests.support.server import serving, token_of
@@ -70,7 +71,8 @@ def test_a_noisy_judge_on_a_server_gives_one_verdict(
         release = holdout.submit(RIGHT)
         assert 0.8 < release.score < 1 and asked(file) == 2 * N
         answer = server.ask("POST", path, second, json={"predictions": RIGHT}).json()
-        assert answer["score"] == release.score and asked(file) == 2 * N
+        # Asked anew for another account, so that no time tells what others sent: the first counts.
+        assert answer["score"] == release.score and asked(file) == 3 * N
         # None of these is judged, and none is shortened and judged as another text.
         bad: list[Any] = [RIGHT[:-1], [1] * N, [{"a": 1}] * N, ["x" * 5000] * N, [None] * N, "x"]
         for given in bad:
@@ -79,7 +81,7 @@ def test_a_noisy_judge_on_a_server_gives_one_verdict(
             assert "reference" not in refused.text and "question" not in refused.text
         longest = ["é" * 4096, *RIGHT[1:]]
         assert server.ask("POST", path, first, json={"predictions": longest}).status_code == 200
-        assert asked(file) == 2 * N + 1
+        assert asked(file) == 3 * N + 1
         with pytest.raises(InvalidSubmission):
             holdout.submit(np.zeros(N)[:-1])
         monkeypatch.setenv("LADDERHOLDOUT_TOKEN", first)
@@ -91,12 +93,28 @@ def test_a_noisy_judge_on_a_server_gives_one_verdict(
         holdout = LadderHoldout.connect(f"{server.url}/holdouts/churn", first)
         assert holdout.submit(RIGHT).score == release.score
         assert holdout.certificate().missing is None
-        assert asked(file) == 2 * N + 1
+        assert asked(file) == 3 * N + 1
     assert verdicts_of(tmp_path / "helpful.verdicts").verdicts == 2 * N + 1
     # Without the judge nothing is measured, and the way is named.
     with serving(ledger, tmp_path) as server:
         refused = server.ask("POST", path, first, json={"predictions": RIGHT})
         assert refused.status_code in (409, 422) and "your own" in refused.json()["detail"]
+
+
+def test_a_board_with_a_judge_closes_its_rounds(file: Path, tmp_path: Path) -> None:
+    ledger, metric = tmp_path / "board.db", metrics_in([f"{file}:helpful"])["helpful"]
+    board = Leaderboard(ITEMS, REFERENCES, scoring=metric, name="board", ledger=ledger, rounds=True)
+    ada = token_of(ledger, "ada", "analyst", holdout="board")
+    boss, path = token_of(ledger, "boss", "owner", holdout="board"), "/v1/holdouts/board/round"
+    with serving(ledger, tmp_path, "--metric", f"{file}:helpful") as server:
+        assert server.ask("POST", path, ada, json={"predictions": RIGHT}).status_code == 200
+        closed = server.ask("POST", f"{path}/closing", boss, json={"name": "board"})
+        assert closed.status_code == 200, closed.text
+        assert (closed.json()["closed"]["submissions"], closed.json()["closed"]["left_out"]) == (
+            1,
+            [],
+        )
+    assert [row.account for row in board.standings()] == ["ada"]
 
 
 def test_the_file_of_a_judge_is_the_owners(file: Path, tmp_path: Path) -> None:

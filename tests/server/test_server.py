@@ -151,6 +151,21 @@ def test_every_path_is_in_the_matrix(team: Team) -> None:
     assert set(operations(team)) == set(ALLOWED) | OPEN
 
 
+def test_every_status_that_is_answered_is_described(team: Team) -> None:
+    api = team.ask("GET", "/openapi.json").json()["paths"]
+    for method, path in ALLOWED:
+        described = set(api[path][method]["responses"])
+        assert {"401", "404", "409", "422", "429", "500", "503"} <= described
+        assert (method == "get") == ("413" not in described)
+        # The first is one of a success, and `application/problem+json` has what all others say.
+        assert len({"200", "204"} & described) == 1
+    place = "/v1/holdouts/{name}/submissions"
+    for sent, status in (({"data": b"[" * 100_000}, 422), ({"json": {"predictions": [1]}}, 422)):
+        answer = team.ask("POST", place.format(name="churn"), "analyst", **sent)
+        assert answer.status_code == status and str(status) in api[place]["post"]["responses"]
+    assert "204" in api["/v1/holdouts/{name}/overlaps"]["post"]["responses"]
+
+
 INVALID = (None, "expired", "revoked", "wrong", "of another key", "lh_", "", "é")
 
 
@@ -298,9 +313,12 @@ def test_all_forms_of_a_body_are_one_submission(team: Team, scoring: str) -> Non
         for media, data in bodies.items()
     ]
     assert [one.status_code for one in answers] == [200] * len(bodies)
-    assert {(one.json()["score"], one.json()["improved"]) for one in answers} == {
-        (answers[0].json()["score"], True)
-    }
+    first, *repeats = (one.json() for one in answers)
+    assert (first["improved"], first["repeat_of"], first["is_incumbent"]) == (True, None, True)
+    told = ("score", "improved", "repeat_of", "is_incumbent", "has_held")
+    assert [[one[name] for name in told] for one in repeats] == 4 * [
+        [first["score"], False, first["submission"], True, True]
+    ]
     held = LadderHoldout.open(name, account="ada", ledger=team.ledger)
     assert held.status().releases == 1
     assert held.history()[0].context == {"idea": "first"}

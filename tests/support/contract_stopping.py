@@ -160,6 +160,8 @@ class StoppingContract:
             self.assert_kept(holdout, by, model, data)
             found.append((sequence(by.stopping), self.trace(model), self.state(model)))
         assert found[0] == found[1]
+        again = {(one.improved, one.score) for one in by.stopping.releases}
+        assert again == {(False, holdout.status().score)}
         assert repeats(holdout) > by.stopping.rounds
         assert_replays(holdout)
 
@@ -234,7 +236,8 @@ class ServerContract(StoppingContract):
                 model = self.fit(by, data, self.rounds)
                 release, rule = self.submit_once(holdout, by, model, data), by.stopping
                 assert rule.rounds == len(rule.releases) == release.submission - 1
-                found.append((sequence(rule), release, self.trace(model), self.state(model)))
+                answered = sequence(rule), rule.releases, release
+                found.append((*answered, self.trace(model), self.state(model)))
         assert found[0] == found[1]
         assert token[20:].encode() not in pickle.dumps(by)
 
@@ -387,7 +390,7 @@ class CallbackContract(TreesContract):
         assert all(one.batch is None for one in models)
         best = search.best_estimator_
         release = holdout.submit(best)
-        assert release.improved and release.improvements == holdout.status().releases
+        assert release.is_incumbent and release.improvements == holdout.status().releases
         self.assert_cut(best, self.stopping_of(best, by))
         assert_replays(holdout)
 

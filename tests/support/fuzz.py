@@ -19,7 +19,6 @@ import pandas as pd
 from scipy import sparse
 from sklearn.dummy import DummyClassifier
 from sklearn.tree import DecisionTreeClassifier
-from typer.testing import CliRunner
 
 import ladderholdout.mechanisms as mechanisms
 import ladderholdout.planning as planning
@@ -30,6 +29,7 @@ from ladderholdout.lab import rehearsal
 from ladderholdout.leaderboard import Leaderboard
 from ladderholdout.metrics import Evaluation, get_metric
 from ladderholdout.metrics.scores import squared
+from tests.support.commands import CliRunner
 
 N = 24
 X = np.random.default_rng(5).normal(size=(N, 2))

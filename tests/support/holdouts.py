@@ -99,19 +99,19 @@ def entries_of(holdout: LadderHoldout) -> list[Entry]:
 
 
 def repeats(holdout: LadderHoldout) -> int:
-    """Count the submissions that got the answer of an earlier one."""
+    """Count the submissions that repeat an earlier one."""
     return sum(one.repeat_of is not None for one in entries_of(holdout))
 
 
 def is_repeat(holdout: LadderHoldout, release: Release) -> bool:
-    """Look up in the ledger whether a submission got the answer of an earlier one."""
+    """Look up in the ledger whether a submission repeats an earlier one."""
     return entries_of(holdout)[release.submission - 1].repeat_of is not None
 
 
 def repeats_first(holdout: LadderHoldout, again: Release, first: Release) -> bool:
-    """Look up whether a submission got the answer of this one, which improved."""
+    """Look up whether a submission repeats this one, and is told so."""
     repeated = entries_of(holdout)[again.submission - 1].repeat_of
-    return repeated == first.submission and again.improved and again.score == first.score
+    return repeated == first.submission == again.repeat_of and not again.improved
 
 
 def replayed(holdout: LadderHoldout) -> list[Replayed]:

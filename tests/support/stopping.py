@@ -80,15 +80,17 @@ def assert_kept(holdout: LadderHoldout, stopping: LadderStopping, release: Relea
     assert [one.submission for one in stopping.releases] == [one.number for one in rounds]
     assert len({one.batch for one in rounds} - {None}) == 1
     first_of = [one.repeat_of or one.number for one in rounds]
-    improved = [at for at, one in zip(first_of, rounds, strict=True) if one.improved]
-    best = first_of.index(max(improved)) + 1 if improved else stopping.rounds
+    held = [at for at in first_of if history[at - 1].improved]
+    best = first_of.index(max(held)) + 1 if held else stopping.rounds
     assert stopping.best_round == best
     assert last.repeat_of is not None
     assert last.digest == rounds[best - 1].digest
     kept = stopping.releases[best - 1]
     assert (release.submission, release.score) == (last.number, kept.score)
-    assert (release.improved, release.improvements) == (kept.improved, kept.improvements)
-    assert release.improved is stopping.improved
+    assert (release.improved, release.repeat_of) == (False, first_of[best - 1])
+    assert release.is_incumbent is (release.repeat_of == holdout.status().incumbent)
+    assert (release.has_held, release.improvements) == (kept.has_held, kept.improvements)
+    assert release.has_held is stopping.improved is bool(held)
     assert_replays(holdout)
 
 
@@ -110,9 +112,9 @@ def assert_stopped_early(stopping: LadderStopping, patience: int, most: int) -> 
 def sequence(stopping: LadderStopping) -> tuple[Any, ...]:
     """What a fit amounts to: the same for the same rounds, repeats or not.
 
-    A round that did not improve is answered with what is released when it is asked.
+    A repeat is answered with what is released when it is asked.
     """
-    steps = [(one.improvements, one.score) if one.improved else None for one in stopping.releases]
+    steps = [one.improvements if one.has_held else None for one in stopping.releases]
     return stopping.rounds, stopping.best_round, stopping.stopped, stopping.improved, steps
 
 

@@ -30,9 +30,8 @@ class Answered:
         How many values it could have been, as was known before; None where that is what the
         ladder can release.
     repeat : bool, default=False
-        Whether it is a distinguishable repeat, which was answered as an earlier submission of the
-        same predictions and not like one that does not improve. Any other repeat is a
-        submission that did not improve.
+        Whether who submitted it knows that it repeats earlier predictions, so that it is left out
+        of all counts. Any other repeat is a submission that did not improve.
     place : int or None, default=None
         Its own place in its batch, from 1; None where that is the order in which they came.
 
@@ -89,7 +88,9 @@ def transcript_before(
     """
     if not 0 <= incumbent < len(entries):
         raise InvalidArgument("incumbent", f"an index below {len(entries)}", incumbent)
-    chosen, before = entries[incumbent], incumbent
+    chosen = entries[incumbent]
+    entries = [entry for entry in entries[:incumbent] if not entry.repeat] + [chosen]
+    before = incumbent = len(entries) - 1
     while chosen.batch is not None and before > 0 and entries[before - 1].batch == chosen.batch:
         before -= 1
     found = by_ladder(entries[:before], grids)
@@ -109,7 +110,8 @@ def by_ladder(
     """Return what each ladder released in these submissions."""
     released: dict[Hashable, list[Answered]] = {}
     for entry in entries:
-        released.setdefault(entry.ladder, []).append(entry)
+        if not entry.repeat:
+            released.setdefault(entry.ladder, []).append(entry)
     return {name: _released(own, grids[name]) for name, own in released.items()}
 
 
@@ -130,5 +132,4 @@ def _released(entries: Sequence[Answered], grid: Grid) -> LadderTranscript:
     ]
     values = tuple(entry.value for entry in valued if entry.value is not None)
     choices = tuple(entry.choices or grid.n_values for entry in valued)
-    repeats = tuple(i for i, entry in enumerate(entries, 1) if entry.repeat)
-    return ladder_transcript(len(entries), improved, values, grid, choices, repeats)
+    return ladder_transcript(len(entries), improved, values, grid, choices)

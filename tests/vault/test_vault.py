@@ -175,6 +175,10 @@ FRAMES = {
     "numbers": pd.DataFrame(NUMBERS, index=range(5, 5 + 2 * N, 2)),
     "zones": pd.DataFrame(NUMBERS, index=pd.date_range("2020", periods=N, tz="UTC", name="at")),
     "no columns": pd.DataFrame(index=range(N)),
+    "an index without a name": pd.DataFrame(NUMBERS, index=pd.date_range("2020", periods=N)),
+    "ordered": pd.DataFrame(
+        {"size": pd.Categorical([*"sml"] * 4, categories=[*"sml", "xl"], ordered=True)}
+    ),
 }
 LISTS: dict[str, Any] = {
     "texts": [f"h\u00e9\ud800llo {i}" for i in range(N)],
@@ -216,6 +220,8 @@ def test_a_data_frame_comes_back_with_its_types_names_and_index(
     for place in range(min(2, X.shape[1])):
         column = X.iloc[:, place]
         pd.testing.assert_series_equal(back(tmp_path, column), column, check_freq=False)
+    assert back(tmp_path, X).index.names == X.index.names
+    assert getattr(back(tmp_path, X).index, "freq", None) == getattr(X.index, "freq", None)
 
 
 @pytest.mark.parametrize("X", LISTS.values(), ids=LISTS)

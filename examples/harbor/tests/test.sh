@@ -9,18 +9,22 @@ mkdir -p "$logs"
 rm -f "$logs/reward.txt"
 
 status=0
-ladder-holdout gate "$HOLDOUT" "$artifacts/predictions.csv" --ids id --json \
-  --server "$LADDERHOLDOUT_SERVER" --context "trial=${HOSTNAME:-trial}" \
+ladder-holdout gate --ids id --json --server "$LADDERHOLDOUT_SERVER" \
+  --context "trial=${HOSTNAME:-trial}" -- "$HOLDOUT" "$artifacts/predictions.csv" \
   >"$logs/decision.json" 2>"$logs/refusal.json" || status=$?
 
 case $status in
-  0 | 1 | 3)
+  0 | 1 | 3 | 5)
     grep -q '"accepted"' "$logs/decision.json" || exit 1
     [ "$status" -eq 0 ] && echo 1 >"$logs/reward.txt" || echo 0 >"$logs/reward.txt"
     ;;
-  *)
+  2)
     cat "$logs/refusal.json" >&2
     grep -qE '"kind": "Invalid(Submission|Argument)"' "$logs/refusal.json" || exit 1
     echo 0 >"$logs/reward.txt"
+    ;;
+  *)
+    cat "$logs/decision.json" "$logs/refusal.json" >&2
+    exit 1
     ;;
 esac

@@ -115,7 +115,7 @@ def evaluated(
     rows = rows_of(*fresh, *[None] * (3 - len(fresh)))
     _check_overlap(guard, rows, overlap)
     given = _by_submission(model, firsts, incumbent)
-    targets = guard.metric.targets(rows.y, guard.holdout.classes)
+    targets = guard.metric.targets(rows.labels, guard.holdout.classes)
     models, refitted = {}, []
     for number, answer in given.items():
         predictions = _predictions(guard, answer, rows)

@@ -49,7 +49,7 @@ from ladderholdout.guard import (
     without_frames,
 )
 from ladderholdout.ledger import LadderRecord, Progress, Transaction, shown
-from ladderholdout.ledger.records import AuditRow
+from ladderholdout.ledger.records import HELD, NOT_IMPROVED, AuditRow
 from ladderholdout.ledger.tables import FAULTS, damaged
 from ladderholdout.metrics import METRICS, Metric
 
@@ -215,9 +215,13 @@ def _columns(
                     [row.improved and row.repeat_of is None for row in block], np.bool_
                 ),
                 "repeats": np.array(
-                    [row.repeat_of if row.improved and row.repeat_of else NONE for row in block],
+                    [
+                        NONE if row.evidence == NOT_IMPROVED else _or(row.repeat_of, NONE)
+                        for row in block
+                    ],
                     np.int32,
                 ),
+                "held": np.array([row.improved or row.evidence == HELD for row in block], np.bool_),
                 "score": np.array([shown[row.released] for row in block], np.float64),
                 "raw": np.array([metric.to_score(row.risk) for row in block], np.float64),
                 "risk": np.array([row.risk for row in block], np.float64),

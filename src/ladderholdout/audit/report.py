@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
@@ -20,8 +20,9 @@ from ladderholdout.guard import (
     Submission,
     ladder_of,
     number,
-    origin_of,
+    origin,
     outcome,
+    varied,
 )
 from ladderholdout.leaderboard import Leaderboard
 from ladderholdout.leaderboard.standings import BOARD
@@ -208,10 +209,13 @@ def _content(shown: Audit | Record, boards: Sequence[Leaderboard]) -> dict[str, 
         words = (verdict.headline, verdict.sentences, facts)
         rows = [_opened_row(submission) for submission in shown.submissions[-LONGEST_TABLE:]]
     else:
-        sentence = "This report holds no raw score. An audit would open them, knowingly."
         of_board = any(board.ladder == status.ladder for board in boards)
-        words = (_headline(status, of_board), (sentence,), status.lines())
-        rows = [_closed_row(submission) for submission in shown.history[-LONGEST_TABLE:]]
+        listed = shown.history[-LONGEST_TABLE:]
+        differing = varied(listed)
+        # Where the ledger is concerns nobody who reads what was found.
+        told = [(what, value) for what, value in status.lines() if what != "ledger"]
+        words = (_headline(status, of_board), _sentences(shown, differing), told)
+        rows = [_closed_row(submission, differing) for submission in listed]
     return {
         "title": f"{status.name}: {'audit' if opened else 'what was released'}",
         "subtitle": f"ladderholdout, {datetime.now(UTC):%Y-%m-%d %H:%M} UTC",
@@ -225,17 +229,48 @@ def _content(shown: Audit | Record, boards: Sequence[Leaderboard]) -> dict[str, 
 def _headline(status: Status, of_board: bool) -> str:
     if of_board and status.account == BOARD and status.incumbent is None:
         return "This is the ladder with the rules of a leaderboard, whose standings are below."
-    if status.score is not None:
-        return f"Released score: {status.score:.6g}"
     if status.incumbent is None:
         return "Nothing was released yet."
-    return f"Submission {status.incumbent} is the incumbent; its score was not asked for."
+    found = status.certificate
+    if found.missing is not None:
+        return f"There is no range for the true {status.metric} yet: {found.missing}."
+    what = found.of_what() + "," * (", " in found.clipping)
+    doubts = f" But: {', '.join(found.doubts)}." if found.doubts else ""
+    return (
+        f"With a confidence of {100 * found.confidence:.4g} %, the {what} ({status.metric}) of "
+        f"submission {status.incumbent} is in {found.ends()}, however it was searched for.{doubts}"
+    )
 
 
-def _closed_row(submission: Submission) -> _Row:
-    place, time, released, *rest = _cells(submission)
-    became = outcome(submission).removeprefix("not improved")
-    return _Row([place, time, released, became, *rest], submission.improved)
+def _sentences(shown: Record, differing: Mapping[str, Collection[str]]) -> tuple[str, ...]:
+    """Return in words which model that is, and what was tried."""
+    status, closed = shown.status, "This report holds no raw score. An audit would open them."
+    if status.incumbent is None:
+        return (closed,)
+    winner = shown.history[status.incumbent - 1]
+    estimator = str(winner.context.get("estimator", "by hand"))
+    # If nothing differs, all of its parameters are named.
+    names = differing.get(estimator) or winner.context.get("parameters", {})
+    score = status.score
+    released = "its score was not asked for" if score is None else f"released score {score:.6g}"
+    return (
+        f"The model: {_source(winner, {estimator: names})} ({released}).",
+        f"Tried: {status.submissions} submissions on {status.n} rows; {status.releases} improved.",
+        closed,
+    )
+
+
+def _closed_row(submission: Submission, differing: Mapping[str, Collection[str]]) -> _Row:
+    place, time, released, batch, _ = _cells(submission)
+    became, source = (
+        outcome(submission).removeprefix("not improved"),
+        _source(submission, differing),
+    )
+    return _Row([place, time, released, became, batch, source], submission.improved)
+
+
+def _source(submission: Submission, differing: Mapping[str, Collection[str]]) -> str:
+    return printable(origin(submission, differing), longest=_LONGEST_CELL)
 
 
 def _opened_row(audited: AuditedSubmission) -> _Row:
@@ -251,5 +286,5 @@ def _cells(submission: Submission) -> list[str]:
         f"{submission.time:%Y-%m-%d %H:%M}",
         number(submission.score),
         (submission.batch or "")[:8],
-        printable(origin_of(submission.context), longest=_LONGEST_CELL),
+        _source(submission, {}),
     ]

@@ -66,7 +66,7 @@ class AuditedSubmission:
         How far its predictions were from the incumbent's: the share of examples that
         differ (class labels), else the mean absolute difference. None without an incumbent.
     clipped : int or None
-        How many of its losses were outside of the stated range and were clipped to it. None
+        How many of its losses are outside of the stated range, to which intervals clip them. None
         where none can be, and for repeats.
 
     Examples
@@ -244,6 +244,7 @@ class InColumns(Sequence[T], Generic[T]):
             context=contexts[place],
             withdrawn=withdrawn.get(number),
             repeat_of=None if columns["repeats"][row] == NONE else columns["repeats"][row],
+            has_held=columns["held"][row] and number not in withdrawn,
         )
 
 
@@ -289,6 +290,7 @@ class History(InColumns[Submission]):
                     "score": np.fromiter(scores, np.float64),
                     "improved": np.array([row.improved for row in page], np.bool_),
                     "repeats": np.array([row.repeat_of or NONE for row in page], np.int32),
+                    "held": np.array([row.has_held for row in page], np.bool_),
                 }
             )
             contexts.append((len(page), Contexts.packed(_JSON(row.context) for row in page)))

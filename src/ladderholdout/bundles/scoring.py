@@ -97,7 +97,7 @@ def score(
     rows = server.ask("GET", "/leaderboard")["rows"]
     known = {"score": release["score"]}
     for row in rows:
-        if row["account"] == account:
+        if account in row["accounts"]:  # those of a team have its row
             known = row
     known = dict(known, improved=release["improved"])
     return {name: _number(known.get(name)) for name in COLUMNS}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import struct
 import zipfile
 import zlib
@@ -17,6 +18,7 @@ from string import Template
 from ladderholdout.arguments import choice, whole
 from ladderholdout.bundles import scoring
 from ladderholdout.errors import InvalidArgument
+from ladderholdout.process import open_private
 
 PLATFORMS = ("codabench", "evalai")
 SERVER = "server.json"
@@ -161,6 +163,8 @@ def write_bundle(platform: str, challenge: Challenge, folder: Path) -> list[str]
     for name, content in contents.items():
         file = folder / name
         file.parent.mkdir(parents=True, exist_ok=True)
+        if file.name == SERVER:  # for the token that is put into it
+            os.close(open_private(file, new=True))
         file.write_bytes(content)
     return sorted(contents)
 

@@ -49,6 +49,7 @@ from ladderholdout.certificates.score_intervals import (
     ScoreInterval,
     assumptions_of,
     certify_score,
+    clipping_of,
     shown_limits,
 )
 from ladderholdout.certificates.transcript import (
@@ -91,6 +92,7 @@ __all__ = [
     "certify",
     "certify_difference",
     "certify_score",
+    "clipping_of",
     "difference_limits",
     "drawn_interval",
     "event_length",

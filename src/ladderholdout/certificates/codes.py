@@ -27,9 +27,6 @@ THINNING_RATES = (1.0, 2.0, 4.0, 8.0)
 FALL_SHAPES = np.array([1, 2, 4, 8])
 # The same below the bar of the rule; and the weight that the falls before the last one keep.
 SHAPES_BELOW, MEMORIES = np.array([1, 2, 4, 8, 16]), (1.0, 0.8)
-# The chance that is set aside for transcripts with distinguishable repeats: the others pay
-# .004 nats for it, and they 5.5.
-REPEATS_SHARE = 1 / 256
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,8 +36,7 @@ class LadderTranscript:
     Parameters
     ----------
     queries : int
-        Submissions whose answer was open: all but those after the budget was used up. A
-        repeat that is answered like a submission that did not improve is one of them.
+        Submissions whose answer was open: all but repeats and those after the budget was used up.
     improved : tuple of int or None
         Which of them improved, counted from 1 and increasing; None for a mechanism that
         releases each submission's own risk, where the values show it.
@@ -58,16 +54,6 @@ class LadderTranscript:
         How many values each could have been, the smallest of all, as was known when it was
         released. None where that is n_values, or where values fall and nothing is known but
         that.
-    repeats : tuple of int, default=()
-        The distinguishable repeats: submissions that were answered as earlier ones of the
-        same predictions, and not like one that does not improve. Numbers among all
-        submissions to the ladder from 2, increasing; none of them improved anew.
-    submissions : int or None, default=None
-        All submissions to the ladder, with those after the budget was used up; None where
-        that is `queries`.
-    releases : int, default=0
-        How many had improved the ladder before these submissions: 0 but after the withdrawal
-        of an incumbent.
 
     Raises
     ------
@@ -78,7 +64,7 @@ class LadderTranscript:
     --------
     >>> ladder = LadderTranscript(queries=100, improved=(1, 7), values=(30, 22), n_values=101)
     >>> round(ladder.length(), 2)
-    16.47
+    16.46
     """
 
     queries: int
@@ -88,9 +74,6 @@ class LadderTranscript:
     falling: bool = True
     first_improves: bool = True
     choices: tuple[int, ...] | None = None
-    repeats: tuple[int, ...] = ()
-    submissions: int | None = None
-    releases: int = 0
 
     def __post_init__(self) -> None:
         """Validate that the parts fit together."""
@@ -111,14 +94,6 @@ class LadderTranscript:
             raise InvalidArgument("choices", "one above each value", "not")
         if self.falling:
             _check_increasing("values", self.values[::-1], "falling")
-        if self.submissions is not None and self.submissions < self.queries:
-            raise InvalidArgument("submissions", "at least queries", "fewer")
-        if self.repeats:
-            submissions = self.submissions or self.queries
-            _check_increasing("repeats", (1, *self.repeats, submissions + 1))
-            if self.improved is None or set(self.repeats) & set(self.improved):
-                allowed = "none that improved, of a ladder with flags"
-                raise InvalidArgument("repeats", allowed, "not")
 
     def length(self) -> float:
         """Return the code length of all that this ladder released, in nats.
@@ -126,7 +101,7 @@ class LadderTranscript:
         Returns
         -------
         float
-            Of the improvements, of the values and of the repeats.
+            Of the improvements and of the values.
         """
         return sum(self.lengths())
 
@@ -136,7 +111,7 @@ class LadderTranscript:
         Returns
         -------
         tuple of (float, float)
-            Of the improvements and the repeats, and of the values.
+            Of the improvements, and of the values.
 
         Examples
         --------
@@ -149,9 +124,7 @@ class LadderTranscript:
             # The first query reveals nothing where it improves whatever it is.
             certain = 1 if self.first_improves and self.queries else 0
             uncertain = np.array(self.improved[certain:]) - certain
-            submissions = self.submissions or self.queries
             flags = flags_length(uncertain, self.queries - certain)
-            flags += repeats_length(self.repeats, self.improved, submissions, self.releases)
         if not self.falling:
             choices = self.choices or (self.n_values,) * len(self.values)
             return flags, sum(map(math.log, choices))
@@ -177,8 +150,8 @@ class LadderTranscript:
         if self.improved is None:
             # What the others released shows that they improved, and so does this one's value.
             return self
-        latest = (self.submissions or self.queries) + 1
-        return replace(self, queries=latest, improved=(*self.improved, latest), submissions=latest)
+        latest = self.queries + 1
+        return replace(self, queries=latest, improved=(*self.improved, latest))
 
 
 def _check_increasing(argument: str, numbers: Sequence[int], order: str = "increasing") -> None:
@@ -281,51 +254,6 @@ def flags_length(improved: ArrayLike, queries: int) -> float:
         for rate in THINNING_RATES
     ]
     return mixed([steady_length(count, queries), mixed(thinning)])
-
-
-def repeats_length(
-    repeats: Sequence[int],
-    improved: Sequence[int],
-    submissions: int,
-    releases: int = 0,
-) -> float:
-    """Return the code length of the distinguishable repeats: which they are, and of which answers.
-
-    A share of 1/256 of the chance goes to transcripts that have some: at a steady rate that is
-    not known, each with one of at most 2J answers after J improvements.
-
-    Parameters
-    ----------
-    repeats : sequence of int
-        Numbers in 2 to submissions, increasing.
-    improved : sequence of int
-        The submissions that improved, increasing.
-    submissions : int
-        How many there were.
-    releases : int, default=0
-        How many others had improved before them.
-
-    Returns
-    -------
-    float
-        In nats; 0 for fewer than two submissions.
-
-    Examples
-    --------
-    A search of 144 candidates, three of which improved, run again as a whole:
-
-    >>> round(repeats_length([145, 149, 184], [1, 5, 40], 288), 2)
-    30.66
-    >>> round(repeats_length([], [1, 5, 40], 144), 3)
-    0.004
-    """
-    if submissions < 2:
-        return 0.0
-    if not repeats:
-        return -math.log1p(-REPEATS_SHARE)
-    rate = steady_length(len(repeats), submissions - 1)
-    before = releases + np.searchsorted(np.asarray(improved), np.asarray(repeats))
-    return rate + float(np.log(np.maximum(2 * before, 1)).sum()) - math.log(REPEATS_SHARE)
 
 
 def steady_length(count: int, queries: int) -> float:
@@ -493,7 +421,7 @@ def worst_log_count(queries: int, releases: int, n_values: int | None) -> float:
         raise InvalidArgument("releases", f"at most {queries}, the number of queries", releases)
     # The later an improvement, the more it costs; the incumbent is the last one.
     latest = range(queries - releases + 1, queries + 1)
-    flags = flags_length(latest, queries) + repeats_length((), (), queries + 1)
+    flags = flags_length(latest, queries)
     values = 0.0
     if n_values is not None:
         values = math.log(whole("n_values", n_values))

@@ -13,7 +13,7 @@ import numpy as np
 from ladderholdout.arguments import inside
 from ladderholdout.certificates.codes import place_length
 from ladderholdout.certificates.group_limits import share_of_groups
-from ladderholdout.certificates.metric_limits import Rows, bound_of, score_limits
+from ladderholdout.certificates.metric_limits import Rows, bound_of, has_no_least, score_limits
 from ladderholdout.certificates.score_intervals import assumptions_of
 from ladderholdout.certificates.targeted_bets import ordered_mean_limits
 from ladderholdout.certificates.transcript import check_nats
@@ -126,7 +126,7 @@ def certify_difference(
     n = len(first.targets) if first.groups is None else len(first.groups)
     low, high, log_values = _shown(limits, _range_of(metric), n, log_level)
     grouped = None if first.groups is None else first.groups.estimand
-    assumptions = assumptions_of(metric, batch=False, clipped=0.0, estimand=grouped)
+    assumptions = assumptions_of(metric, estimand=grouped)
     return Difference(
         low, high, confidence, limits.bound, log_count, log_values, (*assumptions, FAMILY)
     )
@@ -171,7 +171,7 @@ def difference_limits(metric: Metric, first: Rows, second: Rows, log_level: floa
         bound = f"{TWO_INTERVALS}, {one.bound}"
         return Limits(one.low - other.high, one.high - other.low, bound)
     evaluations = [metric.evaluate(rows.targets, rows.predictions) for rows in (first, second)]
-    mine, others = (evaluation.losses for evaluation in evaluations)
+    mine, others = (evaluation.bounded_losses for evaluation in evaluations)
     assert mine is not None and others is not None
     # Greater is better, so the first is better by what the second loses more.
     gains = others - mine
@@ -205,7 +205,7 @@ def _of_mean(
 
 def _range_of(metric: Metric) -> float:
     """Return the largest difference of two scores; infinity where scores have no range."""
-    if metric.risk_range is None:
+    if metric.risk_range is None or has_no_least(metric):
         return math.inf
     first, last = (metric.to_score(risk) for risk in metric.risk_range)
     return abs(last - first)
@@ -215,12 +215,18 @@ def _shown(limits: Limits, largest: float, n: int, log_level: float) -> tuple[fl
     """Return the ends that are shown, and minus the logarithm of the chance of their code.
 
     Shown is a middle on a grid, and a half width among powers of 1.05; both grids are fixed by the
-    number of rows, the range and the level.
+    number of rows, the range and the level. Scores without a range pay for which ends are infinite,
+    and a finite end beside an infinite one is rounded outwards on the grid of middles.
     """
-    if not math.isfinite(limits.high - limits.low):
-        return limits.low, limits.high, 0.0
     scale = largest if math.isfinite(largest) else 1.0
     unit = scale * math.sqrt(-log_level / (2.0 * n))
+    kinds = 0.0 if math.isfinite(largest) else math.log(4.0)
+    if not math.isfinite(limits.high - limits.low):
+        ends = (limits.low, math.floor), (limits.high, math.ceil)
+        steps = [outwards(end / (unit * _MIDDLES)) for end, outwards in ends if math.isfinite(end)]
+        shown = iter([step * unit * _MIDDLES for step in steps])
+        low, high = (next(shown) if math.isfinite(end) else end for end, _ in ends)
+        return low, high, kinds + sum(map(_place_price, steps))
     step = round((limits.low + limits.high) / 2.0 / (unit * _MIDDLES))
     middle = step * unit * _MIDDLES
     half = max(limits.high - middle, middle - limits.low, unit * _NEIGHBOURS**-_FARTHEST)
@@ -228,7 +234,11 @@ def _shown(limits: Limits, largest: float, n: int, log_level: float) -> tuple[fl
     while unit * _NEIGHBOURS**power < half:
         power += 1
     half = unit * _NEIGHBOURS**power
-    # 0, 1, -1, 2, -2 and so on, and each power of 1.05.
-    price = place_length(2 * abs(step) + (step < 0) + (step == 0))
+    price = kinds + _place_price(step)
     price -= math.log((1.0 - _FALL) / (1.0 + _FALL) * _FALL ** abs(power - _USUAL))
     return max(middle - half, -largest), min(middle + half, largest), price
+
+
+def _place_price(step: int) -> float:
+    """Return the code length of a place in the order 0, 1, -1, 2, -2 and so on."""
+    return place_length(2 * abs(step) + (step < 0) + (step == 0))

@@ -251,13 +251,13 @@ def _share_of_hits(metric: Metric, rows: Rows, log_level: float) -> Limits:
 
 
 def _mean(metric: Metric, rows: Rows, log_level: float) -> Limits:
-    losses = metric.evaluate(rows.targets, rows.predictions).losses
+    losses = metric.evaluate(rows.targets, rows.predictions).bounded_losses
     assert losses is not None and metric.risk_range is not None
     return mean_limits(losses, log_level, metric.risk_range).through(metric.to_score)
 
 
 def _ordered_mean(metric: Metric, rows: Rows, log_level: float) -> Limits:
-    losses = metric.evaluate(rows.targets, rows.predictions).losses
+    losses = metric.evaluate(rows.targets, rows.predictions).bounded_losses
     assert losses is not None and metric.risk_range is not None
     found = ordered_mean_limits(losses, log_level, metric.risk_range, rng=rows.rng)
     return found.through(metric.to_score)
@@ -421,7 +421,7 @@ def _median(metric: Metric, rows: Rows, log_level: float) -> Limits:
     return (parts[0] if len(parts) == 1 else mean_of(parts)).through(metric.to_score)
 
 
-ONE_OF_EACH = "one row of each group, drawn by the holdout's secret"
+ONE_OF_EACH = "one row of each group, drawn by the rows' content"
 """What the bound of a score is made of that is not made of sums over groups."""
 
 
@@ -456,7 +456,8 @@ def _share(rows: Rows, tops: Array, bottoms: Array, log_level: float) -> Limits:
 
 
 def _mean_of_groups(metric: Metric, rows: Rows, log_level: float) -> Limits:
-    losses, limits = metric.evaluate(rows.targets, rows.predictions).losses, metric.risk_range
+    losses = metric.evaluate(rows.targets, rows.predictions).bounded_losses
+    limits = metric.risk_range
     assert losses is not None and limits is not None
     low, width = limits[0], limits[1] - limits[0]
     shares = np.clip((losses - low) / width, 0.0, 1.0)

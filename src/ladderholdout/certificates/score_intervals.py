@@ -27,6 +27,7 @@ from ladderholdout.certificates.transcript import (
 )
 from ladderholdout.limits.intervals import LARGEST_SIDE
 from ladderholdout.metrics import Metric
+from ladderholdout.metrics.measuring import within_stated
 
 NO_FEATURES = (
     "The search did not use the holdout's features either, other than by submitting; if it did, the"
@@ -50,8 +51,8 @@ class ScoreInterval:
         L: the level was divided by exp(L).
     log_values : float
         What it costs later transcripts that this was shown, in nats.
-    clipped : float
-        At most this share of the rows has an error beyond the stated range, clipped to it.
+    clipped : tuple of (int, float) or None
+        As in `ShownLimits`.
     assumptions : tuple of str
         What must be true; where it is not, the certificate is void.
 
@@ -73,7 +74,7 @@ class ScoreInterval:
     bound: str
     log_count: float
     log_values: float
-    clipped: float = 0.0
+    clipped: tuple[int, float] | None = None
     assumptions: tuple[str, ...] = ()
 
 
@@ -81,7 +82,6 @@ def assumptions_of(
     metric: Metric,
     *,
     batch: bool = False,
-    clipped: float = 0.0,
     estimand: str | None = None,
     labels: str = LABELS,
 ) -> tuple[str, ...]:
@@ -93,8 +93,6 @@ def assumptions_of(
         One with a bound.
     batch : bool, default=False
         Whether the incumbent came later than first in a batch.
-    clipped : float, default=0.0
-        As in `ScoreInterval`.
     estimand : {"rows", "groups"} or None, default=None
         Which mean it is of, where whole groups of rows were drawn.
     labels : str, optional
@@ -107,7 +105,7 @@ def assumptions_of(
     Examples
     --------
     >>> from ladderholdout.metrics import get_metric
-    >>> len(assumptions_of(get_metric("roc_auc"), batch=True, clipped=0.0))
+    >>> len(assumptions_of(get_metric("roc_auc"), batch=True))
     4
     """
     bound = bound_of(metric)
@@ -120,12 +118,36 @@ def assumptions_of(
         assumptions = [WHOLE_GROUPS, *[SIZES] * (estimand == "rows"), labels]
     assumptions += [FEATURES if 2 in bound.readings else NO_FEATURES]
     assumptions += [BATCH] * batch + [RANGE] * bets
-    if clipped:
-        assumptions.append(
-            f"Errors beyond the stated range, in up to {100 * clipped:g} % of these rows, count "
-            "as its end: the interval is for the score with errors clipped so."
-        )
     return tuple(assumptions)
+
+
+def clipping_of(metric: Metric, clipped: tuple[int, float] | None, n: int) -> str:
+    """Return how an interval clips errors, in words; empty if it clips none.
+
+    Parameters
+    ----------
+    metric : Metric
+    clipped : tuple of (int, float) or None
+        As in `ShownLimits`; None if it is not known.
+    n : int
+        Rows.
+
+    Returns
+    -------
+    str
+
+    Examples
+    --------
+    >>> from ladderholdout.metrics import get_metric
+    >>> mae = get_metric("neg_mean_absolute_error").with_range((0, 50))
+    >>> clipping_of(mae, (3, 0.012), 500)
+    'errors clipped at 50, which are 3 of 500 rows and 1.2 % of the score'
+    """
+    if not metric.clipping or clipped is None:
+        return metric.clipping
+    (count, share), less = clipped, f"{metric.offset:g} less " if metric.offset else ""
+    rows = f"{count} of {n} rows and {100.0 * share:.4g} % of {less}the score"
+    return f"{metric.clipping}, which are {rows}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +160,10 @@ class ShownLimits:
     bound : str
         The inequality behind them.
     price : float
-        Minus the logarithm of the chance that the code gives to both ends, in nats.
+        Minus the logarithm of the chance that the code gives to all that is shown, in nats.
+    clipped : tuple of (int, float) or None
+        How many rows have an error beyond the stated range, to which it is clipped, and by what
+        share that makes the score smaller, rounded up; None if there is no such range.
 
     Examples
     --------
@@ -150,6 +175,7 @@ class ShownLimits:
     high: float
     bound: str
     price: float
+    clipped: tuple[int, float] | None = None
 
 
 def shown_limits(metric: Metric, rows: Rows, log_level: float, *, near: float) -> ShownLimits:
@@ -161,7 +187,7 @@ def shown_limits(metric: Metric, rows: Rows, log_level: float, *, near: float) -
         As for `score_limits`.
     near : float
         A score that is known before, around which the ends are coded: it less and plus powers of
-        1.05 of a unit.
+        1.05 of a unit. If errors are clipped, around it less the share that clipping takes.
 
     Returns
     -------
@@ -184,7 +210,13 @@ def shown_limits(metric: Metric, rows: Rows, log_level: float, *, near: float) -
     >>> round(limits.low, 3), round(limits.high, 3), round(limits.price, 1)
     (0.735, 0.84, 8.0)
     """
-    limits = score_limits(metric, rows, log_level)
+    limits, clipped = score_limits(metric, rows, log_level), _clipped(metric, rows)
+    price = 0.0
+    if clipped is not None:
+        count, share = clipped
+        near = metric.offset - (1.0 - share) * (metric.offset - near)
+        # The chance of k rows is 1/((k + 1) (k + 2)), and shares are alike.
+        price = math.log((count + 1) * (count + 2)) + (count > 0) * math.log(_SHARES + 1)
     n = len(rows.targets) if rows.groups is None else len(rows.groups)
     least, most = _shown_range(metric)
     endless = has_no_least(metric)
@@ -193,7 +225,7 @@ def shown_limits(metric: Metric, rows: Rows, log_level: float, *, near: float) -
     low, low_price = code.below(-math.inf if endless and limits.low < least else limits.low, least)
     high, high_price = code.above(limits.high, most)
     low = -math.inf if endless and low == least else low
-    return ShownLimits(low, high, limits.bound, low_price + high_price)
+    return ShownLimits(low, high, limits.bound, price + low_price + high_price, clipped)
 
 
 def certify_score(
@@ -254,19 +286,17 @@ def certify_score(
     log_count = transcript.log_count() + price
     level = min(math.log1p(-confidence) - log_count - math.log(2.0), LARGEST_SIDE)
     limits = shown_limits(metric, rows, level, near=released)
-    share, share_price = _clipped(metric, rows)
     return ScoreInterval(
         low=limits.low,
         high=limits.high,
         confidence=confidence,
         bound=limits.bound,
         log_count=log_count,
-        log_values=limits.price + share_price,
-        clipped=share,
+        log_values=limits.price,
+        clipped=limits.clipped,
         assumptions=assumptions_of(
             metric,
             batch=transcript.place > 1,
-            clipped=share,
             estimand=None if rows.groups is None else rows.groups.estimand,
         ),
     )
@@ -276,7 +306,7 @@ def certify_score(
 # the end of the range; how its other chances fall, from what most limits have as a share of
 # Hoeffding's; and the farthest that has a chance of its own.
 _NEIGHBOURS, _AT_END, _FALL, _MIDDLE, _FARTHEST = 1.05, 0.05, 0.95, -4, 200
-_SHOWN_SHARES = (0.0, 0.001, 0.01, 0.1, 1.0)
+_SHARES = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -312,13 +342,20 @@ class _Code:
         return self.unit * _NEIGHBOURS**power, -math.log(chance)
 
 
-def _clipped(metric: Metric, rows: Rows) -> tuple[float, float]:
-    """Return which share of the rows is clipped, rounded up, and what it costs to show that."""
+def _clipped(metric: Metric, rows: Rows) -> tuple[int, float] | None:
+    """Return how many rows are clipped, and the share of the score that it takes, rounded up."""
     if not metric.clip:
-        return 0.0, 0.0
-    count = metric.evaluate(rows.targets, rows.predictions).clipped or 0
-    share = next(share for share in _SHOWN_SHARES if count <= share * len(rows.targets))
-    return share, math.log(len(_SHOWN_SHARES))
+        return None
+    evaluation = metric.evaluate(rows.targets, rows.predictions)
+    if evaluation.bounded_losses is not None:
+        kept = float(evaluation.bounded_losses.mean())
+    else:
+        kept = metric.evaluate(
+            rows.targets, within_stated(metric, rows.targets, rows.predictions)[0]
+        ).risk
+    whole, kept = (metric.offset - metric.to_score(risk) for risk in (evaluation.risk, kept))
+    share = max(1.0 - kept / whole, 0.0) if whole > 0.0 else 0.0
+    return evaluation.clipped or 0, math.ceil(_SHARES * share - 1e-9) / _SHARES
 
 
 def _shown_range(metric: Metric) -> tuple[float, float]:

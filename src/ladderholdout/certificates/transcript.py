@@ -98,7 +98,7 @@ class Request:
 
     >>> ladder = LadderTranscript(queries=100, improved=(1, 7), values=(), n_values=101)
     >>> [round(Request(number, (ladder,)).log_count(), 2) for number in (1, 3)]
-    [8.16, 11.33]
+    [8.15, 11.33]
     """
 
     number: int
@@ -125,7 +125,7 @@ class Transcript:
     Parameters
     ----------
     before : int
-        Submissions on this holdout, over all its ladders and with repeats, up to the last
+        Submissions on this holdout, over all its ladders and without repeats, up to the last
         one before the incumbent that is not of the incumbent's batch. Without a batch that is
         up to the one before it.
     place : int
@@ -243,7 +243,7 @@ class Transcript:
         """
         before, event = 0, 1
         for ladder in others if own is None else (own, *others):
-            before += ladder.submissions or ladder.queries
+            before += ladder.queries
             event += ladder.queries if ladder.improved is None else len(ladder.improved)
         ladders = (*others,) if own is None else (own.improving(), *others)
         return cls(before, 1, ladders, shown, 1, event)
@@ -572,14 +572,13 @@ def ladder_transcript(
     values: tuple[int, ...],
     grid: Grid,
     choices: tuple[int, ...] | None = None,
-    repeats: tuple[int, ...] = (),
 ) -> LadderTranscript:
     """Return what one ladder released, from its counts alone.
 
     Parameters
     ----------
     submissions : int
-        Submissions to it, with repeats.
+        Submissions to it, without repeats.
     improved : tuple of int
         Which of them improved, in 1 to submissions, increasing.
     values : tuple of int
@@ -590,9 +589,6 @@ def ladder_transcript(
     choices : tuple of int, optional
         How many values each of them could have been, as was known before. Where values fall, each
         is below the one before as well.
-    repeats : tuple of int, optional
-        The distinguishable repeats, increasing. A ladder that releases each submission's own
-        value does so for a repeat, too, so there it is counted among the values.
 
     Returns
     -------
@@ -618,6 +614,4 @@ def ladder_transcript(
         falling=grid.falling,
         first_improves=grid.first_improves,
         choices=choices,
-        repeats=() if grid.discloses else repeats,
-        submissions=submissions,
     )

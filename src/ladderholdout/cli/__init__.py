@@ -45,6 +45,7 @@ COMMANDS: dict[str, dict[str, Callable[..., None]]] = {
         "withdraw": holdouts.withdraw,
         "replenish": holdouts.replenish,
         "retire": holdouts.retire,
+        "forget": holdouts.forget,
         "leaderboard": boards.leaderboard,
         "close-round": boards.close_round,
         "replay-rounds": boards.replay_rounds,

@@ -84,6 +84,7 @@ def _number(description: str) -> dict[str, Any]:
 
 _NONE_YET = "null before the first release, and where improvements alone are shown"
 _LEFT = _kind("integer", "How many releases the budget leaves; null without one.", missing=True)
+_REPEAT_OF = _kind("integer", "The first submission of the same predictions.", missing=True)
 _RELEASED = _number(f"The score of the incumbent; {_NONE_YET}.")
 _CERTIFICATE = _object(
     ("low", "high", "confidence", "missing"),
@@ -123,13 +124,15 @@ _TOOLS = (
             "whether the score is better than the released one by more than the holdout's step; "
             "only then does the released score change. Where it is false, nothing more is shown of "
             "this submission: "
-            "`released_score` is that of the incumbent, an earlier submission. The same "
-            "predictions again get the same answer."
+            "`released_score` is that of the incumbent, an earlier submission. Predictions that "
+            "were submitted before improve nothing and cost nothing."
         ),
         input_schema=_object(**_SUBMITTED),
         output_schema=_answer(
             submission=_kind("integer", "The submission's number."),
             improved=_kind("boolean", "Whether it became the incumbent."),
+            repeat_of=_REPEAT_OF,
+            is_incumbent=_kind("boolean", "Whether these predictions are the incumbent's."),
             released_score=_RELEASED,
             releases_left=_LEFT,
         ),
@@ -138,10 +141,11 @@ _TOOLS = (
         name="decide",
         description=(
             "Ask whether a candidate may be kept in place of the incumbent, on a holdout whose "
-            "rule is GateLadder (`status` states it). The first candidate is the baseline. One "
-            "error bounds all decisions together: `accepted` is true where the candidate was "
-            "shown to be better. Where it is false, keep what `incumbent` names. The same "
-            "predictions again get the same decision. No score is shown."
+            "rule is GateLadder (`status` states it). The first candidate is the baseline, which "
+            "is accepted only with `baseline`. One error bounds all decisions together: `accepted` "
+            "is true if the candidate was shown to be better. If it is false, keep what "
+            "`incumbent` names; `unchanged` states that no prediction differs from it. No score "
+            "is shown."
         ),
         input_schema=_object(
             **_SUBMITTED,
@@ -150,6 +154,7 @@ _TOOLS = (
                 "The gain that the candidate has to exceed, in the metric's own units; by default "
                 "that of the rule.",
             ),
+            baseline=_kind("boolean", "Accept the ladder's first submission as the baseline."),
         ),
         output_schema=_answer(
             accepted=_kind("boolean", "Whether it may replace the incumbent."),
@@ -157,6 +162,8 @@ _TOOLS = (
             spent=_kind("boolean", "Whether nothing can be accepted any more."),
             reason=_kind("string", "Why."),
             incumbent=_kind("integer", "The submission that is to be kept now."),
+            unchanged=_kind("boolean", "Whether no prediction differs from the incumbent's."),
+            baseline=_kind("boolean", "Whether there was nothing to compare it with."),
         ),
     ),
     types.Tool(
@@ -227,11 +234,7 @@ _TOOLS = (
                     submission=_kind("integer", "Its number."),
                     time=_kind("string", "When, in UTC."),
                     improved=_kind("boolean", "Whether it became the incumbent."),
-                    repeat_of=_kind(
-                        "integer",
-                        "The submission of the same predictions whose answer it was given again.",
-                        missing=True,
-                    ),
+                    repeat_of=_REPEAT_OF,
                     released_score=_RELEASED,
                     note=_kind("string", "As it was submitted with.", missing=True),
                 ),
@@ -312,6 +315,8 @@ class Tools:
         return {
             "submission": release.submission,
             "improved": release.improved,
+            "repeat_of": release.repeat_of,
+            "is_incumbent": release.is_incumbent,
             "released_score": release.score,
             "releases_left": release.releases_left,
         }
@@ -319,7 +324,8 @@ class Tools:
     def _decide(self, given: dict[str, Any]) -> dict[str, Any]:
         note, holdout = _note_of("decide", given), self._open()
         predictions = self._predictions(holdout, given)
-        decision = holdout.gate(predictions, margin=given.get("margin"), context=note)
+        asked = {name: given[name] for name in ("margin", "baseline") if name in given}
+        decision = holdout.gate(predictions, context=note, **asked)
         return asdict(decision)
 
     def _predictions(self, holdout: LadderHoldout, given: Mapping[str, Any]) -> Any:
@@ -387,7 +393,7 @@ def _list_in(name: str, value: Any) -> list[Any]:
     if isinstance(value, str):
         try:
             value = json.loads(value)
-        except ValueError:
+        except (ValueError, RecursionError):
             value = None
     if not isinstance(value, list):
         raise InvalidArgument(name, "a list, or one as JSON text", "neither")

@@ -55,6 +55,13 @@ def report(
         Path | None,
         typer.Option(help="The file; by default one in this folder, named after the holdout."),
     ] = None,
+    certificate: Annotated[
+        bool,
+        typer.Option(
+            "--certificate",
+            help="Put the range on record first; certificates of later incumbents pay for that.",
+        ),
+    ] = False,
     attach: Annotated[
         bool, typer.Option("--attach", help="Attach it to the ladder's audit run in MLflow.")
     ] = False,
@@ -71,6 +78,8 @@ def report(
     if opened:
         shown: Audit | Record = _opened(holdout, yes)
     else:
+        if certificate:
+            holdout.certificate()
         with progress("Reading the submissions") as step:
             shown = record_of(holdout, step)
     file = write_report(shown, place, boards=Leaderboard.on(holdout))
@@ -83,6 +92,8 @@ def report(
         print_json({"file": str(file), "opened": opened, "audit_run": run})
         return
     print_lines(f"written: {file}")
+    if not opened and shown.status.incumbent and shown.status.certificate.missing:
+        print_lines(f"no range is in it: {shown.status.certificate.missing}; see --certificate")
     if run is not None:
         print_lines(f"attached to the audit run {run}")
 

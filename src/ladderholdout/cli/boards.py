@@ -65,6 +65,10 @@ def close_round(
     if_due: Annotated[
         bool, typer.Option("--if-due", help="Close it where its hours are over, and not before.")
     ] = False,
+    take_out: Annotated[
+        str | None,
+        typer.Option(help="An account of which nothing that waits is answered, on record."),
+    ] = None,
     ledger: LedgerOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -73,6 +77,8 @@ def close_round(
     With --if-due a timer of the system may run it as often as it likes.
     """
     board = Leaderboard.open(name, ladder=ladder, ledger=ledger)
+    if take_out is not None:
+        board.take_out(take_out)
     closed = board.close_if_due() if if_due else board.close_round()
     if closed is None and not as_json:
         print_lines("Nothing is answered: no submission waits, or the round is not due.")

@@ -8,6 +8,7 @@ import inspect
 import json
 import os
 import re
+import traceback
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -22,9 +23,13 @@ from rich.progress import Progress as Bar
 from rich.text import Text
 
 from ladderholdout.errors import (
+    DailyLimit,
     InvalidArgument,
     LadderHoldoutError,
     LadderHoldoutWarning,
+    LedgerError,
+    MetricError,
+    VaultError,
     printable,
 )
 from ladderholdout.guard import by_first_order, ladder_of
@@ -93,9 +98,41 @@ LossRangeOption = Annotated[
     tuple[float, float] | None,
     typer.Option(
         metavar="LOW HIGH",
-        help="For unbounded losses: they are clipped to it, in the metric's own unit.",
+        help="For unbounded losses: intervals clip them to it, in the metric's own unit.",
     ),
 ]
+BlockOption = Annotated[
+    int | None,
+    typer.Option(
+        help="Which rows the file was made for: 1 for the first ones, one more each time that "
+        "fresh rows took their place. Needed from the second block on, unless --ids names the rows."
+    ),
+]
+PatternOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="REGEX",
+        help="Of a log: what of an answer is the prediction, the first group of the last match. "
+        "By default all of it.",
+    ),
+]
+OtherwiseOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="CLASS",
+        help="Of a log: the class that answers count as which are none of the classes.",
+    ),
+]
+FilterOption = Annotated[
+    str | None,
+    typer.Option(
+        "--filter",
+        metavar="NAME",
+        help="Of samples of lm_eval: the filter whose answers are meant.",
+    ),
+]
+
+
 ConfidenceOption = Annotated[
     float | None,
     typer.Option(
@@ -238,6 +275,7 @@ def reported(command: Callable[..., None]) -> Callable[..., None]:
         def warn(message: Warning | str, category: type[Warning], *_: Any, **__: Any) -> None:
             report("warning", _RANGE.sub(r"--\1-range \2 \3", str(message)), category.__name__)
 
+        status = getattr(command, _STATUS, None)
         try:
             with warnings.catch_warnings(), _collecting_seldom():
                 warnings.simplefilter("always", LadderHoldoutWarning)
@@ -245,7 +283,13 @@ def reported(command: Callable[..., None]) -> Callable[..., None]:
                 command(**options)
         except LadderHoldoutError as error:
             report("error", str(error), type(error).__name__)
-            raise typer.Exit(getattr(command, _STATUS, _one)(error)) from None
+            raise typer.Exit((status or _one)(error)) from None
+        except Exception as error:
+            # Whoever goes by the exit status must not take a fault for an answer.
+            if isinstance(error, typer.Exit | typer.Abort | typer.BadParameter) or status is None:
+                raise
+            traceback.print_exc()
+            raise typer.Exit(status(error)) from None
 
     return run
 
@@ -253,14 +297,14 @@ def reported(command: Callable[..., None]) -> Callable[..., None]:
 _STATUS = "_status_of_error"
 
 
-def _one(error: LadderHoldoutError) -> int:
+def _one(error: Exception) -> int:
     return 1
 
 
 def ends_with(
-    status: Callable[[LadderHoldoutError], int],
+    status: Callable[[Exception], int],
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """State with which status each error ends a command."""
+    """State with which status each error ends a command, whatever kind it is of."""
 
     def decorated(command: Callable[..., None]) -> Callable[..., None]:
         setattr(command, _STATUS, status)
@@ -383,3 +427,28 @@ def context_of(pairs: Sequence[str]) -> dict[str, str]:
         if not key or not equals:
             raise InvalidArgument("--context", "of the form key=value", repr(pair))
     return {key: value for key, _, value in parted}
+
+
+STATUSES = {"unchanged": 5, "baseline": 6}
+_NOT_DECIDED = LedgerError, VaultError, MetricError
+
+
+def status_of_refusal(error: Exception) -> int:
+    """Return the exit status of a gate that gives no decision."""
+    if isinstance(error, _NOT_DECIDED) or not isinstance(error, LadderHoldoutError):
+        return 4
+    return 3 if isinstance(error, DailyLimit) else 2
+
+
+def check_block(holdout: LadderHoldout, block: int | None, ids: str | None) -> None:
+    """Refuse a file that may have been made for the rows of an earlier block."""
+    now = ladder_of(holdout, several=True).facts.block
+    if block is None and (now == 1 or ids is not None):
+        return
+    if block != now:
+        raise InvalidArgument(
+            "--block",
+            f"{now}, the block of the rows that {holdout.name!r} has (`ladder-holdout status`)",
+            "missing" if block is None else block,
+            "Make the file for these rows, or give --ids with a column that names its rows.",
+        )

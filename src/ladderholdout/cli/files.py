@@ -230,15 +230,15 @@ def _check_there(argument: str, table: Table, wrong: Sequence[int]) -> None:
         raise InvalidArgument(argument, "there for each row", actual, remedy)
 
 
-def ids_of(file: RowsFile, name: str, argument: str = "--ids") -> list[Any]:
-    """Return the column of ids, or of groups, in the type that its texts have."""
+def ids_of(file: RowsFile, name: str, argument: str = "--ids", *, texts: bool = False) -> list[Any]:
+    """Return the column of ids, or of groups, in the type that its texts have, or as texts."""
     column = file.column(argument, name)
     names = list(column)
     # Those that repeat name groups of rows, of which a registration warns.
     check_ids(names, file.apart, argument, distinct=False)
     if file.apart.starts is None:
         return names
-    return plain_numbers(names) or names
+    return names if texts else plain_numbers(names) or names
 
 
 def predictions_from(

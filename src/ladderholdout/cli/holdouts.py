@@ -17,17 +17,24 @@ from rich.console import JustifyMethod
 from rich.table import Table
 from rich.text import Text
 
+from ladderholdout import vault as vaults
 from ladderholdout.cli.common import (
+    STATUSES,
     AccountOption,
+    BlockOption,
     ConfidenceOption,
+    FilterOption,
     JsonOption,
     LadderOption,
     LedgerOption,
     LossRangeOption,
     MissingOption,
     NameArgument,
+    OtherwiseOption,
+    PatternOption,
     YesOption,
     cell,
+    check_block,
     console,
     context_of,
     ends_with,
@@ -35,9 +42,10 @@ from ladderholdout.cli.common import (
     print_json,
     print_lines,
     print_result,
+    status_of_refusal,
 )
 from ladderholdout.cli.files import ids_of, predictions_from, read_rows, target_of
-from ladderholdout.errors import DailyLimit, InvalidArgument, LadderHoldoutError, UnknownHoldout
+from ladderholdout.errors import InvalidArgument, LadderHoldoutError, UnknownHoldout
 from ladderholdout.guard import (
     Withdrawn,
     ladder_of,
@@ -49,6 +57,7 @@ from ladderholdout.guard import (
     varied,
 )
 from ladderholdout.holdout import LadderHoldout, Release, Status, Submission
+from ladderholdout.identity import are_texts
 from ladderholdout.integrations.evaluation_logs import LOGS, answers_in
 from ladderholdout.integrations.evaluations import Reading, submission_of
 from ladderholdout.ledger import Ledger, block_name, parted_name, resolve_url, shown
@@ -110,31 +119,6 @@ IdsOption = Annotated[
         "field of each sample's metadata or document; by default its own id.",
     ),
 ]
-PatternOption = Annotated[
-    str | None,
-    typer.Option(
-        metavar="REGEX",
-        help="Of a log: what of an answer is the prediction, the first group of the last match. "
-        "By default all of it.",
-    ),
-]
-OtherwiseOption = Annotated[
-    str | None,
-    typer.Option(
-        metavar="CLASS",
-        help="Of a log: the class that answers count as which are none of the classes.",
-    ),
-]
-FilterOption = Annotated[
-    str | None,
-    typer.Option(
-        "--filter",
-        metavar="NAME",
-        help="Of samples of lm_eval: the filter whose answers are meant.",
-    ),
-]
-
-
 TargetOption = Annotated[
     list[str], typer.Option(help="The column with the labels; repeat it for several outputs.")
 ]
@@ -215,6 +199,14 @@ def register(
             help="Holds every target; the certificates of R2 and its like need it.",
         ),
     ] = None,
+    pos_label: Annotated[
+        str | None,
+        typer.Option(
+            metavar="CLASS",
+            help="The class that F1, precision, recall or average precision is about; by default "
+            "the second of the sorted ones.",
+        ),
+    ] = None,
     reserve: Annotated[
         float | None,
         typer.Option(
@@ -251,6 +243,7 @@ def register(
     stated |= given | {
         "scoring": scoring[0] if scoring and len(scoring) == 1 else scoring or None,
         "classes": labels_like(y, classes, "--class") if classes else None,
+        "pos_label": None if pos_label is None else labels_like(y, [pos_label], "--pos-label")[0],
     }
     holdout = LadderHoldout(features, y, **stated)
     print_shown(holdout.status(), as_json)
@@ -295,7 +288,8 @@ def replenish(
     """
     with Ledger(resolve_url(ledger)).read() as tx:
         record = named(tx, name)
-        ladders = tx.ladders(record.id)
+        ladders, known = tx.ladders(record.id), tx.rows.known(record.id)
+        texts = are_texts(known.ids), are_texts(known.groups)
     if not ladders:
         raise UnknownHoldout(f"The holdout {name!r} has no ladder.")
     features, y, given = _rows_in(
@@ -306,6 +300,7 @@ def replenish(
         groups,
         numbers=record.classes is None,
         missing_texts=missing or (),
+        texts=texts,
     )
     if not yes:
         typer.echo(
@@ -330,8 +325,12 @@ def _rows_in(
     *,
     numbers: bool,
     missing_texts: Sequence[str],
+    texts: Sequence[bool] = (False, False),
 ) -> tuple[Any, Any, dict[str, Any]]:
-    """Read features and labels of a file, and by argument what else of them is in its columns."""
+    """Read features and labels of a file, and by argument what else of them is in its columns.
+
+    `texts` states whether ids and groups stay texts, though all of them may be numbers.
+    """
     others = {"--sample-weight": sample_weight, "--ids": ids, "--groups": groups}
     columns = {option: [column] for option, column in others.items() if column is not None}
     rows = read_rows(file, {"--target": target, **columns})
@@ -344,8 +343,8 @@ def _rows_in(
         weights = target_of(rows, "--sample-weight", sample_weight, numbers=True)
     given = {
         "sample_weight": weights,
-        "ids": None if ids is None else ids_of(rows, ids),
-        "groups": None if groups is None else ids_of(rows, groups, "--groups"),
+        "ids": None if ids is None else ids_of(rows, ids, texts=texts[0]),
+        "groups": None if groups is None else ids_of(rows, groups, "--groups", texts=texts[1]),
     }
     return rows.features, labels[0] if len(labels) == 1 else np.column_stack(labels), given
 
@@ -365,6 +364,7 @@ def submit(
     holdout: LadderHoldout,
     file: AnswersArgument,
     context: ContextOption = None,
+    block: BlockOption = None,
     header: HeaderOption = True,
     labels: Annotated[
         Path | None,
@@ -385,16 +385,12 @@ def submit(
     with --ids in any order.
     """
     stated = context_of(context or [])
+    check_block(holdout, block, ids)
     predictions = _answers(holdout, file, labels, header, ids, Reading(pattern, otherwise), kept)
     print_shown(holdout.submit(predictions, context=stated), as_json)
 
 
-def _status_of_refusal(error: LadderHoldoutError) -> int:
-    """Return the exit status of a gate that gives no decision."""
-    return 3 if isinstance(error, DailyLimit) else 2
-
-
-@ends_with(_status_of_refusal)
+@ends_with(status_of_refusal)
 @on_ladder(single=True)
 def gate(
     holdout: LadderHoldout,
@@ -406,6 +402,11 @@ def gate(
             "default that of the ladder's rule."
         ),
     ] = None,
+    baseline: Annotated[
+        bool,
+        typer.Option("--baseline", help="Accept the ladder's first file, as the baseline."),
+    ] = False,
+    block: BlockOption = None,
     context: ContextOption = None,
     header: HeaderOption = True,
     ids: IdsOption = None,
@@ -416,17 +417,20 @@ def gate(
 ) -> None:
     """Decide whether predictions may replace the incumbent, by one error for all decisions.
 
-    The exit status is 0 where they are accepted, 1 where they are not shown to be better, 2 where
-    they are refused or the command is used wrongly, and 3 where nothing can be accepted any more
-    or a limit is reached. The ladder has the rule GateLadder (register --mechanism "GateLadder()"),
-    and the first file is the baseline.
+    The exit status is 0 if they are accepted, 1 if they are not shown to be better, 2 if they are
+    refused or the command is used wrongly, 3 if nothing can be accepted any more or a limit is
+    reached, 4 if nothing was decided (no server, a ledger that is locked, a judge that failed), 5
+    if they are those of the incumbent on all rows, and 6 if there was nothing to compare them with.
+    The ladder has the rule GateLadder (register --mechanism "GateLadder()"). The first file is the
+    baseline, which is accepted with --baseline alone.
     """
     stated = context_of(context or [])
+    check_block(holdout, block, ids)
     predictions = _answers(holdout, file, None, header, ids, Reading(pattern, otherwise), kept)
-    decision = holdout.gate(predictions, margin=margin, context=stated)
+    decision = holdout.gate(predictions, margin=margin, baseline=baseline, context=stated)
     print_result(decision, as_json)
     if not decision:
-        raise typer.Exit(3 if decision.spent else 1)
+        raise typer.Exit(STATUSES.get(decision.verdict, 3 if decision.spent else 1))
 
 
 def _check_header(header: bool, ids: str | None) -> None:
@@ -570,6 +574,9 @@ def compare(
     confidence: ConfidenceOption = None,
     header: HeaderOption = True,
     ids: IdsOption = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Print what it costs, and compare nothing.")
+    ] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Print an interval for the true score of one model less that of another.
@@ -578,6 +585,13 @@ def compare(
     that improved are kept; of others give the file.
     """
     _check_header(header, ids)
+    if dry_run:
+        price = holdout.price()
+        if as_json:
+            print_json({"price": price})
+        else:
+            print_lines(price)
+        return
 
     def model(stated: str) -> Any:
         if stated.isdecimal():
@@ -687,12 +701,32 @@ def retire(
             err=True,
         )
         typer.confirm("Retire it?", abort=True, err=True)
-    holdout_id = record.id
-    record = store.transact(lambda tx: tx.retire(holdout_id))
+    closed = store.transact(lambda tx: tx.retire(record.id))
     if as_json:
-        print_json({"holdout": name, "retired": record.retired})
+        print_json({"holdout": name, "retired": closed.retired})
     else:
-        console().print(f"{name} is retired since {record.retired:%Y-%m-%d %H:%M} UTC")
+        console().print(f"{name} is retired since {closed.retired:%Y-%m-%d %H:%M} UTC")
+
+
+def forget(
+    name: NameArgument,
+    ledger: LedgerOption = None,
+    yes: YesOption = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Take back the registration of a holdout that was never queried; its name is free again."""
+    store = Ledger(resolve_url(ledger))
+    with store.read() as tx:
+        record = named(tx, name)
+    if not yes:
+        typer.echo(f"The {record.n} rows of {name!r} will be known no more.", err=True)
+        typer.confirm("Forget it?", abort=True, err=True)
+    for path in store.transact(lambda tx: tx.rows.forget(record.id)):
+        vaults.remove(path)
+    if as_json:
+        print_json({"holdout": name, "forgotten": True})
+    else:
+        console().print(f"{name} is forgotten: its rows can be registered again")
 
 
 def print_shown(what: Status | Release | Withdrawn, as_json: bool) -> None:

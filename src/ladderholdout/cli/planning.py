@@ -87,7 +87,13 @@ def plan(
             )
         error = 1.0 - confidence
         decided = plan_decisions(
-            gain=gain, horizon=horizon, n=n, discordance=discordance, alpha=round(error, 12)
+            gain=gain,
+            horizon=horizon,
+            n=n,
+            discordance=discordance,
+            alpha=round(error, 12),
+            groups=groups,
+            correlation=correlation,
         )
         print_result(decided, as_json)
         return

@@ -17,7 +17,7 @@ from ladderholdout.guard.certify.certification import (
 from ladderholdout.guard.certify.comparing import number_of
 from ladderholdout.guard.certify.counting import Bars, bars_on
 from ladderholdout.guard.certify.finals import Contestants, finals_of, finals_on_record
-from ladderholdout.guard.certify.health import health_of
+from ladderholdout.guard.certify.health import health_of, price_of
 from ladderholdout.guard.certify.score_intervals import known_certificate
 from ladderholdout.guard.containment import strip, without_autologging, without_frames
 from ladderholdout.guard.ladder import LocalLadder, by_first_order, open_ladders, reopen_ladder
@@ -41,6 +41,7 @@ from ladderholdout.guard.open_ladder import (
     of_one_metric,
     transformed,
 )
+from ladderholdout.guard.opening import columns
 from ladderholdout.guard.opening.groups import is_of_groups, look_for_groups
 from ladderholdout.guard.opening.health import Check, ledger_findings, verify_holdout
 from ladderholdout.guard.opening.named_rows import NamedPredictions, predictions_of, values_of
@@ -152,6 +153,7 @@ __all__ = [
     "check_open",
     "close_round",
     "collect",
+    "columns",
     "confirm",
     "count_rows",
     "describe_estimator",
@@ -193,6 +195,7 @@ __all__ = [
     "parted",
     "picture_of",
     "predictions_of",
+    "price_of",
     "ranked",
     "read_submission",
     "register",

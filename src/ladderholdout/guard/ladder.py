@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ladderholdout import identity as fp
+from ladderholdout import vault as vaults
 from ladderholdout.arguments import text, whole
 from ladderholdout.errors import InvalidArgument, LadderHoldoutError, LedgerError, VaultError
 from ladderholdout.feedback import check_policy
@@ -35,6 +36,7 @@ from ladderholdout.guard.open_ladder import (
     HeldRows,
     OpenLadder,
     Origin,
+    OtherBlocks,
     Predictions,
     SeenGroups,
     SeenRows,
@@ -81,6 +83,7 @@ from ladderholdout.ledger import (
     Ledger,
     Transaction,
     is_memory,
+    parted_name,
     resolve_url,
     same_ladder,
 )
@@ -88,6 +91,7 @@ from ladderholdout.ledger import shown as url_shown
 from ladderholdout.ledger.replay import rules_of
 from ladderholdout.metrics import Metric
 from ladderholdout.metrics.arrays import by_index
+from ladderholdout.metrics.verdicts import asked_by
 from ladderholdout.process import PerProcess
 from ladderholdout.vault import Rows
 
@@ -100,7 +104,7 @@ Key: TypeAlias = tuple[str, int, datetime]
 # rows take the registered order for granted. So are those in the order of the first registration.
 _guards: dict[tuple[str, int, datetime, int, bool, bool], Guard] = {}
 _facts: dict[Key, Facts] = {}
-_earlier: dict[Key, tuple[NDArray[np.uint64], ...]] = {}
+_blocks: dict[tuple[Key, int], tuple[NDArray[np.uint64], ...]] = {}
 _lock = PerProcess(threading.Lock)
 # The ladders that were opened in this process, for the tags of runs that are made beside them.
 # Held by their identity: equal ones are several, and each of them keeps its ladder open.
@@ -278,7 +282,9 @@ class LocalLadder:
         """Compare two models, each the number of a submission or what `submit` takes."""
         note_shown()
         with without_frames:
-            return compared(self, self._side(first), self._side(second), confidence)
+            sides = self._side(first), self._side(second)
+            with asked_by(self.guard().asker()):
+                return compared(self, *sides, confidence)
 
     def _side(self, model: Any) -> Compared:
         """Return one side of a comparison."""
@@ -340,6 +346,11 @@ class LocalLadder:
         assert retired is not None
         return retired
 
+    def forget(self) -> None:
+        """Take back the registration, and remove the copies of the rows."""
+        for path in self.write(lambda tx, record: tx.rows.forget(record.holdout_id)):
+            vaults.remove(path)
+
     def replenish(self, fresh: FreshRows) -> LocalLadder:
         """Let fresh rows take the place of these; return the ladder that follows this one."""
         (following,) = replenished([self], fresh)
@@ -394,22 +405,25 @@ class LocalLadder:
         order_known = self.order is not None or not self.foreign
         groups = guard.labelled.groups
         names = None if groups is None else groups.names
-        earlier = self._earlier()
-        return HeldRows(rows.X, guard.hashes, self.view, order_known, rows.y, names, earlier)
+        held = rows.X, guard.hashes, self.view, order_known, rows.y, names
+        return HeldRows(*held, self._other_blocks)
 
-    def _earlier(self) -> tuple[NDArray[np.uint64], ...]:
-        """Return sorted hashes of the rows of earlier blocks, read once for each process."""
-        if self.facts.block == 1:
-            return ()
+    def _other_blocks(self) -> OtherBlocks:
+        """Return the rows of earlier and of later blocks, each of which is read once."""
+        parts: OtherBlocks = [], []
 
-        def read(tx: Transaction, record: LadderRecord) -> tuple[NDArray[np.uint64], ...]:
-            blocks = tx.blocks.up_to(tx.holdout(record.holdout_id).name)
-            views = (view for block in blocks[:-1] for view in tx.rows.views(block.id))
-            return tuple(np.sort(view.row_hashes) for view in views)
+        def read(tx: Transaction, record: LadderRecord) -> OtherBlocks:
+            own = tx.holdout(record.holdout_id)
+            for block in tx.blocks.up_to(parted_name(own.name)[0]):
+                place = self._key, block.id
+                if block.id != own.id and place not in _blocks:
+                    views = tx.rows.views(block.id)
+                    _blocks[place] = tuple(np.sort(view.row_hashes) for view in views)
+                if block.id != own.id:
+                    parts[block.number > own.block].extend(_blocks[place])
+            return parts
 
-        if self._key not in _earlier:
-            _earlier[self._key] = self.read(read)
-        return _earlier[self._key]
+        return self.read(read)
 
     def guard(self) -> Guard:
         """Return the rows, labels and rules as this process holds them."""
@@ -518,7 +532,7 @@ def replenished(ladders: Sequence[LocalLadder], fresh: FreshRows) -> list[LocalL
     with without_frames:
         store = Ledger.opened(first.ledger)
         before = {ladder.id: (ladder.since, ladder.metric) for ladder in ladders}
-        rows, opened = add_block(store, before, fresh, first.overlap)
+        rows, opened = add_block(store, before, fresh, first.overlap, first.guard().rows)
         return list(with_rows(store, rows, opened, stated))
 
 

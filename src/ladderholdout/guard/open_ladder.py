@@ -108,6 +108,14 @@ class State:
     has_ids: bool
 
 
+OtherBlocks: TypeAlias = tuple[list[NDArray[np.uint64]], list[NDArray[np.uint64]]]
+"""Sorted hashes of the rows of earlier blocks, and of later ones."""
+
+
+def _no_blocks() -> OtherBlocks:
+    return [], []
+
+
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class HeldRows:
     """The rows of a holdout as this process holds them; whoever hands them on, copies them.
@@ -125,9 +133,9 @@ class HeldRows:
     groups : ndarray of uint64 or None
         Sorted hashes of the groups of the rows; None where the rows have none, or where they are
         behind a server.
-    earlier : tuple of ndarray of uint64
-        Sorted hashes of the rows of each earlier block of the holdout, and each view of it; none
-        where they are behind a server.
+    other_blocks : callable
+        Return sorted hashes of the rows of each earlier block of the holdout, in each of its views,
+        and those of each later one, as the ledger has them now; none behind a server.
     """
 
     X: Any
@@ -136,7 +144,7 @@ class HeldRows:
     order_known: bool
     _labels: Any = None
     groups: NDArray[np.uint64] | None = None
-    earlier: tuple[NDArray[np.uint64], ...] = ()
+    other_blocks: Callable[[], OtherBlocks] = _no_blocks
 
     @property
     def n_outputs(self) -> int:
@@ -202,6 +210,8 @@ class Origin:
     per_day: int | None = None
     # The gain that a gate tests for, in the metric's own units; None for that of the ladder.
     margin: float | None = None
+    # Whether a gate may take it for what all others are compared with, if it is the first.
+    baseline: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -360,6 +370,9 @@ class OpenLadder(Protocol):
 
     def retire(self) -> datetime:
         """Take no more submissions on this holdout; return since when."""
+
+    def forget(self) -> None:
+        """Take back the registration of a holdout that was never queried."""
 
     def replenish(self, fresh: FreshRows) -> OpenLadder:
         """Let fresh rows take the place of these; return the ladder that follows this one."""

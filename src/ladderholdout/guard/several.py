@@ -118,6 +118,7 @@ class SeveralLadders:
     rows = _OfFirst()
     note = _OfFirst()
     retire = _OfFirst()
+    forget = _OfFirst()
     alone = _OfFirst()
     compare = _OfOneMetric()
     decide = _OfOneMetric()
@@ -425,11 +426,13 @@ def _judged(
         for record in (lead, *tx.locked_ladders(others))
     }
     first = measured[names[lead.id]]
-    announce(tx, records[names[lead.id]], first[0].origin, len(first) * len(guards))
     # Each ladder numbers the members of an announced batch in an order of its own.
-    orders = {
+    judged = {
         name: guard.best_first(tx, records[name], measured[name]) for name, guard in guards.items()
     }
+    size = sum(size for _, size in judged.values())
+    announce(tx, records[names[lead.id]], first[0].origin, size)
+    orders = {name: order for name, (order, _) in judged.items()}
     numbers = [
         {name: records[name].submissions + 1 + orders[name].index(place) for name in records}
         for place in range(len(first))
@@ -459,7 +462,7 @@ def _second_column(predictions: Any, guard: Guard) -> Any:
         return predictions
     probabilities = get_metric("neg_brier_score")
     table = probabilities.canonical(predictions, guard.holdout.n, guard.holdout.classes)
-    return table[:, 1]
+    return table[:, guard.metric.positive_place(guard.holdout.classes)]
 
 
 def warn_of_labels(ladder: OpenLadder, predictions: Any) -> None:

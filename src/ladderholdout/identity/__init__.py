@@ -14,13 +14,16 @@ from __future__ import annotations
 from ladderholdout.identity.copies import copy_of, held_digest, take, unwritable
 from ladderholdout.identity.labels import (
     ENOUGH_BITS,
+    are_texts,
+    by_value,
+    check_kinds,
     id_hashes,
     label_digests,
     same_partition,
     sequence_bits,
     sequence_digest,
 )
-from ladderholdout.identity.near import near_copies
+from ladderholdout.identity.near import near_copies, near_rows
 from ladderholdout.identity.rows import (
     content_digest,
     content_hashes,
@@ -31,12 +34,16 @@ from ladderholdout.identity.rows import (
     overlap,
     placed,
     row_hashes,
+    rows_again,
     rows_in_other_columns,
     taken,
 )
 
 __all__ = [
     "ENOUGH_BITS",
+    "are_texts",
+    "by_value",
+    "check_kinds",
     "content_digest",
     "content_hashes",
     "copied_rows",
@@ -48,9 +55,11 @@ __all__ = [
     "inverse",
     "label_digests",
     "near_copies",
+    "near_rows",
     "overlap",
     "placed",
     "row_hashes",
+    "rows_again",
     "rows_in_other_columns",
     "same_partition",
     "sequence_bits",

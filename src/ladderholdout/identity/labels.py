@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import hmac
 import math
 from collections.abc import Iterable, Iterator
@@ -15,7 +16,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from ladderholdout.errors import InvalidArgument
 from ladderholdout.identity.cells import CHUNK, UInt64Array
-from ladderholdout.identity.rows import row_hashes
+from ladderholdout.identity.rows import columns_of, row_hashes
+from ladderholdout.identity.spelling import named_value
 
 ENOUGH_BITS = 30.0
 """From here on two sequences of labels are equal by chance less often than once in 1e9."""
@@ -30,13 +32,19 @@ _LUCK = 8.0
 _LONG = 1 << 16
 
 
+_KIND_BITS = np.uint64(15)
+_KINDS = {1: "numbers", 2: "texts", 3: "dates", 4: "durations", 5: "bytes"}
+_SEVERAL = 8  # from here on: of several columns, by the kind of each
+_CONVERT = {1: "{}.astype(int)", 2: "{}.astype(str)", 3: "pandas.to_datetime({})"}
+
+
 def id_hashes(ids: Any, *, may_repeat: bool = False, argument: str = "ids") -> UInt64Array:
-    """Hash the ids of rows.
+    """Hash the ids of rows, or their groups, by what they name and of what kind they are.
 
     Parameters
     ----------
     ids : array-like of n values
-        Numbers, strings, dates, UUIDs, or tuples of these; each once.
+        Numbers, strings, dates, UUIDs, all of one kind, or tuples of these; each once.
     may_repeat : bool, default=False
         Whether some may come repeatedly, as those of groups do.
     argument : {"ids", "groups"}, default="ids"
@@ -45,33 +53,120 @@ def id_hashes(ids: Any, *, may_repeat: bool = False, argument: str = "ids") -> U
     Returns
     -------
     ndarray of uint64, shape (n,)
+        The last four bits are the kind (`check_kinds`). The others (`by_value`) are the same for
+        the number 7 and the texts "7", "007" and "7.0", unless two of these are among the ids.
 
     Raises
     ------
     InvalidArgument
-        An id is missing or of another type, or one comes twice.
+        An id is missing or of another type, one comes twice, or they are of several kinds.
 
     Examples
     --------
     >>> bool((id_hashes(["a", "b"]) == id_hashes(("a", "b"))).all())
     True
+    >>> bool((by_value(id_hashes(["007", "8"])) == by_value(id_hashes([7.0, 8.0]))).all())
+    True
     """
     remedy = "Give one value for each row, such as a column with the number of the customer."
     values = ids
-    if not hasattr(ids, "dtype"):
+    if not hasattr(ids, "dtype") and not hasattr(ids, "columns"):
         if isinstance(ids, str | bytes) or not isinstance(ids, Iterable):
             allowed = "a list of values, one for each row, or the name of a column of X"
             raise InvalidArgument(argument, allowed, f"a {type(ids).__name__}", remedy)
         values = [str(value) if isinstance(value, UUID) else value for value in ids]
+    elif str(getattr(ids, "dtype", "")) == "object":
+        values = np.array([str(i) if isinstance(i, UUID) else i for i in np.ravel(ids)], object)
+        values = values.reshape(np.shape(ids))
     hashes = row_hashes(values, argument)
     missing = int(np.count_nonzero(hashes == row_hashes([None])))
     if missing:
         came = f"a list in which {missing} {'is' if missing == 1 else 'are'} missing"
         raise InvalidArgument(argument, "there for each row", came, remedy)
+    columns, kind = columns_of(values), 0
+    for place, column in enumerate(columns):
+        of_column = _kind_of(column, argument)
+        kind = of_column if len(columns) == 1 else _SEVERAL + (kind + of_column * 3**place) % 8
+        if of_column in (2, 5):
+            columns[place] = _named(column)
+    if any(column.dtype == object for column in columns):
+        hashes = row_hashes(np.stack([np.array([*cells], object) for cells in columns], axis=1))
+    hashes = by_value(hashes) | np.uint64(kind)
     if not may_repeat and len(np.unique(hashes)) < len(hashes):
         twice = len(hashes) - len(np.unique(hashes))
         raise InvalidArgument(argument, "distinct", f"a list that repeats {twice} of them", remedy)
     return hashes
+
+
+def by_value(hashes: UInt64Array) -> UInt64Array:
+    """Return hashes of ids without their kind, as ids of two sides are compared."""
+    return hashes & ~_KIND_BITS
+
+
+def are_texts(hashes: UInt64Array | None) -> bool:
+    """Return whether ids that were hashed are texts."""
+    return hashes is not None and int(hashes[0] & _KIND_BITS) == 2
+
+
+def check_kinds(hashes: UInt64Array, known: UInt64Array, argument: str) -> None:
+    """Refuse ids or groups of another kind than the holdout's: none would be found again.
+
+    Raises
+    ------
+    InvalidArgument
+        With both kinds.
+    """
+    kind, known_kind = (int(side[0] & _KIND_BITS) for side in (hashes, known))
+    if kind != known_kind:
+        raise InvalidArgument(
+            argument,
+            f"{_KINDS.get(known_kind, 'tuples of the same kinds')}, as the holdout's are",
+            _KINDS.get(kind, "tuples of several columns"),
+            "Give both in one kind, such as " + _CONVERT.get(known_kind, "{}").format(argument),
+        )
+
+
+def _kind_of(column: NDArray[Any], argument: str) -> int:
+    """Return of which kind the cells of a column are; refuse several."""
+    kind = column.dtype.kind
+    if kind == "f" and bool((np.abs(column) >= 2.0 ** (np.finfo(column.dtype).nmant + 1)).any()):
+        came = f"numbers that {column.dtype.name} has no digits for"
+        raise InvalidArgument(argument, "whole", came, "Read the column as int64, or as texts.")
+    kinds = (
+        {_of_type(cell) for cell in set(map(type, column))}
+        if kind == "O"
+        else {{"M": 3, "m": 4, "S": 5, "U": 2, "T": 2}.get(kind, 1)}
+    )
+    if len(kinds) > 1:
+        came = " and ".join(_KINDS[each] for each in sorted(kinds))
+        raise InvalidArgument(
+            argument, "of one kind", came, f"Convert them: {_CONVERT[2]}.".format(argument)
+        )
+    return kinds.pop() if kinds else 1
+
+
+def _of_type(cell: type) -> int:
+    of_kind = (
+        (2, str),
+        (5, bytes),
+        (3, datetime.date | np.datetime64),
+        (4, datetime.timedelta | np.timedelta64),
+    )
+    return next((kind for kind, types in of_kind if issubclass(cell, types)), 1)
+
+
+def _named(column: NDArray[Any]) -> NDArray[Any]:
+    """Return what the texts of a column name; of two spellings of one thing the second as it is."""
+    texts = [
+        t if isinstance(t, str) else bytes(t).decode("utf-8", "surrogateescape") for t in column
+    ]
+    values: dict[str, Any] = {}
+    taken: set[Any] = set()
+    for text in sorted(set(texts)):
+        value = named_value(text)
+        values[text] = text if value in taken else value
+        taken.add(value)
+    return np.array([values[text] for text in texts], dtype=object)
 
 
 def label_digests(secret: bytes, hashes: UInt64Array) -> UInt64Array:

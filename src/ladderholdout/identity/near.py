@@ -10,7 +10,13 @@ import scipy
 from numpy.typing import ArrayLike, NDArray
 
 from ladderholdout.identity.cells import UInt64Array, canonical, mix
-from ladderholdout.identity.rows import row_hashes, table_of
+from ladderholdout.identity.rows import (
+    column_names,
+    columns_of,
+    row_hashes,
+    shared_columns,
+    table_of,
+)
 
 Floats: TypeAlias = NDArray[np.float64]
 
@@ -33,7 +39,7 @@ _AT_A_TIME, _CELLS = 1 << 14, 1 << 17
 _MISSING = frozenset({"NoneType", "NAType"})
 
 
-def near_copies(X: Any, y: ArrayLike) -> int:
+def near_copies(X: Any, y: ArrayLike, before: int | None = None) -> int:
     """Estimate how many rows are another one with the same label, moved a little.
 
     Rows of ordinary data have more neighbours the further one looks. Copies that were moved by
@@ -45,6 +51,8 @@ def near_copies(X: Any, y: ArrayLike) -> int:
         Numbers are compared by their distance, in units of each column's spread; other cells,
         and which are missing, have to be equal.
     y : array-like of n labels or rows of targets
+    before : int, optional
+        Count copies across this place alone: rows from it on that are near one before it.
 
     Of more than 50,000 rows as many are compared, drawn with a fixed seed.
 
@@ -76,18 +84,56 @@ def near_copies(X: Any, y: ArrayLike) -> int:
     chosen = rng.permutation(n)[:count]
     typical = _typical(numbers, rng)
     pairs, distances = _neighbours(numbers, others, chosen, _EMPTY * _NEAR * typical)
+    if before is not None:
+        place = before if drawn is None else int(drawn[:before].sum())
+        across = (pairs[0] >= place) != (pairs[1] >= place)
+        pairs, distances = pairs[:, across], distances[across]
     radius = _gap(distances, _NEAR * typical)
     if radius is None:
         return 0
     of, to = pairs[:, distances <= radius]
     # Each row counts for one with those near it.
-    if len(of) < _PAIRS or _EFFECTIVE * (1 + whole * len(of) / count) < 1:
+    effective = before is not None or _EFFECTIVE * (1 + whole * len(of) / count) >= 1
+    if len(of) < _PAIRS or not effective:
         return 0
     hashes = row_hashes(labels if drawn is None else labels[drawn], "y")
     alike = hashes[of] == hashes[to]
     if alike.mean() < _ALIKE:
         return 0
     return round(len(labels) * min(1.0, whole * len(np.unique(of[alike])) / count))
+
+
+def near_rows(first: Any, y: ArrayLike, second: Any, other_y: ArrayLike) -> int:
+    """Estimate how many rows of a table are those of another one with its label, moved a little.
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> rows, labels = rng.normal(size=(100, 5)), rng.integers(0, 2, 100)
+    >>> near_rows(rows.round(6), labels, rows, labels), near_rows(rows + 1, labels, rows, labels)
+    (100, 0)
+    """
+    if scipy.sparse.issparse(first) or scipy.sparse.issparse(second):
+        return 0
+    columns, others = columns_of(first), columns_of(second)
+    if sum(column.size for column in (*columns, *others)) > _LARGEST:
+        return 0
+    pairs = [(place, place) for place in range(len(columns))]
+    if len(columns) != len(others) or column_names(first) != column_names(second):
+        pairs = shared_columns(first, second)
+    stacked = [_after(others[other], columns[place]) for place, other in pairs]
+    if len(stacked) < max(1.0, min(len(columns), len(others)) / 2):
+        return 0
+    labels = _after(np.asarray(other_y), np.asarray(y))
+    found = near_copies(np.stack(stacked, axis=1), labels, len(np.asarray(other_y)))
+    return min(-(-found // 2), len(np.asarray(y)))  # each of a pair was counted
+
+
+def _after(column: NDArray[Any], other: NDArray[Any]) -> NDArray[Any]:
+    """Return two columns one after the other, as objects unless both are numbers."""
+    if {column.dtype.kind, other.dtype.kind} <= set("biuf"):
+        return np.concatenate([column, other])
+    return np.concatenate([np.array([*column], object), np.array([*other], object)])
 
 
 def _typical(numbers: Floats, rng: np.random.Generator) -> float:

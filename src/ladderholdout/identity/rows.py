@@ -205,8 +205,22 @@ def _read_series(series: Any, position: int, rows: slice) -> NDArray[Any]:
     return cells
 
 
+def columns_of(values: Any) -> list[NDArray[Any]]:
+    """Return the columns of a table, which was hashed, in their order."""
+    n, blocks = table_of(values)
+    columns: dict[int, NDArray[Any]] = {}
+    for places, read in blocks:
+        columns |= zip(places.tolist(), read(slice(0, n)).reshape(n, len(places)).T, strict=True)
+    return [columns[place] for place in sorted(columns)]
+
+
+def column_names(X: Any) -> list[str]:
+    """Return the names of the columns of a table as texts, none where they have none."""
+    return [*map(str, getattr(X, "columns", ()))]
+
+
 # The cells of a table of which columns are compared, and the share of distinct rows that it needs.
-_MOST_CELLS, _DISTINCT = 20_000_000, 0.9
+_MOST_CELLS, _DISTINCT, _SAMPLE = 20_000_000, 0.9, 400
 
 
 def rows_in_other_columns(
@@ -261,6 +275,65 @@ def rows_in_other_columns(
     if not np.array_equal(np.sort(hashes), np.sort(other_hashes)):
         return None
     return (hashes, other_hashes), len(chosen[0]) == max(map(len, digests))
+
+
+def shared_columns(first: Any, second: Any) -> list[tuple[int, int]]:
+    """Return the places in two tables of the columns that both have: by name, else by values.
+
+    Columns without names have to be nearly distinct in each row to be found by their values.
+    """
+    names, others = column_names(first), column_names(second)
+    if names and others and len({*names} & {*others}) > 1:
+        return [(names.index(name), others.index(name)) for name in names if name in others]
+    cells, other_cells = _canonical_cells(first), _canonical_cells(second)
+    if cells is None or other_cells is None:
+        return []
+    known = [np.unique(column) for column in other_cells.T]
+    pairs: dict[int, int] = {}
+    for place, column in enumerate(cells[:: max(1, len(cells) // _SAMPLE)].T):
+        shares = [
+            overlap(column, values) / len(column) if 2 * len(values) > len(other_cells) else 0.0
+            for values in known
+        ]
+        best = int(np.argmax(shares)) if shares else 0
+        if shares and shares[best] > 1 - _DISTINCT:
+            pairs.setdefault(best, place)
+    return [(place, other) for other, place in pairs.items()]
+
+
+def rows_again(first: Any, second: Any) -> NDArray[np.bool_]:
+    """Return which rows of a table are in another one whose columns were moved, added or dropped.
+
+    Parameters
+    ----------
+    first, second : array-like or DataFrame of n and m rows
+
+    Returns
+    -------
+    ndarray of bool, shape (n,)
+        All false where fewer than two columns, or half of those of the narrower table, are in both
+        (`shared_columns`), where rows are alike in them, and for sparse or very large tables.
+
+    Examples
+    --------
+    >>> rows = np.random.default_rng(0).normal(size=(40, 4))
+    >>> int(rows_again(np.vstack([rows[20:], rows + 1])[:, [2, 0, 3]], rows).sum())
+    20
+    """
+    cells, other_cells = _canonical_cells(first), _canonical_cells(second)
+    if cells is None or other_cells is None:
+        return np.zeros(first.shape[0] if hasattr(first, "shape") else len(first), dtype=bool)
+    pairs, none = shared_columns(first, second), np.zeros(len(cells), dtype=bool)
+    if len(pairs) < max(2.0, min(cells.shape[1], other_cells.shape[1]) / 2):
+        return none
+    seeds = _seeds(np.arange(len(pairs)))
+    hashes, others = (
+        mix(table[:, list(places)] ^ seeds).sum(axis=1, dtype=np.uint64)
+        for table, places in zip((cells, other_cells), zip(*pairs, strict=True), strict=True)
+    )
+    if len(np.unique(others)) < _DISTINCT * len(others):
+        return none
+    return np.isin(hashes, others)
 
 
 def _canonical_cells(X: Any) -> UInt64Array | None:

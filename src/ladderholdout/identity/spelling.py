@@ -1,12 +1,21 @@
-"""Which texts are numbers: those that are written as a number is written, and no others."""
+"""What texts name: numbers that are written as a number is written, instants, or themselves."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from contextlib import suppress
+from typing import Any
+
+import numpy as np
 
 _WHOLE = re.compile(r"-?(0|[1-9][0-9]*)")
+_PADDED = re.compile(r"\s*[+]?(-?[0-9]+)(?:\.0*)?\s*")
+_INSTANT = re.compile(
+    r"([0-9]{4}-[0-9]{2}-[0-9]{2}(?:[T ][0-9:]{5,8}(?:\.[0-9]{1,9})?)?)(?:Z|[+]00:00)?"
+)
 _NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
+_FIRST = frozenset("0123456789+-. \t")
 # Beyond this, neighbouring whole numbers are one float.
 _EXACT = 2**53
 # Python converts no text of more digits.
@@ -66,6 +75,36 @@ def any_number(text: str) -> int | float | None:
         return int(text)
     number = float(text)
     return number if abs(number) < float("inf") else None
+
+
+def named_value(text: str) -> Any:
+    """Return what a text names: a whole number or an instant, however it is spelled, or itself.
+
+    Parameters
+    ----------
+    text : str
+
+    Returns
+    -------
+    int, float, datetime64 or str
+        Other numbers have one spelling each: "1.10" may be a version that is not "1.1".
+
+    Examples
+    --------
+    >>> [named_value(text) for text in ("7", "007", "7.0", " 7", "1.1", "1.10", "P7")]
+    [7, 7, 7, 7, 1.1, '1.10', 'P7']
+    >>> bool(named_value("2026-01-02") == named_value("2026-01-02 00:00:00"))
+    True
+    """
+    if text[:1] not in _FIRST:
+        return text
+    if len(text) < _LONGEST and (whole := _PADDED.fullmatch(text)):
+        return int(whole[1])
+    if instant := _INSTANT.fullmatch(text):
+        with suppress(ValueError):  # a month 13
+            return np.datetime64(instant[1], "ns")
+    number = plain_number(text)
+    return text if number is None else number
 
 
 def plain_numbers(texts: Sequence[str]) -> list[int | float] | None:

@@ -36,7 +36,7 @@ class Candidates:
 
     def order(self, finalists: int | str) -> tuple[Sequence[int], int]:
         """Return the candidates, the best first, and how many of them are finalists."""
-        last = np.flatnonzero(self.rungs == self.rungs.max())
+        last = np.flatnonzero(self.rungs == self.rungs.max(initial=0))
         scores = np.asarray(self.scores)
         folds = None if self.folds is None else self.folds[last]
         order, count = ranked(scores[last], folds, finalists)
@@ -195,7 +195,7 @@ def _without(mark: Mark, fitted: Any, results: dict[str, Any]) -> None:
             shown = np.asarray(values, dtype=np.float64).copy()
             shown[mark.is_in(shown)] = mark.stated
             results[name] = shown
-    if hasattr(fitted, "cv_results_"):
+    if "cv_results_" in vars(fitted):  # an OptunaSearchCV reads its own from the study
         fitted.cv_results_ = dict(results)
 
 

@@ -71,7 +71,7 @@ def ladder_stopping(
     >>> model = stages.fit(model, X, y)
     >>> model.tree_count_ == stages.stopping.best_round
     True
-    >>> holdout.submit(model).improved  # the model kept is the incumbent
+    >>> holdout.submit(model).is_incumbent  # the model kept is the incumbent
     True
     """
     return Stages(LadderStopping(holdout, patience, **rule), classes, link)

@@ -29,7 +29,8 @@ def answers_in(path: Path, *, ids: str | None = None, kept: str | None = None) -
         Harness writes with ``--log_samples`` (samples_*.jsonl).
     ids : str, optional
         A field of the samples that has the ids of the items: of the metadata in Inspect, of the
-        document in the harness. By default the sample's id, or the document's number.
+        document in the harness. By default the sample's id, or the row whose text the document
+        has; ``"doc_id"`` takes the document's number as it is.
     kept : str, optional
         The filter of the harness whose answers are meant, where samples are there for several.
 
@@ -73,7 +74,7 @@ def _text_of(path: Path) -> str:
 def _json_of(path: Path) -> dict[str, Any]:
     try:
         read = json.loads(_text_of(path))
-    except ValueError:  # its text shows a part of the file
+    except (ValueError, RecursionError):  # its text shows a part of the file
         read = None
     if not isinstance(read, dict):
         raise InvalidArgument("the file", "a JSON object", f"{path}, which is none")
@@ -89,7 +90,7 @@ def _of_harness(path: Path, ids: str | None, kept: str | None) -> Iterator[Answe
         try:
             sample = json.loads(line)
             samples.append((number, sample, str(sample.get("filter", "none"))))
-        except (ValueError, AttributeError):
+        except (ValueError, AttributeError, RecursionError):
             came = f"something else in line {number}"
             raise InvalidArgument("the file", "a JSON object in each line", came) from None
     filters = list(dict.fromkeys(name for _, _, name in samples))
@@ -105,21 +106,29 @@ def _of_harness(path: Path, ids: str | None, kept: str | None) -> Iterator[Answe
 
 def _of_sample(sample: Mapping[str, Any], number: int, ids: str | None) -> Iterator[Answer]:
     try:
-        item = sample["doc_id"] if ids is None else sample["doc"][ids]
+        document = sample["doc"]
+        by_place = ids is None or (ids == "doc_id" and ids not in document)
+        item = sample["doc_id"] if by_place else document[ids]
         asked, given = [*sample["arguments"].values()], sample["filtered_resps"]
         texts = _texts_of(asked, given)
     except (KeyError, TypeError, ValueError, AttributeError, IndexError):
         field = "doc_id" if ids is None else f"doc.{ids}"
-        allowed = f"samples of lm_eval, with {field}, arguments and filtered_resps"
+        allowed = f"samples of lm_eval, with doc, {field}, arguments and filtered_resps"
         raise InvalidArgument("the file", allowed, f"without some of it in line {number}") from None
     if isinstance(item, dict | list | None):
         raise InvalidArgument("ids", "a field with the id of each item", f"none in line {number}")
+    if not texts:
+        allowed, came = "with numbers for likelihoods, one above another", f"others of {item!r}"
+        raise InvalidArgument("the answers", allowed, came, "Run the model again, such as in bf16.")
+    shown = {str(value).strip() for value in document.values()} if ids is None else None
     for epoch, text in enumerate(texts, 1):
-        yield Answer(item, epoch, text)
+        yield Answer(item, epoch, text, shown)
 
 
 def _texts_of(asked: Sequence[Mapping[str, Any]], given: Sequence[Any]) -> list[str]:
     """Return the texts that were generated for a document, or the choice that is most likely.
+
+    There is no such choice, and so no text, if a likelihood is nan or all are the same.
 
     All that the harness was answered are texts, numbers too. A request to generate has its
     settings as the second argument, one for a likelihood the text whose likelihood is asked for.
@@ -131,6 +140,9 @@ def _texts_of(asked: Sequence[Mapping[str, Any]], given: Sequence[Any]) -> list[
         likelihoods = [float(given[place][0]) for place in places]
         if len(likelihoods) < 2:
             raise ValueError
+        best = max(likelihoods)
+        if np.isnan(likelihoods).any() or best == np.inf or best == min(likelihoods):
+            return []
         return [str(int(np.argmax(likelihoods)))]
     (answer,) = given
     answers = answer if isinstance(answer, list) else [answer]

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence, Set
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from ladderholdout.arguments import as_given
 from ladderholdout.errors import InvalidArgument, InvalidSubmission
-from ladderholdout.guard import NamedPredictions, OpenLadder
+from ladderholdout.guard import LocalLadder, NamedPredictions, OpenLadder
 from ladderholdout.identity.spelling import any_number
 from ladderholdout.metrics import ItemMetric
 from ladderholdout.remote.predictions import labels_like
@@ -31,11 +31,14 @@ class Answer:
     epoch : int
         Which of its answers it is, from 1.
     text : str
+    document : set of str or None
+        What the item is made of, if `item` is only its place in a run.
     """
 
     item: Any
     epoch: int
     text: str
+    document: Set[str] | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,8 +111,8 @@ def submission_of(
     Raises
     ------
     InvalidArgument
-        The holdout has no ids or a metric for which an answer is no prediction, or an item was
-        answered twice in one epoch.
+        The holdout has no ids or a metric for which an answer is no prediction, an item was
+        answered twice in one epoch, or it cannot be checked which items they are.
     InvalidSubmission
         There are more or fewer answers than rows, or some are no class and no number.
     """
@@ -128,8 +131,37 @@ def submission_of(
     names = [f"{answer.item}/{answer.epoch}" if several else answer.item for answer in answers]
     if not all(isinstance(name, int) for name in names):
         names = list(map(str, names))
-    values = _values(ladder, [reading.of(answer.text) for answer in answers], names, reading)
-    return NamedPredictions(values, names)
+    named = _named_by_documents(ladder, answers, names)
+    values = _values(ladder, [reading.of(answer.text) for answer in answers], named, reading)
+    return NamedPredictions(values, named)
+
+
+def _named_by_documents(
+    ladder: OpenLadder, answers: Sequence[Answer], names: Sequence[Any]
+) -> Sequence[Any]:
+    """Return the ids of items that are known by their place in a run, by texts of the rows."""
+    if all(answer.document is None for answer in answers):
+        return names
+    if isinstance(ladder, LocalLadder):
+        placed, _ = ladder.placed(NamedPredictions(np.arange(len(answers)), names))
+        table = np.asarray(ladder.rows().X, dtype=object).reshape(len(answers), -1)
+        for column in table.T:
+            told = {
+                text.strip(): place
+                for text, place in zip(column, placed, strict=True)
+                if type(text) is str
+            }
+            found = [told.keys() & (answer.document or set()) for answer in answers]
+            if {len(one) for one in found} == {1} and len(set().union(*found)) == len(answers):
+                return [names[told[text]] for (text,) in found]
+    raise InvalidArgument(
+        "ids",
+        "stated, unless each document has the text of one row",
+        "left out",
+        "The doc_id of lm_eval is a place in a run, and with --samples that of another document. "
+        "State the field of the documents that has the id, --ids FIELD; or --ids doc_id, if all "
+        "documents ran in their own order.",
+    )
 
 
 def check_takes_answers(ladder: OpenLadder) -> None:

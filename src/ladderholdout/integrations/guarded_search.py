@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Self, cast
 
@@ -46,14 +46,14 @@ from ladderholdout.guard import (
     winner_of,
 )
 from ladderholdout.identity import copy_of
-from ladderholdout.integrations.all_rows import fitted_on_all
+from ladderholdout.integrations.all_rows import fitted_on_all, given_to
 from ladderholdout.integrations.candidates import (
     Candidates,
     read_candidates,
     search_at,
     unfitted,
 )
-from ladderholdout.integrations.ranges import error_on_folds, proposed_range
+from ladderholdout.integrations.ranges import Folds, predicted_on_folds, proposed_range
 from ladderholdout.integrations.refit import IS_INCUMBENT
 from ladderholdout.integrations.rounds import mark_consulted
 from ladderholdout.integrations.sklearn import score
@@ -97,7 +97,8 @@ class GuardedSearch(CallbackSupportMixin, MetaEstimatorMixin, BaseEstimator):
     `LadderHoldout.guard` makes it. `fit` runs the search as it is, without its refit; takes the
     candidates with the best inner scores, drops those whose predictions equal a better one's,
     fits each on all training rows, and submits them to the holdout as one batch. The incumbent is
-    the winner, and this object predicts like it.
+    the winner, and this object predicts like it. Of several metrics, the one that the search's
+    `refit` names decides, if the holdout has it; else the one named first.
 
     Parameters
     ----------
@@ -218,15 +219,19 @@ class GuardedSearch(CallbackSupportMixin, MetaEstimatorMixin, BaseEstimator):
         order = candidates.order(count)
         # Before the holdout is asked, so that no label of it plays a part.
         self.proposed_loss_range_ = proposed_range(
-            ladder, y, partial(self._inner_error, candidates, order[0][0], path, X, y, params)
+            ladder, y, partial(self._on_folds, candidates, order[0][0], path, X, y, params)
         )
         chosen = self._fitted(ladder, candidates, order, path, X, y, params, confirming)
-        self._confirm(ladder, candidates, chosen)
+        decides = getattr(search_at(self.search, path), "refit", None)
+        decides = decides if isinstance(decides, str) and decides in ladder.by_metric else None
+        self._decides = decides
+        self._confirm(ladder, candidates, chosen, decides)
+        self._given = given_to(X, y, _kept(self.best_estimator_, params, path))
         confirming.end()
         tasks.end()
         return self
 
-    def _inner_error(
+    def _on_folds(
         self,
         candidates: Candidates,
         best: int,
@@ -234,13 +239,13 @@ class GuardedSearch(CallbackSupportMixin, MetaEstimatorMixin, BaseEstimator):
         X: Any,
         y: Any,
         params: Mapping[str, Any],
-    ) -> float:
-        """Return the root mean squared error of a candidate on the folds of the search."""
+    ) -> Folds:
+        """Return targets and predictions of a candidate on the folds of the search."""
         model = _model(self.search, path, candidates.parameters[best])
         kept, n_jobs = _kept(model, params, path), candidates.n_jobs
         groups = params.get("__".join((*path, "groups")))
         cv = search_at(self.search, path).cv
-        return error_on_folds(model, X, y, cv, groups, kept, n_jobs)
+        return predicted_on_folds(model, X, y, cv, groups, kept, n_jobs)
 
     def _fitted(
         self,
@@ -290,8 +295,14 @@ class GuardedSearch(CallbackSupportMixin, MetaEstimatorMixin, BaseEstimator):
             raise _all_failed(fault) from fault
         return chosen
 
-    def _confirm(self, ladder: OpenLadder, candidates: Candidates, chosen: list[_Fitted]) -> None:
-        """Query the holdout with the finalists, and take the winner."""
+    def _confirm(
+        self,
+        ladder: OpenLadder,
+        candidates: Candidates,
+        chosen: list[_Fitted],
+        decides: str | None,
+    ) -> None:
+        """Query the holdout with the finalists, and take the winner, by the search's own metric."""
         rows, scores = candidates.rows, candidates.scores
         with Batch(ladder) as batch:
             for fitted in chosen:
@@ -301,19 +312,25 @@ class GuardedSearch(CallbackSupportMixin, MetaEstimatorMixin, BaseEstimator):
                 }
                 batch.add(fitted.predictions, described)
         incumbent, held = batch.held()
+        judged = batch.releases
+        if decides is not None:
+            judged = tuple(release[decides] for release in batch.releases)
+            incumbent, held = held_by(ladder.by_metric[decides], judged)
         self.finalists_ = tuple(
             Finalist(rows[fitted.index], scores[fitted.index], release, is_incumbent)
             for fitted, release, is_incumbent in zip(chosen, batch.releases, held, strict=True)
         )
-        winner = winner_of(self.finalists_, incumbent)
+        by_judged = zip(self.finalists_, judged, strict=True)
+        finalists = [replace(finalist, release=release) for finalist, release in by_judged]
+        winner = winner_of(tuple(finalists), incumbent)
         best, self.is_incumbent_ = chosen[winner], held[winner]
         release = batch.releases[winner]
         self.best_estimator_, self.is_fitted_on_all_ = best.model, False
         self.best_params_ = dict(candidates.parameters[best.index])
         self.best_index_ = rows[best.index]
-        self.best_score_ = release.score if self.is_incumbent_ else None
+        self.best_score_ = judged[winner].score if self.is_incumbent_ else None
         self.certificate_ = _certificate(ladder, self.is_incumbent_, release)
-        self.cv_results_ = _with_columns(candidates.results, self.finalists_, ladder)
+        self.cv_results_ = _with_columns(candidates.results, self.finalists_, judged, ladder)
 
     # -- the winner -------------------------------------------------------------------
 
@@ -330,7 +347,8 @@ class GuardedSearch(CallbackSupportMixin, MetaEstimatorMixin, BaseEstimator):
         Returns
         -------
         float
-            In the metric's own sign; of several metrics, by the one named first.
+            In the metric's own sign; of several metrics, by the one that the search's `refit`
+            names, else by the one named first.
 
         Examples
         --------
@@ -348,15 +366,25 @@ class GuardedSearch(CallbackSupportMixin, MetaEstimatorMixin, BaseEstimator):
         """
         check_is_fitted(self)
         several = ladder_of(self.holdout, several=True)
-        ladder = next(iter(several.by_metric.values()), several)
+        name = self._decides or next(iter(several.by_metric), "")
+        ladder = several.by_metric.get(name, several)
         mark_consulted(ladder.facts.place)  # the holdout was asked: there is nothing to remind of
         return cast(float, score(ladder, self.best_estimator_, X, y, sample_weight))
 
-    def refit_all(self, X_train: Any, y_train: Any, *, sample_weight: Any = None) -> Self:
-        """Fit the winner anew on training and holdout rows; the holdout is retired, permanently.
+    def refit_all(
+        self,
+        X_train: Any,
+        y_train: Any,
+        *,
+        sample_weight: Any = None,
+        fit_params: Mapping[str, Any] | None = None,
+    ) -> Self:
+        """Fit the winner anew on training and holdout rows, then retire the holdout, permanently.
 
-        Nothing is left to measure the new model with. `certificate_` and `best_score_` stay those
-        of the winner as it was fitted on the training rows, which a printed search states.
+        The fit is given what `fit` was given. Rows to stop by (``eval_set``) are left out, and the
+        winner trains as many rounds as it did when they stopped it. Nothing is left to measure the
+        new model with. `certificate_` and `best_score_` stay those of the winner as it was fitted
+        on the training rows, which a printed search states.
 
         Parameters
         ----------
@@ -364,8 +392,12 @@ class GuardedSearch(CallbackSupportMixin, MetaEstimatorMixin, BaseEstimator):
             The training rows that the search was fitted on.
         y_train : array-like, shape (n_rows,)
         sample_weight : array-like, shape (n_rows,), optional
-            Weights of the training rows. The holdout's rows then have the weights that they were
-            registered with, or 1.
+            Weights of the training rows, in place of those that `fit` was given. The holdout's
+            rows then have the weights that they were registered with, or 1.
+        fit_params : mapping of str to object, optional
+            Parameters in place of those that `fit` was given; None leaves one out. Those with one
+            value for each row have the training rows' first, then the holdout's. Weights and
+            groups that the holdout was registered with need not be stated.
 
         Returns
         -------
@@ -377,7 +409,14 @@ class GuardedSearch(CallbackSupportMixin, MetaEstimatorMixin, BaseEstimator):
         HoldoutConflict
             The labels are on a server; nothing was retired.
         InvalidArgument
-            The training rows and those of the holdout do not go together; nothing was retired.
+            The training rows and those of the holdout do not go together, or a parameter of the
+            fit is not known for the holdout's rows; nothing was retired.
+        OverlapError
+            Half of the holdout or more is among the training rows; nothing was retired.
+
+        Notes
+        -----
+        An error of the last fit is raised as it is, and the holdout is not retired then.
 
         Examples
         --------
@@ -391,7 +430,7 @@ class GuardedSearch(CallbackSupportMixin, MetaEstimatorMixin, BaseEstimator):
         check_is_fitted(self)
         ladder = ladder_of(self.holdout, several=True)
         self.best_estimator_ = fitted_on_all(
-            ladder, self.best_estimator_, X_train, y_train, sample_weight
+            ladder, self.best_estimator_, self._given, X_train, y_train, sample_weight, fit_params
         )
         self.is_fitted_on_all_ = True
         return self
@@ -593,16 +632,18 @@ def _certificate(ladder: OpenLadder, is_incumbent: bool, release: Release) -> Sc
 
 
 def _with_columns(
-    results: dict[str, Any], finalists: tuple[Finalist, ...], ladder: OpenLadder
+    results: dict[str, Any],
+    finalists: tuple[Finalist, ...],
+    judged: Sequence[Release],
+    ladder: OpenLadder,
 ) -> dict[str, Any]:
     """Return the results with what the holdout released beside each candidate.
 
-    Where there are several metrics, the columns are those of the first, and each metric has columns
-    with its name besides.
+    Where there are several metrics, the columns are those of the one that decides, and each metric
+    has columns with its name besides.
     """
-    releases = [finalist.release for finalist in finalists]
     held = [finalist.is_incumbent for finalist in finalists]
-    columns = results | _columns(results, finalists, releases, held)
+    columns = results | _columns(results, finalists, judged, held)
     for name, of_metric in ladder.by_metric.items():
         releases = [finalist.release[name] for finalist in finalists]
         added = _columns(results, finalists, releases, held_by(of_metric, releases)[1])

@@ -69,7 +69,7 @@ def ladder_stopping(
     >>> model.compile("adam", "binary_crossentropy")
     >>> stop = ladder_stopping(holdout, patience=3)
     >>> _ = model.fit(X[200:], y[200:], epochs=50, verbose=0, callbacks=[stop])
-    >>> holdout.submit(stop.predictions(model)).improved  # the model kept is the incumbent
+    >>> holdout.submit(stop.predictions(model)).is_incumbent  # the model kept is the incumbent
     True
     """
     stopping = LadderStopping(holdout, patience, **rule)

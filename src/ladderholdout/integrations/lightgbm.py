@@ -82,7 +82,7 @@ def ladder_stopping(
     >>> model = model.fit(X, y, callbacks=[callback])
     >>> model.best_iteration_ == callback.stopping.best_round < 300
     True
-    >>> holdout.submit(model).improved  # the model kept is the incumbent
+    >>> holdout.submit(model).is_incumbent  # the model kept is the incumbent
     True
     """
     stopping = LadderStopping(holdout, patience, **rule)

@@ -85,7 +85,7 @@ def ladder_stopping(
     ...     enable_model_summary=False)
     >>> model = Model()
     >>> trainer.fit(model, torch.utils.data.DataLoader(rows, batch_size=100))
-    >>> holdout.submit(stop.predictions(model)).improved  # the model kept is the incumbent
+    >>> holdout.submit(stop.predictions(model)).is_incumbent  # the model kept is the incumbent
     True
     """
     stopping = LadderStopping(holdout, patience, **rule)

@@ -43,8 +43,8 @@ class _Program:
         return self._answer(_items(X))
 
 
-_Candidate: TypeAlias = tuple[float | None, Callable[[list[Any]], list[Any]], Any]
-"""The score of a candidate on the training side, what answers items, and its description."""
+_Candidate: TypeAlias = tuple[float | None, Callable[[list[Any]], list[Any]], Any, Any]
+"""The score of a candidate on the training side, what answers items, its description, its name."""
 
 
 class _Guarded:
@@ -73,11 +73,22 @@ class _Guarded:
         self._output = function("output", output, "a function of one item")
         self._count = whole("finalists", finalists)
 
-    def _refuse_items(self, examples: Iterable[Mapping[str, Any]]) -> None:
+    def _refuse_items(self, examples: Iterable[Any]) -> None:
         """Refuse items of the holdout among those that the search goes by."""
-        rows = _items(copy_of(self._ladder.rows(checked=True).X))
-        known = {_key(self._inputs(row)) for row in rows}
-        shared = sum(_key(example) in known for example in examples)
+        items = [self._inputs(row) for row in _items(copy_of(self._ladder.rows(checked=True).X))]
+        known, names = set(map(_key, items)), sorted({name for item in items for name in item})
+        seen = [{name: _part(example, name) for name in names} for example in examples]
+        lacking = sum(not names or _LACKS in example.values() for example in seen)
+        if lacking:
+            raise InvalidArgument(
+                "inputs",
+                "a function whose names all training items have: by them it is known whether they "
+                "are items of the holdout",
+                f"one of {', '.join(map(repr, names)) or 'no name'}, and {lacking} of {len(seen)} "
+                "items lack one",
+                "Return only names that the training items have, at least one.",
+            )
+        shared = sum(_key(example) in known for example in seen)
         if shared:
             raise OverlapError(
                 f"{shared} of the training items are items of the holdout "
@@ -90,7 +101,7 @@ class _Guarded:
         """Query the holdout with the distinct finalists, and return the place of the winner."""
         ladder = self._ladder
         chosen: list[tuple[int, Predictions]] = []
-        for index, (_, answer, _) in enumerate(candidates):
+        for index, (_, answer, *_) in enumerate(candidates):
             if len(chosen) == self._count:
                 break
             predictions = ladder.predict(_Program(answer))
@@ -102,7 +113,7 @@ class _Guarded:
                 batch.add(predictions, noted)
         incumbent, held = batch.held()
         self.finalists_ = tuple(
-            Finalist(index, candidates[index][0], release, is_incumbent)
+            Finalist(candidates[index][3], candidates[index][0], release, is_incumbent)
             for (index, _), release, is_incumbent in zip(chosen, batch.releases, held, strict=True)
         )
         return chosen[winner_of(self.finalists_, incumbent)][0]
@@ -137,7 +148,7 @@ class GuardedPromptOptimizer(_Guarded):
     Attributes
     ----------
     finalists_ : tuple of Finalist
-        In the order in which they queried the holdout.
+        In the order in which they queried the holdout. Their `candidate` has the prompts.
 
     Raises
     ------
@@ -195,6 +206,7 @@ class GuardedPromptOptimizer(_Guarded):
                 known.rank[1] if known.scores else None,
                 partial(self._answers, eval_fn, known.prompts),
                 known.prompts,
+                known.prompts,
             )
             for known in (best, *others[::-1])
         ]
@@ -248,7 +260,8 @@ class GuardedCompiler(_Guarded):
     Attributes
     ----------
     finalists_ : tuple of Finalist
-        In the order in which they queried the holdout.
+        In the order in which they queried the holdout. Their `candidate` is the place in
+        ``candidate_programs``, None for the optimiser's own choice.
 
     Raises
     ------
@@ -275,17 +288,17 @@ class GuardedCompiler(_Guarded):
             self._refuse_items(dict(example.inputs()) for example in given.get(name) or ())
         program = self.optimizer.compile(student, **given)
         listed = getattr(program, "candidate_programs", None) or []
-        others = sorted(listed, key=lambda listing: -float(listing["score"]))
+        places = sorted(range(len(listed)), key=lambda place: -float(listed[place]["score"]))
 
         def answers(program: Any, items: list[Any]) -> list[Any]:
             return [self._output(program(**self._inputs(item))) for item in items]
 
         # The optimiser's own choice goes first, by whatever it was chosen.
-        programs: list[tuple[float | None, Any]] = [(None, program)]
-        programs += [(float(listing["score"]), listing["program"]) for listing in others]
+        programs: list[tuple[float | None, Any, int | None]] = [(None, program, None)]
+        programs += [(float(listed[at]["score"]), listed[at]["program"], at) for at in places]
         candidates: list[_Candidate] = [
-            (score, partial(answers, program), type(program).__name__)
-            for score, program in programs
+            (score, partial(answers, program), type(program).__name__, place)
+            for score, program, place in programs
         ]
         return programs[self._confirm(candidates)][1]
 
@@ -314,7 +327,8 @@ class GuardedGepa(_Guarded):
     Attributes
     ----------
     finalists_ : tuple of Finalist
-        In the order in which they queried the holdout.
+        In the order in which they queried the holdout. Their `candidate` is the place in
+        ``result_.candidates``.
     result_ : gepa.GEPAResult
         What GEPA returned: all candidates, with their scores on its own items.
 
@@ -366,12 +380,7 @@ class GuardedGepa(_Guarded):
         with needed("A search by GEPA"):
             from gepa import optimize
         check_open(self._ladder)
-        seen, examples = [], [*trainset, *(valset or ())]
-        if examples:
-            rows = _items(copy_of(self._ladder.rows(checked=True).X))
-            keys = list(self._inputs(rows[0]))
-            seen = [{key: _part(example, key) for key in keys} for example in examples]
-        self._refuse_items(seen)
+        self._refuse_items([*trainset, *(valset or ())])
         self.result_ = optimize(
             seed_candidate=dict(seed_candidate), trainset=trainset, valset=valset, **given
         )
@@ -379,7 +388,7 @@ class GuardedGepa(_Guarded):
         places = sorted(range(len(scores)), key=lambda place: -scores[place])
         known = [dict(self.result_.candidates[place]) for place in places]
         candidates: list[_Candidate] = [
-            (float(scores[place]), partial(self._answers, candidate), candidate)
+            (float(scores[place]), partial(self._answers, candidate), candidate, place)
             for place, candidate in zip(places, known, strict=True)
         ]
         return known[self._confirm(candidates)]
@@ -388,11 +397,14 @@ class GuardedGepa(_Guarded):
         return [self._answer(candidate, item) for item in items]
 
 
+_LACKS = object()
+
+
 def _part(example: Any, key: str) -> Any:
     """Return what an example has under a name, by key or as an attribute."""
     if isinstance(example, Mapping):
-        return example.get(key)
-    return getattr(example, key, None)
+        return example.get(key, _LACKS)
+    return getattr(example, key, _LACKS)
 
 
 def _same(answer: Any) -> Any:

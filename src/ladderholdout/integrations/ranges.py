@@ -9,12 +9,13 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import numpy as np
-from sklearn.metrics import mean_squared_error
 from sklearn.model_selection import check_cv, cross_validate
 
+from ladderholdout import identity as fp
 from ladderholdout.errors import RangeWarning, warn
 from ladderholdout.guard import OpenLadder, without_autologging
 from ladderholdout.metrics import Metric
+from ladderholdout.metrics.arrays import FloatArray
 from ladderholdout.metrics.scores import absolute, squared
 
 # The proposed largest error, in root mean squared errors of the inner folds; and a stated one is
@@ -25,7 +26,11 @@ _SPREADS = 3.0
 # By how much of its width a range of training targets is widened on each side: it has to hold the
 # holdout's targets, and costs the lower limit of R2 next to nothing.
 _BESIDE = 0.5
+# By how much of its standard error clipping may move a score on the folds, and draws of the latter.
+_MOVED, _DRAWS = 0.1, 100
 
+Folds: TypeAlias = tuple[FloatArray, FloatArray]
+"""Targets of training rows, and what models that did not see them predicted."""
 Range: TypeAlias = tuple[float, float]
 
 
@@ -61,30 +66,34 @@ class ProposedRange:
 
 
 def proposed_range(
-    ladder: OpenLadder, y: Any, inner_error: Callable[[], float]
+    ladder: OpenLadder, y: Any, on_folds: Callable[[], Folds]
 ) -> ProposedRange | None:
-    """Propose ranges for a ladder, and warn, where it has none or far wider ones.
+    """Propose ranges for a ladder, and warn, if it has none or far wider ones.
+
+    None is proposed for a metric whose score clipped errors would change.
 
     Parameters
     ----------
     ladder : OpenLadder
     y : array-like
         Targets of the training rows.
-    inner_error : callable
-        Returns a root mean squared error on the training rows. It is called where a metric is one
-        of errors alone, for it takes its time.
+    on_folds : callable
+        Returns targets and predictions of folds of the training rows. It is called if a metric is
+        one of errors alone, for it takes its time.
 
     Returns
     -------
     ProposedRange or None
-        None where nothing would be gained, or `inner_error` failed, which a warning names.
+        None if nothing would be gained; or if `on_folds` failed or clipping would change the
+        score, which a warning names.
     """
     metrics = {name: of_metric.metric for name, of_metric in ladder.by_metric.items()}
     metrics = metrics or {"": ladder.metric}
     if y is None or not any(map(_is_of_errors, metrics.values())):
         return None
     try:
-        error = inner_error()
+        folds = on_folds()
+        error = math.sqrt(float(np.mean((folds[0] - folds[1]) ** 2)))
     except Exception as fault:  # whatever a model or a splitter raises
         warn(
             "No range of the loss could be proposed: the best candidate could not be measured on "
@@ -96,6 +105,10 @@ def proposed_range(
     if not 0.0 < largest < math.inf:
         return None
     reasons = {name: _reason(metric, largest, error) for name, metric in metrics.items()}
+    for name, reason in reasons.items():
+        if reason and (moved := _moved(metrics[name], *folds, largest)) >= _MOVED:
+            reasons[name] = ""
+            _warn_that_none(metrics[name], largest, moved)
     if not any(reasons.values()):
         return None
     losses, targets = {}, {}
@@ -121,7 +134,7 @@ def proposed_range(
     return proposed
 
 
-def error_on_folds(
+def predicted_on_folds(
     model: Any,
     X: Any,
     y: Any,
@@ -129,8 +142,8 @@ def error_on_folds(
     groups: Any = None,
     params: Mapping[str, Any] | None = None,
     n_jobs: int | None = None,
-) -> float:
-    """Return the root mean squared error of an unfitted model on inner folds of these rows."""
+) -> Folds:
+    """Return targets and predictions of an unfitted model on inner folds of these rows."""
     # As a list, so that groups reach the splitter whether or not scikit-learn routes metadata.
     folds = list(check_cv(cv, y, classifier=False).split(X, y, groups))
     with without_autologging(), warnings.catch_warnings():
@@ -140,17 +153,50 @@ def error_on_folds(
             X,
             y,
             cv=folds,
-            scoring=_less_the_square,
+            scoring=_nothing,
             params=dict(params or {}),
             n_jobs=n_jobs,
             error_score="raise",
+            return_estimator=True,
         )
-    return math.sqrt(-float(measured["test_score"].mean()))
+        models = zip(measured["estimator"], folds, strict=True)
+        predicted = [fitted.predict(fp.take(X, test)) for fitted, (_, test) in models]
+    targets = np.asarray(y, dtype=np.float64)[np.concatenate([test for _, test in folds])]
+    targets = targets[:, 0] if targets.shape[1:] == (1,) else targets
+    return targets, np.concatenate(predicted).astype(np.float64).reshape(targets.shape)
 
 
-def _less_the_square(model: Any, X: Any, y: Any) -> float:
-    """Score a model; a scorer of scikit-learn's would ask for weights where metadata is routed."""
-    return -float(mean_squared_error(y, model.predict(X)))
+def _nothing(model: Any, X: Any, y: Any) -> float:
+    """Score nothing: the predictions are what is needed."""
+    return 0.0
+
+
+def _moved(metric: Metric, targets: FloatArray, predictions: FloatArray, largest: float) -> float:
+    """Return by how much clipped errors move a score, in its standard errors.
+
+    The standard error is that of a Bayesian bootstrap with fixed draws.
+    """
+    clipped = np.clip(predictions, targets - largest, targets + largest)
+    whole, rng = metric.evaluate(targets, predictions), np.random.default_rng(0)
+    n = len(targets)
+    drawn = [metric.to_score(whole.risk_under(rng.exponential(size=n))) for _ in range(_DRAWS)]
+    kept = metric.to_score(metric.evaluate(targets, clipped).risk)
+    moved, error = abs(kept - metric.to_score(whole.risk)), float(np.std(drawn))
+    return moved / error if moved else 0.0
+
+
+def _warn_that_none(metric: Metric, largest: float, moved: float) -> None:
+    warn(
+        f"No range of the error is proposed for {metric.name}: with errors clipped at "
+        f"{largest:.12g}, four root mean squared errors of the best candidate on folds of the "
+        f"training rows, its score there is {moved:.2g} standard errors from what it is, so the "
+        "interval would be for another number. These give an interval: reserve= (approximate, "
+        "for the score itself), "
+        f"{'target_range=(low, high) and ' * metric.takes_target_range}"
+        "loss_range=(0, largest) if you know an error that none exceeds, or "
+        'scoring="neg_median_absolute_error" (exact, without a range).',
+        RangeWarning,
+    )
 
 
 def _warn_of(proposed: ProposedRange, reasons: list[str], is_narrow: bool) -> None:

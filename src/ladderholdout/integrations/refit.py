@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import warnings
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, MutableMapping
 from itertools import combinations
@@ -16,7 +17,6 @@ from ladderholdout import thirdparty
 from ladderholdout.arguments import as_given
 from ladderholdout.errors import (
     InvalidArgument,
-    LadderHoldoutError,
     NoImprovementWarning,
     NotIncumbentWarning,
     warn,
@@ -95,28 +95,54 @@ def check_refit(
     are the rounds of the fit.
     """
     fit = thirdparty.fit_ending(running)
-    if fit is None or not (fit.refit is True or isinstance(fit.refit, str)):
+    if fit is None or not fit.refit or _is_ours(fit.refit):
         return
-    ranks = fit.results.get(f"rank_test_{'score' if fit.refit is True else fit.refit}")
+    ladders = [holdout]
     if isinstance(fit.refit, str):
-        holdout = holdout.by_metric.get(fit.refit, holdout)
+        ladders = [holdout.by_metric.get(fit.refit, holdout)]
+    elif callable(fit.refit):
+        ladders = list(holdout.by_metric.values()) or ladders
     try:
-        entries = _of_searches(holdout, searches)
-        incumbent = holdout.state().incumbent
-    except LadderHoldoutError:  # whoever asks next gets it; here nobody could catch it
+        picked = _picked(fit)
+        incumbents = [ladder.state().incumbent for ladder in ladders]
+        entries = [_of_searches(ladder, searches) for ladder in ladders]
+    # The search raises what its own function raises; whoever asks the holdout next gets its error.
+    except Exception:
         return
-    if ranks is None or not entries:
+    if picked is None or not entries[0]:
         return
-    picked = int(np.argmin(ranks))
-    for entry in entries:
-        if entry.context.get("candidate") == picked and entry.first == incumbent:
-            return
+    holders = [
+        entry.context["candidate"]
+        for of_ladder, incumbent in zip(entries, incumbents, strict=True)
+        for entry in of_ladder
+        if entry.first == incumbent and "candidate" in entry.context
+    ]
+    if picked in holders:
+        return
+    name = getattr(fit.refit, "__name__", None) or repr(fit.refit)
+    others = f"no candidate of this search became it: {incumbent_named(incumbents[0])}"
+    if holders:
+        others = f"that is candidate {holders[0]}."
     warn(
-        f"refit={fit.refit!r} refits candidate {picked}, which is not the incumbent; no candidate "
-        f"of this search became it: {incumbent_named(incumbent)}. Give the search "
-        "refit=holdout.select, which goes by the ledger.",
+        f"refit={name} refits candidate {picked}, which is not the incumbent; {others} "
+        "Give the search refit=holdout.select, which goes by the ledger.",
         NoImprovementWarning,
     )
+
+
+def _is_ours(refit: Any) -> bool:
+    """Return whether a search is refitted by `LadderHoldout.select`, which goes by the ledger."""
+    return type(getattr(refit, "__self__", None)).__module__.startswith("ladderholdout.")
+
+
+def _picked(fit: thirdparty.Ending) -> int | None:
+    """Return the candidate that a search is about to refit, as far as that is known."""
+    if callable(fit.refit):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return int(fit.refit(dict(fit.results)))
+    ranks = fit.results.get(f"rank_test_{'score' if fit.refit is True else fit.refit}")
+    return None if ranks is None else int(np.argmin(ranks))
 
 
 def _parameters(cv_results: Mapping[str, Any]) -> list[dict[str, Any]]:

@@ -53,7 +53,7 @@ from ladderholdout.integrations import pipelines, rounds
 from ladderholdout.integrations.refit import check_choices, check_refit
 from ladderholdout.integrations.rounds import Loud, Round
 from ladderholdout.integrations.training_rows import look_for_overlap
-from ladderholdout.ledger import is_memory
+from ladderholdout.ledger import is_memory, parted_name
 from ladderholdout.metrics import Metric
 from ladderholdout.metrics.arrays import refuse_masked
 from ladderholdout.metrics.responses import is_model
@@ -476,11 +476,13 @@ def _guarded(
 def _fed_back(holdout: OpenLadder, release: Release) -> float:
     """Return the feedback to a search on the answer of one ladder."""
     if release.score is None:
-        return feedback_of_improvement(holdout.feedback, release.improvements, release.improved)
+        return feedback_of_improvement(holdout.feedback, release.improvements, release.has_held)
     if holdout.facts.rules.mechanism.discloses:
         return release.score
     margin = margin_of(holdout, release.score)
-    return feedback_of(holdout.feedback, release.score, release.improved, margin)
+    # A search that is run again finds the incumbent by it.
+    held = release.improved or release.is_incumbent
+    return feedback_of(holdout.feedback, release.score, held, margin)
 
 
 # A candidate of each search and of the names that its points set, described, in this process.
@@ -589,7 +591,8 @@ def _other_labels() -> InvalidArgument:
 def _hashes_if_holdout(holdout: OpenLadder, X: Any) -> NDArray[np.uint64] | None:
     """Return the hashes of these rows if they are the holdout's; refuse a part of them.
 
-    All rows of an earlier block are refused as well: their score is none of the holdout's any more.
+    All rows of an earlier block are refused as well, for their score is none of the holdout's any
+    more; and half of those of a later one, of which only queries of its own may learn.
     """
     held, rows = holdout.rows(), count_rows(X)
     known = held.hashes
@@ -600,16 +603,17 @@ def _hashes_if_holdout(holdout: OpenLadder, X: Any) -> NDArray[np.uint64] | None
     few = min(rows, max(_SAMPLE, 16 * rows // len(known)))
     sample = np.unique(np.linspace(0, rows - 1, few).astype(np.intp))
     try:
-        of_size = [earlier for earlier in held.earlier if len(earlier) == rows]
+        earlier, later = held.other_blocks()
+        of_size = [block for block in earlier if len(block) == rows]
         of_sample = fp.row_hashes(fp.take(X, sample))
-        if not any(fp.overlap(of_sample, rows_known) for rows_known in (known, *of_size)):
+        if not any(fp.overlap(of_sample, block) for block in (known, *of_size, *later)):
             return None
         hashes = fp.row_hashes(X)
     except InvalidArgument:
         return None  # rows of another kind than any holdout's
     if rows == len(known) and np.array_equal(np.sort(hashes), known):
         return hashes
-    if any(np.array_equal(np.sort(hashes), earlier) for earlier in of_size):
+    if any(np.array_equal(np.sort(hashes), block) for block in of_size):
         raise HoldoutConflict(
             f"These are rows that {holdout.facts.name!r} had before fresh ones took their place: "
             "their score is no score of the holdout any more. Give the rows of now, or the empty "
@@ -617,8 +621,16 @@ def _hashes_if_holdout(holdout: OpenLadder, X: Any) -> NDArray[np.uint64] | None
         )
     if holdout.overlap in ("warn", "ignore"):
         return None  # rows that look alike are common in this data: its owner states so
-    inside, seen = fp.overlap(hashes, known), fp.overlap(known, hashes)
-    if 2 * inside >= rows or 2 * seen >= len(known):
+    for block in later:
+        if _are_most(hashes, block):
+            name, _ = parted_name(holdout.facts.name)
+            raise HoldoutConflict(
+                f"These are rows of {name!r} that took the place of those which this object was "
+                "made with: a plain score of them would show more than the guard does. Open it "
+                f"anew, LadderHoldout.open({name!r}), and submit the model."
+            )
+    if _are_most(hashes, known):
+        inside = fp.overlap(hashes, known)
         raise InvalidArgument(
             "X",
             "rows of your own, or all of the holdout's",
@@ -627,6 +639,12 @@ def _hashes_if_holdout(holdout: OpenLadder, X: Any) -> NDArray[np.uint64] | None
             'rows of your own look like them, pass overlap="warn".',
         )
     return None
+
+
+def _are_most(hashes: NDArray[np.uint64], known: NDArray[np.uint64]) -> bool:
+    """Return whether half of some rows are known ones, or the other way round."""
+    inside, seen = fp.overlap(hashes, known), fp.overlap(known, hashes)
+    return 2 * inside >= len(hashes) or 2 * seen >= len(known)
 
 
 def _remind(holdout: OpenLadder) -> None:
@@ -656,8 +674,10 @@ class PlainScore:
     def __init__(self, metric: Metric) -> None:
         self._metric, self.__name__ = metric, metric.name
 
-    def __call__(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> float:
-        """Return the score, greater is better."""
+    def __call__(
+        self, y_true: Any, y_pred: Any, sample_weight: Any = None, pos_label: Any = None
+    ) -> float:
+        """Return the score, greater is better; scikit-learn takes scores of the positive class."""
         return self._metric.score_from(y_true, y_pred, sample_weight)
 
     def __eq__(self, other: object) -> bool:
@@ -676,7 +696,8 @@ _RESPONSES = {"probabilities": "predict_proba", "scores": ("decision_function", 
 def plain_scorer(metric: Metric) -> Any:
     """Return what `make_scorer` makes of a metric: it never queries a holdout."""
     response = _RESPONSES.get(metric.response, "predict")
-    scorer = make_scorer(PlainScore(metric), response_method=response)
+    label = {} if metric.pos_label is None else {"pos_label": metric.pos_label}
+    scorer = make_scorer(PlainScore(metric), response_method=response, **label)
     scorer.__name__ = metric.name
     return scorer
 

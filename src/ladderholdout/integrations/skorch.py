@@ -72,7 +72,7 @@ def ladder_stopping(
     ...     criterion=torch.nn.CrossEntropyLoss, lr=0.1, train_split=None, verbose=0,
     ...     callbacks=[ladder_stopping(holdout, patience=3)])
     >>> net = net.fit(X[200:], y[200:])
-    >>> holdout.submit(net).improved  # the model kept is the incumbent
+    >>> holdout.submit(net).is_incumbent  # the model kept is the incumbent
     True
     """
     callback = LadderStoppingCallback(

@@ -73,7 +73,7 @@ def ladder_stopping(holdout: HasLadder, patience: int = 10, **rule: Unpack[Rule]
     >>> model = stages.fit(model, X, y)
     >>> model.n_iter_ == stages.stopping.best_round < 60
     True
-    >>> holdout.submit(model).improved  # the model kept is the incumbent
+    >>> holdout.submit(model).is_incumbent  # the model kept is the incumbent
     True
     """
     return Stages(LadderStopping(holdout, patience, **rule))

@@ -252,12 +252,12 @@ class Fit:
     def take(self, release: Release) -> None:
         """Count one round.
 
-        The later of two improvements has the better released score. A round that repeats one of
-        the same fit, as a tree without a split does, is therefore no improvement, and in a
-        second fit of the same rounds it is none again.
+        The later of two incumbents has the better released score. A round that repeats one of
+        the same fit, as a tree without a split does, is therefore no progress, and a second fit of
+        the same rounds has its best where the first had it.
         """
         self.releases.append(release)
-        if release.improved and release.improvements > self.best_level:
+        if release.has_held and release.improvements > self.best_level:
             self.best_round, self.best_level = len(self.releases), release.improvements
 
 
@@ -523,7 +523,8 @@ class LadderStopping:
     def best_round(self) -> int:
         """How many rounds the model to keep has.
 
-        The last round of this fit that improved the ladder; where none did, all of them.
+        The last round of this fit that improved the ladder, now or when the same predictions were
+        submitted first; where none did, all of them.
         Reading it ends the batch of the rounds so far.
         """
         fit = self._read()
@@ -531,7 +532,7 @@ class LadderStopping:
 
     @property
     def improved(self) -> bool:
-        """Whether any round of this fit improved the ladder; reading it ends the batch."""
+        """Whether `best_round` is one that improved the ladder; reading it ends the batch."""
         fit = self._read()
         return fit is not None and fit.best_round > 0
 

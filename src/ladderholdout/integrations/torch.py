@@ -82,7 +82,7 @@ def ladder_stopping(
     >>> epochs.restore(model)
     >>> epochs.stopping.rounds - epochs.stopping.best_round
     5
-    >>> holdout.submit(epochs.predictions(model)).improved  # the model kept is the incumbent
+    >>> holdout.submit(epochs.predictions(model)).is_incumbent  # the model kept is the incumbent
     True
     """
     stopping = LadderStopping(holdout, patience, **rule)

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
 from numpy.typing import ArrayLike
 
+import ladderholdout.leaderboard.corrections as corrections
+import ladderholdout.leaderboard.rounds as rounds_of
+import ladderholdout.leaderboard.standings as ranks_of
 from ladderholdout.arguments import choice, text
-from ladderholdout.errors import HoldoutConflict, InvalidArgument, UnknownHoldout
+from ladderholdout.errors import HoldoutConflict, InvalidArgument, MetricError, UnknownHoldout
 from ladderholdout.guard import (
     FreshRows,
     HasLadder,
@@ -30,39 +34,14 @@ from ladderholdout.guard import (
     register,
     reopen_ladder,
     stated_in,
-    without_frames,
 )
-from ladderholdout.leaderboard.certified import certified, standings_of
-from ladderholdout.leaderboard.corrections import (
-    Corrections,
-    answers_of,
-    begin_again,
-    changed_ranks,
-    check_corrected,
-    collect_again,
-    note_teams_again,
-)
-from ladderholdout.leaderboard.finals import Finals, finals_shown, held_finals
+from ladderholdout.leaderboard.certified import certificate_of_team, standings_of
+from ladderholdout.leaderboard.corrections import Corrections
+from ladderholdout.leaderboard.finals import Finals, finals_shown, held_finals, owners_of
 from ladderholdout.leaderboard.page import page_of, parts_of
-from ladderholdout.leaderboard.rounds import (
-    Collected,
-    Round,
-    begin_rounds,
-    checked_hours,
-    due_of,
-    lines_of,
-)
+from ladderholdout.leaderboard.rounds import Collected, Round
 from ladderholdout.leaderboard.rules import DEFAULTS, RULES, check_rule, kind_of
-from ladderholdout.leaderboard.standings import (
-    BOARD,
-    Standings,
-    entrants,
-    homes_on,
-    note_left,
-    note_merged,
-    start,
-    team_ladder,
-)
+from ladderholdout.leaderboard.standings import BOARD, Standings
 from ladderholdout.ledger import FinalsRecord, LadderRecord, Transaction
 from ladderholdout.ledger.rounds import RoundsRecord
 from ladderholdout.mechanisms import Mechanism
@@ -104,8 +83,8 @@ class Leaderboard:
     rounds : bool or float, default=False
         Whether submissions are collected and answered together when their round is closed: by
         `close_round` alone, or, with a number, also after so many hours. Fixed with the board.
-    sample_weight, classes, loss_range, target_range, overlap, ledger, vault, reserve, \
-    confidence, ids
+    sample_weight, classes, loss_range, target_range, pos_label, overlap, ledger, vault, \
+    reserve, confidence, ids
         Settings of `LadderHoldout`.
 
     Raises
@@ -151,6 +130,7 @@ class Leaderboard:
         classes: ArrayLike | None = None,
         loss_range: tuple[float, float] | None = None,
         target_range: tuple[float, float] | None = None,
+        pos_label: Any = None,
         overlap: str = "auto",
         ledger: str | os.PathLike[str] | None = None,
         vault: str | os.PathLike[str] | bool | None = None,
@@ -163,12 +143,12 @@ class Leaderboard:
             check_rule(per, mechanism)
         if budget is not None and per == "rank":
             raise InvalidArgument("budget", 'left out with per="rank"', budget)
-        hours = checked_hours(rounds)
+        hours = rounds_of.checked_hours(rounds)
         home = register(X, y, _stated(locals(), default=DEFAULTS[per]))
         assert isinstance(home, LocalLadder)  # of one metric
         self._hold(home)
         if rounds is not False:
-            home.write(lambda tx, record: begin_rounds(tx, record, hours))
+            home.write(lambda tx, record: rounds_of.begin_rounds(tx, record, hours))
         if self.per != per:
             raise HoldoutConflict(
                 f"This leaderboard is in the ledger with per={self.per!r}, and you ask for "
@@ -231,7 +211,6 @@ class Leaderboard:
         --------
         >>> import numpy as np
         >>> from ladderholdout import LadderHoldout
-        >>> from ladderholdout.leaderboard import Leaderboard
         >>> X, y = np.arange(400).reshape(-1, 1), np.arange(400) % 2
         >>> board = Leaderboard(X, y, scoring="accuracy", name="summer", ledger="memory:summer")
         >>> [each.name for each in Leaderboard.on(LadderHoldout.open("summer", account="board",
@@ -241,7 +220,7 @@ class Leaderboard:
         ladder = ladder_of(holdout)
         if not isinstance(ladder, LocalLadder):
             return ()
-        homes = ladder.read(lambda tx, record: homes_on(tx, record.holdout_id))
+        homes = ladder.read(lambda tx, record: ranks_of.homes_on(tx, record.holdout_id))
         return tuple(cls._of(ladder.beside(home)) for home in homes)
 
     @classmethod
@@ -367,13 +346,13 @@ class Leaderboard:
         >>> board.waiting(), board.close_if_due()  # what has a key waits once
         ({'Ada': 2}, None)
         """
-        self.close_if_due()
+        self._close_where_due()
         ladder = self._home if self.per == "rank" else self._team(account, predictions)
         if self.per == "rank":
             origin = replace(origin, context={**origin.context, "account": account})
         placed = self._home.placed(predictions)
         rounds, waiting = collect(self._home, ladder.guard(), account, placed, origin)
-        return Collected(rounds.number, account, waiting, due_of(rounds))
+        return Collected(rounds.number, account, waiting, rounds_of.due_of(rounds))
 
     def waiting(self) -> dict[str, int]:
         """Return by account how many submissions wait for the open round to be closed.
@@ -391,6 +370,7 @@ class Leaderboard:
         >>> board.waiting()
         {'Ada': 1}
         """
+        self._close_where_due()
         return self._home.read(lambda tx, home: tx.rounds.counts(home))
 
     def close_round(self) -> Round | None:
@@ -408,6 +388,8 @@ class Leaderboard:
         ------
         HoldoutConflict
             The board has no rounds.
+        MetricError
+            The metric failed on all that waits; nothing was released.
         LedgerError
             The ledger cannot be written; nothing was released.
 
@@ -437,11 +419,50 @@ class Leaderboard:
             self._home,
             lambda ladder: self._home.beside(ladder).guard(),
             new_batch(),
+            lambda tx, home: ranks_of.best_risk(tx, home, self.per),
             ranked=self.per == "rank",
         )
         if answered is None:
             return None
         return Round(answered.record, answered.releases, self.metric)
+
+    def take_out(self, account: str) -> int:
+        """Take what an account has waiting out of the open round; the owner may.
+
+        Its round names the account as left out, and answers nothing of it.
+
+        Parameters
+        ----------
+        account : str
+
+        Returns
+        -------
+        int
+            How many submissions there were.
+
+        Raises
+        ------
+        InvalidArgument
+            Nothing of the account waits.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> X, y = np.arange(400).reshape(-1, 1), np.arange(400) % 2
+        >>> board = Leaderboard(X, y, scoring="accuracy", ledger="memory", rounds=True)
+        >>> collected = [board.submit(account, y) for account in ("Ada", "Ben")]
+        >>> board.take_out("Ben"), board.close_round().record.left_out
+        (1, ('Ben',))
+        """
+        text("account", account)
+
+        def take(tx: Transaction, home: LadderRecord) -> int:
+            waiting = ", ".join(tx.rounds.counts(home)) or "none"
+            if count := tx.rounds.take_out(home, account):
+                return count
+            raise InvalidArgument("account", f"one that waits ({waiting})", account)
+
+        return self._home.write(take)
 
     def close_if_due(self) -> Round | None:
         """Close the round where its hours are over and something waits.
@@ -460,9 +481,13 @@ class Leaderboard:
         >>> board.close_if_due() is None
         True
         """
-        rounds = self.rounds() if self.by_rounds else None
-        due = None if rounds is None else due_of(rounds)
+        due = rounds_of.due_of(rounds) if self.by_rounds and (rounds := self.rounds()) else None
         return self.close_round() if due is not None and due <= datetime.now(UTC) else None
+
+    def _close_where_due(self) -> None:
+        """Close the round if it is due; if the metric fails, whoever asks is not refused for it."""
+        with suppress(MetricError):
+            self.close_if_due()
 
     def replay_rounds(self, ladder: str) -> Corrections:
         """Answer all closed rounds again, on another board, after labels were corrected.
@@ -500,33 +525,27 @@ class Leaderboard:
         >>> print(again.replay_rounds("corrected").answers[0])
         round 1, Ada, submission 1: 1, improved; now 1, improved
         """
-        labels, of = self._home.read(check_corrected), self._home.id
-        begun = self._home.write(lambda tx, home: begin_again(tx, home, ladder))
+        labels, of = self._home.read(corrections.check_corrected), self._home.id
+        begun = self._home.write(lambda tx, home: corrections.begin_again(tx, home, ladder))
         board = self._home.beside(begun)
         again = Leaderboard._of(board)
-        while board.write(lambda tx, home: collect_again(tx, home, tx.ladder(of))):
+        while board.write(lambda tx, home: corrections.collect_again(tx, home, tx.ladder(of))):
             again.close_round()
-        board.write(lambda tx, home: note_teams_again(tx, home, tx.ladder(of), self.per))
-        answers = board.read(
-            lambda tx, home: answers_of(tx, home, tx.ladder(of), self.metric), shown=True
+        board.write(
+            lambda tx, home: corrections.note_teams_again(tx, home, tx.ladder(of), self.per)
         )
-        ranks = changed_ranks(self.standings(), again.standings())
+        metric = self.metric
+        answers = board.read(
+            lambda tx, home: corrections.answers_of(tx, home, tx.ladder(of), metric), shown=True
+        )
+        ranks = corrections.changed_ranks(self.standings(), again.standings())
         return Corrections(self.name, ladder, self.ladder, labels, answers, ranks)
 
     def _team(self, account: str, predictions: Any) -> LocalLadder:
         """Return the ladder of an account, started if these predictions are fine."""
-        if account in self._teams:
-            return self._teams[account]
-        ladder = self._home.read(lambda tx, home: team_ladder(tx, home, account))
-        if ladder is None:
-            guard = self._home.guard()
-            with without_frames:
-                guard.metric.canonical(predictions, guard.holdout.n, guard.holdout.classes)
-            ladder = self._home.write(
-                # Locked, so that two processes start one ladder between them.
-                lambda tx, home: team_ladder(tx, home, account) or start(tx, home, account)
-            )
-        return self._teams.setdefault(account, self._home.beside(ladder))
+        if account not in self._teams:
+            self._teams[account] = ranks_of.started_team(self._home, account, predictions)
+        return self._teams[account]
 
     def standings(self, confidence: float | None = None) -> Standings:
         """Return the ranks of all accounts, from releases alone; this costs no query.
@@ -541,7 +560,7 @@ class Leaderboard:
         -------
         Standings
         """
-        self.close_if_due()
+        self._close_where_due()
         level = level_of(self._home, confidence)
         return self._home.read(
             lambda tx, home: standings_of(self._home, tx, home, level), shown=True
@@ -601,7 +620,7 @@ class Leaderboard:
         >>> [(row.account, row.score, row.submissions) for row in board.standings()]
         [('Ada', 1.0, 2)]
         """
-        self._home.write(lambda tx, home: note_merged(tx, home, self.per, account, others))
+        self._home.write(lambda tx, home: ranks_of.note_merged(tx, home, self.per, account, others))
 
     def leave(self, account: str) -> None:
         """Take an account off the board, on record; what was released to it stays counted.
@@ -627,7 +646,7 @@ class Leaderboard:
         >>> [row.account for row in board.standings()], board.standings().submissions
         (['Ada'], 2)
         """
-        self._home.write(lambda tx, home: note_left(tx, home, self.per, account))
+        self._home.write(lambda tx, home: ranks_of.note_left(tx, home, self.per, account))
 
     def certificate(
         self, account: str | None = None, confidence: float | None = None
@@ -661,17 +680,9 @@ class Leaderboard:
         level = level_of(self._home, confidence)
         if account is not None:
             text("account", account)
-
-        def certify(tx: Transaction, home: LadderRecord) -> ScoreCertificate:
-            everyone = entrants(tx, home, self.per)
-            wanted = [e for e in everyone if e.ladder is not None and account in (None, e.account)]
-            if wanted:
-                best = min(wanted, key=lambda entrant: (entrant.risk, entrant.since))
-                return certified(self._home, tx, best, level)
-            missing = f"nothing was released {'yet' if account is None else f'to {account!r}'}"
-            return ScoreCertificate(None, None, None, level.confidence, None, missing=missing)
-
-        return self._home.read(certify, shown=True)
+        return self._home.read(
+            lambda tx, home: certificate_of_team(self._home, tx, home, account, level), shown=True
+        )
 
     def finals(
         self,
@@ -771,7 +782,6 @@ class Leaderboard:
         Examples
         --------
         >>> import numpy as np
-        >>> from ladderholdout.leaderboard import Leaderboard
         >>> X, y = np.arange(400).reshape(-1, 1), np.arange(400) % 2
         >>> board = Leaderboard(X, y, scoring="accuracy", ledger="memory")
         >>> "<h3>Standings</h3>" in board.section(level=3)
@@ -781,8 +791,9 @@ class Leaderboard:
 
     def _parts(self) -> tuple[Standings, tuple[Finals, ...], list[str]]:
         rounds = self.rounds()
-        closed = [] if rounds is None else lines_of(rounds, self.metric)
+        closed = [] if rounds is None else rounds_of.lines_of(rounds, self.metric)
         return self.standings(), self.finals_held(), closed
 
     def _shown(self, record: FinalsRecord) -> Finals:
-        return finals_shown(record, self.name, self.metric, self._home.facts.n_reserve)
+        owners = self._home.read(lambda tx, home: owners_of(tx, home, record))
+        return finals_shown(record, self.name, self.metric, self._home.facts.n_reserve, owners)

@@ -22,6 +22,7 @@ from ladderholdout.leaderboard.standings import (
     Standings,
     entrants,
     left,
+    merged,
     ranked,
     team_ladders,
 )
@@ -106,3 +107,18 @@ def certified(
     except (VaultError, InvalidArgument):  # the standings are shown all the same
         return no_certificate(level.confidence)
     return certificate_of(tx, entrant.ladder, home.metric, weights, level, bars)
+
+
+def certificate_of_team(
+    home: LocalLadder, tx: Transaction, record: LadderRecord, account: str | None, level: Level
+) -> ScoreCertificate:
+    """Certify what was released to the team of an account, or to the first one on the board."""
+    per, gone = kind_of(home.facts.rules.mechanism), left(tx, record)
+    team = merged(tx, record).get(account or "", account)
+    scored = [e for e in entrants(tx, record, per) if e.ladder is not None]
+    wanted = [e for e in scored if (e.account == team if team else e.account not in gone)]
+    if wanted:
+        best = min(wanted, key=lambda entrant: (entrant.risk, entrant.since))
+        return certified(home, tx, best, level)
+    missing = f"nothing was released {'yet' if account is None else f'to {account!r}'}"
+    return ScoreCertificate(None, None, None, level.confidence, None, missing=missing)

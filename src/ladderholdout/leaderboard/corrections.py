@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 from ladderholdout.arguments import segment
 from ladderholdout.errors import HoldoutConflict, LedgerError, printable
+from ladderholdout.leaderboard.rounds import counted
 from ladderholdout.leaderboard.standings import (
     Standings,
     entrants,
@@ -131,9 +132,9 @@ class Corrections:
     def lines(self) -> list[str]:
         """Return what changed, a text for each line."""
         count = len(self.answers)
-        labels = _counted(self.labels, "label")
-        rounds = _counted(len({answer.round for answer in self.answers}), "round")
-        submissions, were = _counted(count, "submission"), "was" if count == 1 else "were"
+        labels = counted(self.labels, "label")
+        rounds = counted(len({answer.round for answer in self.answers}), "round")
+        submissions, were = counted(count, "submission"), "was" if count == 1 else "were"
         changed = [answer.line() for answer in self.answers if answer.changed]
         lines = [*changed, *(rank.line() for rank in self.ranks)]
         return [
@@ -159,12 +160,7 @@ def check_corrected(tx: Transaction, home: LadderRecord) -> int:
             f"No round of the leaderboard {name!r} was closed yet: the first one will be answered "
             "by the labels as they are now."
         )
-    waiting = sum(tx.rounds.counts(home).values())
-    if waiting:
-        raise HoldoutConflict(
-            f"{waiting} submissions wait for the open round of {name!r}: close it first, with "
-            "close_round()."
-        )
+    tx.rounds.refuse_waiting(home)
     now, before = tx.amended(home.holdout_id), tx.amended(home.holdout_id, rounds.position)
     amended = [event.position for event in tx.events(home.holdout_id, "amended")]
     if max(amended, default=0) < rounds.position:
@@ -224,7 +220,8 @@ def collect_again(tx: Transaction, home: LadderRecord, of: LadderRecord) -> bool
                 ladder = start(tx, home, kept.account) if known is None else known
             key = f"{_AGAIN}{closed.number}.{kept.id}"
             stated = kept.account, key, kept.context, kept.predictions, kept.time
-            tx.rounds.wait(home, ladder, *stated)
+            if not tx.rounds.knows(home, ladder, key):
+                tx.rounds.wait(home, ladder, *stated)
         if waits:
             return True
     return False
@@ -304,10 +301,6 @@ def _entries(tx: Transaction, home: LadderRecord) -> dict[tuple[int, int | None]
     return {
         (ladder.id, entry.number): entry for ladder in ladders for entry in tx.entries(ladder.id)
     }
-
-
-def _counted(count: int, what: str) -> str:
-    return f"{count} {what}{'s' * (count != 1)}"
 
 
 def _answer(score: float | None, improved: bool) -> str:

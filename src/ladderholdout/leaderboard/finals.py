@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from datetime import datetime
 from html import escape
 from typing import TypeAlias
@@ -55,6 +55,8 @@ class FinalStanding:
         Between these is its rank by the true scores of all.
     ties : tuple of str
         The accounts from which it is not separated, in the order of the ranks.
+    own : str
+        The account that made the entry, where a team has several.
 
     Examples
     --------
@@ -71,6 +73,7 @@ class FinalStanding:
     best_rank: int
     worst_rank: int
     ties: tuple[str, ...]
+    own: str = ""
 
     @property
     def rank_set(self) -> str:
@@ -193,19 +196,10 @@ class Finals(Sequence[FinalStanding]):
         >>> board = Leaderboard(X, y, scoring="accuracy", reserve=0.5, ledger="memory")
         >>> releases = [board.submit(*sent) for sent in (("Ada", y), ("Ben", 1 - y))]
         >>> print(board.finals().to_csv().splitlines()[1])
-        1,Ada,1,1.0,0.984...,1.0,1,1,
+        1,Ada,1,1.0,0.984...,1.0,1,1,,Ada
         """
-        head = ("rank", "account", "submission", "score", "low", "high")
-        return table(
-            (*head, "best_rank", "worst_rank", "ties"),
-            (
-                (
-                    *(getattr(row, name) for name in (*head, "best_rank", "worst_rank")),
-                    "; ".join(row.ties),
-                )
-                for row in self.rows
-            ),
-        )
+        head = [column.name for column in fields(FinalStanding)]
+        return table(head, ([getattr(row, name) for name in head] for row in self.rows))
 
     def picture(self) -> RankPicture:
         """Return the picture of the sets of ranks, of the first accounts."""
@@ -230,7 +224,7 @@ def _texts(row: FinalStanding) -> tuple[str, ...]:
     return (
         str(row.rank),
         row.account,
-        str(row.submission),
+        str(row.submission) + (f" of {row.own}" if row.own not in ("", row.account) else ""),
         "" if row.score is None else f"{row.score:.6g}",
         "" if row.low is None or row.high is None else interval(row.low, row.high),
         row.rank_set,
@@ -238,8 +232,20 @@ def _texts(row: FinalStanding) -> tuple[str, ...]:
     )
 
 
-def finals_shown(record: FinalsRecord, name: str, metric: Metric, n: int) -> Finals:
-    """Return finals as they are shown, by account."""
+def owners_of(tx: Transaction, home: LadderRecord, record: FinalsRecord) -> list[str]:
+    """Return of each entry whose submission it is: of a team with several accounts, of which."""
+    ladders = {ladder.id: ladder.settings.account for ladder in team_ladders(tx, home)}
+    return [
+        ladders.get(entry.ladder_id)
+        or tx.entries(home.id, after=entry.submission - 1, limit=1)[0].context["account"]
+        for entry in record.entries
+    ]
+
+
+def finals_shown(
+    record: FinalsRecord, name: str, metric: Metric, n: int, owners: Sequence[str]
+) -> Finals:
+    """Return finals as they are shown, by account; `owners` has whose each entry is."""
     shown, accounts = record.shown, list(dict.fromkeys(e.account for e in record.entries))
     teams = [accounts.index(entry.account) for entry in record.entries]
     better = of_teams(shown.better, teams, len(accounts))
@@ -270,6 +276,7 @@ def finals_shown(record: FinalsRecord, name: str, metric: Metric, n: int) -> Fin
                 best_rank=int(first[number]),
                 worst_rank=int(last[number]),
                 ties=ties,
+                own=owners[best[number]],
             )
         )
     amended = (
@@ -287,7 +294,7 @@ def finals_shown(record: FinalsRecord, name: str, metric: Metric, n: int) -> Fin
         log_count=record.log_count,
         log_values=shown.log_values,
         assumptions=(
-            *assumptions_of(metric, batch=False, clipped=0.0),
+            *assumptions_of(metric),
             *(amended if record.amended else ()),
         ),
         rows=tuple(rows),
@@ -312,6 +319,8 @@ def held_finals(
     """
 
     def contestants(tx: Transaction, record: LadderRecord) -> list[tuple[str, int, int]]:
+        if again or not tx.finals.all(record.holdout_id):
+            tx.rounds.refuse_waiting(record)
         gone, names = left(tx, record), merged(tx, record)
         everyone = [e for e in entrants(tx, record, per) if e.account not in gone]
         teams = [] if per == "rank" else team_ladders(tx, record)

@@ -42,10 +42,11 @@ class Collected:
 
     def line(self) -> str:
         """Return it in a line."""
-        waits = "submission" if self.waiting == 1 else "submissions"
+        if not self.waiting:  # sent again under its key
+            return f"{self.account} was answered in a round before round {self.round}"
         verb = "waits" if self.waiting == 1 else "wait"
         end = "is closed" if self.due is None else f"ends at {self.due:%Y-%m-%d %H:%M} UTC"
-        what = f"{self.waiting} {waits} of {self.account} {verb}"
+        what = f"{counted(self.waiting, 'submission')} of {self.account} {verb}"
         return f"round {self.round}: {what} until the round {end}"
 
     __str__ = line
@@ -96,10 +97,18 @@ class Round:
 def round_line(record: RoundRecord, metric: Metric) -> str:
     """Return a round in a line."""
     best = "" if record.best is None else f"; best released {metric.to_score(record.best):.6g}"
+    if record.left_out:
+        best += f"; left out, not answered: {', '.join(record.left_out)}"
     return (
-        f"round {record.number}, closed {record.time:%Y-%m-%d %H:%M}: {record.submissions} "
-        f"submissions of {record.accounts} accounts, {record.improved} improved{best}"
+        f"round {record.number}, closed {record.time:%Y-%m-%d %H:%M}: "
+        f"{counted(record.submissions, 'submission')} of {counted(record.accounts, 'account')}, "
+        f"{record.improved} improved{best}"
     )
+
+
+def counted(count: int, what: str) -> str:
+    """Return a number of something, in words."""
+    return f"{count} {what}{'s' * (count != 1)}"
 
 
 def lines_of(rounds: RoundsRecord, metric: Metric) -> list[str]:
@@ -117,6 +126,7 @@ def round_shown(record: RoundRecord, metric: Metric) -> dict[str, Any]:
         "accounts": record.accounts,
         "improved": record.improved,
         "best": None if record.best is None else metric.to_score(record.best),
+        "left_out": list(record.left_out),
     }
 
 

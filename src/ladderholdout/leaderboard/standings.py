@@ -15,7 +15,7 @@ from typing import Any, Protocol
 
 from ladderholdout.arguments import segment
 from ladderholdout.errors import HoldoutConflict, InvalidArgument, printable
-from ladderholdout.guard import ScoreCertificate
+from ladderholdout.guard import LocalLadder, ScoreCertificate, without_frames
 from ladderholdout.leaderboard.rules import is_board_rule
 from ladderholdout.ledger import LadderRecord, Transaction
 from ladderholdout.ledger.chain import LEFT, MERGED
@@ -47,6 +47,8 @@ class Entrant:
         The place of that submission in the one order of all, where that is known; else 0.
     own : str
         The account that made it, where a team has several.
+    accounts : tuple of str
+        All accounts of the team.
     """
 
     account: str
@@ -55,6 +57,7 @@ class Entrant:
     since: datetime
     id: int = 0
     own: str = ""
+    accounts: tuple[str, ...] = ()
 
     @property
     def risk(self) -> float:
@@ -99,8 +102,16 @@ def entrants(tx: Transaction, home: LadderRecord, per: str) -> Iterator[Entrant]
         known = by_team.get(team)
         best = entrant if known is None else min(known, entrant, key=_place)
         count = entrant.submissions + (0 if known is None else known.submissions)
-        by_team[team] = replace(best, account=team, submissions=count)
+        accounts = (*(() if known is None else known.accounts), entrant.own)
+        by_team[team] = replace(best, account=team, submissions=count, accounts=accounts)
     yield from by_team.values()
+
+
+def best_risk(tx: Transaction, home: LadderRecord, per: str) -> float | None:
+    """Return the smallest released risk of the standings; None while there is none."""
+    gone = left(tx, home)
+    placed = (one for one in entrants(tx, home, per) if one.ladder is not None)
+    return min((one.risk for one in placed if one.account not in gone), default=None)
 
 
 def _place(entrant: Entrant) -> tuple[float, datetime]:
@@ -138,14 +149,18 @@ def note_merged(
             raise InvalidArgument("account", "one that has submitted to the board", name)
         if name in names or (name in others and name in names.values()):
             raise InvalidArgument("account", "one that is of no other team", name)
+        if name in left(tx, home):
+            raise InvalidArgument("account", "one that has not left the board", name)
     detail = {"account": account, "others": list(others)}
     tx.chains.note(home.holdout_id, MERGED, home.id, detail)
 
 
 def note_left(tx: Transaction, home: LadderRecord, per: str, account: str) -> None:
     """Note that an account leaves the board."""
+    account = merged(tx, home).get(account, account)  # a team leaves as one
     if account not in {entrant.account for entrant in entrants(tx, home, per)}:
-        raise InvalidArgument("account", "one that has submitted to the board", account)
+        remedy = "What waits for its round is taken out with take_out()."
+        raise InvalidArgument("account", "one that has submitted to the board", account, remedy)
     if account not in left(tx, home):
         tx.chains.note(home.holdout_id, LEFT, home.id, {"account": account})
 
@@ -185,6 +200,20 @@ def _by_rank(tx: Transaction, home: LadderRecord) -> Iterator[Entrant]:
             ladder = replace(home, incumbent=won.number, state=state)
             since = won.time
         yield Entrant(account, count, ladder, since)
+
+
+def started_team(home: LocalLadder, account: str, predictions: Any) -> LocalLadder:
+    """Return the ladder of an account beside the board's, started if the predictions are fine."""
+    ladder = home.read(lambda tx, record: team_ladder(tx, record, account))
+    if ladder is None:
+        guard = home.guard()
+        with without_frames:
+            guard.metric.canonical(predictions, guard.holdout.n, guard.holdout.classes)
+        ladder = home.write(
+            # Locked, so that two processes start one ladder between them.
+            lambda tx, record: team_ladder(tx, record, account) or start(tx, record, account)
+        )
+    return home.beside(ladder)
 
 
 def team_ladder(tx: Transaction, home: LadderRecord, account: str) -> LadderRecord | None:
@@ -238,6 +267,10 @@ class Standing:
         How many the account made in all, repeats included.
     since : datetime
         When that submission was made, in UTC.
+    own : str
+        The account that made it.
+    accounts : tuple of str
+        All accounts of the team: several after `Leaderboard.merge`.
 
     Examples
     --------
@@ -262,6 +295,8 @@ class Standing:
     submission: int
     submissions: int
     since: datetime
+    own: str = ""
+    accounts: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -356,7 +391,7 @@ class Standings(Sequence[Standing]):
         >>> board = Leaderboard(X, y, scoring="accuracy", ledger="memory")
         >>> release = board.submit("Ada", y)
         >>> board.standings().to_csv().splitlines()[0]
-        'rank,account,score,ties,low,high,best_rank,worst_rank,submission,submissions,since'
+        'rank,account,score,ties,low,high,best_rank,worst_rank,submission,submissions,since,own,accounts'
         """
         names = [column.name for column in fields(Standing)]
         return table(names, ([getattr(row, name) for name in names] for row in self.rows))
@@ -424,6 +459,8 @@ def table(head: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
 def _cell(value: Any) -> Any:
     if isinstance(value, datetime):
         return value.isoformat()
+    if isinstance(value, tuple):
+        value = "; ".join(value)
     return f"'{value}" if isinstance(value, str) and value[:1] in "=+-@\t\r" and value else value
 
 
@@ -457,6 +494,8 @@ def ranked(
             submission=entrant.submission,
             submissions=entrant.submissions,
             since=entrant.since,
+            own=entrant.own,
+            accounts=entrant.accounts,
         )
 
     pairs = sorted(zip(entrants, ends, strict=True), key=lambda pair: (pair[0].risk, pair[0].since))

@@ -17,6 +17,7 @@ from ladderholdout.ledger.records import (
     LadderRecord,
     compressed,
     decompressed,
+    is_known,
     packed,
     read_all,
     select_incumbents,
@@ -89,8 +90,8 @@ class IntervalRecord:
         L, with what was paid for the confidence.
     log_values : float
         What later certificates pay for it, in nats.
-    clipped : float
-        At most this share of the rows was clipped.
+    clipped : tuple of (int, float) or None
+        How many rows were clipped, and what share of the score they are.
     place : int
         Which of its batch the incumbent was.
     """
@@ -105,7 +106,7 @@ class IntervalRecord:
     bound: str
     log_count: float
     log_values: float
-    clipped: float
+    clipped: tuple[int, float] | None
     place: int
 
 
@@ -219,7 +220,7 @@ class Batches:
     # -- sizes ------------------------------------------------------------------------
 
     def announce(self, ladder: LadderRecord, batch: str, size: int) -> None:
-        """Note how many submissions a batch will have, before the first of them is answered.
+        """Note how many queries a batch will have, before the first of them is answered.
 
         Parameters
         ----------
@@ -243,7 +244,7 @@ class Batches:
             return None
         for batch, size, position in read_all(self._events(holdout_id, "batch"), _announced):
             if batch == chosen.batch and position < chosen.position:
-                return size if chosen.place <= size else None
+                return size
         return None
 
     def sizes(self, holdout_ids: Iterable[int]) -> dict[str, int]:
@@ -255,7 +256,7 @@ class Batches:
         }
 
     def members(self, holdout_ids: Sequence[int]) -> dict[tuple[int, str], int]:
-        """Return how many members of announced batches went to each ladder."""
+        """Return how many queries of announced batches went to each ladder."""
         sizes = self.sizes(holdout_ids)
         if not sizes:
             return {}
@@ -263,7 +264,7 @@ class Batches:
         query = (
             select(entry.ladder_id, entry.batch, count)
             .select_from(submissions.join(ladders))
-            .where(ladders.c.holdout_id.in_(holdout_ids), entry.batch.in_(sizes))
+            .where(ladders.c.holdout_id.in_(holdout_ids), entry.batch.in_(sizes), ~is_known)
             .group_by(entry.ladder_id, entry.batch)
         )
         return {
@@ -401,7 +402,7 @@ def _interval(event: EventRecord) -> IntervalRecord:
         str(noted["bound"]),
         float(noted["log_count"]),
         float(noted["log_values"]),
-        float(noted["clipped"]),
+        noted["clipped"] and (noted["clipped"][0], noted["clipped"][1]),
         int(noted["place"]),
     )
 

@@ -17,7 +17,7 @@ from sqlalchemy import Connection, select, update
 
 from ladderholdout.ledger.chain import FOLLOWED, SPENT_AT, Chains, refuse_retired
 from ladderholdout.ledger.history import EventRecord, read_events
-from ladderholdout.ledger.records import Head, block_name, now, parted_name, read_all
+from ladderholdout.ledger.records import FORGOTTEN, Head, block_name, now, parted_name, read_all
 from ladderholdout.ledger.tables import FAULTS, accounts, holdouts
 
 
@@ -85,10 +85,10 @@ class Blocks:
         Raises
         ------
         HoldoutConflict
-            This is an earlier block.
+            This is an earlier block, or was forgotten.
         """
         end = self._chains.end(holdout_id)
-        if parted_name(end.name)[1] is not None:
+        if parted_name(end.name)[1] is not None or FORGOTTEN in end.name:
             refuse_retired(end.name, end.retired or now())
         return end.name
 

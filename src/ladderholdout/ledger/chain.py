@@ -50,6 +50,7 @@ from ladderholdout.ledger.prepared import Prepared, run
 from ladderholdout.ledger.records import (
     AT_A_TIME,
     EMPTY,
+    FORGOTTEN,
     End,
     Head,
     LadderRecord,
@@ -136,7 +137,7 @@ class Link:
     kind : str
         One of holdout, reserve, rows, view, grouped, amended, classes, ladder, submission,
         ``look``, asked, opened, confidence, withdrawn, merged, left, rounds, round, finals,
-        retired, spent, followed, or restored with the number of links that were known.
+        retired, spent, followed, forgotten, or restored with the number of links that were known.
     ladder : str or None
         Account and name, as ``default/main``; None for what concerns the holdout.
     number : int or None
@@ -178,6 +179,7 @@ class Link:
             SPENT_AT: "a rule about when rows are used up",
             WITHDRAWN: f"a withdrawal{of_ladder}",
             "retired": "the retirement",
+            "forgotten": "the taking back of the registration",
             FOLLOWED: "the note that fresh rows took its place",
             RESTORED: "the finding of an older copy",
         }.get(self.kind.split(" ")[0], "an entry of no known kind")
@@ -253,7 +255,7 @@ def holdout_content(row: Mapping[str, Any]) -> Content:
     return (
         row["id"],
         # That of an earlier block has its number since fresh rows took its place.
-        parted_name(row["name"])[0],
+        parted_name(row["name"].partition(FORGOTTEN)[0])[0],
         *(row[name] for name in ("fingerprint", "n", "block")),
         row["content_digest"].hex(),
         hashlib.sha256(row["row_hashes"]).hexdigest(),
@@ -383,7 +385,7 @@ def _id(row: Row) -> Content:
 # What the link of each kind covers, by the row that is read for it.
 _OF_HOLDOUT: Mapping[str, Callable[[Row], Content]] = {
     **dict.fromkeys(("rows", "view", GROUPED, "amended", "confidence", RESTORED), _id),
-    **dict.fromkeys((SPENT_AT, FOLLOWED), _id),
+    **dict.fromkeys((SPENT_AT, FOLLOWED, "forgotten"), _id),
     "holdout": holdout_content,
     "reserve": lambda row: (row["id"], hashlib.sha256(row["reserve"]).hexdigest()),
     "classes": lambda row: (row["id"], hashlib.sha256(row["classes"]).hexdigest()),
@@ -401,6 +403,12 @@ def refuse_retired(name: str, retired: datetime | None) -> None:
     """Refuse to add to a holdout that was retired, or to rows whose place fresh ones took."""
     if retired is None:
         return
+    before, forgotten, _ = name.partition(FORGOTTEN)
+    if forgotten:
+        raise HoldoutConflict(
+            f"The registration of {before!r} was forgotten on {retired:%Y-%m-%d}. Register the "
+            "rows again, LadderHoldout(X, y, ...)."
+        )
     whole, number = parted_name(name)
     if number is not None:
         raise HoldoutConflict(

@@ -13,6 +13,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TypeAlias
 
 from sqlalchemy import Connection
@@ -22,7 +23,7 @@ from ladderholdout.ledger import postgres as servers
 from ladderholdout.ledger import sqlite as files
 from ladderholdout.ledger import tables as cells
 from ladderholdout.ledger.place import Access, file_of, is_memory, is_server
-from ladderholdout.process import PerProcess
+from ladderholdout.process import PerProcess, around_fork
 
 # The engine's own logger would print rows, and with them what no analyst may read, as
 # soon as somebody turns on debug logging for everything. A filter, since `dictConfig`
@@ -41,7 +42,37 @@ PASSING = (LedgerUnreachable, servers.Undone)
 # Kept alive on purpose: closing a connection that the parent still uses could release the
 # parent's locks, or end its talk with the server.
 _inherited: list[dict[str, Source]] = []
-_sources: PerProcess[dict[str, Source]] = PerProcess(dict, drop=_inherited.append)
+# Files that a thread of the parent was writing to: SQLite counts its locks in memory, so they stay
+# locked in this process.
+_locked: set[Path] = set()
+# For so many seconds a fork waits for the writers of its process.
+_WAIT = 1.0
+
+
+def _inherit(parents: dict[str, Source]) -> None:
+    """Keep what is the parent's, for closing it here would give up the parent's locks."""
+    _inherited.append(parents)
+    for one in parents.values():
+        if isinstance(one, files.FileSource) and one.path is not None and one.is_writing:
+            _locked.add(one.path)
+
+
+_sources: PerProcess[dict[str, Source]] = PerProcess(dict, drop=_inherit)
+_held = threading.local()
+
+
+def _hold() -> None:
+    """Wait until no other thread of this process writes, and let none begin."""
+    locks = [one.lock for one in [*_sources().values()] if isinstance(one, files.FileSource)]
+    _held.locks = [lock for lock in locks if lock.acquire(timeout=_WAIT)]
+
+
+def _let_go() -> None:
+    for lock in _held.__dict__.pop("locks", ()):
+        lock.release()
+
+
+around_fork(_hold, _let_go)
 _guard = PerProcess(threading.Lock)
 
 
@@ -70,6 +101,12 @@ def create(url: str) -> Source:
 
 def source(url: str) -> Source:
     """Return this process's engine on an existing ledger."""
+    if _locked and (path := file_of(url)) in _locked:
+        raise LedgerError(
+            f"This process was forked while a thread of its parent wrote to the ledger {path}, "
+            "which stays locked in it. Nothing was recorded. Fork between submissions, or start "
+            "processes by 'spawn'."
+        )
     with _guard():
         if url not in _sources():
             _sources()[url] = servers.source(url) if is_server(url) else files.file_source(url)

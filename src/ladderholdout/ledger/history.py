@@ -1,9 +1,9 @@
 """The submissions on a holdout in their order, over all its ladders: what certificates count.
 
 There may be millions of them, of which few improved. These are read; the others are counted by
-their numbers and by the runs that each submission's row keeps, so that a certificate takes as
+the queries and the runs that each submission's row keeps, so that a certificate takes as
 long at the millionth. Of holdouts that share rows all submissions are read, for they are in one
-order together; of ladders whose repeats have answers of their own, all repeats.
+order together. A repeat whose answer was known to who submitted it is no query, and counts nowhere.
 
 Holdouts that share rows are read together, in the order of the ids of their submissions: what
 was known when a submission was made has a smaller one. Files have one writer, and a server
@@ -36,9 +36,12 @@ from ladderholdout.errors import LedgerError
 from ladderholdout.ledger.prepared import Prepared
 from ladderholdout.ledger.records import (
     AT_A_TIME,
+    Asked,
     AuditRow,
+    Decided,
     Recorded,
     Withdrawal,
+    is_known,
     read_all,
     utc,
 )
@@ -58,6 +61,8 @@ class ImprovementRecord:
     Attributes
     ----------
     ladder_id, number : int
+    query : int
+        Its number among the ladder's queries.
     position : int
         Of its link in the holdout's chain.
     risk : float
@@ -68,32 +73,15 @@ class ImprovementRecord:
 
     ladder_id: int
     number: int
+    query: int
     position: int
     risk: float = field(repr=False)
     batch: str | None
 
 
 @dataclass(frozen=True, slots=True)
-class RepeatRecord:
-    """A submission that got the answer of an earlier one.
-
-    Attributes
-    ----------
-    ladder_id, number : int
-    improved : bool
-    risk : float
-        The released one.
-    """
-
-    ladder_id: int
-    number: int
-    improved: bool
-    risk: float = field(repr=False)
-
-
-@dataclass(frozen=True, slots=True)
 class LadderQueries:
-    """The submissions to one ladder that had been answered at some moment.
+    """The queries of one ladder that had been answered at some moment.
 
     After the withdrawal of an incumbent another record begins: only up to there do the released
     risks fall.
@@ -102,13 +90,10 @@ class LadderQueries:
     ----------
     ladder_id : int
     count : int
-        How many, with repeats.
     improved : tuple of ImprovementRecord
         Those that became the incumbent, oldest first.
-    repeats : tuple of RepeatRecord
-        Those that got the answer of an earlier one, oldest first.
     start : int
-        The number of the submission before the first of them; 0 for the ladder's first ones.
+        How many queries came before the first of them.
     releases : int
         How many had improved the ladder up to that one.
     """
@@ -116,7 +101,6 @@ class LadderQueries:
     ladder_id: int
     count: int
     improved: tuple[ImprovementRecord, ...]
-    repeats: tuple[RepeatRecord, ...] = ()
     start: int = 0
     releases: int = 0
 
@@ -128,14 +112,14 @@ class LadderEvents(NamedTuple):
     ----------
     ladder_id : int
     alone : int
-        Submissions without a batch that improved it.
-    submissions : int
+        Queries without a batch that improved it.
+    queries : int
         All of them.
     """
 
     ladder_id: int
     alone: int
-    submissions: int
+    queries: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,17 +135,17 @@ class Chosen:
     until : int
         The id of the last query before it that was not of its batch, 0 without any.
     before : int
-        Submissions up to that one.
+        Queries up to that one.
     place : int
         Its own place in its batch; where that is not on record, its place among the
-        submissions after those, from 1.
+        queries after those, from 1.
     batch : str or None
     runs : int
-        Runs of submissions of one batch that had begun before, over all ladders.
+        Runs of queries of one batch that had begun before, over all ladders.
     events : tuple of LadderEvents
-        Of the submissions before.
+        Of the queries before.
     ladders : tuple of LadderQueries
-        Those submissions by ladder; with a count of 0 for a ladder that was only used since. The
+        Those queries by ladder; with a count of 0 for a ladder that was only used since. The
         one without a batch is the last of its own ladder's.
     """
 
@@ -183,14 +167,11 @@ class Used:
     Attributes
     ----------
     holdout_ids : tuple of int
-    plain : mapping of int to bool
-        By ladder, whether all repeats that count are among the marked submissions.
     returns : mapping of int to sequence of int
-        By ladder, after which of its submissions it went back to an earlier incumbent.
+        By ladder, after how many of its queries it went back to an earlier incumbent.
     """
 
     holdout_ids: tuple[int, ...]
-    plain: Mapping[int, bool]
     returns: Mapping[int, Sequence[int]]
 
 
@@ -208,7 +189,7 @@ def read_chosen(conn: Connection, used: Used, ladder_id: int, number: int | None
         return None
     chosen = rows[0]
     batch, until, alone = chosen.own_batch, chosen.until, chosen.own_batch is None
-    answered, arrival = _answered(conn, used, rows)
+    answered, arrival = _answered(rows)
     released = _segments(answered, used.returns)
     before, events = -alone, []
     for segment in released:
@@ -256,6 +237,7 @@ def _chosen(holdouts: int) -> Prepared:
         .where(
             _is_one_of(ladders.c.holdout_id, holdouts),
             submissions.c.id < own.c.id,
+            ~is_known,
             or_(own.c.batch.is_(None), submissions.c.batch.is_distinct_from(own.c.batch)),
         )
         .order_by(submissions.c.id.desc())
@@ -281,11 +263,11 @@ def _chosen(holdouts: int) -> Prepared:
 
 
 def _runs(conn: Connection, used: Used, until: int) -> int:
-    """Count the runs of submissions of one batch up to a submission."""
+    """Count the runs of queries of one batch up to a submission."""
     entry = submissions.c
     last = func.lag(entry.batch).over(order_by=entry.id).label("last")
     # Named, for SQLAlchemy draws a name otherwise, anew for each statement.
-    query = _submitted(used.holdout_ids, entry.batch, last).where(entry.id <= until)
+    query = _submitted(used.holdout_ids, entry.batch, last).where(entry.id <= until, ~is_known)
     batch = query.subquery("submitted").c
     begins = batch.batch.is_not(None) & batch.batch.is_distinct_from(batch.last)
     return int(conn.execute(select(func.count()).where(begins)).scalar_one())
@@ -294,7 +276,7 @@ def _runs(conn: Connection, used: Used, until: int) -> int:
 def read_answered(conn: Connection, used: Used, until: int) -> tuple[LadderQueries, ...]:
     """Read the submissions on some holdouts up to that of this id, by ladder."""
     rows = _up_to(len(used.holdout_ids)).rows(conn, _ids(used.holdout_ids) | {"until": until})
-    answered, _ = _answered(conn, used, rows)
+    answered, _ = _answered(rows)
     return _segments(answered, used.returns)
 
 
@@ -307,16 +289,16 @@ def _up_to(holdouts: int) -> Prepared:
 def _answers(
     holdouts: int, last: ColumnElement[Any], latest: ColumnElement[Any], *more: ColumnElement[Any]
 ) -> Prepared:
-    """Select by ladder how many submissions there were up to two of them, and the marked ones.
+    """Select by ladder how many queries there were up to two submissions, and the marked ones.
 
     Each marked submission up to the first of the two, `last`, has a row, and so has a ladder
     without any.
     """
 
-    def number(most: ColumnElement[Any], name: str) -> ColumnElement[Any]:
+    def number(most: ColumnElement[Any], name: str, what: str = "queries") -> ColumnElement[Any]:
         entry = submissions.c
-        numbers = select(entry.number).where(entry.ladder_id == ladders.c.id, entry.id <= most)
-        # The number of the last submission counts them.
+        numbers = select(entry[what]).where(entry.ladder_id == ladders.c.id, entry.id <= most)
+        # What the last submission's row keeps counts them.
         return numbers.order_by(entry.id.desc()).limit(1).scalar_subquery().label(name)
 
     counted = (
@@ -324,6 +306,7 @@ def _answers(
             *more,
             last.label("last"),
             ladders.c.id.label("ladder_id"),
+            number(last, "latest", "number"),
             number(last, "counted"),
             number(latest, "every"),
         )
@@ -337,7 +320,7 @@ def _answers(
         entry.ladder_id == counted.c.ladder_id,
         is_marked,
         # By the index of ids, with no bounds on numbers, SQLite might read all entries.
-        entry.number.between(1, counted.c.counted),
+        entry.number.between(1, counted.c.latest),
     )
     query = select(*counted.c, *_OF_MARKED).select_from(
         counted.join(submissions, marked, isouter=True)
@@ -346,55 +329,33 @@ def _answers(
 
 
 _OF_MARKED = tuple(
-    submissions.c[name]
-    for name in ("number", "position", "released_risk", "improved", "repeat_of", "batch")
+    submissions.c[name] for name in ("number", "queries", "position", "released_risk", "batch")
 )
 
 
-def _answered(conn: Connection, used: Used, rows: Sequence[Any]) -> tuple[list[LadderQueries], int]:
-    """Return the submissions by ladder up to one, and how many came from there to a later one."""
+def _answered(rows: Sequence[Any]) -> tuple[list[LadderQueries], int]:
+    """Return the queries by ladder up to a submission, and how many came from there to another."""
     counts, later = {}, 0
     for row in rows:
         if row.every and row.ladder_id not in counts:
             counts[row.ladder_id] = row.counted or 0
             later += row.every - counts[row.ladder_id]
-    named = [row for row in rows if row.number and used.plain[row.ladder_id]]
-    others = [ladder_id for ladder_id in counts if not used.plain[ladder_id]]
-    if others:
-        named += _repeated(len(others)).rows(conn, _ids(others) | {"until": rows[0].last})
     improved: dict[int, list[ImprovementRecord]] = {ladder_id: [] for ladder_id in counts}
-    repeats: dict[int, list[RepeatRecord]] = {ladder_id: [] for ladder_id in counts}
-    for row in named:
-        about = row.ladder_id, row.number
-        if row.repeat_of is None:
-            improved[row.ladder_id].append(
-                ImprovementRecord(*about, row.position, row.released_risk, row.batch)
-            )
-        else:
-            repeats[row.ladder_id].append(RepeatRecord(*about, row.improved, row.released_risk))
+    for row in rows:
+        if row.number:
+            about = row.ladder_id, row.number, row.queries, row.position
+            improved[row.ladder_id].append(ImprovementRecord(*about, row.released_risk, row.batch))
     answered = [
-        LadderQueries(ladder_id, count, tuple(improved[ladder_id]), tuple(repeats[ladder_id]))
+        LadderQueries(ladder_id, count, tuple(improved[ladder_id]))
         for ladder_id, count in counts.items()
     ]
     return answered, later
 
 
-@cache
-def _repeated(count: int) -> Prepared:
-    """Select the submissions to ladders of which a certificate names all repeats."""
-    entry = submissions.c
-    query = select(entry.ladder_id, *_OF_MARKED).where(
-        _is_one_of(entry.ladder_id, count),
-        or_(entry.improved, entry.repeat_of.is_not(None)),
-        entry.id + 0 <= bindparam("until"),
-    )
-    return Prepared(query.order_by(entry.ladder_id, entry.number))
-
-
 def _segments(
     answered: Sequence[LadderQueries], returns: Mapping[int, Sequence[int]]
 ) -> tuple[LadderQueries, ...]:
-    """Cut the submissions to each ladder where it went back: only up to there do values fall."""
+    """Cut the queries of each ladder where it went back: only up to there do values fall."""
     segments = []
     for queries in answered:
         if not queries.count or queries.ladder_id not in returns:
@@ -404,28 +365,72 @@ def _segments(
         for until in [*returns[queries.ladder_id], queries.count]:
             end = min(until, queries.count)
             if end > start:
-                # The number before the first of them is left free, for a repeat is never the first.
                 segments.append(
                     replace(
                         queries,
-                        count=end - start + (start > 0),
-                        improved=tuple(r for r in queries.improved if start < r.number <= end),
-                        repeats=tuple(r for r in queries.repeats if start < r.number <= end),
-                        start=start - (start > 0),
-                        releases=sum(r.number <= start for r in queries.improved),
+                        count=end - start,
+                        improved=tuple(r for r in queries.improved if start < r.query <= end),
+                        start=start,
+                        releases=sum(r.query <= start for r in queries.improved),
                     )
                 )
             start = end
     return tuple(segments)
 
 
+def read_used(
+    conn: Connection, holdout_ids: Sequence[int], withdrawn: Iterable[EventRecord]
+) -> Used:
+    """Read after how many queries the ladders of some holdouts went back."""
+    returns: dict[int, list[int]] = {}
+    for event in withdrawn:
+        withdrawal = read_withdrawal(event)
+        if withdrawal.replaced and event.ladder_id is not None:
+            queries = _queries_up_to(conn, event.ladder_id, withdrawal.until)
+            returns.setdefault(event.ladder_id, []).append(queries)
+    return Used(tuple(holdout_ids), returns)
+
+
+def _queries_up_to(conn: Connection, ladder_id: int, number: int) -> int:
+    """Return how many queries a ladder had answered up to a submission."""
+    entry = submissions.c
+    query = select(entry.queries).where(entry.ladder_id == ladder_id, entry.number == number)
+    return int(conn.execute(query).scalar_one())
+
+
+def read_decided(
+    conn: Connection, ladder_id: int, number: int, asked: Asked, withdrawn: Iterable[Withdrawal]
+) -> Decided:
+    """Read what a gate decided on in a submission."""
+    entry = submissions.c
+    gone = [withdrawal.number for withdrawal in withdrawn if withdrawal.until < number]
+    before = entry.ladder_id == ladder_id, entry.number < number, is_marked
+    count = select(func.count()).where(*before)
+    incumbent = select(func.max(entry.number)).where(*before, entry.number.not_in(gone))
+    is_it = entry.ladder_id == ladder_id, entry.number == number
+    digests = conn.execute(select(entry.digest, entry.reserve_digest).where(*is_it)).one()
+    return Decided(
+        same=tuple(digests) == (asked.digest, asked.reserve_digest),
+        against=conn.execute(incumbent).scalar_one(),
+        margin=read_margins(conn, ladder_id, number=number)[0],
+        # The baseline is no candidate.
+        candidates=max(_queries_up_to(conn, ladder_id, number) - 2, 0),
+        releases=conn.execute(count).scalar_one(),
+    )
+
+
+def read_margins(conn: Connection, ladder_id: int, **which: Any) -> list[float]:
+    """Read the gains that a gate tested some queries for; 0 if it tested none."""
+    query = select(submissions.c.evidence).filter_by(ladder_id=ladder_id, repeat_of=None, **which)
+    queried = conn.execute(query).scalars()
+    return [read_json(evidence).get("margin") or 0.0 for evidence in queried]
+
+
 def read_improved(conn: Connection, holdout_id: int) -> tuple[ImprovementRecord, ...]:
     """Read the submissions that improved a ladder of a holdout, oldest first."""
     entry = submissions.c
-    columns = (entry.ladder_id, entry.number, entry.position, entry.released_risk)
-    query = _submitted([holdout_id], *columns, entry.batch).where(
-        is_marked, entry.improved, entry.repeat_of.is_(None)
-    )
+    names = ("ladder_id", "number", "queries", "position", "released_risk", "batch")
+    query = _submitted([holdout_id], *(entry[name] for name in names)).where(is_marked)
     return tuple(ImprovementRecord(*row) for row in conn.execute(query.order_by(entry.id)))
 
 
@@ -464,13 +469,13 @@ def _submitted(holdout_ids: Sequence[int], *columns: ColumnElement[Any]) -> Sele
 def read_recorded(conn: Connection, ladder_id: int) -> Iterator[Recorded]:
     """Read the submissions to a ladder in their order, some at a time, as a replay needs them."""
     columns = ("number", "repeat_of", "improved", "released_risk", "evidence")
-    for rows in _blocks(conn, ladder_id, *columns, "digest", "reserve_digest"):
+    for rows in _blocks(conn, ladder_id, *columns, "digest", "reserve_digest", "queries"):
         yield from read_all(rows, _recorded)
 
 
 def _recorded(row: Sequence[Any]) -> Recorded:
-    number, repeat_of, improved, risk, evidence, *digests = row
-    return Recorded(number, repeat_of, improved, risk, read_json(evidence), *digests)
+    number, repeat_of, improved, risk, evidence, *others = row
+    return Recorded(number, repeat_of, improved, risk, read_json(evidence), *others)
 
 
 def read_audited(conn: Connection, ladder_id: int) -> Iterator[tuple[AuditRow, ...]]:

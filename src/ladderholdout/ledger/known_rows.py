@@ -14,28 +14,32 @@ from sqlalchemy import (
     Connection,
     Row,
     delete,
+    func,
     insert,
     or_,
     select,
     update,
 )
 
-from ladderholdout.errors import UnknownHoldout
-from ladderholdout.identity import overlap, same_partition
-from ladderholdout.ledger.chain import Chains
+from ladderholdout.errors import HoldoutConflict, UnknownHoldout
+from ladderholdout.identity import by_value, overlap, same_partition
+from ladderholdout.ledger.chain import GROUPED, SPENT_AT, Chains, refuse_retired
 from ladderholdout.ledger.prepared import driver_of, run
 from ladderholdout.ledger.records import (
+    FORGOTTEN,
     HoldoutRecord,
     KnownRows,
     Overlap,
     ViewRecord,
     holdout_record,
+    is_standing,
     now,
+    parted_name,
     read_all,
     select_holdouts,
     utc,
 )
-from ladderholdout.ledger.tables import holdouts, overlaps, shared, views
+from ladderholdout.ledger.tables import accounts, events, holdouts, ladders, overlaps, shared, views
 
 Pieces: TypeAlias = tuple[int, Iterable[Any]]
 """The length of a value in bytes, and the bytes one after the other."""
@@ -73,7 +77,7 @@ class _Keys:
         known = np.concatenate(other.views)
         counts = [overlap(view, known) for view in self.views]
         if self.ids is not None and other.ids is not None:
-            counts.append(overlap(self.ids, other.ids))
+            counts.append(overlap(by_value(self.ids), by_value(other.ids)))
         if self.labels is not None and other.labels is not None:
             counts.append(len(self.labels) * same_partition(self.labels, other.labels))
         return max(counts)
@@ -81,8 +85,9 @@ class _Keys:
 
 def _shared(conn: Connection, holdout_id: int) -> dict[int, tuple[int, int]]:
     """Return by other holdout how many rows of this one it has, and this one of its rows."""
-    others = conn.execute(select(holdouts.c.id).where(holdouts.c.id != holdout_id)).scalars().all()
-    if not others:
+    standing = conn.execute(select(holdouts.c.id).where(is_standing())).scalars().all()
+    others = [other for other in standing if other != holdout_id]
+    if not others or holdout_id not in standing:
         return {}
     keys, shared_with = _keys(conn, holdout_id), {}
     for other_id in others:
@@ -118,6 +123,10 @@ _SET_KNOWN = (
     "label_digests = :label_digests, weight_digests = :weight_digests, places = :places "
     "WHERE id = :holdout"
 )
+
+
+# Kinds of events by which nothing was shown to anybody.
+_BEFORE_QUERIES = {"holdout", "reserve", "rows", "view", "classes", "ladder", GROUPED, SPENT_AT}
 
 
 class HoldoutRows:
@@ -171,7 +180,7 @@ class HoldoutRows:
         return self._holdouts_where(holdouts.c.n == n)
 
     def _holdouts_where(self, where: ColumnElement[bool]) -> tuple[HoldoutRecord, ...]:
-        query = select_holdouts().where(where).order_by(holdouts.c.id)
+        query = select_holdouts().where(where, is_standing()).order_by(holdouts.c.id)
         return read_all(self._conn.execute(query), holdout_record)
 
     def known(self, holdout_id: int) -> KnownRows:
@@ -222,6 +231,48 @@ class HoldoutRows:
         written = _fill(self._conn, holdout_id, values)
         self.count_shared(holdout_id)
         return written
+
+    def forget(self, holdout_id: int) -> tuple[str, ...]:
+        """Take back a registration that was never queried; return where copies of its rows are.
+
+        Its chain stays, under a name that is free of all others, and its rows are known no more.
+
+        Raises
+        ------
+        HoldoutConflict
+            Something was asked of it, or it is one of several blocks.
+        """
+        end = self._chains.end(holdout_id)
+        if FORGOTTEN in end.name or parted_name(end.name)[1] is not None:
+            refuse_retired(end.name, end.retired or now())
+        block = select(holdouts.c.block).where(holdouts.c.id == holdout_id)
+        of_ladders = select(func.sum(ladders.c.submissions))
+        of_ladders = of_ladders.where(ladders.c.holdout_id == holdout_id)
+        queries = self._conn.execute(of_ladders).scalar_one()
+        kinds = select(events.c.kind).where(events.c.holdout_id == holdout_id)
+        others = {*self._conn.execute(kinds).scalars()} - _BEFORE_QUERIES
+        why = (
+            (queries and f"it has {queries} submissions")
+            or (self._conn.execute(block).scalar_one() > 1 and "its rows follow others")
+            or (others and f"there is more than its registration on record ({min(others)})")
+        )
+        if why:
+            raise HoldoutConflict(
+                f"{end.name!r} cannot be forgotten, for {why}: what was learned of its rows "
+                "stays known. Retire it, or let fresh rows take its place (replenish)."
+            )
+        kept = [view for view in self.views(holdout_id) if view.vault_path is not None]
+        for view in kept:
+            self.set_vault(holdout_id, None, None, view.number)
+        self._chains.note_rows(holdout_id)
+        end.name, end.retired = f"{end.name}{FORGOTTEN}{holdout_id}", end.retired or now()
+        values = {"name": end.name, "retired": end.retired}
+        self._conn.execute(update(holdouts).where(holdouts.c.id == holdout_id).values(values))
+        self._chains.note(holdout_id, "retired")
+        self._chains.note(holdout_id, "forgotten")
+        self._conn.execute(delete(accounts).where(accounts.c.holdout_id == holdout_id))
+        self.count_shared(holdout_id)
+        return tuple(str(view.vault_path) for view in kept)
 
     # -- rows that holdouts share -----------------------------------------------------
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import math
 import re
 import struct
@@ -17,7 +18,7 @@ from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
-from sqlalchemy import BindParameter, Row, Select, func, select
+from sqlalchemy import BindParameter, ColumnElement, Row, Select, and_, func, not_, or_, select
 
 from ladderholdout.errors import HoldoutConflict
 from ladderholdout.ledger.tables import (
@@ -254,6 +255,8 @@ class LadderRecord:
         The number of the incumbent's submission.
     withdrawals : int
         How many of its submissions were withdrawn.
+    queries : int
+        Submissions without the repeats whose answer was known to who submitted them.
     """
 
     id: int
@@ -266,16 +269,18 @@ class LadderRecord:
     version: int
     incumbent: int | None
     withdrawals: int = 0
+    queries: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
     """One submission without anything raw.
 
-    The analyst is shown it but for `digest`, `repeat_of` and `disagreement`, which depend on
-    the holdout's features. `risk` is the released one; None where the ladder releases no values and
-    it was not asked for. `withdrawn` is the reason why the submission, or the one that it
-    repeats, was withdrawn.
+    The analyst is shown it but for `digest` and `disagreement`, which depend on the holdout's
+    features, and `repeat_of` unless it is `known`: then the predictions are the same on all rows,
+    and who submitted them has both. `risk` is the released one; None if the ladder releases no
+    values and it was not requested. `withdrawn` is the reason why the submission, or the one that
+    it repeats, was withdrawn; `held` is whether these predictions have become the incumbent.
     """
 
     number: int
@@ -291,6 +296,8 @@ class Entry:
     context: Mapping[str, Any]
     withdrawn: str | None = None
     place: int | None = None
+    known: bool = False
+    held: bool = False
 
 
 class First(NamedTuple):
@@ -319,6 +326,20 @@ class Asked(NamedTuple):
     first: First | None = None
 
 
+class Decided(NamedTuple):
+    """What a gate decided on, for a retry under its key.
+
+    `same` is whether these predictions, `against` the incumbent by then, `margin` the gain that was
+    tested for; `candidates` and `releases` are how many there had been.
+    """
+
+    same: bool
+    against: int | None
+    margin: float
+    candidates: int
+    releases: int
+
+
 class Recorded(NamedTuple):
     """What a replay needs of one submission, and what its predictions hash to; raw."""
 
@@ -329,6 +350,7 @@ class Recorded(NamedTuple):
     evidence: Mapping[str, Any]
     digest: str
     reserve_digest: str | None
+    queries: int | None = None
 
 
 class AuditRow(NamedTuple):
@@ -435,6 +457,15 @@ _OF_EACH_ROW = (
     *("row_hashes", "ids", "labels_digest", "label_digests", "weight_digests", "places"),
     "groups",
 )
+NOT_IMPROVED: Mapping[str, Any] = {"answer": "not improved"}
+"""The evidence of a repeat that nobody knows to be one: it is answered and counted as a query."""
+KNOWN: Mapping[str, Any] = {"answer": "known"}
+"""The evidence of a repeat whose answer was known to who submitted it, and which costs nothing."""
+HELD: Mapping[str, Any] = {"answer": "known", "held": True}
+"""The same, of what had improved its ladder when it was submitted first."""
+is_known: ColumnElement[bool] = and_(
+    submissions.c.repeat_of.is_not(None), submissions.c.evidence != json.dumps(NOT_IMPROVED)
+)
 _NOT_OF_ENTRIES = ("raw_risk", "evidence", "reserve_digest", "position", "hash")
 
 
@@ -454,6 +485,15 @@ def parted_name(name: str) -> tuple[str, int | None]:
     """
     parts = _OF_BLOCK.fullmatch(name)
     return (name, None) if parts is None else (parts[1], int(parts[2]))
+
+
+FORGOTTEN = "\x1f"
+"""Between the name of a holdout that was forgotten and its number: no other name has it."""
+
+
+def is_standing() -> ColumnElement[bool]:
+    """Select the holdouts that were not forgotten."""
+    return not_(holdouts.c.name.contains(FORGOTTEN))
 
 
 def now() -> datetime:
@@ -608,7 +648,8 @@ def holdout_record(row: Row[Any], prefix: str = "") -> HoldoutRecord:
 
 def ladder_record(row: Row[Any]) -> LadderRecord:
     """Return a row as a record."""
-    counts, state = (row.submissions, row.version, row.withdrawals), read_json(row.state)
+    counts = row.submissions, row.version, row.withdrawals, row.queries
+    state = read_json(row.state)
     numbers = {type(state.get("standing")), type(state.get("noise"))}
     if (
         min(counts) < 0
@@ -628,6 +669,7 @@ def ladder_record(row: Row[Any]) -> LadderRecord:
         version=row.version,
         incumbent=row.incumbent,
         withdrawals=row.withdrawals,
+        queries=row.queries,
     )
 
 
@@ -657,8 +699,9 @@ def same_ladder(ladder: LadderRecord, since: datetime) -> LadderRecord:
 def select_entries(ladder_id: int | BindParameter[Any], *raw: Any) -> Select[Any]:
     """Select the submissions of a ladder, with only those raw columns that are named."""
     seen = [column for column in submissions.c if column.name not in _NOT_OF_ENTRIES]
+    held = or_(submissions.c.improved, submissions.c.evidence == json.dumps(HELD))
     return (
-        select(*seen, ladders.c.account, *raw)
+        select(*seen, is_known.label("known"), held.label("held"), ladders.c.account, *raw)
         .join(ladders, ladders.c.id == submissions.c.ladder_id)
         .where(submissions.c.ladder_id == ladder_id)
     )
@@ -679,6 +722,8 @@ def entry_record(row: Row[Any]) -> Entry:
         disagreement=row.disagreement,
         context=read_json(row.context),
         place=row.place,
+        known=row.known,
+        held=row.held,
     )
 
 

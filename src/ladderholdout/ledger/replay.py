@@ -15,6 +15,9 @@ from typing import Any, NoReturn
 
 from ladderholdout.errors import InvalidArgument
 from ladderholdout.ledger.records import (
+    HELD,
+    KNOWN,
+    NOT_IMPROVED,
     HoldoutRecord,
     LadderRecord,
     LadderSettings,
@@ -26,9 +29,6 @@ from ladderholdout.mechanisms.base import Evidence, State
 from ladderholdout.mechanisms.rules import FreshRngs, LadderRules
 from ladderholdout.metrics import Evaluation, ItemMetric, Metric, get_metric
 from ladderholdout.metrics.scales import scale_of
-
-NOT_IMPROVED: Mapping[str, Any] = {"answer": "not improved"}
-"""The evidence of a repeat that is answered like a query that does not improve."""
 
 
 @dataclass(slots=True)  # a frozen one takes three times as long to make, and there are millions
@@ -95,6 +95,8 @@ def stored_metric(settings: LadderSettings) -> Metric:
     if (targets := settings.metric_settings.get("target_range")) is not None:
         largest = float(settings.metric_settings["largest_error"])
         return metric.with_target_range((targets[0], targets[1]), (0.0, largest))
+    if (label := settings.metric_settings.get("pos_label")) is not None and not custom:
+        metric = metric.with_pos_label(label)
     if settings.metric_settings.get("alike_rows") and not custom:
         metric = metric.with_alike_rows()
     return metric if stated is None else metric.with_risk_range((stated[0], stated[1]))
@@ -117,11 +119,11 @@ class _Unavailable:
 
 
 def not_improved(rules: LadderRules, released: float, first: float) -> tuple[float, bool]:
-    """Return the answer to predictions that were submitted before and did not improve.
+    """Return the answer to predictions that were submitted before: they improve nothing.
 
     Predictions that differ from earlier ones on the reserve's rows alone get it as well. It is the
-    answer to a query that does not improve, and it steps nothing. So nobody can see on which rows
-    predictions agree, nor which rows are the reserve's.
+    answer to a query that does not improve, and it steps nothing. So nobody can see which rows are
+    the reserve's.
 
     Parameters
     ----------
@@ -136,11 +138,6 @@ def not_improved(rules: LadderRules, released: float, first: float) -> tuple[flo
     tuple of (float, bool)
     """
     return (first if _answers_apart(rules) else released), False
-
-
-def repeats_alike(settings: LadderSettings) -> bool:
-    """Return whether repeats of what did not improve are answered like a query that does not."""
-    return settings.mechanism in MECHANISMS and not _answers_apart(rules_of(settings))
 
 
 def _answers_apart(rules: LadderRules) -> bool:
@@ -203,17 +200,18 @@ def replay(
     state = rules.start(holdout.n_ladder)
     start, answers = state.standing, _Answers()
     returns = [withdrawal for withdrawal in withdrawals if withdrawal.replaced]
-    draws = FreshRngs(rules, holdout.secret, ladder.id)
+    draws, queries = FreshRngs(rules, holdout.secret, ladder.id), 0
     for entry in entries:
         number = entry.number
+        queries += entry.repeat_of is None or entry.evidence == NOT_IMPROVED
         while returns and returns[0].until < number:
             state = _back(state, start, answers, returns.pop(0))
         if entry.repeat_of is None:
-            state, outcome = rules.replay(state, Evidence(**entry.evidence), draws.of(number))
+            state, outcome = rules.replay(state, Evidence(**entry.evidence), draws.of(queries))
             recomputed = outcome.risk, outcome.improved
         else:
             recomputed = answers.of(entry.repeat_of)
-            if entry.evidence == NOT_IMPROVED:
+            if entry.evidence in (NOT_IMPROVED, KNOWN, HELD):
                 recomputed = not_improved(rules, state.standing, recomputed[0])
         answers.keep(number, *recomputed)
         after = state

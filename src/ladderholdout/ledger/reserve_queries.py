@@ -47,6 +47,8 @@ class ReserveEvidence:
         At which the rows gave them.
     price_of_ends : float
         What it costs to show them, in nats.
+    clipped : tuple of (int, float) or None
+        How many rows they clip to the stated range, and what share of the score these are.
     """
 
     grid: ReserveGrid
@@ -56,6 +58,7 @@ class ReserveEvidence:
     bound: str = ""
     confidence: float | None = None
     price_of_ends: float = 0.0
+    clipped: tuple[int, float] | None = None
 
     def shown(self) -> tuple[float | None, float | None, float | None]:
         """Return low end, risk and high end as they may be shown: on the grid."""
@@ -67,6 +70,9 @@ class ReserveEvidence:
         low, high = self.low, self.high
         if not self.bound:
             low, high = self.grid.below(low), self.grid.above(high)
+        if self.clipped is not None:
+            # Of another number than the risk, which may lie beside it.
+            return low, risk, high
         return min(low, risk), risk, max(high, risk)
 
     def price(self) -> float:
@@ -93,6 +99,7 @@ class ReserveQuery:
         What it could show.
     bound : str
     confidence : float or None
+    clipped : tuple of (int, float) or None
         As in `ReserveEvidence`.
     about : tuple of str
         What it was about: the metric, its settings, and the digests of the predictions.
@@ -115,6 +122,7 @@ class ReserveQuery:
     grid: ReserveGrid
     bound: str
     confidence: float | None
+    clipped: tuple[int, float] | None
     about: tuple[str | None, ...]
     position: int
     after: int
@@ -233,9 +241,14 @@ def _query(row: Row[Any]) -> ReserveQuery:
         grid=grid_from(measured["grid"]),
         bound=measured.get("bound", ""),
         confidence=measured.get("confidence"),
+        clipped=_pair(measured.get("clipped")),
         about=about,
         others=others,
     )
+
+
+def _pair(stored: list[Any] | None) -> tuple[int, float] | None:
+    return None if stored is None else (stored[0], stored[1])
 
 
 def grid_from(stored: dict[str, Any]) -> ReserveGrid:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
@@ -22,7 +22,7 @@ from ladderholdout.ledger.records import (
     read_all,
     utc,
 )
-from ladderholdout.ledger.tables import collected, read_json
+from ladderholdout.ledger.tables import collected, read_json, submissions
 
 # Predictions are large: so many are held at a time.
 _A_FEW = {"yield_per": 16}
@@ -74,7 +74,10 @@ class RoundRecord:
     submissions, accounts, improved : int
         How many there were, of how many accounts, and how many improved.
     best : float or None
-        The smallest released risk of the board after it.
+        The smallest released risk of the standings after it.
+    left_out : tuple of str
+        The accounts of submissions that were not answered: they have no value by the metric, or
+        the owner took them out.
     """
 
     number: int
@@ -84,6 +87,7 @@ class RoundRecord:
     accounts: int
     improved: int
     best: float | None
+    left_out: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,18 +146,22 @@ class Rounds:
         """Let a board go on upon the next block of rows: by rounds, with its teams."""
         known = self.of(before)
         if known is not None:
-            count = sum(self.counts(before).values())
-            if count:
-                raise HoldoutConflict(
-                    f"{count} submissions to the leaderboard {before.settings.name!r} wait for "
-                    "their round, and are for the rows so far: close it first, with "
-                    "close_round() or ladder-holdout close-round."
-                )
+            self.refuse_waiting(before)
             self.begin(after, known.hours)
         for event in read_events(self._conn, before.holdout_id, MERGED, LEFT):
             if event.ladder_id == before.id:
                 detail = read_json(event.detail or "")
                 self._chains.note(after.holdout_id, event.kind, after.id, detail)
+
+    def refuse_waiting(self, home: LadderRecord) -> None:
+        """Refuse to end anything while submissions wait for their round."""
+        count = sum(self.counts(home).values())
+        if count:
+            raise HoldoutConflict(
+                f"{'1 submission waits' if count == 1 else f'{count} submissions wait'} for the "
+                f"end of the round of leaderboard {home.settings.name!r}: close it first, with "
+                "close_round() or ladder-holdout close-round."
+            )
 
     def of(self, home: LadderRecord) -> RoundsRecord | None:
         """Return the rounds of a board; None where it answers at once."""
@@ -175,18 +183,9 @@ class Rounds:
         predictions: NDArray[Any],
         time: datetime | None = None,
     ) -> None:
-        """Let a submission wait; one under a key that waits already is left as it is.
-
-        The `time` is that when it was made; by default it is now.
-        """
+        """Let a submission wait; the `time` is that when it was made, and by default now."""
         end = self._chains.end(home.holdout_id)
         refuse_retired(end.name, end.retired)
-        entry = collected.c
-        if key is not None:
-            waits = (entry.ladder_id == ladder.id) & entry.number.is_(None)
-            known = select(entry.id).where(waits, entry.key == key)
-            if self._conn.execute(known).first() is not None:
-                return
         values = {
             "home_id": home.id,
             "ladder_id": ladder.id,
@@ -197,6 +196,22 @@ class Rounds:
             "predictions": compressed(predictions),
         }
         self._conn.execute(insert(collected).values(values))
+
+    def knows(self, home: LadderRecord, ladder: LadderRecord, key: str) -> bool:
+        """Return whether a submission under a key waits, or was answered."""
+        waiting, answered = collected.c, submissions.c
+        of_ladder = _waits(home) & (waiting.ladder_id == ladder.id) & (waiting.key == key)
+        known = (answered.ladder_id == ladder.id) & (answered.key == key)
+        queries = select(waiting.id).where(of_ladder), select(answered.id).where(known)
+        return any(self._conn.execute(query).first() is not None for query in queries)
+
+    def take_out(self, home: LadderRecord, account: str) -> int:
+        """Leave what an account has waiting out of the open round; return how many there were."""
+        known = self.of(home)
+        number = 1 if known is None else known.number
+        entry = collected.c
+        taken = update(collected).where(_waits(home), entry.account == account)
+        return self._conn.execute(taken.values(round=number)).rowcount
 
     def counts(self, home: LadderRecord) -> dict[str, int]:
         """Return by account how many submissions wait."""
@@ -217,21 +232,20 @@ class Rounds:
         return read_all(self._conn.execute(query), _collected)
 
     def answered(self, home: LadderRecord, number: int) -> tuple[CollectedRecord, ...]:
-        """Return what a closed round had, oldest first."""
+        """Return what a closed round answered, oldest first."""
+        query = select(collected).where(_answered(home, number))
         entry = collected.c
-        query = select(collected).where(entry.home_id == home.id, entry.round == number)
         return read_all(self._conn.execute(query.order_by(entry.id)), _collected)
 
     def count(self, home: LadderRecord, number: int) -> int:
         """Count what is kept of a closed round."""
-        entry = collected.c
-        query = select(func.count()).where(entry.home_id == home.id, entry.round == number)
+        query = select(func.count()).select_from(collected).where(_answered(home, number))
         return int(self._conn.execute(query).scalar_one())
 
     def kept(self, ladder_id: int) -> Iterator[CollectedRecord]:
         """Yield what rounds kept of a ladder's submissions, by their numbers."""
         entry = collected.c
-        query = select(collected).where(entry.ladder_id == ladder_id, entry.round.is_not(None))
+        query = select(collected).where(entry.ladder_id == ladder_id, entry.number.is_not(None))
         rows = self._conn.execute(query.order_by(entry.number), execution_options=_A_FEW)
         with rows:
             yield from map(_collected, rows)
@@ -242,15 +256,31 @@ class Rounds:
         return list(self._conn.execute(query).scalars())
 
     def close(
-        self, home: LadderRecord, numbers: Mapping[int, int], batch: str, counts: Mapping[str, Any]
+        self,
+        home: LadderRecord,
+        numbers: Mapping[int, int],
+        without: Sequence[int],
+        batch: str,
+        counts: Mapping[str, Any],
     ) -> RoundRecord:
-        """Note that a round was answered, and which submission each that waited became."""
-        known = self.of(home)
+        """Note that a round was answered, and which submission each that waited became.
+
+        Those `without` an answer are left out, as are those that the owner took out before.
+        """
+        known, entry = self.of(home), collected.c
+        number = 1 if known is None else known.number
+        left_out = update(collected).where(entry.id.in_(without)).values(round=number)
+        if without:
+            self._conn.execute(left_out)
+        named = select(entry.account).where(
+            entry.home_id == home.id, entry.round == number, entry.number.is_(None)
+        )
         detail = {
-            "number": 1 if known is None else known.number,
+            "number": number,
             "time": now().isoformat(),
             "batch": batch,
             **counts,
+            "left_out": list(self._conn.execute(named.order_by(entry.id)).scalars()),
         }
         self._chains.note(home.holdout_id, ROUND, home.id, detail)
         became = [
@@ -259,12 +289,18 @@ class Rounds:
         ]
         answered = update(collected).where(collected.c.id == bindparam("waited"))
         values: dict[str, Any] = {"round": bindparam("closed"), "number": bindparam("became")}
-        self._conn.execute(answered.values(values), became)
+        if became:
+            self._conn.execute(answered.values(values), became)
         return _record(detail)
 
 
 def _waits(home: LadderRecord) -> ColumnElement[bool]:
     return (collected.c.home_id == home.id) & collected.c.round.is_(None)
+
+
+def _answered(home: LadderRecord, number: int) -> ColumnElement[bool]:
+    entry = collected.c
+    return (entry.home_id == home.id) & (entry.round == number) & entry.number.is_not(None)
 
 
 def _begun(event: EventRecord) -> RoundsRecord:
@@ -292,6 +328,7 @@ def _record(noted: Mapping[str, Any]) -> RoundRecord:
         accounts=int(noted["accounts"]),
         improved=int(noted["improved"]),
         best=None if noted["best"] is None else float(noted["best"]),
+        left_out=tuple(map(str, noted["left_out"])),
     )
 
 

@@ -175,6 +175,11 @@ class FileSource:
         """The errors that a statement may raise, from SQLAlchemy or from the driver."""
         return SQLAlchemyError, sqlite3.Error
 
+    @property
+    def is_writing(self) -> bool:
+        """Whether a connection of this process is about to write."""
+        return self.path is not None and any(kept.writes for kept in self._kept.values())
+
     def turn(self, *, write: bool) -> AbstractContextManager[Any]:
         """Wait for the other writers of this process."""
         return self.lock if write or self.path is None else nullcontext()

@@ -20,7 +20,12 @@ from ladderholdout.ledger.chain import (
 )
 from ladderholdout.ledger.history import is_marked, is_of
 from ladderholdout.ledger.prepared import Prepared
-from ladderholdout.ledger.records import holdout_record, select_entries, select_holdouts
+from ladderholdout.ledger.records import (
+    holdout_record,
+    is_known,
+    select_entries,
+    select_holdouts,
+)
 from ladderholdout.ledger.tables import (
     NUMBER,
     chains,
@@ -92,8 +97,6 @@ IMPROVEMENTS = Prepared(
         _OF_LADDER,
         submissions.c.number <= bindparam("number"),
         is_marked,
-        submissions.c.improved,
-        submissions.c.repeat_of.is_(None),
     )
 )
 # Added to zero: by the index of numbers SQLite would read all entries of the ladder.
@@ -105,9 +108,10 @@ _BY_KEY = submissions.c.key == bindparam("key")
 def _asked(*where: ColumnElement[bool], repeats: bool) -> tuple[Prepared, Prepared]:
     """Return the query of the submissions that fit, oldest first, and that of the first alone."""
     columns = (submissions.c[name] for name in ("number", "released_risk", "improved", "repeat_of"))
-    query = select(*columns).where(_OF_LADDER, *where).order_by(_IN_ORDER)
-    if not repeats:
-        query = query.where(submissions.c.repeat_of.is_(None))
+    # What a gate tests again for a smaller gain may be accepted then.
+    query = select(*columns).where(_OF_LADDER, *where)
+    query = query.order_by(submissions.c.improved.desc(), _IN_ORDER)
+    query = query.where(~is_known if repeats else submissions.c.repeat_of.is_(None))
     return Prepared(query), Prepared(query.limit(1))
 
 
@@ -141,9 +145,10 @@ _UNCHANGED = (
 UNCHANGED = Prepared(select((1 // func.count()).label("one")).select_from(_UNCHANGED))
 _ADDED = [column.name for column in submissions.c if column.name != "id"]
 ADD_SUBMISSION = f"INSERT INTO submissions ({', '.join(_ADDED)}) VALUES (:{', :'.join(_ADDED)})"
-COUNT_SUBMISSION = "UPDATE ladders SET submissions = :number WHERE id = :ladder"
-STEP_LADDER = "UPDATE ladders SET submissions = :number, state = :state WHERE id = :ladder"
+_COUNT_SUBMISSION = "UPDATE ladders SET submissions = :number, queries = :queries"
+COUNT_SUBMISSION = f"{_COUNT_SUBMISSION} WHERE id = :ladder"
+STEP_LADDER = f"{_COUNT_SUBMISSION}, state = :state WHERE id = :ladder"
 IMPROVE_LADDER = (
-    "UPDATE ladders SET submissions = :number, state = :state, version = :version, "
-    "incumbent = :number WHERE id = :ladder"
+    f"{_COUNT_SUBMISSION}, state = :state, version = :version, incumbent = :number "
+    "WHERE id = :ladder"
 )

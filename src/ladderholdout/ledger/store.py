@@ -30,6 +30,7 @@ from ladderholdout.ledger.records import (
     Asked,
     LadderRecord,
     Progress,
+    is_standing,
     same_ladder,
 )
 from ladderholdout.ledger.sqlite import copy
@@ -374,7 +375,11 @@ def holdout_names(url: str) -> tuple[str, ...]:
     with engine.connection(engine.source(url), Access.READ) as conn:
         if tables.format_of(conn) is None:
             return ()
-        return tuple(conn.execute(select(holdouts.c.name).order_by(holdouts.c.id)).scalars())
+        return tuple(
+            conn.execute(
+                select(holdouts.c.name).where(is_standing()).order_by(holdouts.c.id)
+            ).scalars()
+        )
 
 
 def backup(url: str, target: Path) -> Path:

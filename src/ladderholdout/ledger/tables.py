@@ -155,9 +155,8 @@ files has to bring along.
 NUMBER: ColumnElement[Any] = literal_column("(SELECT number FROM ledger_format)")
 """The number of a ledger's format, in any statement."""
 
-MARKED = "(improved OR (repeat_of IS NOT NULL AND evidence = '{}'))"
-"""Which submissions a certificate names one by one: those that improved, and the repeats that
-were not answered like a submission that does not improve."""
+MARKED = "(improved AND repeat_of IS NULL)"
+"""Which submissions a certificate names one by one: those that improved their ladder."""
 
 
 def _of_some(name: str, which: str, column: str, *, unique: bool = False) -> Index:
@@ -251,6 +250,8 @@ ladders = Table(
     Column("incumbent", Integer),
     # How many of its submissions were withdrawn.
     Column("withdrawals", Integer, nullable=False, server_default="0"),
+    # How many of its submissions are queries, as the last of them counts.
+    Column("queries", Integer, nullable=False, server_default="0"),
     UniqueConstraint("holdout_id", "account", "name", name="uq_ladders_place"),
 )
 
@@ -284,9 +285,11 @@ submissions = Table(
     Column("reserve_digest", String(64)),
     # The candidate's own place in its batch, from 1, whenever it came in; null where unknown.
     Column("place", Integer),
-    # Runs of submissions of one batch that had begun on the holdout, this one's included: what
-    # a certificate counts without reading all entries. Checked by `verify`, and not chained.
+    # Runs of queries of one batch that had begun on the holdout, and queries of the ladder, this
+    # one included: what a certificate counts without reading all entries. A repeat whose answer was
+    # known to who submitted it is no query. Checked by `verify`, and not chained.
     Column("runs", Integer, nullable=False, server_default="0"),
+    Column("queries", Integer, nullable=False, server_default="0"),
     UniqueConstraint("ladder_id", "number", name="uq_submissions_number"),
     Index("ix_submissions_digest", "ladder_id", "digest"),
     Index("ix_submissions_order", "ladder_id", "id"),

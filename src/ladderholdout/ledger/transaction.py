@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import wraps
@@ -10,15 +11,7 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
-from sqlalchemy import (
-    ColumnElement,
-    Connection,
-    CursorResult,
-    func,
-    insert,
-    select,
-    update,
-)
+from sqlalchemy import ColumnElement, Connection, CursorResult, func, insert, select, update
 
 from ladderholdout.certificates import COUNT_NOISE
 from ladderholdout.errors import UnknownHoldout
@@ -43,9 +36,11 @@ from ladderholdout.ledger.known_rows import HoldoutRows, Sharing
 from ladderholdout.ledger.prepared import Prepared, run
 from ladderholdout.ledger.records import (
     EMPTY,
+    NOT_IMPROVED,
     Asked,
     AuditEntry,
     AuditRow,
+    Decided,
     Entry,
     First,
     Head,
@@ -59,6 +54,7 @@ from ladderholdout.ledger.records import (
     decompressed,
     entry_record,
     holdout_record,
+    is_standing,
     ladder_record,
     now,
     read_all,
@@ -67,7 +63,6 @@ from ladderholdout.ledger.records import (
     select_incumbents,
     to_bytes,
 )
-from ladderholdout.ledger.replay import repeats_alike
 from ladderholdout.ledger.reserve_queries import ReserveQueries
 from ladderholdout.ledger.rounds import Rounds
 from ladderholdout.ledger.tables import (
@@ -185,8 +180,7 @@ class Transaction:
     def holdouts(self, *, name: str | None = None) -> tuple[HoldoutRecord, ...]:
         """Return the registered holdouts, oldest first, or the one of a name."""
         query = select_holdouts().order_by(holdouts.c.id)
-        if name is not None:
-            query = query.where(holdouts.c.name == name)
+        query = query.where(is_standing() if name is None else holdouts.c.name == name)
         return read_all(self.conn.execute(query), holdout_record)
 
     def holdout_id(self, name: str) -> int | None:
@@ -460,17 +454,21 @@ class Transaction:
             "evidence": json.dumps(evidence),
             "context": json.dumps(entry["context"]),
         }
-        end.runs += values["batch"] is not None and values["batch"] != end.batch
-        end.batch = values["batch"]
+        queries = ladder.queries
+        if entry.get("repeat_of") is None or evidence == NOT_IMPROVED:
+            queries += 1
+            end.runs += values["batch"] is not None and values["batch"] != end.batch
+            end.batch = values["batch"]
         content = submission_content(submitted(values))
         head = self.chains.add(ladder.holdout_id, "submission", content)
         values |= {"position": head.length, "hash": head.hash, "runs": end.runs}
+        values["queries"] = queries
         # A text, as SQLAlchemy writes it to a file; the zone of a connection to a server is UTC.
         values["time"] = values["time"].replace(tzinfo=None).isoformat(" ", "microseconds")
         run(self.conn, statements.ADD_SUBMISSION, values)
         kept = candidate is not None and self.batches.keep(ladder, number, candidate)
-        changes: dict[str, Any] = {"ladder": ladder.id, "number": number}
-        new: dict[str, Any] = {"submissions": number}
+        changes: dict[str, Any] = {"ladder": ladder.id, "number": number, "queries": queries}
+        new: dict[str, Any] = {"submissions": number, "queries": queries}
         if state is None:
             run(self.conn, statements.COUNT_SUBMISSION, changes)
         else:
@@ -559,16 +557,8 @@ class Transaction:
 
     def _used(self, holdout_ids: Sequence[int]) -> history.Used:
         """Return the ladders of some holdouts, as their submissions are counted."""
-        plain: dict[int, bool] = {}
-        returns: dict[int, list[int]] = {}
-        for holdout_id in holdout_ids:
-            for ladder in self.ladders(holdout_id):
-                plain[ladder.id] = not ladder.withdrawals and repeats_alike(ladder.settings)
-            for event in self.events(holdout_id, WITHDRAWN):
-                withdrawal = history.read_withdrawal(event)
-                if withdrawal.replaced and event.ladder_id is not None:
-                    returns.setdefault(event.ladder_id, []).append(withdrawal.until)
-        return history.Used(tuple(holdout_ids), plain, returns)
+        withdrawn = (event for id_ in holdout_ids for event in self.events(id_, WITHDRAWN))
+        return history.read_used(self.conn, holdout_ids, withdrawn)
 
     def is_on_grid(self, ladder_id: int, until: int, n: int) -> bool:
         """Return whether all that a ladder released up to a submission are shares of n rows.
@@ -742,6 +732,16 @@ class Transaction:
         values = {"ladder": ladder_id, "number": number}
         (row,) = statements.IMPROVEMENTS.rows(self.conn, values)
         return int(row.count)
+
+    def decided(self, ladder: LadderRecord, number: int, asked: Asked) -> Decided:
+        """Return what a gate decided on in a submission."""
+        return history.read_decided(
+            self.conn, ladder.id, number, asked, self.withdrawals.of(ladder)
+        )
+
+    def least_margin(self, ladder_id: int, digest: str) -> float:
+        """Return the smallest gain that a gate tested some predictions for; infinity for none."""
+        return min(history.read_margins(self.conn, ladder_id, digest=digest), default=math.inf)
 
     def repeats(self, ladder_id: int) -> int:
         """Count the submissions that repeated earlier predictions: for audits."""

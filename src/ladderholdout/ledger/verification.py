@@ -35,9 +35,11 @@ from ladderholdout.ledger.chain import (
     read_noted_views,
     read_views,
 )
+from ladderholdout.ledger.history import read_margins
 from ladderholdout.ledger.records import (
     AT_A_TIME,
     EMPTY,
+    NOT_IMPROVED,
     Head,
     HoldoutRecord,
     LadderRecord,
@@ -45,6 +47,7 @@ from ladderholdout.ledger.records import (
     Recorded,
     Withdrawal,
     decompressed,
+    is_known,
     select_incumbents,
 )
 from ladderholdout.ledger.replay import Replayed, replay, rules_of, state_to
@@ -258,23 +261,24 @@ def _verified(
 
 
 def _check_runs(conn: Connection, holdout_id: int) -> Iterator[Finding]:
-    """Count again the runs of submissions of one batch, which certificates pay for."""
+    """Count again the runs of queries of one batch, which certificates pay for."""
     entry = submissions.c
     place = ladders.c.account + "/" + ladders.c.name
     of_ladders = select(ladders.c.id, place).where(ladders.c.holdout_id == holdout_id)
     places = {row[0]: row[1] for row in conn.execute(of_ladders)}
-    columns = (entry.ladder_id, entry.number, entry.runs, entry.batch)
+    columns = (entry.ladder_id, entry.number, entry.runs, entry.batch, is_known)
     query = select(*(type_coerce(column, RAW) for column in columns)).order_by(entry.id)
     query = query.where((entry.ladder_id + 0).in_(places))
     count, last = 0, None
     # They are counted here: a window of the database takes three times as long.
     with conn.execute(query, execution_options={"yield_per": AT_A_TIME}) as rows:
-        for ladder_id, number, runs, batch in rows:
+        for ladder_id, number, runs, batch, known in rows:
             ladder = places.get(ladder_id)
             if ladder is None:  # to a database a text that begins with a number can equal it
                 continue
-            count += batch is not None and batch != last
-            last = batch
+            if not known:
+                count += batch is not None and batch != last
+                last = batch
             if runs != count:
                 if type(runs) is not int:
                     raise damaged()
@@ -348,8 +352,11 @@ def _check_firsts(
     withdrawn = tx.withdrawals.noted(ladder.id)
     named = {(finding.ladder, finding.number) for finding in findings}
     for number, first in repeated_queries(tx.conn, ladder.id):
-        # What is submitted again after it was withdrawn is meant to be new.
+        # What is submitted again after it was withdrawn is meant to be new, and what a gate tests
+        # for a smaller gain.
         is_new = any(withdrawal.sets_aside(first) for withdrawal in withdrawn)
+        tested = [read_margins(tx.conn, ladder.id, number=one)[0] for one in (number, first)]
+        is_new = is_new or tested[0] < tested[1]
         if (place, number) not in named and not is_new:
             what = f"submission {number} of ladder {place} repeats submission {first}, and was "
             yield Finding(f"{what}taken for new", place, number)
@@ -444,8 +451,11 @@ def _check_ladder(
     except Exception:  # a changed entry can hold anything, and its error any text
         yield Finding(f"ladder {place} cannot be replayed", place)
         return
-    counts = (ladder.submissions, ladder.version, ladder.withdrawals, ladder.incumbent)
-    if (*counts, _bits(ladder.state)) != last.state():
+    if last.miscounted is not None:
+        what = f"what is counted of queries up to submission {last.miscounted} of ladder {place}"
+        yield Finding(f"{what} was changed", place, last.miscounted)
+    counts = (ladder.submissions, ladder.queries, ladder.version, ladder.withdrawals)
+    if (*counts, ladder.incumbent, _bits(ladder.state)) != last.state():
         yield Finding(f"the state of ladder {place} is not that of its last submission", place)
 
     def digests(predictions: NDArray[Any]) -> tuple[str, str | None]:
@@ -557,6 +567,9 @@ class _Last:
     start: Mapping[str, Any]
     withdrawals: tuple[Withdrawal, ...]
     count: int = 0
+    queries: int = 0
+    # The first submission whose row counts others.
+    miscounted: int | None = None
     version: int = 0
     incumbent: int | None = None
     # The digests of the predictions of each submission that improved.
@@ -569,6 +582,9 @@ class _Last:
             while returns and returns[0].until < entry.number:
                 self._back(returns.pop(0))
             self.count += 1
+            self.queries += entry.repeat_of is None or entry.evidence == NOT_IMPROVED
+            if entry.queries != self.queries and self.miscounted is None:
+                self.miscounted = entry.number
             if entry.improved and entry.repeat_of is None:
                 self.version, self.incumbent = self.version + 1, entry.number
                 self.improvers[entry.number] = entry.digest, entry.reserve_digest
@@ -581,7 +597,7 @@ class _Last:
 
     def state(self) -> tuple[Any, ...]:
         state = self.start if self.replayed is None else self.replayed.state
-        counts = (self.count, self.version, len(self.withdrawals))
+        counts = (self.count, self.queries, self.version, len(self.withdrawals))
         return (*counts, self.incumbent, _bits(state))
 
 

@@ -31,6 +31,9 @@ _ADDED = 1.0 + 1 / 4
 _ROUNDING = 1e-6
 # Counts within the quantile of the level and so many standard deviations are summed up.
 _REACH = 3.0
+# What decides and shows no limit takes so many cells, and windows of few sizes: how long it takes
+# must not reveal the data.
+_CELLS, _LEAST_WINDOW = 256, 64
 # Lower levels are not distinguished from this one, which is about the smallest float.
 LEAST_LEVEL = 1e-280
 # On more rows differences are left to bets.
@@ -106,15 +109,21 @@ def exceeds(first: int, second: int, n: int, difference: float, level: float) ->
     (True, False)
     """
     level *= 1.0 - NOISE
-    if (first - second) / n <= difference or level < LEAST_LEVEL:
+    if level < LEAST_LEVEL:
         return False
-    z = -float(scipy.special.ndtri(level))
-    scale = math.sqrt(max(first + second - (first - second) ** 2 / n, z * z, 1.0)) / n
-    order = order_of(first, second, n, z)
+    z, discordant = -float(scipy.special.ndtri(level)), first + second
+    is_above = (first - second) / n > difference
+    # Where the answer is no anyway, the same work is done for data that are a little above.
+    most = max(discordant - math.floor(n * difference) - 1, 0) // 2
+    second = min(second, most)
     nuisance = _nuisance(second, n, level)
-    width = _CELL * max(z, 1.0) * scale
-    chance = _largest_chance(difference, nuisance, order, n, z, None, width)
-    return chance <= level * (1.0 - _RANGE)
+    counts = 2.0 * (z + _REACH) * (math.sqrt(max(discordant, 2.0 * z * z)) + 1.0)
+    window = 1 << math.ceil(math.log2(max(counts, _LEAST_WINDOW)))
+    # The ends are in the cells, so that rounding makes no further one.
+    width = (nuisance.high - nuisance.low) / _CELLS * (1.0 + NOISE)
+    order = order_of(discordant - second, second, n, z)
+    chance = _largest_chance(difference, nuisance, order, n, z, None, width, window)
+    return (chance <= level * (1.0 - _RANGE)) & is_above
 
 
 def _lower(up: int, down: int, n: int, level: float) -> float:
@@ -202,6 +211,7 @@ def _largest_chance(
     z: float,
     points: int | None,
     width: float,
+    window: int = 0,
 ) -> float:
     """Return no less than the largest chance of such data, or about it where points are given."""
     first, last = max(nuisance.low, -difference), nuisance.high
@@ -214,10 +224,12 @@ def _largest_chance(
         downs, aboves = edges[:-1], edges[1:]
     ups = np.clip(aboves + difference, 0.0, 1.0 - downs)
     pairs = zip(ups.tolist(), downs.tolist(), strict=True)
-    return max(chance_of(up, down, order, n, z) for up, down in pairs)
+    return max(chance_of(up, down, order, n, z, window) for up, down in pairs)
 
 
-def chance_of(up: float, down: float, order: FloatArray, n: int, z: float) -> float:
+def chance_of(
+    up: float, down: float, order: FloatArray, n: int, z: float, window: int = 0
+) -> float:
     """Return no less than the chance of the data that an order calls as extreme.
 
     Parameters
@@ -230,6 +242,8 @@ def chance_of(up: float, down: float, order: FloatArray, n: int, z: float) -> fl
         All rows.
     z : float
         The normal quantile of the level; the farther counts are bounded and not summed up.
+    window : int, default=0
+        At least so many counts are summed up, if there are.
 
     Returns
     -------
@@ -242,6 +256,8 @@ def chance_of(up: float, down: float, order: FloatArray, n: int, z: float) -> fl
     """
     middle, reach = n * down, (z + _REACH) * (math.sqrt(n * down) + 1.0)
     first, last = max(math.floor(middle - reach), 0), min(math.ceil(middle + reach), n)
+    first = max(min(first, n - window), 0)
+    last = max(last, min(first + window, n))
     counts = np.arange(first, last + 1, dtype=np.float64)
     rest, needed = n - counts, order[first : last + 1]
     share = min(up / (1.0 - down), 1.0) if down < 1.0 else 0.0

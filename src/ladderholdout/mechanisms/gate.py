@@ -101,7 +101,9 @@ def sign_test(better: int, worse: int) -> float:
     >>> sign_test(5, 0), sign_test(0, 0)
     (0.03125, 1.0)
     """
-    return float(scipy.special.bdtrc(better - 1, better + worse, 0.5)) if better else 1.0
+    # Of the mirrored rows as well: how long a refusal takes must not reveal which side they favour.
+    both = scipy.special.bdtrc(np.array([better - 1, worse - 1]), better + worse, 0.5)
+    return float(both[0])
 
 
 def mean_test(gains: NDArray[np.float64], margin: float) -> float:
@@ -149,7 +151,8 @@ class GateLadder(PairedLadder):
     the chance of any false acceptance is at most alpha, however the candidates are proposed. The
     first submission is the baseline and is not tested. Losses of 0 and 1 without a margin are
     compared by the sign test on the rows where the models differ, with a margin by the exact limits
-    of a trinomial, and all others by bets on the differences. Where whole groups of rows were
+    of a trinomial, and all others by bets on the differences, losses beyond a stated range clipped
+    to it. Where whole groups of rows were
     drawn, bets are on one number for each group.
 
     Parameters
@@ -199,10 +202,10 @@ class GateLadder(PairedLadder):
 
     def measure(self, state: State, evaluation: Evaluation, rng: np.random.Generator) -> Evidence:
         """Measure the risk, and the p-value of the test against the incumbent."""
-        losses = losses_of(self.name, evaluation)
+        losses = losses_of(self.name, evaluation, bounded=True)
         if state.incumbent is None:
             return Evidence(evaluation.risk)
-        gains = losses_of(self.name, state.incumbent) - losses
+        gains = losses_of(self.name, state.incumbent, bounded=True) - losses
         p_null = self._p_null(state, evaluation, gains)
         # What else was shown of the rows is part of the transcript, and so of its code.
         paid = min(math.log(p_null) + state.price, 0.0) if p_null > 0.0 else -math.inf

@@ -330,16 +330,19 @@ def _deviation(values: NDArray[np.float64]) -> float:
     return math.sqrt(values.sum() / (len(values) - 1))
 
 
-def losses_of(mechanism: str, evaluation: Evaluation) -> NDArray[np.float64]:
-    """Return the losses of a submission; refuse a metric that has none."""
-    if evaluation.losses is None:
+def losses_of(
+    mechanism: str, evaluation: Evaluation, *, bounded: bool = False
+) -> NDArray[np.float64]:
+    """Return the losses of a submission, for proofs in their range; refuse a metric without any."""
+    losses = evaluation.bounded_losses if bounded else evaluation.losses
+    if losses is None:
         raise InvalidArgument(
             "mechanism",
             "one that needs the risk alone, for a metric that is no mean of per-example losses",
             mechanism,
             "Ladder, ShakyLadder, BayesBootLadder and more work for any metric.",
         )
-    return evaluation.losses
+    return losses
 
 
 # About what a certificate of 95% pays before the first release, and for each one, in nats: so

@@ -5,6 +5,7 @@ Values with an index of pandas are brought to the order of the rows, or refused.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ladderholdout.errors import InvalidArgument, InvalidSubmission
+from ladderholdout.identity.spelling import any_number
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.intp]
@@ -19,9 +21,31 @@ Array = NDArray[Any]
 _TEXT, _NUMBERS = "U", "biuf"
 
 
+class Indexed(np.ndarray):
+    """Values of rows with their index, by which a function of the user's looks rows up."""
+
+    index: Any = None
+
+    def __getitem__(self, key: Any) -> Any:
+        """Return some values; those of some rows have their index."""
+        taken = super().__getitem__(key)
+        if self.index is not None and isinstance(key, np.ndarray):
+            taken.index = self.index[key]
+        return taken
+
+
+def indexed(values: Array, index: Any) -> Array:
+    """Return values with the index of their rows, if there is one."""
+    if index is None:
+        return values
+    view = values.view(Indexed)
+    view.index = index
+    return view
+
+
 def read_only(array: Array) -> Array:
     """Return another array object over the same memory that refuses writes."""
-    view = array.view()
+    view = indexed(array.view(), index_of(array))
     view.flags.writeable = False
     return view
 
@@ -312,34 +336,115 @@ def _folded(texts: Array) -> set[str]:
     return {text.strip().casefold() for text in np.unique(texts).tolist()}
 
 
-def canonical_probabilities(predictions: Any, n: int, classes: Array) -> FloatArray:
-    """Return class probabilities in the order of ``classes``, float64 of shape (n, C)."""
+def canonical_probabilities(
+    predictions: Any, n: int, classes: Array, *, logs: bool = False
+) -> FloatArray:
+    """Return class probabilities in the order of ``classes``, float64 of shape (n, C).
+
+    For ``logs`` those of less than double precision are clipped by their own, as scikit-learn does.
+    """
     width = len(classes)
     allowed = f"probabilities of shape ({n}, {width}), columns in the order of the sorted classes"
     if width == 2:
         allowed += f", or of shape ({n},) for the second class"
     remedy = "Submit predict_proba(X); labels need a metric such as 'accuracy'."
-    table = number_array(predictions, "predictions", allowed, remedy)
+    array = readable(predictions, "predictions")
+    table = number_array(array, "predictions", allowed, remedy)
     _check_shape(table, n, 2, allowed, remedy)
     _check_unit_interval(table)
+    # Of double precision what is beyond its own is clipped by the loss.
+    eps = float(np.finfo(array.dtype).eps) if logs and array.dtype.char in "ef" else 0.0
     if table.ndim == 1 and width == 2:
         second = np.clip(table, 0.0, 1.0)
-        return np.column_stack([1 - second, second])
-    if table.shape != (n, width):
+        second = 1 - second if is_of_first(names_of(predictions), classes) else second
+        table = np.column_stack([1 - second, second])
+    elif table.shape != (n, width):
         raise InvalidSubmission("predictions", allowed, described(table), remedy)
-    return _normal_rows(by_column_names(predictions, table, classes))
+    else:
+        table = by_column_names(predictions, table, classes)
+        first, last = table[:, 0].astype(array.dtype), table[:, -1].astype(array.dtype)
+        # Near 1 the second of two may be rounded to less than the first states.
+        table = _normal_rows(table, eps, both=eps > 0 and not np.array_equal(first, 1 - last))
+    return np.clip(table, eps, 1 - eps) if eps else table
 
 
-def by_column_names(predictions: Any, table: FloatArray, classes: Array) -> FloatArray:
-    """Bring a frame's columns in the order of the classes they are named after."""
-    names = getattr(predictions, "columns", None)
-    if names is None or len(names) != len(classes):
-        return table
+def names_of(predictions: Any) -> list[Any]:
+    """Return the names of a table's columns, or that of a Series; none of an array."""
     try:
-        codes = codes_of(label_vector(names, "predictions"), classes)
-    except InvalidArgument:  # no names of classes: the order has to be right already
+        of_arrow = not hasattr(predictions, "iloc") and hasattr(predictions, "column_names")
+        names = predictions.column_names if of_arrow else getattr(predictions, "columns", None)
+        return [predictions.name] if names is None else list(names)
+    except Exception:  # of an object of any kind
+        return []
+
+
+def _value_of(name: Any) -> Any:
+    """Return what a name spells: a number, true or false, or a text."""
+    name = name.item() if isinstance(name, np.generic) else name
+    if not isinstance(name, str):
+        return name
+    number = {"true": 1, "false": 0}.get(name.strip().casefold(), any_number(name))
+    return name.strip() if number is None else number
+
+
+def class_codes(names: Sequence[Any], classes: Array) -> list[int]:
+    """Return the place of the class that each name means, however it is spelled; -1 for none.
+
+    Examples
+    --------
+    >>> class_codes(["1", 0.0, True, "no"], np.array([0, 1])), class_codes([7], np.array(["007"]))
+    ([1, 0, 1, -1], [0])
+    """
+    labels = classes.tolist()
+    spelled = {str(label): place for place, label in enumerate(labels)}
+    meant = {_value_of(label): place for place, label in enumerate(labels)}
+    if len(meant) < len(labels):  # "7" and "007" are two classes here
+        meant = {}
+    return [spelled.get(str(name), meant.get(_value_of(name), -1)) for name in names]
+
+
+def is_of_first(names: Sequence[Any], classes: Array) -> bool:
+    """Return whether one column is named after the first of two classes.
+
+    Raises
+    ------
+    InvalidSubmission
+        Its name is 0, which pandas writes for the first column of any table, too.
+    """
+    if len(names) != 1 or len(classes) != 2 or class_codes(names, classes) != [0]:
+        return False
+    if _value_of(names[0]) == 0:
+        allowed = "a column for each class, or one that is named after the second"
+        remedy = "Give both columns, or .to_numpy() of that of the second class."
+        came = "one named 0, which may be the first class or no name at all"
+        raise InvalidSubmission("predictions", allowed, came, remedy)
+    return True
+
+
+def by_column_names(
+    predictions: Any, table: Array, classes: Array, *, in_order: bool = False
+) -> Array:
+    """Bring a table's columns in the order of the classes that they are named after.
+
+    Names that are no classes are refused, unless they count the columns or these are known to be
+    ``in_order``.
+    """
+    names = names_of(predictions)
+    if len(names) != len(classes) or table.shape[1:] != (len(names),):
         return table
-    return table[:, np.argsort(codes)] if len(set(codes) - {-1}) == len(codes) else table
+    codes = class_codes(names, classes)
+    if sorted(codes) == list(range(len(codes))):
+        return table[:, np.argsort(codes)]
+    counted = ([*range(len(names))], [f"column_{place}" for place in range(len(names))])
+    if in_order or names in counted:
+        return table
+    raise InvalidSubmission(
+        "predictions",
+        f"{len(classes)} columns, each named after one of the holdout's classes",
+        f"a table of {len(names)} columns with other names",
+        "Write pandas.DataFrame(model.predict_proba(X), columns=model.classes_), or give "
+        ".to_numpy() of columns in the order of the sorted classes.",
+    )
 
 
 def _check_unit_interval(table: FloatArray) -> None:
@@ -352,29 +457,31 @@ def _check_unit_interval(table: FloatArray) -> None:
         raise InvalidSubmission("predictions", "probabilities in [0, 1]", came, remedy)
 
 
-def _normal_rows(table: FloatArray) -> FloatArray:
+def _normal_rows(table: FloatArray, eps: float, *, both: bool) -> FloatArray:
     two = table.shape[1] == 2
     # Along rows of two NumPy adds several times as slowly, to the same sums.
     sums = table[:, 0] + table[:, 1] if two else table.sum(axis=1)
-    unequal = np.count_nonzero(np.abs(sums - 1) > _SUM_TOLERANCE)
+    unequal = np.count_nonzero(np.abs(sums - 1) > _SUM_TOLERANCE + eps * table.shape[1])
     if unequal:
         came = f"an array with {unequal} rows that do not"
         remedy = "Divide each row by its sum, or leave a class in that is missing."
         raise InvalidSubmission("predictions", "rows that sum to 1 within 0.001", came, remedy)
-    if two:
+    if two and not both:
         # One vector or two columns: the second class decides, as in scikit-learn.
         second = np.clip(table[:, 1], 0.0, 1.0)
         return np.column_stack([1 - second, second])
     return np.ascontiguousarray(np.clip(table, 0.0, 1.0))
 
 
-def canonical_scores(predictions: Any, n: int) -> FloatArray:
-    """Return scores of the second class, float64 of shape (n,)."""
+def canonical_scores(predictions: Any, n: int, classes: Array) -> FloatArray:
+    """Return scores of the second of two classes, float64 of shape (n,)."""
     allowed = f"one score of the second class for each of the {n} rows"
     remedy = "Submit decision_function(X) or predict_proba(X)[:, 1]."
-    scores = number_array(predictions, "predictions", allowed, remedy)
+    scores, names = number_array(predictions, "predictions", allowed, remedy), names_of(predictions)
+    if len(names) == 2 and scores.shape == (n, 2):
+        scores = np.ascontiguousarray(by_column_names(predictions, scores, classes)[:, 1])
     _check_shape(scores, n, 1, allowed, remedy)
-    return scores
+    return 0.0 - scores if is_of_first(names, classes) else scores
 
 
 def canonical_values(

@@ -66,8 +66,9 @@ class Evaluation:
     account : str or None
         Who submits it, for mechanisms that serve many.
     clipped : int or None
-        How many losses left the stated range and were clipped to it; None where none can be.
-        It depends on the labels as the risk does, so it is for the ledger and for audits.
+        How many losses are beyond the stated range, to which limits of the risk clip them; None
+        where none can be. It depends on the labels as the risk does, so it is for the ledger and
+        for audits.
     counts : bool or None
         Whether each loss is 0 or 1 by what the metric is; None where no metric states it.
     needs_whole_weights : bool
@@ -105,6 +106,7 @@ class Evaluation:
     account: str | None = field(default=None, repr=False)
     needs_whole_weights: bool = field(default=False, repr=False)
     clipped: int | None = field(default=None, repr=False)
+    _bounded: FloatArray | None = field(default=None, repr=False)
     counts: bool | None = field(default=None, repr=False)
     groups: IntArray | None = field(default=None, repr=False)
     alike: bool = field(default=False, repr=False)
@@ -113,6 +115,20 @@ class Evaluation:
     def n_draws(self) -> int:
         """How many units were drawn: the examples, or their groups."""
         return self.n if self.groups is None else int(self.groups.max()) + 1
+
+    @property
+    def bounded_losses(self) -> FloatArray | None:
+        """The losses, clipped to the stated range: for proofs that need one, and for nothing else.
+
+        Examples
+        --------
+        >>> from ladderholdout.metrics import get_metric
+        >>> mae = get_metric("neg_mean_absolute_error").with_range((0, 5))
+        >>> evaluation = mae.evaluate(np.zeros(2), np.array([1.0, 9.0]))
+        >>> evaluation.risk, evaluation.bounded_losses.tolist()
+        (5.0, [1.0, 5.0])
+        """
+        return self.losses if self._bounded is None else self._bounded
 
     def of_draws(self, values: FloatArray) -> FloatArray:
         """Return the sums of numbers of the examples over each unit that was drawn.
@@ -367,7 +383,7 @@ class Evaluation:
         if self.losses is not None:
             row_weights = 1.0 if self._row_weights is None else self._row_weights
             losses = read_only(self.losses + amount * row_weights)
-            return replace(self, risk=float(losses.mean()), losses=losses)
+            return replace(self, risk=float(losses.mean()), losses=losses, _bounded=None)
         many = self._many
         return replace(
             self,
@@ -403,7 +419,9 @@ class Evaluation:
         inner_score = None if self.inner_score is None else self.inner_score * factor
         if self.losses is not None:
             losses = read_only(self.losses * factor)
-            return replace(self, risk=float(losses.mean()), losses=losses, inner_score=inner_score)
+            bounded = None if self._bounded is None else self._bounded * factor
+            own = replace(self, losses=losses, _bounded=bounded)
+            return replace(own, risk=float(losses.mean()), inner_score=inner_score)
         many = self._many
 
         def influences() -> FloatArray | None:

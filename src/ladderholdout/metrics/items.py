@@ -175,9 +175,9 @@ def metric_of_items(
     verdicts : str or Path, optional
         A private file that keeps each verdict as soon as it is given, for a judge that costs much
         or may answer otherwise the next time, such as a model. The judge is asked once for each
-        reference and answer, by whatever process, and its first verdict counts. Put the question
-        into the reference: items with equal ones share their verdicts. Its secret is in a file
-        beside it, with ".key" after its name.
+        row and answer of a ladder, by whatever process, and its first verdict for a reference and
+        an answer counts. Put the question into the reference: items with equal ones share their
+        verdicts. Its secret is in a file beside it, with ".key" after its name.
 
     Returns
     -------

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from ladderholdout.errors import InvalidArgument, InvalidSubmission, LadderHoldoutError, MetricError
-from ladderholdout.metrics.arrays import Array, FloatArray, read_only
+from ladderholdout.metrics.arrays import Array, FloatArray, index_of, indexed, read_only
 from ladderholdout.metrics.batched import (
     Many,
     influences,
@@ -43,42 +43,48 @@ def measure(
     # Views: MLflow knows what predict returned by its identity, and nobody's function may write
     # to the holdout.
     targets, predictions = read_only(targets), read_only(predictions)
+    predictions = indexed(predictions, index_of(targets))
     loss = metric.loss
     if loss is None:
         return _of_score(metric, targets, predictions, weights)
-    given = (targets, predictions) if _is_named(metric) else (targets.copy(), predictions.copy())
+    given = (targets, predictions) if is_ours(metric) else (_copy(targets), _copy(predictions))
     # A copy of what is returned: the function may write to its array again.
     losses: FloatArray = called(metric, lambda: np.array(loss(*given), dtype=np.float64))
-    n, clipped = len(targets), None
+    n, clipped, bounded = len(targets), None, None
     if losses.shape != (n,):
         came = f"one that returned shape {losses.shape}"
         raise InvalidArgument("loss", "a function that returns one loss for each row", came)
     if metric.clip and metric.risk_range is not None:
-        unclipped, losses = losses, np.clip(losses, *metric.risk_range)
+        bounded = np.clip(losses, *metric.risk_range)
         # Losses of nan are refused below, and are equal to nothing.
-        clipped = int(np.count_nonzero(losses != unclipped))
+        clipped = int(np.count_nonzero(losses != bounded))
     losses = _within_range(metric, losses)
     if weights is not None:
         weights = weights * (n / weights.sum())
         losses = losses * weights
+        bounded = None if bounded is None else bounded * weights
     # As `mean` adds them up, without what it does around it.
     risk = float(np.add.reduce(losses)) / n
     if not math.isfinite(risk):
         raise _undefined(metric, "the mean of its losses overflows")
     counts = metric.counts and weights is None
-    return Evaluation(n, risk, read_only(losses), weights, clipped=clipped, counts=counts)
+    return Evaluation(
+        *(n, risk, read_only(losses), weights), clipped=clipped, _bounded=bounded, counts=counts
+    )
+
+
+def _copy(values: Array) -> Array:
+    return indexed(values.copy(), index_of(values))
 
 
 def _within_range(metric: MetricSettings, values: FloatArray) -> FloatArray:
-    """Refuse values that are not finite or leave the stated range."""
+    """Refuse values that are not finite or leave the range, but one to which limits clip them."""
     limits = metric.risk_range
     least, most = float(np.minimum.reduce(values)), float(np.maximum.reduce(values))
     if not math.isfinite(most - least):
         raise _undefined(metric, "it returned no finite number")
-    if limits is None or (limits[0] <= least and most <= limits[1]):
+    if limits is None or metric.clip or (limits[0] <= least and most <= limits[1]):
         return values
-    if metric.clip:
-        return np.clip(values, *limits)
     if least < limits[0] - _SLACK or most > limits[1] + _SLACK:
         remedy = "State a wider range, or set clip=True."
         raise InvalidArgument("loss_range", f"wide enough for {metric.name!r}", "left", remedy)
@@ -100,7 +106,7 @@ def _scorer(
         if weights is None or weights.all():
             # Copies: it is somebody else's function, and may write into what it is given.
             given = None if weights is None else weights.copy()
-            return float(score(targets.copy(), predictions.copy(), sample_weight=given))
+            return float(score(_copy(targets), _copy(predictions), sample_weight=given))
         # A row that does not count must not bring its class into an average.
         counts = weights > 0
         return float(score(targets[counts], predictions[counts], sample_weight=weights[counts]))
@@ -134,7 +140,7 @@ def _of_score(
     metric: MetricSettings, targets: Array, predictions: Array, row_weights: FloatArray | None
 ) -> Evaluation:
     n = len(targets)
-    predictions, clipped = within_stated(metric, targets, predictions)
+    _, clipped = within_stated(metric, targets, predictions)
     scorer = _scorer(metric, targets, predictions)
     many = _many(metric, targets, predictions, scorer)
 
@@ -198,7 +204,7 @@ def called(metric: MetricSettings, run: Callable[[], Any]) -> Any:
     """
     try:
         # Warnings of a user's function are held back; ours know only those of NumPy.
-        with np.errstate(all="ignore") if _is_named(metric) else _silence():
+        with np.errstate(all="ignore") if is_ours(metric) else _silence():
             return run()
     except LadderHoldoutError:  # holds nothing that may not be seen
         raise
@@ -219,7 +225,7 @@ def _undefined(metric: MetricSettings, reason: str) -> InvalidSubmission:
     return InvalidSubmission("predictions", allowed, f"such that {reason}")
 
 
-def _is_named(metric: MetricSettings) -> bool:
+def is_ours(metric: MetricSettings) -> bool:
     """Return whether the function of a metric is one of this library's."""
     function = metric.loss or metric.score
     function = getattr(function, "prepare", function)

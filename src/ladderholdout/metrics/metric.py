@@ -15,7 +15,7 @@ from ladderholdout.metrics import arrays as forms
 from ladderholdout.metrics import measuring, responses
 from ladderholdout.metrics.arrays import Array, FloatArray
 from ladderholdout.metrics.evaluation import Evaluation, checked_weights
-from ladderholdout.metrics.scores import average_precision, cohen_kappa, r2, zero_one
+from ladderholdout.metrics.scores import average_precision, cohen_kappa, log_loss, r2, zero_one
 from ladderholdout.metrics.settings import MetricSettings
 
 
@@ -26,7 +26,9 @@ class Metric(MetricSettings):
     Exactly one of ``loss`` and ``score`` is given. Both see canonical targets (for
     classification the positions of the labels among the sorted classes, shape (n,)) and
     canonical predictions (likewise positions for "labels"; probabilities of shape (n, C);
-    scores of shape (n,); values of shape (n,) or (n, m)), of which they get copies. Both
+    scores of shape (n,); values of shape (n,) or (n, m)), of which they get copies, in the
+    order in which the rows were first registered; with a reserve those of either part alone.
+    If the rows have an index of pandas, it is the ``index`` of both arrays. Both
     should be finite for all predictions: a refusal for some reveals something of the labels.
 
     Parameters
@@ -51,10 +53,10 @@ class Metric(MetricSettings):
     in_units_of_y : bool, default=False
         The risk carries the unit of the target, so its scale is not known in advance.
     clip : bool, default=False
-        Losses are clipped to ``loss_range``.
+        Limits of the score clip losses to ``loss_range``; the score itself does not.
     binary : bool, default=False
-        It needs two classes and is about the second. As scikit-learn takes 1 for the
-        positive label wherever it occurs, a 1 in first place is refused.
+        It needs two classes and is about the second, or `pos_label`. As scikit-learn takes 1
+        for the positive label wherever it occurs, a 1 in first place is refused without it.
     multioutput : bool, default=False
         Targets of shape (n, m) are fine.
     support : Support, optional
@@ -65,6 +67,9 @@ class Metric(MetricSettings):
         Range of the targets and largest absolute error; `with_target_range` puts them there.
     alike_rows : bool, default=False
         Of a mean loss of classes: whether no split drew the rows by strata (`with_alike_rows`).
+    pos_label : str or number, optional
+        Of a binary metric the class that it is about (`with_pos_label`): canonical targets and
+        predictions are 1 for it, and scores are of it.
 
     Raises
     ------
@@ -111,6 +116,44 @@ class Metric(MetricSettings):
             return None
         return forms.sorted_classes(y, classes)
 
+    def positive_last(self, classes: Array) -> Array:
+        """Return the classes in the order in which this metric counts them.
+
+        Examples
+        --------
+        >>> from ladderholdout.metrics import get_metric
+        >>> f1, classes = get_metric("f1"), np.array(["bad", "good"])
+        >>> f1.with_pos_label("bad").positive_last(classes).tolist()
+        ['good', 'bad']
+        """
+        if self.pos_label is None:
+            return classes
+        places = forms.class_codes([self.pos_label], classes)
+        if places == [-1] or len(classes) != 2:
+            allowed = "one of the two classes of y"
+            raise InvalidArgument("pos_label", allowed, as_given(self.pos_label))
+        return classes[::-1] if places == [0] else classes
+
+    def positive_place(self, classes: Array | None) -> int:
+        """Return the place of the positive one of two sorted classes.
+
+        Examples
+        --------
+        >>> from ladderholdout.metrics import get_metric
+        >>> get_metric("f1").with_pos_label(0).positive_place(np.array([0, 1]))
+        0
+        """
+        if classes is None or self.pos_label is None:
+            return 1
+        return int(self.positive_last(classes)[1] == classes[1])
+
+    def _indexed(self, targets: Array, *sides: Any) -> Array:
+        """Return targets with the first index of these, for a function of the user's."""
+        if measuring.is_ours(self):
+            return targets
+        indexes = (forms.index_of(side) for side in sides)
+        return forms.indexed(targets, next((one for one in indexes if one is not None), None))
+
     def _relevant(self, classes: Array | None) -> Array | None:
         """Return the classes, None for regression: on a holdout of 0 and 1 both may be asked."""
         if not self.is_classification:
@@ -149,7 +192,7 @@ class Metric(MetricSettings):
         >>> get_metric("accuracy").targets(["b", "a"], np.array(["a", "b"]))
         array([1, 0])
         """
-        targets = self._readable(y, classes)
+        targets = self._indexed(self._readable(y, classes), y)
         _check_defined(self, targets, self._relevant(classes))
         return targets
 
@@ -188,7 +231,10 @@ class Metric(MetricSettings):
         >>> get_metric("accuracy").respond(model, [[3]], np.array([0, 1]))
         array([1])
         """
-        return responses.respond(estimator, X, self.response, self._relevant(classes), answers)
+        known = self._relevant(classes)
+        return responses.respond(
+            estimator, X, self.response, known, answers, self.positive_place(known)
+        )
 
     def canonical(self, predictions: Any, n: int, classes: Array | None) -> Array:
         """Return predictions in canonical form: equal predictions have equal bytes.
@@ -225,10 +271,12 @@ class Metric(MetricSettings):
         if classes is None:
             return forms.canonical_values(predictions, n, self.multioutput, self.support)
         if self.response == "labels":
-            return forms.canonical_labels(predictions, n, classes)
+            codes = forms.canonical_labels(predictions, n, classes)
+            return codes if self.positive_place(classes) else 1 - codes
         if self.response == "probabilities":
-            return forms.canonical_probabilities(predictions, n, classes)
-        return forms.canonical_scores(predictions, n)
+            logs = self.loss is log_loss
+            return forms.canonical_probabilities(predictions, n, classes, logs=logs)
+        return forms.canonical_scores(predictions, n, self.positive_last(classes))
 
     def as_submitted(self, canonical: Array, classes: Array | None) -> Any:
         """Return predictions in a form of which `canonical` makes the same again.
@@ -253,9 +301,15 @@ class Metric(MetricSettings):
         ['b', 'a']
         """
         classes = self._relevant(classes)
+        if self.loss is log_loss:
+            for kind in (np.float16, np.float32):  # in which it came, or might have come
+                eps, short = float(np.finfo(kind).eps), canonical.astype(kind)
+                inside = eps <= canonical.min() and canonical.max() <= 1 - eps
+                if inside and np.array_equal(short, canonical):
+                    return short
         if classes is None or self.response != "labels":
             return canonical
-        return classes[canonical]
+        return self.positive_last(classes)[canonical]
 
     def evaluate(
         self, targets: Array, predictions: Array, weights: ArrayLike | None = None
@@ -352,9 +406,10 @@ class Metric(MetricSettings):
         classes = None
         if self.is_classification:
             classes = forms.union_of_classes(y, responses.known_classes(estimator))
-        targets = self._readable(y, classes)
+        targets = self._indexed(self._readable(y, classes), y, X)
         known = self._relevant(classes)
-        answer = responses.respond(estimator, X, self.response, known, answers, copies=False)
+        asked = estimator, X, self.response, known, answers, self.positive_place(known)
+        answer = responses.respond(*asked, copies=False)
         return self._scored(targets, answer, classes, sample_weight)
 
     def score_from(self, y: Any, predictions: Any, sample_weight: Any = None) -> float:
@@ -390,7 +445,8 @@ class Metric(MetricSettings):
         if self.is_classification:
             labels = forms.sorted_classes(predictions) if self.response == "labels" else None
             classes = forms.union_of_classes(y, labels)
-        return self._scored(self._readable(y, classes), predictions, classes, sample_weight)
+        targets = self._indexed(self._readable(y, classes), y)
+        return self._scored(targets, predictions, classes, sample_weight)
 
     def _scored(self, targets: Array, answer: Any, classes: Array | None, weights: Any) -> float:
         predictions = self.canonical(answer, len(targets), classes)
@@ -417,7 +473,8 @@ class Metric(MetricSettings):
         if classes is None:
             return _target_values(self, y)
         _check_classes(self, classes)
-        return forms.target_codes(y, classes)
+        codes = forms.target_codes(y, classes)
+        return codes if self.positive_place(classes) else 1 - codes
 
 
 def _target_values(metric: MetricSettings, y: Any) -> FloatArray:
@@ -467,9 +524,11 @@ def _check_classes(metric: MetricSettings, classes: Array) -> None:
         allowed = f"of {'exactly' if two else 'at least'} two classes for {metric.name!r}"
         remedy = "Averages over classes, such as 'f1_macro' or 'roc_auc_ovr', take any number."
         raise InvalidArgument("y", allowed, f"of {len(classes)}", remedy if two else "")
+    if metric.pos_label is not None:
+        return
     if metric.binary and not forms.is_text(classes) and classes[0] == 1:
         allowed = f"labelled with the positive class second for {metric.name!r}"
-        remedy = "Label the classes 0 and 1, or with names."
+        remedy = "State the positive class, pos_label=, or label the classes 0 and 1."
         raise InvalidArgument("y", allowed, "labelled with 1 for the first of two", remedy)
 
 

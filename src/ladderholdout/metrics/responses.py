@@ -56,6 +56,7 @@ def respond(
     response: str,
     classes: Array | None,
     answers: dict[str, Any] | None = None,
+    positive: int = 1,
     *,
     copies: bool = True,
 ) -> Array:
@@ -73,7 +74,7 @@ def respond(
     if response == "probabilities":
         return _aligned(asked("predict_proba"), known, classes)
     if response == "scores":
-        return _scores(asked, known, classes)
+        return _scores(asked, known, classes, positive)
     return np.asarray(asked("predict"))
 
 
@@ -217,8 +218,10 @@ def method_of(estimator: Any, *names: str) -> Callable[[Any], Any]:
 def _aligned(answer: Any, known: Array | None, classes: Array | None) -> Array:
     """Put columns that follow ``known`` in the order of ``classes``; zeros for the missing."""
     table = readable(answer, "predictions")
-    if known is not None and table.ndim == 2 and np.array_equal(known, np.sort(known)):
-        table = by_column_names(answer, table, known)
+    if known is not None:
+        table = by_column_names(answer, table, known, in_order=True)
+    elif classes is not None:
+        table = by_column_names(answer, table, classes)
     if known is None or classes is None or np.array_equal(known, classes):
         return table
     if len(known) == 1:
@@ -226,16 +229,16 @@ def _aligned(answer: Any, known: Array | None, classes: Array | None) -> Array:
     if table.ndim != 2 or table.shape[1] != len(known):
         allowed = f"one column for each of the estimator's {len(known)} classes"
         raise InvalidSubmission("predictions", allowed, described(table))
-    aligned = np.zeros((len(table), len(classes)))
+    aligned = np.zeros((len(table), len(classes)), dtype=table.dtype)
     aligned[:, codes_of(known, classes)] = table
     return aligned
 
 
-def _scores(asked: _Asked, known: Array | None, classes: Array | None) -> Array:
+def _scores(asked: _Asked, known: Array | None, classes: Array | None, positive: int) -> Array:
     method_of(asked.estimator, "decision_function", "predict_proba")  # refuses what has neither
     if attribute(asked.estimator, "decision_function") is None:
         table = _aligned(asked("predict_proba"), known, classes)
-        return table[:, 1] if table.ndim == 2 and table.shape[1] == 2 else table
+        return table[:, positive] if table.ndim == 2 and table.shape[1] == 2 else table
     if known is not None and classes is not None and not np.array_equal(known, classes):
         raise InvalidSubmission(
             "predictions",
@@ -243,4 +246,5 @@ def _scores(asked: _Asked, known: Array | None, classes: Array | None) -> Array:
             "from one fitted on other classes or in another order",
             "Its decision_function would rank the wrong class.",
         )
-    return np.asarray(asked("decision_function"))
+    decision = np.asarray(asked("decision_function"))
+    return decision if positive else -decision

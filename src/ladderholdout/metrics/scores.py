@@ -26,7 +26,10 @@ def zero_one(targets: Array, predictions: Array) -> FloatArray:
 
 
 def log_loss(targets: Array, predictions: Array) -> FloatArray:
-    """Return minus the log of the probability given to the true class, clipped to epsilon."""
+    """Return minus the log of the probability given to the true class, clipped to epsilon.
+
+    Those of less precision were clipped by their own (`arrays.canonical_probabilities`).
+    """
     given = predictions[np.arange(len(targets)), targets]
     return np.asarray(-np.log(np.clip(given, _EPSILON, 1 - _EPSILON)))
 

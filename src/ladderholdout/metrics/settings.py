@@ -6,7 +6,10 @@ import inspect
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from decimal import Decimal
 from typing import Any, Literal, Self, TypeAlias, get_args
+
+import numpy as np
 
 from ladderholdout.arguments import as_given, choice, finite, flag, function
 from ladderholdout.errors import InvalidArgument
@@ -48,6 +51,7 @@ class MetricSettings:
     target_range: tuple[float, float] | None = None
     largest_error: float | None = None
     alike_rows: bool = False
+    pos_label: str | float | None = None
     # The range of the target that states the range of the error, for checks where it is stated.
     stated_targets: tuple[float, float] | None = field(default=None, compare=False, repr=False)
     # The stated range in the unit of a single loss: squared where the score is a root.
@@ -82,6 +86,18 @@ class MetricSettings:
         return self.risk_range is not None
 
     @property
+    def released_range(self) -> tuple[float, float] | None:
+        """The range of the risk that is released; None where a stated one is for limits alone.
+
+        Examples
+        --------
+        >>> from ladderholdout.metrics import get_metric
+        >>> get_metric("neg_mean_absolute_error").with_range((0, 50)).released_range is None
+        True
+        """
+        return None if self.clip else self.risk_range
+
+    @property
     def unit(self) -> float | None:
         """The unit in which a ladder on this metric thinks; None adapts to the risk."""
         if self.risk_range is not None:
@@ -90,7 +106,9 @@ class MetricSettings:
         return None if self.in_units_of_y else 1.0
 
     def with_range(self, loss_range: tuple[float, float]) -> Self:
-        """Return this metric with its losses clipped to a stated range.
+        """Return this metric with a stated range, to which limits of its score clip the losses.
+
+        The score itself is that of the losses as they are.
 
         Parameters
         ----------
@@ -143,10 +161,10 @@ class MetricSettings:
     ) -> Self:
         """Return this metric for targets that lie in a stated range.
 
-        R2, the explained variance and the concordance need it for a certificate. Errors larger
-        than the largest one are clipped to it, and a score below -1 counts as -1. For absolute
-        and squared errors it states the `loss_range`: no error of a prediction within the range
-        is larger than the range is wide.
+        R2, the explained variance and the concordance need it for a certificate, which clips errors
+        larger than the largest one to it. The score itself is of the errors as they are. For
+        absolute and squared errors it states the `loss_range`: no error of a prediction within the
+        range is larger than the range is wide.
 
         Parameters
         ----------
@@ -229,6 +247,32 @@ class MetricSettings:
         """
         return replace(self, alike_rows=True)
 
+    def with_pos_label(self, label: Any) -> Self:
+        """Return this metric with its positive class, by default the second of the sorted ones.
+
+        Parameters
+        ----------
+        label : str, bool, int or float
+            One of the two classes.
+
+        Returns
+        -------
+        Metric
+
+        Raises
+        ------
+        InvalidArgument
+            If the metric is not about one of two classes, or this is no label.
+
+        Examples
+        --------
+        >>> from ladderholdout.metrics import get_metric
+        >>> f1 = get_metric("f1").with_pos_label("bad")
+        >>> f1.score_from(["bad", "good", "good"], ["bad", "bad", "good"])
+        0.666666666666667
+        """
+        return replace(self, pos_label=label.item() if isinstance(label, np.generic) else label)
+
     @property
     def takes_target_range(self) -> bool:
         """Whether a certificate of it needs the range of the target."""
@@ -236,7 +280,7 @@ class MetricSettings:
 
     @property
     def clipping(self) -> str:
-        """How larger losses than the stated ones were clipped, in words; empty without a range.
+        """How limits of the score clip larger losses, in words; empty without a range.
 
         Examples
         --------
@@ -311,7 +355,9 @@ class MetricSettings:
         >>> get_metric("neg_root_mean_squared_error").to_score(9.0)
         -3.0
         """
-        score = self.offset - (math.sqrt(max(risk, 0.0)) if self.root else risk)
+        shown = math.sqrt(max(risk, 0.0)) if self.root else risk
+        # As decimals: 1 less 1.005 is -.005.
+        score = Decimal(repr(float(self.offset))) - Decimal(repr(float(shown)))
         return float(f"{score:.15g}")
 
     def to_risk(self, score: float) -> float:
@@ -363,6 +409,10 @@ def _check_settings(metric: MetricSettings) -> None:
             True,
             f"The certificate of {metric.name} does not depend on it: leave it out.",
         )
+    if metric.pos_label is not None and not metric.binary:
+        raise InvalidArgument("pos_label", f"left out for {metric.name}", "stated")
+    if not isinstance(metric.pos_label, str | int | float | None):
+        raise InvalidArgument("pos_label", "a label of y", as_given(metric.pos_label))
     if (metric.target_range is None) != (metric.largest_error is None):
         raise InvalidArgument("largest_error", "given exactly where target_range is", "not so")
 

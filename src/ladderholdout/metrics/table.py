@@ -195,6 +195,7 @@ def is_named(metric: Metric) -> bool:
         target_range=None,
         largest_error=None,
         alike_rows=False,
+        pos_label=None,
     )
     return plain == known
 

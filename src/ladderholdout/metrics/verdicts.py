@@ -5,11 +5,13 @@ from __future__ import annotations
 import errno
 import hashlib
 import hmac
+import json
 import os
 import secrets
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -30,6 +32,7 @@ from ladderholdout.process import (
 
 _DIGITS = 64  # hexadecimal ones, of a digest or a secret
 _START = "0" * _DIGITS
+_asker: ContextVar[str | None] = ContextVar("asker", default=None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +44,8 @@ class VerdictRecord:
     verdicts : int
         Pairs of item and answer with a verdict.
     again : int
-        Verdicts that came second, from processes that asked at the same time. They do not count.
+        Verdicts that came second, for another ladder or row, or from processes that asked at the
+        same time. They do not count.
     unequal : int
         Those among them that differ from the first: the judge is noisy.
     damaged : int
@@ -74,6 +78,8 @@ class _Known:
     size: int = 0
     lines: int = 0
     first: dict[bytes, float] = field(default_factory=dict)
+    # Which ladder was given verdicts for which row and answer.
+    asked: set[str] = field(default_factory=set)
     again: int = 0
     unequal: int = 0
     damaged: int = 0
@@ -91,7 +97,7 @@ class _Known:
             place = status.st_dev, status.st_ino
             if place != self.place or status.st_size < self.size:  # another file
                 self.place, self.size, self.lines, self.changed = place, 0, 0, ""
-                self.first, self.seals = {}, []
+                self.first, self.asked, self.seals = {}, set(), []
                 self.again = self.unequal = self.damaged = 0
             if status.st_size > self.size:
                 os.lseek(descriptor, self.size, os.SEEK_SET)
@@ -114,16 +120,17 @@ class _Known:
         if not line:
             return
         try:
-            key, number, when, seal = line.decode("ascii").split(" ")
+            key, number, when, asked, seal = line.decode("ascii").split(" ")
             verdict = float(number)
-            if (len(key), len(seal)) != (_DIGITS, _DIGITS) or not 0 <= verdict <= 1:
+            if {len(key), len(asked), len(seal)} != {_DIGITS} or not 0 <= verdict <= 1:
                 raise ValueError
         except ValueError:
             self.damaged += 1
             return
-        if not hmac.compare_digest(seal, _seal(secret, self.end, f"{key} {number} {when}")):
+        if not hmac.compare_digest(seal, _seal(secret, self.end, f"{key} {number} {when} {asked}")):
             self.changed = self.changed or f"line {self.lines} does not follow the lines before it"
         self.seals.append(seal)
+        self.asked.add(asked)
         found = bytes.fromhex(key)
         if found in self.first:
             self.again += 1
@@ -143,10 +150,27 @@ def key_of(secret: bytes, judge: str, item: bytes, answer: bytes) -> bytes:
     return digest.digest()
 
 
+@contextmanager
+def asked_by(asker: str) -> Iterator[None]:
+    """Ask for verdicts on behalf of a ladder.
+
+    How long an answer takes must not show what was answered on others, nor which references are
+    equal. So for each row and answer the judge is asked anew by each ladder, though the first
+    verdict for item and answer counts.
+    """
+    token = _asker.set(asker)
+    try:
+        yield
+    finally:
+        _asker.reset(token)
+
+
 def given(
     path: Path, judge: str, pairs: Sequence[tuple[bytes, bytes]], ask: Callable[[int], float]
 ) -> list[float]:
     """Return a verdict for each pair of item and answer, asking for those that nobody has given.
+
+    What was given for another row, or another ladder than that of `asked_by`, is asked once more.
 
     Each is written as soon as it is given, in one piece at the end of the file, so that one that is
     on record is not asked for again, whatever fails later. Where several processes ask at
@@ -155,8 +179,8 @@ def given(
     Parameters
     ----------
     path : Path
-        A private file of lines "key verdict time seal". It is made if it is not there, and beside
-        it the file of its secret and of its head, with ".key" after its name.
+        A private file of lines "key verdict time asked seal". It is made if it is not there, and
+        beside it the file of its secret and of its head, with ".key" after its name.
     judge : str
         The judge's name.
     pairs : sequence of tuple
@@ -173,19 +197,29 @@ def given(
     with _opened(path, known) as (descriptor, beside):
         secret = _noted(beside)[0]
         keys = [key_of(secret, judge, *pair) for pair in pairs]
-        written = False
+        asker, written = _asker.get(), False
+        asked = [_START] * len(pairs)
+        if asker is not None:
+            whose = json.dumps([judge, asker])
+            parts = ((str(place).encode(), answer) for place, (_, answer) in enumerate(pairs))
+            asked = [key_of(secret, whose, *part).hex() for part in parts]
+
+        def is_known(place: int) -> bool:
+            return keys[place] in known.first and (asker is None or asked[place] in known.asked)
+
         try:
             known.read(descriptor, beside)
             _check(path, known)
             for place, key in enumerate(keys):
                 # Read again each time: a verdict may cost much, and another process may have it.
-                if key not in known.first:
+                if not is_known(place):
                     known.read(descriptor, beside)
-                if key not in known.first:
+                if not is_known(place):
                     verdict = ask(place)
                     now = datetime.now(UTC).isoformat(timespec="seconds")
                     with _turn(descriptor, known):
-                        _append(descriptor, beside, known, f"{key.hex()} {verdict!r} {now}")
+                        line = f"{key.hex()} {verdict!r} {now} {asked[place]}"
+                        _append(descriptor, beside, known, line)
                     written = True
             known.read(descriptor, beside)
             _check(path, known)

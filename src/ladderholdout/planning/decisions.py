@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,11 +11,13 @@ import scipy
 
 from ladderholdout.arguments import as_given, inside, whole
 from ladderholdout.errors import InvalidArgument
-from ladderholdout.mechanisms.gate import LARGEST_HORIZON, log_chance
+from ladderholdout.mechanisms.gate import LARGEST_HORIZON, log_chance, mean_test
 
 MOST_ROWS_OF_A_GATE = 2**27
 # Counts of rows on which models differ are summed up to so many standard deviations.
 _REACH = 8.0
+# Of searches in which the power of bets on groups is simulated.
+_DRAWS = 200
 DISCORDANCE = 0.15
 """On so many rows do a candidate and the incumbent differ, unless another share is stated."""
 
@@ -45,6 +48,8 @@ class DecisionPlan:
         The rows that were stated.
     chance : float or None
         With which chance the gain is accepted on these rows.
+    groups : int or None
+        Of how many groups the rows are: the test is then of one number for each group.
 
     Examples
     --------
@@ -62,6 +67,7 @@ class DecisionPlan:
     rows_of_one: int | None
     n: int | None = None
     chance: float | None = None
+    groups: int | None = None
 
     def __str__(self) -> str:
         def shown(rows: int | None) -> str:
@@ -76,7 +82,9 @@ class DecisionPlan:
             f"  a single test at {self.alpha:g} of one candidate: {shown(self.rows_of_one)} rows",
         ]
         if self.chance is not None:
-            lines.append(f"  on {self.n:,} rows it is accepted with a chance of {self.chance:.1%}")
+            of = "" if self.groups is None else f" of {self.groups:,} groups"
+            chance = f"{self.chance:.1%}" if self.groups is None else f"about {self.chance:.0%}"
+            lines.append(f"  on {self.n:,} rows{of} it is accepted with a chance of {chance}")
         return "\n".join(lines)
 
 
@@ -88,12 +96,15 @@ def plan_decisions(
     discordance: float = DISCORDANCE,
     alpha: float = 0.05,
     power: float = 0.8,
+    groups: int | None = None,
+    correlation: float = 1.0,
 ) -> DecisionPlan:
     """Return how many rows a gate needs to accept a true gain in accuracy.
 
     The test is that of `GateLadder` on losses of 0 and 1 without a margin, exact for independent
     rows (docs/background/decisions.md, theorem 2). The last place of the horizon is taken, where
-    the level is the smallest.
+    the level is the smallest. Whole groups of rows are tested by bets on one number for each group,
+    whose power is simulated: 200 draws with a fixed seed.
 
     Parameters
     ----------
@@ -109,6 +120,10 @@ def plan_decisions(
         The chance of any false acceptance, in (0, 0.5].
     power : float, default=0.8
         With which chance the gain is to be accepted, in (0, 1).
+    groups : int, optional
+        Of how many groups the `n` rows are, such as patients.
+    correlation : float, default=1.0
+        Of the differences within a group, from 0 to 1.
 
     Returns
     -------
@@ -124,6 +139,11 @@ def plan_decisions(
     >>> plan = plan_decisions(gain=0.05, horizon=200, n=1000)
     >>> plan.rows, round(plan.chance, 2)
     (1190, 0.68)
+
+    Rows of one patient are no independent rows:
+
+    >>> plan_decisions(gain=0.1, horizon=20, n=677, groups=110).chance < 0.2
+    True
     """
     gain, power = inside("gain", gain), inside("power", power)
     horizon = whole("horizon", horizon, most=LARGEST_HORIZON)
@@ -136,6 +156,15 @@ def plan_decisions(
     level = alpha * math.exp(log_chance(horizon, 1, horizon))
     if n is not None:
         n = whole("n", n, most=MOST_ROWS_OF_A_GATE)
+
+    def accepts(n: int, level: float) -> float:
+        if groups is None:
+            return chance_of_acceptance(n, gain, discordance, level)
+        return _chance_in_groups(max(round(n / size), 1), size, gain, discordance, mix, level)
+
+    size, mix = 1, 1.0
+    if groups is not None:
+        size, mix = _size_of_groups(n, groups), checked_correlation(correlation)
     return DecisionPlan(
         gain,
         discordance,
@@ -143,11 +172,44 @@ def plan_decisions(
         alpha,
         power,
         level,
-        _rows_needed(gain, discordance, level, power),
-        _rows_needed(gain, discordance, alpha, power),
+        _rows_needed(gain, discordance, level, power, accepts),
+        _rows_needed(gain, discordance, alpha, power, accepts),
         n,
-        None if n is None else chance_of_acceptance(n, gain, discordance, level),
+        None if n is None else accepts(n, level),
+        groups,
     )
+
+
+def _size_of_groups(n: int | None, groups: int) -> int:
+    """Return how many rows a group has."""
+    if n is None:
+        raise InvalidArgument("n", "stated together with groups", "missing")
+    if not 2 <= whole("groups", groups) <= n:
+        raise InvalidArgument("groups", f"a whole number from 2 to the number of rows, {n}", groups)
+    return max(round(n / groups), 1)
+
+
+def checked_correlation(correlation: float) -> float:
+    """Return the correlation within groups, from 0 to 1."""
+    return correlation if correlation in (0.0, 1.0) else inside("correlation", correlation)
+
+
+def _chance_in_groups(
+    groups: int, size: int, gain: float, discordance: float, correlation: float, level: float
+) -> float:
+    """Simulate how often bets on the mean differences of groups reject at a level.
+
+    A group is of one kind with the chance of the correlation, else its rows are independent: then
+    the correlation of two of its rows is just that.
+    """
+    rng, up, down = np.random.default_rng(0), (discordance + gain) / 2, (discordance - gain) / 2
+    rejected = 0
+    for _ in range(_DRAWS):
+        rows = np.where(rng.random(groups) < correlation, 1, size)
+        better = rng.binomial(rows, up)
+        worse = rng.binomial(rows - better, min(down / (1.0 - up), 1.0) if up < 1.0 else 0.0)
+        rejected += mean_test((better - worse) / rows, 0.0) <= level
+    return rejected / _DRAWS
 
 
 def chance_of_acceptance(n: int, gain: float, discordance: float, level: float) -> float:
@@ -182,7 +244,13 @@ def chance_of_acceptance(n: int, gain: float, discordance: float, level: float) 
     return float(binom.pmf(counts, n, discordance) @ accepts)
 
 
-def _rows_needed(gain: float, discordance: float, level: float, power: float) -> int | None:
+def _rows_needed(
+    gain: float,
+    discordance: float,
+    level: float,
+    power: float,
+    accepts: Callable[[int, float], float],
+) -> int | None:
     """Return the fewest rows with which a gain is accepted often enough; None beyond the most.
 
     The chance of a count goes up and down by steps, so other numbers of rows nearby may do too.
@@ -192,13 +260,13 @@ def _rows_needed(gain: float, discordance: float, level: float, power: float) ->
     distance = -ndtri(level) * under_null + ndtri(power) * under_gain
     # So many by the normal distribution.
     low, high = 0, min(max(math.ceil((distance / gain) ** 2), 1), MOST_ROWS_OF_A_GATE)
-    while chance_of_acceptance(high, gain, discordance, level) < power:
+    while accepts(high, level) < power:
         low, high = high, 2 * high
         if high > MOST_ROWS_OF_A_GATE:
             return None
     while high - low > 1:
         middle = (low + high) // 2
-        if chance_of_acceptance(middle, gain, discordance, level) < power:
+        if accepts(middle, level) < power:
             low = middle
         else:
             high = middle

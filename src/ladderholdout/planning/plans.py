@@ -37,6 +37,7 @@ from ladderholdout.mechanisms.defaults import FINALISTS, default_mechanism
 from ladderholdout.mechanisms.rules import SHOWN
 from ladderholdout.metrics import Metric, get_metric
 from ladderholdout.pictures import BLUES, GREEN, GREY, ORANGE, RED, axes_or_new
+from ladderholdout.planning.decisions import checked_correlation
 from ladderholdout.planning.reserves import ReserveAdvice, reserve_advice
 from ladderholdout.planning.simulation import SimulatedSearch, simulated_searches
 from ladderholdout.planning.widths import (
@@ -441,9 +442,7 @@ def _worth(n: int, groups: int, correlation: float) -> float:
     """Return how many independent rows one of n rows in groups is worth."""
     if not 2 <= whole("groups", groups) <= n:
         raise InvalidArgument("groups", f"a whole number from 2 to the number of rows, {n}", groups)
-    if correlation not in (0.0, 1.0):
-        correlation = inside("correlation", correlation)
-    return 1.0 / (1.0 + (n / groups - 1.0) * correlation)
+    return 1.0 / (1.0 + (n / groups - 1.0) * checked_correlation(correlation))
 
 
 def rules(n: int) -> tuple[Mechanism, ...]:
@@ -665,7 +664,7 @@ def _last_certified(
     if show != SHOWN[0]:
         # The score is requested once, when the search is over.
         all_queries = replace(ladder, queries=asked.submissions, improved=search.improved)
-        request = Request(1, (replace(all_queries, submissions=asked.submissions),))
+        request = Request(1, (all_queries,))
         transcript = replace(transcript, on_request=True, request=request)
     return _certified(asked, search, transcript, step)
 

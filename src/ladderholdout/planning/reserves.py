@@ -94,25 +94,6 @@ class ReserveAdvice:
     climb: Widths
     improvements: int
 
-    def line(self) -> str:
-        """Return it in a line, for `status()`.
-
-        Examples
-        --------
-        >>> reserve_advice(n=400).line()
-        'none; reserve=0.5 is not worth its rows (accuracy: width 0.058 with it, 0.18 without, \
-after 5 improvements); guard needs none'
-        """
-        widths = f"width {self.climb.reserved:.2g} with it, {self.climb.without:.2g} without"
-        if self.share:
-            advice = f"register with reserve={self.share:g} where answers steer the search"
-        else:
-            advice = f"reserve={HALF:g} is not worth its rows"
-        return (
-            f"none; {advice} ({self.metric}: {widths}, after {self.improvements} improvements); "
-            "guard needs none"
-        )
-
     def __str__(self) -> str:
         """Return both widths for both uses, and the recommendation."""
         finalists, climb = self.finalists, self.climb
@@ -286,7 +267,8 @@ class _Typical:
             places = [round(risk * n) for risk in risks]
         else:
             scale, limits = scale_of(metric), metric.risk_range
-            grid = replace(grid, n_values=scale.values(n, limits))
+            # Half of the chance is for values beyond a stated range.
+            grid = replace(grid, n_values=scale.values(n, limits) * (1 + metric.clip))
             first = scale.number(0.0 if limits is None else limits[0], n)
             places = [scale.number(risk, n) - first for risk in risks]
         values = np.minimum(places, grid.n_values - 1)

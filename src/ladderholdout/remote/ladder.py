@@ -146,7 +146,8 @@ class RemoteLadder:
         check_decides(rules, self.facts.name)
         rules.with_margin(origin.margin)
         body = self._body(self._values(predictions), origin)
-        asked = {"key": origin.key or uuid4().hex, "query": {"margin": origin.margin}}
+        query = {"margin": origin.margin, "baseline": "true" if origin.baseline else None}
+        asked = {"key": origin.key or uuid4().hex, "query": query}
         return decision_from(self._call("POST", "decisions", json=body, **asked))
 
     def submit_rounds(
@@ -332,7 +333,7 @@ class RemoteLadder:
                 line.number,
                 line.time,
                 line.improved,
-                line.score if line.repeat_of is None else None,
+                line.score,
                 status.reserve_score if line.number == status.incumbent else None,
                 estimate if line.number == status.incumbent else None,
             )
@@ -361,6 +362,11 @@ class RemoteLadder:
     def retire(self) -> NoReturn:
         """Refuse: owners do it on the server's pages."""
         self._refuse("That is done on the server's pages, or")
+
+    def forget(self) -> NoReturn:
+        """Refuse: owners do it where the ledger is."""
+        name = shlex.quote(self.facts.name)
+        self._refuse(f"A registration is taken back where the ledger is (forget {name})")
 
     def replenish(self, fresh: FreshRows) -> NoReturn:
         """Refuse: owners do it where the ledger is."""

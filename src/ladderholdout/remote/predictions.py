@@ -13,7 +13,7 @@ from ladderholdout.errors import InvalidArgument, InvalidSubmission
 from ladderholdout.guard import NamedPredictions
 from ladderholdout.identity.spelling import any_number, plain_number
 from ladderholdout.metrics import Metric
-from ladderholdout.metrics.arrays import refusal
+from ladderholdout.metrics.arrays import class_codes, is_of_first, refusal
 from ladderholdout.remote.tables import Table, why_no_number
 
 _LONG = 100  # characters of a text that is no class, and that is kept whole
@@ -148,13 +148,27 @@ def _values(table: Table, form: Form) -> NDArray[Any]:
         if form.classes is not None and all(isinstance(cell, str) for cell in column):
             return labels_like(form.classes, column, table=table)
         return _plain_array(column)
-    if several and response == "scores":
+    classes = form.classes if response in ("probabilities", "scores") and form.header else None
+    if classes is not None and response == "scores":
+        classes = form.metric.positive_last(classes)
+    order: Sequence[int] = range(len(table.columns))
+    if (
+        several
+        and response == "scores"
+        and (classes is None or -1 in class_codes(table.names, classes))
+    ):
         raise _too_many(table, form, "one column of scores")
-    classes = form.classes if response == "probabilities" and form.header and several else None
-    order = range(len(table.columns)) if classes is None else _order(table, form, classes)
+    if several and classes is not None:
+        order = _order(table, form, classes)
     if several and response == "values" and table.names[0].strip().lower() in _IDS:
         raise _too_many(table, form, "columns of values alone")
     numbers = [_numbers(table.columns[column], table) for column in order]
+    if response == "scores" and several:
+        return numbers[1]
+    if classes is not None and is_of_first(table.names, classes):
+        return (
+            -numbers[0] if response == "scores" else np.column_stack([numbers[0], 1 - numbers[0]])
+        )
     return np.column_stack(numbers) if several else numbers[0]
 
 
@@ -193,12 +207,9 @@ def _too_many(table: Table, form: Form, allowed: str) -> InvalidSubmission:
 
 def _order(table: Table, form: Form, classes: NDArray[Any]) -> list[int]:
     """Return the columns in the order of the classes, which they are named after."""
-    try:
-        names = labels_like(classes, table.names).tolist()
-    except InvalidSubmission:
-        names = []
-    if len(names) == len(classes) and set(names) == set(classes.tolist()):
-        return [names.index(label) for label in classes.tolist()]
+    codes = class_codes(table.names, classes)
+    if sorted(codes) == list(range(len(classes))):
+        return [codes.index(place) for place in range(len(classes))]
     refused = _too_many(table, form, f"{len(classes)} columns, named after the classes")
     if len(table.columns) == 2 and table.names[0].strip().lower() in _IDS:
         raise refused
@@ -217,7 +228,8 @@ def _numbers(column: Sequence[Any], table: Table) -> NDArray[Any]:
         return numbers_of(column, table)
     if any(isinstance(cell, str) for cell in column):
         raise InvalidSubmission("predictions", "numbers", "a mix of numbers and texts")
-    return np.asarray(column, dtype=np.float64)
+    numbers = np.asarray(column)
+    return numbers if numbers.dtype.char in "ef" else numbers.astype(np.float64)
 
 
 def numbers_of(

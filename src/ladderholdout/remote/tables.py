@@ -334,11 +334,21 @@ def _refuse_form(argument: str, actual: str) -> NoReturn:
     )
 
 
+def cells_of(column: pyarrow.ChunkedArray) -> Sequence[Any]:
+    """Return the values of a column, numbers of less than double precision as they are."""
+    if str(column.type) in ("halffloat", "float") and not column.null_count:
+        cells: Sequence[Any] = column.to_numpy()
+        return cells
+    values: list[Any] = column.to_pylist()
+    return values
+
+
 def table_of(
     arrow: pyarrow.Table,
-    read: Callable[[pyarrow.ChunkedArray], Sequence[Any]] = lambda column: column.to_pylist(),
+    read: Callable[[pyarrow.ChunkedArray], Sequence[Any]] | None = None,
 ) -> Table:
     """Return an Arrow table with the index that pandas wrote beside its columns."""
+    read = read or cells_of
     stated = (arrow.schema.pandas_metadata or {}).get("index_columns", [])
     indexed = [name for name in stated if isinstance(name, str) and name in arrow.column_names]
     if not indexed:

@@ -112,6 +112,7 @@ def certificate_from(body: Mapping[str, Any]) -> ScoreCertificate:
     numbers = {name: optional(float, body[name]) for name in ("score", "low", "high", "log_count")}
     lists = {name: tuple(body[name]) for name in ("assumptions", "doubts")}
     lists |= {name: tuple(map(tuple, body[name])) for name in ("bill", "instead")}
+    lists["clipped"] = body["clipped"] and tuple(body["clipped"])
     return ScoreCertificate(**{**body, **numbers, **lists})
 
 

@@ -25,7 +25,7 @@ from ladderholdout.errors import (
     UnknownHoldout,
 )
 from ladderholdout.extras import needed
-from ladderholdout.remote.wire import problem_of
+from ladderholdout.remote.wire import PROBLEM, problem_of
 
 with needed("The server", extra="server"):
     from fastapi import HTTPException, Request
@@ -55,6 +55,31 @@ _STATUS: tuple[tuple[type[LadderHoldoutError], int], ...] = (
     (LedgerBusy, 503),
     (LedgerUnreachable, 503),
 )
+
+
+_PROBLEM = {
+    "type": "object",
+    "properties": {"title": {"type": "string"}, "status": {"type": "integer"}},
+    "required": ["title", "status"],
+}
+_MEANINGS = {
+    401: "There is no valid token.",
+    404: "It is not there, or not for this token.",
+    409: "The state of the holdout does not allow it.",
+    415: "The server cannot read or write this form.",
+    422: "What was sent is refused, and the problem names it.",
+    429: "A limit is reached; Retry-After has the seconds.",
+    500: "The server failed; its log has the details.",
+    503: "The server cannot read or write its record now.",
+}
+_OF_BODIES = {408: "The request was not sent to its end.", 413: "The request is too large."}
+
+
+def responses_of(method: str) -> dict[int | str, dict[str, Any]]:
+    """Describe for OpenAPI each status that an operation may be refused with."""
+    meanings = _MEANINGS | (_OF_BODIES if method == "POST" else {})
+    content = {PROBLEM: {"schema": _PROBLEM}}
+    return {status: {"description": said, "content": content} for status, said in meanings.items()}
 
 
 @dataclass(frozen=True, slots=True)

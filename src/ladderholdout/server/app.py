@@ -16,6 +16,7 @@ import warnings
 from collections.abc import Callable
 from dataclasses import replace
 from importlib import metadata
+from inspect import signature
 from typing import Annotated, Any
 
 import numpy as np
@@ -53,10 +54,12 @@ from ladderholdout.server.answers import (
     read_body,
     refused,
     refused_by_http,
+    responses_of,
     stated_size,
 )
 from ladderholdout.server.bodies import (
     SEARCH,
+    baseline_in,
     batch_in,
     comparison_in,
     is_search,
@@ -249,7 +252,8 @@ def _add_routes(app: FastAPI, served: Served, most: int, refusals: Refusals) -> 
             asked = submission_in(sent.data, sent.media, view.wanted, context, space, ids)
             if asked_for.name == "decide":
                 margin = margin_in(request.query_params.get("margin"))
-                return _json(view.decide(replace(asked, margin=margin), key))
+                baseline = baseline_in(request.query_params.get("baseline"))
+                return _json(view.decide(replace(asked, margin=margin, baseline=baseline), key))
             return _json(asked_for.does(view, asked, key))
 
         def analyst() -> View:
@@ -319,7 +323,7 @@ def _add_routes(app: FastAPI, served: Served, most: int, refusals: Refusals) -> 
     ) -> Response:
         return _json(view.health(more, spent_at))
 
-    @app.get("/v1/holdouts", tags=["holdouts"])
+    @app.get("/v1/holdouts", tags=["holdouts"], responses=responses_of("GET"))
     def list_holdouts(account: Annotated[AccountRecord, Depends(holder_of)]) -> Response:
         """List the holdouts of the token."""
         return _json({"holdouts": [served.view(account).listed()]})
@@ -336,6 +340,8 @@ def _add_routes(app: FastAPI, served: Served, most: int, refusals: Refusals) -> 
             name=name,
             description=known.described,
             openapi_extra=dict(known.openapi),
+            status_code=204 if signature(known.does).return_annotation == "None" else 200,
+            responses=responses_of(known.method),
         )
 
 

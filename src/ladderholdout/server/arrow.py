@@ -17,7 +17,7 @@ from ladderholdout.errors import LadderHoldoutError
 from ladderholdout.extras import needed
 from ladderholdout.ledger.tables import FAULTS
 from ladderholdout.remote.predictions import LONGEST_ID
-from ladderholdout.remote.tables import Table, table_of
+from ladderholdout.remote.tables import Table, cells_of, table_of
 from ladderholdout.remote.wire import not_read
 from ladderholdout.server.space import Space
 from ladderholdout.vault.arrow import BATCH, DICTIONARY, SCHEMA, messages
@@ -124,8 +124,7 @@ def _values(column: pyarrow.ChunkedArray, space: Space) -> Sequence[Any]:
         return [space.cut(text.as_py(), _LONGEST) for chunk in column.chunks for text in chunk]
     if pyarrow.types.is_decimal(column.type):
         column = column.cast(pyarrow.float64())
-    values: list[Any] = column.to_pylist()
-    return values
+    return cells_of(column)
 
 
 # -- what messages state ------------------------------------------------------------------

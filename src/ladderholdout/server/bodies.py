@@ -67,6 +67,7 @@ class Asked:
     notes: str = "{}"
     search: str | None = None
     margin: float | None = None
+    baseline: bool = False
 
     @property
     def context(self) -> dict[str, Any]:
@@ -304,6 +305,13 @@ def margin_in(text: str | None) -> float | None:
         return float(text)
     except ValueError:
         raise InvalidArgument("margin", "a number", "another text") from None
+
+
+def baseline_in(text: str | None) -> bool:
+    """Read from the address of a request whether it may be a baseline."""
+    if text not in (None, "true", "false"):
+        raise InvalidArgument("baseline", "true or false", "another text")
+    return text == "true"
 
 
 def _asked(value: Any, space: Space, without: str = "") -> Asked:

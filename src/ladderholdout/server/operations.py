@@ -10,12 +10,13 @@ describe them here for OpenAPI.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from ladderholdout.errors import HoldoutConflict
 from ladderholdout.remote.wire import ARROW, BLOCK, CONTEXT, CSV, JSON, KEY, NPY
 from ladderholdout.server.bodies import MOST_IN_A_BATCH
 
@@ -180,7 +181,10 @@ A_SUBMISSION = _QUERY | {"parameters": [_NAME, _KEY, _CONTEXT, _BLOCK, _IDS, _AC
 _MARGIN = _parameter(
     "query", "margin", "The gain that is tested for; by default that of the ladder.", type="number"
 )
-A_CANDIDATE = _QUERY | {"parameters": [_NAME, _KEY, _CONTEXT, _IDS, _MARGIN]}
+_BASELINE = _parameter(
+    "query", "baseline", "Accept the ladder's first submission as the baseline.", type="boolean"
+)
+A_CANDIDATE = _QUERY | {"parameters": [_NAME, _KEY, _CONTEXT, _BLOCK, _IDS, _MARGIN, _BASELINE]}
 A_BATCH = takes(json=_BATCH)
 _MODEL = {
     "description": "The number of a submission whose predictions are kept, or predictions.",
@@ -270,3 +274,17 @@ def operation(
         return does
 
     return enter
+
+
+MOST_SIGNS = 5
+
+
+def signed(by: str, holder: str, known: Sequence[str]) -> str:
+    """Return a note as its account's; refuse one more than an account may leave."""
+    stated = f", stated by {holder}"
+    if by + stated not in known and sum(one.endswith(stated) for one in known) >= MOST_SIGNS:
+        raise HoldoutConflict(
+            f"This account has {MOST_SIGNS} notes of groups on record, and no more are taken. "
+            "Write to the owner what else shows groups."
+        )
+    return by + stated

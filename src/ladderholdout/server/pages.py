@@ -565,7 +565,14 @@ def _meaning(line: Mapping[str, Any], status: Status) -> str:
     if line["withdrawn"]:
         return "It was withdrawn. What its release revealed stays counted in all certificates."
     score = None if line["score"] is None else f"{line['score']:.6g}"
-    if not line["improved"] and not line["repeat_of"]:
+    if line["repeat_of"]:
+        meaning = (
+            f"The same predictions were submitted before, as submission {line['repeat_of']}. A "
+            "repeat improves nothing and costs nothing."
+        )
+        is_kept = status.incumbent == line["repeat_of"]
+        return f"{meaning} They are the incumbent now." if is_kept else meaning
+    if not line["improved"]:
         stays = "stays as it was" if score is None else f"stayed at {score}"
         return (
             "These predictions did not improve on the incumbent by as much as the rule asks for, "
@@ -573,14 +580,8 @@ def _meaning(line: Mapping[str, Any], status: Status) -> str:
             "lower, equal, or a little higher."
         )
     meaning = "These predictions improved on all before them"
-    if line["repeat_of"]:
-        meaning = (
-            f"The same predictions were submitted before, as submission {line['repeat_of']}, "
-            "and get the same answer"
-        )
-    became = score if line["repeat_of"] else f"the released score became {score}"
-    meaning += "." if score is None else f": {became}."
-    if status.incumbent in (line["number"], line["repeat_of"]):
+    meaning += "." if score is None else f": the released score became {score}."
+    if status.incumbent == line["number"]:
         return meaning + " They are the incumbent now."
     now = "there is none" if status.incumbent is None else f"submission {status.incumbent} is"
     return f"{meaning} They are not the incumbent any more: {now}."

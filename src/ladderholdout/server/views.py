@@ -81,6 +81,7 @@ from ladderholdout.server.operations import (
     Sign,
     Withdrawal,
     operation,
+    signed,
 )
 from ladderholdout.server.settings import ServerSettings
 
@@ -245,7 +246,8 @@ class View:
         if not 1 <= len(by) <= LONGEST_SIGN:
             allowed = f"a text of 1 to {LONGEST_SIGN} characters"
             raise InvalidArgument("by", allowed, f"one of {len(by)}")
-        self.ladder.note(SeenGroups(by))
+        known = self.ladder.read(lambda tx, one: tx.grouped(one.holdout_id))
+        self.ladder.note(SeenGroups(signed(by, self.holder, known)))
 
     # -- submissions ------------------------------------------------------------------
 
@@ -265,7 +267,7 @@ class View:
     def decide(self, asked: Asked, key: str | None) -> Decision:
         """Submit predictions to a gate, and return whether they may replace the incumbent."""
         self._check_answers_at_once()
-        origin = replace(self._origin(asked, key), margin=asked.margin)
+        origin = replace(self._origin(asked, key), margin=asked.margin, baseline=asked.baseline)
         return self.ladder.decide(asked.predictions, origin)
 
     @operation("POST", "/batches", "submissions", ANALYST, openapi=A_BATCH)
@@ -372,7 +374,9 @@ class View:
                 "This holdout has no leaderboard. Its owner starts one with the rows, "
                 "Leaderboard(X, y, name=...), before accounts are added."
             )
-        return Leaderboard.open(self.name, ladder=self.board, ledger=self.url)
+        return Leaderboard.open(
+            self.name, scoring=self.ladder.metric, ladder=self.board, ledger=self.url
+        )
 
     @cached_property
     def by_rounds(self) -> bool:
@@ -398,8 +402,7 @@ class View:
     def open_round(self) -> dict[str, Any]:
         """Describe the open round of a leaderboard: how many submissions wait; and those before."""
         board = self._open_board()
-        board.close_if_due()
-        rounds, waiting = board.rounds(), board.waiting()
+        waiting, rounds = board.waiting(), board.rounds()
         if rounds is None:
             raise HoldoutConflict("This leaderboard answers at once, and has no rounds.")
         return {

@@ -26,6 +26,7 @@ from ladderholdout.arguments import as_given
 from ladderholdout.errors import InvalidArgument, LadderHoldoutError, MissingExtra, VaultError
 from ladderholdout.identity import fingerprint as fingerprint_of
 from ladderholdout.identity import row_hashes
+from ladderholdout.metrics.arrays import index_of, indexed
 from ladderholdout.process import (
     is_of_another,
     is_open_to_others,
@@ -71,6 +72,11 @@ class Rows:
     X: Any
     y: NDArray[Any]
     sample_weight: NDArray[Any] | None
+
+    @property
+    def labels(self) -> NDArray[Any]:
+        """The labels with the index of the rows, as functions of the user's are given it."""
+        return indexed(self.y, index_of(self.X))
 
     def __repr__(self) -> str:
         return f"Rows(n={len(self.y)})"

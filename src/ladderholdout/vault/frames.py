@@ -85,6 +85,8 @@ def unpack(node: Node, name: str, source: Source) -> Any:
 def _pack_index(index: Any, name: str, parts: Parts, where: str) -> Node:
     pd = _pandas()
     node: Node = {"names": list(index.names)}
+    if getattr(index, "freqstr", None) is not None:
+        node["freq"] = index.freqstr
     values.check_cells(node["names"], f" in the names of {where}")
     if isinstance(index, pd.RangeIndex):
         return node | {"range": [index.start, index.stop, index.step]}
@@ -122,7 +124,12 @@ def _index(node: Node, name: str, source: Source) -> Any:
     else:
         cells = _columns(node["blocks"], name, source)[0]
         dtype = cells.dtype
-    return pd.Index(cells, dtype=dtype, name=names[0], tupleize_cols=False)
+    # Of the values alone: an index without a name would take that of a Series.
+    values_alone = getattr(cells, "array", cells)
+    index = pd.Index(values_alone, dtype=dtype, name=names[0], tupleize_cols=False)
+    if "freq" in node:
+        index.freq = node["freq"]
+    return index
 
 
 def _pack_columns(frame: Any, name: str, parts: Parts, where: str | None = None) -> list[Node]:

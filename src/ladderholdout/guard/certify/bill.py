@@ -156,7 +156,7 @@ def _replayed(
     for improvement in queries.improved:
         state, outcome = rule.decide(state, Evidence(improvement.risk), np.random.default_rng(0))
         if outcome.improved:
-            improved.append(improvement.number)
+            improved.append(improvement.query)
             values.append(round(outcome.risk / rule.resolution(own.n)))
             risk = outcome.risk
     grid = grid_of(rule, own.n, binary=True)

@@ -19,6 +19,7 @@ from ladderholdout.certificates import (
     assumptions_of,
     bound_of,
     certify,
+    clipping_of,
     later_price,
 )
 from ladderholdout.errors import InvalidArgument, VaultError
@@ -289,7 +290,8 @@ class Selection:
         """Return the certificate on record, else that by the score alone, or why there is none."""
         if recorded is not None:
             return self.shown(recorded)
-        if self.metric.is_mean and self.metric.bounded and self.estimand is None:
+        is_exact = self.metric.is_mean and self.metric.released_range is not None
+        if is_exact and self.estimand is None:
             return self.by_score()
         return self.refused(
             self._why_not_by_rows()
@@ -313,13 +315,12 @@ class Selection:
             assumptions=assumptions_of(
                 self.metric,
                 batch=record.place > 1,
-                clipped=record.clipped,
                 estimand=self.estimand,
             ),
             price=self.level.price,
             doubts=self.doubts,
-            clipping=self.metric.clipping if record.clipped else "",
-            clipped_share=record.clipped,
+            clipping=clipping_of(self.metric, record.clipped, n),
+            clipped=record.clipped,
             advice=narrowed_by(self.metric, self.score, ends, n, log_level),
             mean_over=self.estimand,
         )
@@ -381,8 +382,6 @@ class Selection:
             assumptions=(*middle.assumptions, *self.amended.assumptions()),
             price=level.price,
             doubts=self.doubts,
-            # How many errors are beyond the range is not known before it was paid for.
-            clipping=metric.clipping,
         )
 
 
@@ -428,22 +427,23 @@ def selection_of(
     event = 1 + chosen.runs
     for queries in chosen.events:
         discloses = counted[queries.ladder_id].discloses
-        event += queries.submissions if discloses else queries.alone
+        event += queries.queries if discloses else queries.alone
     improved = (record for queries in chosen.ladders for record in queries.improved)
     of_others = [record for record in improved if record.batch != chosen.batch]
     # The first ladder of a holdout was there before anything was released of it.
     on_request = not tx.ladders(ladder.holdout_id)[0].settings.shows_scores
     requested = _requested(tx, ladder, bars, weighted=weighted) if on_request else None
+    size = 1 if chosen.batch is None else tx.batches.size(ladder.holdout_id, chosen)
     transcript = Transcript(
         chosen.before,
-        chosen.place,
+        min(chosen.place, size or chosen.place),  # repeats have a place as well
         tuple(
             counted[queries.ladder_id].transcript(queries, own.get(queries.ladder_id))
             for queries in chosen.ladders
             if queries.count
         ),
         others.log_values + _shown_before(tx, ladder, chosen.position),
-        1 if chosen.batch is None else tx.batches.size(ladder.holdout_id, chosen),
+        size,
         event,
         _orders(tx, ladder.holdout_id, of_others, others),
         on_request,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hmac
 import math
 from dataclasses import dataclass
 from functools import partial
@@ -23,7 +22,6 @@ from ladderholdout.guard.query import Guard, LedgerLadder
 from ladderholdout.guard.shown import Comparison
 from ladderholdout.ledger import LadderRecord, Transaction, digests_of
 from ladderholdout.ledger.batches import ComparisonRecord
-from ladderholdout.mechanisms.rules import fresh_rng
 from ladderholdout.metrics import Metric
 
 
@@ -95,12 +93,25 @@ def _asking(
     digests = [digests_of(holdout.secret, values, holdout.reserve)[0] for values in models]
     known = tx.batches.comparisons(ladder.holdout_id)
     numbers = sides[0].number, sides[1].number
+    if holdout.retired is not None and None in numbers:
+        # Whoever made them may have fitted models on these rows since.
+        raise HoldoutConflict(
+            f"Nothing was compared: {holdout.name!r} takes no submissions any more, so only two "
+            "of its submissions are compared. Give their numbers: holdout.compare(2, 1)."
+        )
     for record in known:
         if (record.ladder_id, record.confidence) != (ladder.id, level.confidence):
             continue
         for pair, turned in (((record.first, record.second), False), (_turned(record), True)):
             if pair == tuple(digests):
                 return _comparison(record, guard.metric, holdout.estimand, numbers, turned)
+    budget, own = ladder.settings.budget, sum(record.ladder_id == ladder.id for record in known)
+    if budget is not None and own + ladder.state["releases"] >= budget:
+        raise HoldoutConflict(
+            f"Nothing was compared: releases and comparisons of this ladder have used up its "
+            f"budget of {budget}, since all later certificates pay for either. What was compared "
+            "before is shown again."
+        )
     shown = shown_by_now(tx, ladder)
     if isinstance(shown, str):
         raise HoldoutConflict(f"Nothing was compared: {shown}.")
@@ -149,11 +160,8 @@ def _predictions(
 
 def _worked_out(guard: Guard, asked: _Question) -> dict[str, Any]:
     """Return what is to be noted of the comparison."""
-    # A key of its own for each comparison, by which bets bring the rows in an order.
-    key = hmac.digest(guard.holdout.secret, b"comparison", "sha256")
-    rng = fresh_rng(key, asked.ladder.id, asked.number)
     with without_autologging():
-        first, second = (guard.scored(guard.part, values, rng) for values in asked.predictions)
+        first, second = (guard.scored(guard.part, values) for values in asked.predictions)
         difference = certify_difference(
             guard.metric,
             first,
@@ -200,10 +208,10 @@ def _comparison(
 ) -> Comparison:
     """Return a comparison as it was shown, from the side from which it is asked for."""
     low, high = (-record.high, -record.low) if turned else (record.low, record.high)
-    assumptions = assumptions_of(metric, batch=False, clipped=0.0, estimand=estimand)
+    assumptions = assumptions_of(metric, estimand=estimand)
     return Comparison(
         *(*numbers, low, high, record.confidence, record.bound, record.log_count),
-        *(record.log_values, (*assumptions, FAMILY)),
+        *(record.log_values, (*assumptions, FAMILY), metric.clipping),
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass, replace
 from typing import TypeAlias
@@ -93,7 +94,8 @@ class CountedLadder:
     its metric if there is one, `asked` has the submissions whose value was asked for, of a ladder
     that releases none, by the time that counts; `bars` has the risks that releases of a
     `RankLadder` had to be below; `scale` is the grid of its releases where that is the metric's
-    own; `of` names its holdout where that is another.
+    own; `of` names its holdout where that is another; `beyond` is how many values there are with
+    those beyond a stated range, which have half of the chance.
     """
 
     settings: LadderSettings
@@ -106,6 +108,7 @@ class CountedLadder:
     scale: Scale | None = None
     counts: bool = False
     of: str = ""
+    beyond: int | None = None
 
     def transcript(self, queries: LadderQueries, chosen: int | None = None) -> LadderTranscript:
         """Return what the ladder released in these queries, which has to be countable.
@@ -117,32 +120,19 @@ class CountedLadder:
         if queries.releases:
             left = None if grid.budget is None else max(0, grid.budget - queries.releases)
             grid = replace(grid, first_improves=False, budget=left)
-        improved = tuple(query.number - start for query in queries.improved)
-        values, choices = self._values(queries), self._choices(queries)
+        improved = tuple(query.query - start for query in queries.improved)
+        values = self._values(queries)
+        if self.beyond is not None:
+            # Those that no code numbers may be anywhere.
+            numbered = not grid.discloses and (grid.falling or self.bars)
+            is_within = numbered and max(values, default=0) < grid.n_values
+            grid = replace(grid, n_values=2 * (grid.n_values if is_within else self.beyond))
+        choices = self._choices(queries, grid.n_values)
         assert self.rule is not None
         is_chosen = bool(queries.improved) and queries.improved[-1].position == chosen
         if is_chosen and self.settings.shows_scores:
             values, choices = values[:-1], choices and choices[:-1]
-        repeats = tuple(number - start for number in self._repeats(queries))
-        transcript = ladder_transcript(queries.count, improved, values, grid, choices, repeats)
-        return replace(transcript, releases=queries.releases)
-
-    def _repeats(self, queries: LadderQueries) -> list[int]:
-        """Return the repeats whose answer is not that of a submission that does not improve."""
-        assert self.rule is not None
-        if self.rule.needs_account or queries.releases:
-            # What such a submission is answered depends on whose it is, or on what was before a
-            # withdrawal: all are counted.
-            return [repeat.number for repeat in queries.repeats]
-        released = iter([*queries.improved, None])
-        latest, coming = None, next(released)
-        numbers: list[int] = []
-        for repeat in queries.repeats:
-            while coming is not None and coming.number < repeat.number:
-                latest, coming = coming, next(released)
-            if repeat.improved or (latest is not None and repeat.risk != latest.risk):
-                numbers.append(repeat.number)
-        return numbers
+        return ladder_transcript(queries.count, improved, values, grid, choices)
 
     def _values(self, queries: LadderQueries) -> tuple[int, ...]:
         """Return the numbers of the values that were released; where any will do, zeros."""
@@ -162,12 +152,12 @@ class CountedLadder:
             if self.settings.shows_scores or (query.ladder_id, query.number) in self.asked
         ]
 
-    def _choices(self, queries: LadderQueries) -> tuple[int, ...] | None:
+    def _choices(self, queries: LadderQueries, n_values: int) -> tuple[int, ...] | None:
         """Return how many values each could have been, where what was released before shows it."""
         assert self.grid is not None and self.rule is not None
         if self.bars:
             bars = (self.bars.get(query.number) for query in queries.improved)
-            return tuple(self.grid.n_values if bar is None else self._number(bar) for bar in bars)
+            return tuple(n_values if bar is None else self._number(bar) for bar in bars)
         unit = self.settings.unit
         if not self.grid.falling or self.rule.noisy or unit is None:
             return None
@@ -177,7 +167,7 @@ class CountedLadder:
         ]
         choices = (self._number(risk * unit) + 1 for risk in highest)
         # What could follow the last one is of no interest.
-        return (self.grid.n_values, *choices)[: len(highest)]
+        return (n_values, *choices)[: len(highest)]
 
     @property
     def discloses(self) -> bool:
@@ -277,6 +267,8 @@ def _counted_ladder(
         return CountedLadder(settings, None, n, None, None, asked, bars)
     metric, rules = stored_metric(settings), rules_of(settings)
     rule, limits = rules.mechanism, metric.risk_range
+    if metric.clip and "custom" in settings.metric_settings:
+        limits = None  # its losses may be beyond either end
     # Without weights a mean of losses of 0 and 1 is a count of errors.
     counts = metric.counts and not weighted
     grid = grid_of(rule, n, binary=counts, budget=settings.budget)
@@ -285,14 +277,17 @@ def _counted_ladder(
     if grid is not None and not settings.shows_scores:
         grid = replace(grid, discloses=False)
     scale = None if counts or grid is None else rules.grid(n)
+    beyond = _NUMBERS if metric.clip and limits is not None else None
     if scale is not None:
         assert grid is not None
         # Of each submission's own risk the nearest number of either grid is shown.
         values = scale.values(n, limits) + (grid.n_values if grid.discloses else 0)
         grid = replace(grid, n_values=values, falling=counting_of(rule) == "falling")
+        if beyond is not None and limits is not None and not grid.discloses:
+            beyond = scale.values(n, (limits[0], sys.float_info.max))
     least = None if limits is None else limits[0]
     scale = None if rule.discloses and settings.shows_scores else scale
-    return CountedLadder(settings, rule, n, least, grid, asked, bars, scale, counts)
+    return CountedLadder(settings, rule, n, least, grid, asked, bars, scale, counts, beyond=beyond)
 
 
 def _unbounded(settings: LadderSettings, rule: Mechanism, n: int) -> Grid | None:

@@ -239,6 +239,10 @@ def on_grid(risk: float, metric: Metric, n: int) -> tuple[float, int]:
     """
     scale, limits = scale_of(metric), metric.risk_range
     scale = Scale("shares") if scale.kind == "counts" else scale
+    if metric.clip and limits is not None:
+        # Half of the chance is for values beyond a stated range.
+        within = limits if limits[0] <= risk <= limits[1] else None
+        return scale.nearest(risk, n), 2 * scale.values(n, within)
     if limits is not None:
         risk = min(max(risk, limits[0]), limits[1])
     elif metric.root:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hmac
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -40,7 +39,6 @@ from ladderholdout.ledger import (
     Transaction,
 )
 from ladderholdout.limits.intervals import LARGEST_SIDE
-from ladderholdout.mechanisms.rules import fresh_rng
 from ladderholdout.metrics import Metric
 from ladderholdout.metrics.arrays import FloatArray
 from ladderholdout.metrics.scales import scale_of
@@ -222,12 +220,10 @@ def _worked_out(guard: Guard, asked: _Question, level: Level) -> NewFinals:
             f"{metric.name} is no mean of losses."
         )
     n, count = len(reserve.targets), len(asked.entries)
-    # No ladder has the number 0: keys of their own for finals, by which rows come in an order.
-    rng = fresh_rng(hmac.digest(guard.holdout.secret, b"finals", "sha256"), 0, asked.number)
     grids = tuple(
         ReserveGrid(
             n,
-            metric.risk_range,
+            metric.released_range,
             drawn=not _counts(metric),
             scale=None if _counts(metric) else scale_of(metric),
             released=released,
@@ -244,7 +240,7 @@ def _worked_out(guard: Guard, asked: _Question, level: Level) -> NewFinals:
             risk, loss = _risk(metric, reserve, predictions)
             low = high = None
             if risk is not None and not _counts(metric):
-                rows = Rows(reserve.targets, reserve.of(predictions), rng, _classes(guard))
+                rows = guard.scored(reserve, predictions)
                 low, high = _ends(metric, rows, log_side, amended)
             losses.append(loss)
             entries.append((risk, low, high))
@@ -252,7 +248,9 @@ def _worked_out(guard: Guard, asked: _Question, level: Level) -> NewFinals:
         if _is_paired(metric):
             log_level = math.log1p(-level.confidence) + math.log(OF_PAIRS) - log_count
             target = math.log(max(count * (count - 1), 2)) - log_level
-            pairs = _compared(metric, np.asarray(losses), amended, target, rng)
+            shown = np.array([risk for risk, _, _ in entries])
+            rng = reserve.order_rng()
+            pairs = _compared(metric, np.asarray(losses), shown, amended, target, rng)
     risks, lows, highs = zip(*entries, strict=True)
     share = 0.0 if amended is None else float(amended.mean())
     evidence = FinalsEvidence(grids, risks, lows, highs, pairs, share)
@@ -262,7 +260,7 @@ def _worked_out(guard: Guard, asked: _Question, level: Level) -> NewFinals:
         asked.entries,
         evidence,
         level.confidence,
-        f"{_test(metric)}{bound.name}",
+        f"{_test(metric)}{bound.name}" + (f", with {metric.clipping}" if metric.clip else ""),
         log_count,
         0 if amended is None else int(amended.sum()),
     )
@@ -287,10 +285,6 @@ def _test(metric: Metric) -> str:
     return "bets on differences; " if _is_paired(metric) else ""
 
 
-def _classes(guard: Guard) -> int:
-    return 2 if guard.holdout.classes is None else len(guard.holdout.classes)
-
-
 def _risk(
     metric: Metric, reserve: Part, predictions: NDArray[Any]
 ) -> tuple[float | None, FloatArray | None]:
@@ -300,7 +294,7 @@ def _risk(
     except InvalidArgument:
         # As where a class is missing among these rows: a fact about labels, and counted.
         return None, None
-    return evaluation.risk, evaluation.losses
+    return evaluation.risk, evaluation.bounded_losses
 
 
 def _ends(
@@ -316,6 +310,7 @@ def _ends(
 def _compared(
     metric: Metric,
     losses: FloatArray,
+    risks: FloatArray,
     amended: NDArray[np.bool_] | None,
     target: float,
     rng: np.random.Generator,
@@ -333,7 +328,8 @@ def _compared(
     losses, nats = losses[:, rng.permutation(len(some))], np.zeros((count, count))
     means = losses.mean(axis=1)
     for first in range(count):
-        for second in np.flatnonzero(means[first] < means).tolist():
+        # Clipped losses may point another way than the risks, which nothing contradicts.
+        for second in np.flatnonzero((means[first] < means) & (risks[first] < risks)).tolist():
             gains = np.where(some, -unit, losses[second] - losses[first])
             shares = np.clip((gains / unit + 1.0) / 2.0, 0.0, 1.0)
             nats[first, second] = ordered_mean_evidence(shares, 0.5, target)

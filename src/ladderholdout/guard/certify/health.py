@@ -6,6 +6,8 @@ import math
 from dataclasses import replace
 
 from ladderholdout.arguments import whole, within
+from ladderholdout.certificates import event_length, exact_lower, exact_upper
+from ladderholdout.errors import InvalidArgument
 from ladderholdout.guard.open_ladder import OpenLadder
 from ladderholdout.guard.shown import Health, together
 from ladderholdout.metrics.arrays import LARGEST
@@ -67,7 +69,7 @@ def health_of(ladder: OpenLadder, more: int = 5, spent_at: float | None = None) 
         price=price,
         confidence=certificate.confidence,
         n=status.n_ladder,
-        queries=max(status.submissions, 1),
+        queries=max(status.queries, 1),
         improvements=max(status.releases, 1),
         risk=ladder.metric.to_risk(status.score) if counts and status.score is not None else None,
         first_risk=_first_risk(ladder, None if first is None else first.score) if counts else None,
@@ -87,6 +89,35 @@ def health_of(ladder: OpenLadder, more: int = 5, spent_at: float | None = None) 
         queries_left=course.queries_until(spent_at),
         fresh_rows=course.fresh_rows(spent_at),
         rows_for_such_use=course.rows_for_such_use(spent_at),
+    )
+
+
+def price_of(ladder: OpenLadder, what: str) -> str:
+    """Return about how wide the next certificate becomes; see `LadderHoldout.price`."""
+    status = ladder.status()
+    n, found = status.n_ladder, status.certificate
+    nats = {"compare": math.log(n) + 2.0, "reveal": math.log(n), "certificate": 9.0}.get(what)
+    if nats is None:
+        raise InvalidArgument("what", '"compare", "reveal" or "certificate"', what)
+    known = found.low is not None and found.high is not None and found.log_count is not None
+    if (what == "certificate" and known) or (what == "reveal" and status.score is not None):
+        return "It costs nothing: it was shown before, or follows from what was."
+    if not known and status.releases:
+        return f"It costs about {nats:.0f} nats; there is no certificate yet whose width is known."
+    counts, score = ladder.metric.counts, status.score
+    errors = round(n * (ladder.metric.to_risk(score) if counts and score is not None else 0.1))
+    before = event_length(1) if found.log_count is None else found.log_count
+    levels = [math.log((1.0 - found.confidence) / 2.0) - L for L in (before, before + nats)]
+    here, there = (exact_upper(errors, n, at) - exact_lower(errors, n, at) for at in levels)
+    times, now = there / here, (found.high or 0.0) - (found.low or 0.0) if known else here
+    if not math.isfinite(now) or not (known or counts):
+        return (
+            f"The next certificate becomes about {times:.1f} times as wide ({nats:.0f} nats more)."
+        )
+    of = "" if known else ", for a model that errs on a tenth of the rows"
+    return (
+        f"The next certificate becomes about {now * times:.2g} wide instead of {now:.2g} "
+        f"({nats:.0f} nats more{of})."
     )
 
 

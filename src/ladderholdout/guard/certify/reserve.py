@@ -19,6 +19,7 @@ from ladderholdout.certificates import (
     assumptions_of,
     bayesian_bootstrap,
     bound_of,
+    clipping_of,
     drawn_interval,
     reserve_assumptions,
     reserve_interval,
@@ -179,7 +180,7 @@ def _measured(
     counts = metric.counts and reserve.weights is None
     grid = ReserveGrid(
         n,
-        metric.risk_range,
+        metric.released_range,
         drawn=not (by_rows or _is_exact(metric)),
         scale=None if counts else scale_of(metric),
         released=asked.released,
@@ -192,7 +193,7 @@ def _measured(
             evaluation = reserve.evaluate(metric, predictions)
             evidence = ReserveEvidence(grid, evaluation.risk)
             if by_rows:
-                rows = guard.scored(reserve, predictions, rng)
+                rows = guard.scored(reserve, predictions)
                 return _with_limits(evidence, metric, rows, asked.log_count(number, level), level)
             if not grid.drawn:
                 return evidence
@@ -223,6 +224,7 @@ def _with_limits(
         bound=limits.bound,
         confidence=level.confidence,
         price_of_ends=limits.price,
+        clipped=limits.clipped,
     )
 
 
@@ -238,7 +240,8 @@ def _is_by_rows(metric: Metric, reserve: Part, *, amended: bool) -> bool:
 
 
 def _is_exact(metric: Metric) -> bool:
-    return metric.is_mean and metric.bounded
+    """Return whether the risk that is shown has exact limits: not if it may leave the range."""
+    return metric.is_mean and metric.released_range is not None
 
 
 def _certificate(
@@ -262,7 +265,9 @@ def _certificate(
         )
     )
     if amended.count and (grouped or not _is_exact(metric)):
-        why = "its rows are in groups" if grouped else f"{metric.name} is no mean"
+        why = f"{metric.name} is no mean in a range, which its limits clip its losses to"
+        if grouped or not metric.is_mean:
+            why = "its rows are in groups" if grouped else f"{metric.name} is no mean"
         return refused(f"labels of the reserve were amended before, and {why}")
     log_count = asked.log_count(number, level, query.position)
     if query.bound:
@@ -290,7 +295,8 @@ def _certificate(
         reserve_query=number,
         price=level.price,
         doubts=doubts,
-        clipping=metric.clipping,
+        clipping=clipping_of(metric, query.clipped, len(reserve.targets)) if query.bound else "",
+        clipped=query.clipped,
         shown_in_steps=_step(query),
         mean_over=None if reserve.groups is None else reserve.groups.estimand,
     )
@@ -311,7 +317,7 @@ def _interval(
     amended: Amended,
 ) -> tuple[str, float, float]:
     """Return the bound and the ends of the interval, in the risk's own units."""
-    least, most = metric.risk_range or (-np.inf, np.inf)
+    least, most = metric.released_range or (-np.inf, np.inf)
     assert query.risk is not None
     if query.low is not None and query.high is not None:
         bound, low, high = drawn_interval(query.low, query.risk, query.high, log_count, confidence)

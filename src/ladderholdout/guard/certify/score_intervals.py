@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hmac
 import math
 from dataclasses import dataclass
 from functools import partial
@@ -26,7 +25,6 @@ from ladderholdout.guard.opening import check_predictions, stated_range
 from ladderholdout.guard.query import Guard, LedgerLadder
 from ladderholdout.guard.shown import ScoreCertificate
 from ladderholdout.ledger import LadderRecord, Transaction
-from ladderholdout.mechanisms.rules import fresh_rng
 
 
 def certificate(ladder: LedgerLadder, confidence: float | None) -> ScoreCertificate:
@@ -40,7 +38,7 @@ def certificate(ladder: LedgerLadder, confidence: float | None) -> ScoreCertific
         while True:
             asked = ladder.read(partial(_asking, guard=guard, level=level))
             if isinstance(asked, ScoreCertificate):
-                if asked.clipped_share:
+                if asked.clipped is not None and asked.clipped[0]:
                     _warn_of_clipped(asked, guard)
                 return asked
             # It takes its time, and nobody else should have to wait for it.
@@ -52,10 +50,10 @@ def certificate(ladder: LedgerLadder, confidence: float | None) -> ScoreCertific
 def _warn_of_clipped(certificate: ScoreCertificate, guard: Guard) -> None:
     """Warn where errors of the incumbent are beyond the range: that much the certificate shows."""
     warn(
-        f"In up to {100 * certificate.clipped_share:g} % of the rows the incumbent's loss is "
-        f"beyond {stated_range(guard.metric)} and was clipped to it: released score and "
-        f"certificate are for {certificate.clipping}. Name that beside the score, or start another "
-        'ladder with a wider range: LadderHoldout(X, y, ..., ladder="wider").',
+        f"The released score is of the incumbent's errors as they are, and the certificate is of "
+        f"{certificate.clipping} ({stated_range(guard.metric)}): the interval need not hold the "
+        "released score. Name both, or start another ladder with a wider range: "
+        'LadderHoldout(X, y, ..., ladder="wider").',
         RangeWarning,
     )
 
@@ -103,11 +101,8 @@ def _asking(
 def _worked_out(guard: Guard, asked: _Question) -> dict[str, Any]:
     """Return what is to be noted of the interval."""
     selection = asked.selection
-    # A key of its own for each incumbent: the same random splits whenever it is asked again.
-    key = hmac.digest(guard.holdout.secret, b"interval", "sha256")
-    rng = fresh_rng(key, selection.ladder.id, selection.ladder.incumbent or 0)
     with without_autologging():
-        rows = guard.scored(guard.part, asked.predictions, rng)
+        rows = guard.scored(guard.part, asked.predictions)
         interval = certify_score(
             selection.metric,
             rows,

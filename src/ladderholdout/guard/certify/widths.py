@@ -12,6 +12,9 @@ from ladderholdout.metrics.scores import absolute, squared
 # of such an error where errors are about normal. An interval is called wide for its range from
 # twice that on, and one of R2 from this width on.
 _PROPOSED, _MEAN, _WIDE, _WIDE_RATIO = 4.0, 0.8, 2.0, 0.4
+# Below so many standard deviations on each side a range leaves targets out; and what limits of
+# variances need, in nats of their level for each row.
+_SPREADS, _FAR = 3.0, 4.0
 _REMEDY = (
     "holdout.guard proposes one by the errors on the training rows (proposed_loss_range_), for a "
     "ladder of its own"
@@ -51,7 +54,7 @@ holdout.guard proposes one by the errors on the training rows (proposed_loss_ran
 of its own
     """
     if metric.takes_target_range:
-        return _of_a_ratio(metric, ends, n, log_level)
+        return _of_a_ratio(metric, score, ends, n, log_level)
     if metric.loss not in (absolute, squared) or not metric.clip or metric.loss_range is None:
         return ""
     is_square = metric.loss is squared and not metric.root
@@ -81,16 +84,30 @@ def _width(metric: Metric, largest: float, n: int, log_level: float) -> float:
     return math.sqrt(1.0 + half) - 1.0 if metric.root else half
 
 
-def _of_a_ratio(metric: Metric, ends: tuple[float, float], n: int, log_level: float) -> str:
+def _of_a_ratio(
+    metric: Metric, score: float, ends: tuple[float, float], n: int, log_level: float
+) -> str:
     """Return the same for R2 and its like, whose unit is a variance that is not shown."""
     low, high = ends
     if high - low < _WIDE_RATIO:
         return ""
     largest = f"{metric.largest_error:.12g}"
-    why = f"It is wide for errors of up to {largest} (loss_range=(0, {largest}))"
-    if low == -math.inf:
-        why = (
-            f"There is no lower end because none above -1 is proved: on {n} rows, at a level of "
-            f"exp({log_level:.1f}), with errors of up to {largest} (loss_range=(0, {largest}))"
+    if low > -math.inf:
+        return (
+            f"It is wide for errors of up to {largest} (loss_range=(0, {largest})). A smaller "
+            f"largest error, or more rows, make it narrower; {_REMEDY}"
         )
-    return f"{why}. A smaller largest error, or more rows, make it narrower; {_REMEDY}"
+    # So far from 0 squares may be, in their means, that limits above -1 come out in simulations.
+    spreads = math.sqrt(-n / (_FAR * log_level))
+    errors = spreads * math.sqrt(max(1.0 + score, 0.0) / max(1.0 - score, 1e-9))
+    why = (
+        f"There is no lower end because none above -1 is proved: on {n} rows, at a level of "
+        f"exp({log_level:.1f}), with errors of up to {largest} (loss_range=(0, {largest}))"
+    )
+    if errors < _PROPOSED or spreads < _SPREADS:
+        return f"{why}. No range gives this score one on so few rows at that level"
+    return (
+        f"{why}. loss_range=(0, {errors:.0f} root mean squared errors) with a target_range of "
+        f"{2.0 * spreads:.0f} standard deviations of the target, both by the training rows, would "
+        f"give one; {_REMEDY}"
+    )

@@ -7,7 +7,8 @@ what was released about earlier blocks costs nothing on a new one, and what brea
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, TypeAlias
@@ -17,12 +18,14 @@ from numpy.typing import NDArray
 
 from ladderholdout import identity as fp
 from ladderholdout.arguments import inside
-from ladderholdout.errors import InvalidArgument, OverlapError, OverlapWarning, warn
+from ladderholdout.errors import InvalidArgument, OverlapError, OverlapWarning, VaultError, warn
 from ladderholdout.guard.containment import without_autologging
 from ladderholdout.guard.open_ladder import FreshRows
+from ladderholdout.guard.opening.columns import check_columns, in_order_of
 from ladderholdout.guard.opening.registration import (
     Opened,
     check_groups,
+    judge_overlap,
     recognise,
     start,
 )
@@ -46,6 +49,7 @@ from ladderholdout.guard.opening.stored_rows import (
     folder_of,
     groups_on_record,
     pieces_of,
+    read_kept,
 )
 from ladderholdout.ledger import (
     HoldoutRecord,
@@ -63,11 +67,12 @@ from ladderholdout.mechanisms.defaults import default_mechanism
 from ladderholdout.metrics import Metric
 from ladderholdout.metrics.metric import check_range
 from ladderholdout.vault import Rows
+from ladderholdout.vault.remote import is_url
 
 Bools: TypeAlias = NDArray[np.bool_]
 
-# So many rows are named by their places where they are refused.
-_NAMED = 5
+# So many rows are named by their places where they are refused, and so many blocks are read.
+_NAMED, _LOOKED_INTO = 5, 10
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -89,6 +94,7 @@ def add_block(
     ladders: Mapping[int, tuple[datetime, Metric]],
     fresh: FreshRows,
     overlap: str,
+    held: Rows,
 ) -> tuple[Rows, Opened]:
     """Register fresh rows as the newest block of a holdout, with all of its ladders.
 
@@ -104,6 +110,8 @@ def add_block(
     fresh : FreshRows
     overlap : str
         As the user stated it; "auto" refuses any row that is known.
+    held : Rows
+        Those of the block before, in the view that the caller has.
 
     Returns
     -------
@@ -116,7 +124,7 @@ def add_block(
         inside("reserve", fresh.reserve, what="a share of the rows")
     X, _, ids = ids_of(fresh.X, fresh.ids)
     X, groups = groups_of(X, fresh.groups)
-    rows = rows_of(X, fresh.y, fresh.sample_weight)
+    rows = rows_of(in_order_of(X, held.X), fresh.y, fresh.sample_weight)
     check_groups(rows, groups)
     repeated = ids is not None and len(np.unique(ids)) < len(ids)
     given = Given(rows, fp.row_hashes(rows.X), None if repeated else ids, groups)
@@ -131,6 +139,8 @@ def add_block(
         before, known = tx.holdout(holdout_id), tx.rows.known(holdout_id)
         _check_names(before, given, known)
         shared = _refuse_seen(tx, given, name, policy)
+        shared |= _refuse_moved(tx, given, (held, before), overlap, {*shared})
+        check_columns(rows.X, held.X)
         passed = tx.blocks.pass_on(holdout_id)
         new, order, contents = start(tx, given, name, before.confidence, before.estimand, *passed)
         for other_id, count in shared.items():
@@ -201,6 +211,8 @@ def _check_names(before: HoldoutRecord, given: Given, known: KnownRows) -> None:
             "missing or with repeats",
             "By them it is known that no row was in an earlier block.",
         )
+    if known.ids is not None and given.ids is not None:
+        fp.check_kinds(given.ids, known.ids, "ids")
     if before.estimand is not None and given.groups is None:
         raise InvalidArgument(
             "groups",
@@ -238,7 +250,7 @@ def _go_on(
         allowed = f"left out, for {settings.mechanism} takes no weights"
         raise InvalidArgument("sample_weight", allowed, "stated")
     with without_autologging():
-        check_range(metric.stated_targets, metric.targets(rows.y, classes))
+        check_range(metric.stated_targets, metric.targets(rows.labels, classes))
         check_parts(metric, rows, classes, reserve)
         if (described := f"{settings.metric} {settings.metric_settings}") not in going.seen:
             going.seen.add(described)
@@ -287,7 +299,7 @@ def _refuse_seen(tx: Transaction, given: Given, name: str, policy: str) -> dict[
         seen = np.isin(given.hashes, np.concatenate(known))
         ids = tx.rows.known(shared.known.id).ids
         if given.ids is not None and ids is not None:
-            seen |= np.isin(given.ids, ids)
+            seen |= np.isin(fp.by_value(given.ids), fp.by_value(ids))
         if not seen.any():  # known by the labels alone, in their order
             seen[:] = True
         message = f"{_places(seen)} are rows of {shared.known.name!r} already, and what was "
@@ -304,14 +316,67 @@ def _refuse_seen(tx: Transaction, given: Given, name: str, policy: str) -> dict[
     return passed
 
 
+def _refuse_moved(
+    tx: Transaction,
+    given: Given,
+    held: tuple[Rows, HoldoutRecord],
+    overlap: str,
+    known: set[int],
+) -> dict[int, int]:
+    """Refuse rows of any block in other columns; of rows that are nearly those warn, up to half.
+
+    Blocks before the last are looked into where a copy of their rows is here, the newest ten.
+    """
+    name, passed = held[1].name, {}
+    for rows, record in _blocks_held(tx, held):
+        if record.id in known:
+            continue
+        seen = fp.rows_again(given.rows.X, rows.X)
+        if seen.any():
+            judge_overlap(
+                "error" if overlap == "auto" else overlap,
+                *(int(seen.sum()), len(seen)),
+                f"{_places(seen)} are rows of {record.name!r} in other columns, and what was "
+                "released about those is known.",
+                f"Leave them out: they are not fresh. {name!r} stays as it was.",
+            )
+        count = int(seen.sum()) or fp.near_rows(given.rows.X, given.rows.y, rows.X, rows.y)
+        if count and not seen.any():
+            judge_overlap(
+                *(overlap, count, len(seen)),
+                f"About {count} of these {len(seen)} rows are nearly rows of {record.name!r}, as "
+                "copies are that were rounded, and what was released about those is known.",
+                'Leave them out, or open the holdout with overlap="warn" if these are other rows '
+                f"that happen to be near. {name!r} stays as it was.",
+            )
+        if count:
+            passed[record.id] = count
+    return passed
+
+
+def _blocks_held(
+    tx: Transaction, held: tuple[Rows, HoldoutRecord]
+) -> Iterator[tuple[Rows, HoldoutRecord]]:
+    """Yield the rows of the last block, and those of earlier ones that this machine has."""
+    yield held
+    for block in tx.blocks.up_to(held[1].name)[:-1][-_LOOKED_INTO:]:
+        kept = read_kept(tx, block.id, 1)
+        if kept.view.vault_path is not None and not is_url(kept.view.vault_path):
+            with suppress(VaultError):
+                yield kept.rows(), kept.record
+
+
 def _refuse_groups(tx: Transaction, given: Given, name: str) -> None:
     """Refuse rows of groups that an earlier block has rows of: groups are what is drawn anew."""
     if given.groups is None:
         return
     for block in tx.blocks.up_to(name):
         known = tx.rows.known(block.id).groups
-        seen = None if known is None else np.isin(given.groups, known)
-        if seen is not None and seen.any():
+        if known is None:
+            continue
+        fp.check_kinds(given.groups, known, "groups")
+        seen = np.isin(fp.by_value(given.groups), fp.by_value(known))
+        if seen.any():
             raise OverlapError(
                 f"{_places(seen)} are of groups that {block.name!r} has rows of: what was released "
                 "about a group is known about its other rows too. Leave them out, or add them to "
@@ -323,7 +388,9 @@ def _refuse_trained(given: Given, training: Any) -> None:
     """Refuse rows on which models were trained."""
     if training is None:
         return
+    training = in_order_of(training, given.rows.X)
     seen: Bools = np.isin(given.hashes, fp.row_hashes(training, "training"))
+    seen |= fp.rows_again(given.rows.X, training)
     if seen.any():
         raise OverlapError(
             f"{_places(seen)} are among the training rows: scores on them are not scores on "

@@ -56,19 +56,21 @@ def look_for_groups(holdout: OpenLadder, search: Any, params: Mapping[str, Any])
 def _refuse_shared(holdout: OpenLadder, groups: Any) -> None:
     """Refuse groups of training rows that the holdout has rows of, and name one of them."""
     known = holdout.rows().groups
-    if known is None:
+    if known is None or not len(known):
         return  # behind a server, whose groups nobody but its owner knows
-    shared = np.isin(fp.id_hashes(groups, may_repeat=True, argument="groups"), known)
+    given = fp.id_hashes(groups, may_repeat=True, argument="groups")
+    fp.check_kinds(given, known, "groups")
+    shared = np.isin(fp.by_value(given), fp.by_value(known))
     if not shared.any():
         return
-    named = list(dict.fromkeys(np.asarray(groups)[shared].tolist()))
+    named = list(dict.fromkeys(map(str, np.asarray(groups)[shared].ravel().tolist())))
     others = f" and {len(named) - 1} more" if len(named) > 1 else ""
     verb = "are" if others else "is"
     judge_overlap(
         "error" if holdout.overlap == "auto" else holdout.overlap,
         int(shared.sum()),
         holdout.facts.n,
-        f"Group {str(named[0])[:_LONGEST]!r}{others} of the training rows {verb}"
+        f"Group {named[0][:_LONGEST]!r}{others} of the training rows {verb}"
         " in the holdout as well: a model that has seen some rows of a group knows its other rows "
         "better than those of new groups, which certificates are for.",
         "Keep whole groups on one side of the split, as GroupShuffleSplit does. If that is meant, "

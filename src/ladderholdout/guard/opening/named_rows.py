@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -12,9 +12,8 @@ from numpy.typing import NDArray
 from ladderholdout import identity as fp
 from ladderholdout.errors import InvalidArgument, InvalidSubmission
 from ladderholdout.guard.opening.settings import count_rows, ids_of
-from ladderholdout.identity.spelling import plain_numbers
 from ladderholdout.ledger import KnownRows
-from ladderholdout.metrics.arrays import index_of, refuse_masked
+from ladderholdout.metrics.arrays import index_of, names_of, refuse_masked
 
 IntArray: TypeAlias = NDArray[np.intp]
 
@@ -48,21 +47,6 @@ class NamedPredictions:
     def where(self, place: int) -> str:
         """Name the place of a row in what was given."""
         return f"row {place + 1}" if self.lines is None else f"line {self.lines[place]}"
-
-    def hashes(self) -> Iterator[NDArray[np.uint64]]:
-        """Yield the hashes of the ids: of their own type, then as numbers or texts.
-
-        A file, or JSON, may hold the ids in the other of the two types.
-        """
-        yield fp.id_hashes(self.names)
-        if not isinstance(self.names, list):
-            return
-        if all(isinstance(name, str) for name in self.names):
-            numbers = plain_numbers(self.names)
-            if numbers is not None:
-                yield fp.id_hashes(numbers)
-        elif all(type(name) is int for name in self.names):
-            yield fp.id_hashes(list(map(str, self.names)))
 
     def in_order_of(self, X: Any) -> Any:
         """Return the values in the order of rows with the same index.
@@ -110,6 +94,8 @@ def predictions_of(predictions: Any, ids: Any) -> Any:
         return {name: predictions_of(one, ids) for name, one in predictions.items()}
     left, names, _ = ids_of(predictions, ids, "predictions")
     refuse_masked("predictions", left)
+    if names_of(left):  # it has names of classes, perhaps
+        return NamedPredictions(left, names)
     values = np.asarray(left)
     flat = values[:, 0] if values.ndim == 2 and values.shape[1] == 1 else values
     return NamedPredictions(flat, names)
@@ -130,16 +116,12 @@ def order_by_ids(known: KnownRows, given: NamedPredictions) -> IntArray:
             "given",
             "Submit predictions in the order of its rows, or register it with ids=.",
         )
-    most: NDArray[np.bool_] | None = None
-    for hashes in given.hashes():
-        to = fp.placed(hashes, known.ids)
-        if to is not None:
-            return fp.inverse(known.places[to])
-        known_ids = np.isin(hashes, known.ids)
-        if most is None or known_ids.sum() > most.sum():
-            most = known_ids
-    assert most is not None
-    missing, unknown = len(known.ids) - int(most.sum()), np.flatnonzero(~most)
+    hashes, ids = fp.by_value(fp.id_hashes(given.names)), fp.by_value(known.ids)
+    to = fp.placed(hashes, ids)
+    if to is not None:
+        return fp.inverse(known.places[to])
+    known_ids = np.isin(hashes, ids)
+    missing, unknown = len(ids) - int(known_ids.sum()), np.flatnonzero(~known_ids)
     came = f"without {missing} of them"
     if len(unknown):
         came += f", and with {len(unknown)} others, the first in {given.where(unknown[0])}"

@@ -128,9 +128,10 @@ def recognise(tx: Transaction, given: Given) -> Match | None:
 def _by_ids(tx: Transaction, given: Given) -> Iterator[Match]:
     if given.ids is None:
         return
+    ids = fp.by_value(given.ids)
     for record in tx.rows.of_size(len(given)):
         known = tx.rows.known(record.id)
-        to = None if known.ids is None else fp.placed(given.ids, known.ids)
+        to = None if known.ids is None else fp.placed(ids, fp.by_value(known.ids))
         if to is not None:
             yield from _matched(tx, given, record, known, to, "by their ids")
 
@@ -148,7 +149,8 @@ def _by_content(tx: Transaction, given: Given) -> Iterator[Match]:
             labels, there = here.of_pairs(), recorded.take(of_view).of_pairs()
             if given.groups is not None and known.groups is not None:
                 # Rows that are equal may be of several groups.
-                labels, there = labels + 5 * given.groups, there + 5 * known.groups[of_view]
+                groups = fp.by_value(known.groups)[of_view]
+                labels, there = labels + 5 * fp.by_value(given.groups), there + 5 * groups
             to = fp.counterparts(*(given.hashes, labels), *(view.row_hashes, there))
             yield from _matched(tx, given, record, known, of_view[to], "by their content")
 
@@ -197,7 +199,7 @@ def _matched(
             "leave it out if it was."
         )
     ids = None if given.ids is None else given.ids[back]
-    if ids is not None and known.ids is not None and not np.array_equal(ids, known.ids):
+    if ids is not None and known.ids is not None and not _same(ids, known.ids):
         raise HoldoutConflict(
             f"These are rows of {record.name!r}, and ids= names them otherwise than when they "
             "were registered. Give the ids that they had then, or leave ids= out."
@@ -231,12 +233,16 @@ def _agree_groups(
             "released of it and its certificates take each row as a draw of its own. Leave groups= "
             "out to go on with that, and register fresh rows with groups= from the start."
         )
-    if not np.array_equal(given, known):
+    if not _same(given, known):
         raise HoldoutConflict(
             f"These are rows of {record.name!r}, and groups= puts them into other groups, or names "
             "these otherwise, than when they were registered. Give the groups that they had then, "
             "or leave groups= out."
         )
+
+
+def _same(ids: NDArray[np.uint64], others: NDArray[np.uint64]) -> bool:
+    return np.array_equal(fp.by_value(ids), fp.by_value(others))
 
 
 def _sequence_digest(secret: bytes, labels: NDArray[np.uint64], y: NDArray[Any]) -> bytes | None:
@@ -555,7 +561,7 @@ def _classes(
 ) -> NDArray[Any] | None:
     if stated is not None and not metric.is_classification:
         raise InvalidArgument("classes", f"left out for {metric.name}, a regression", "stated")
-    if stated is not None and metric.binary:
+    if stated is not None and metric.binary and metric.pos_label is None:
         _check_second(metric, stated)
     # Predictions are kept as places in this list, so it is fixed once and for all.
     fixed = None if known is None else known.classes
@@ -567,7 +573,7 @@ def _classes(
         )
     with without_autologging():
         # Refuses what the metric cannot score, and a stated range that misses some of it.
-        check_range(metric.stated_targets, metric.targets(rows.y, classes))
+        check_range(metric.stated_targets, metric.targets(rows.labels, classes))
     return classes
 
 
@@ -579,8 +585,7 @@ def _check_second(metric: Metric, stated: ArrayLike) -> None:
             "classes",
             f"in sorted order for {metric.name!r}, which is about the second",
             "in another order",
-            "Where the first of the sorted ones is meant, give y as True and False, with True for "
-            "that one.",
+            "If the first of the sorted ones is meant, state pos_label= with that one.",
         )
 
 
@@ -754,6 +759,8 @@ def _stated(settings: Mapping[str, Any], field: str, other: Mapping[str, Any]) -
         if value.get("alike_rows") != other[field].get("alike_rows"):
             named = f"get_metric({settings['metric']!r})"
             return "scoring", f"{named}.with_alike_rows()" if value.get("alike_rows") else named
+        if value.get("pos_label") != other[field].get("pos_label"):
+            return "pos_label", repr(value.get("pos_label"))
         stored = value.get("target_range")
         if stored is not None:
             return "target_range", f"{tuple(stored)!r}, loss_range={(0, value['largest_error'])!r}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
 from dataclasses import dataclass
 from typing import Any
@@ -24,18 +25,38 @@ from ladderholdout.identity import content_hashes, copied_rows, inverse, near_co
 from ladderholdout.ledger import HoldoutRecord, Transaction
 from ladderholdout.mechanisms.rules import fresh_rng
 from ladderholdout.metrics import Evaluation, Metric
+from ladderholdout.metrics.arrays import IntArray, index_of, indexed
 from ladderholdout.metrics.scores import squared
 from ladderholdout.vault import Rows
+
+_ORDER = b"ladderholdout: the order of bets"
+
+
+class _OfContent(np.random.Generator):
+    """A generator that permutes rows as if they were in the order of their content."""
+
+    def __init__(self, key: int, places: IntArray) -> None:
+        super().__init__(np.random.Philox(key=key))
+        self._places = places
+
+    def permutation(self, x: Any, axis: int = 0) -> Any:
+        drawn = super().permutation(x, axis)
+        # Groups are in the order of their names.
+        return self._places[drawn] if x == len(self._places) else drawn
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Part:
     """Some rows of a holdout, in the order of their content; raw, so not shown.
 
+    For a function of the user's they are in the order of the first registration: it may know more
+    of each row, such as an amount, than its target.
+
     Attributes
     ----------
-    chosen : ndarray of bool, shape (n,), or None
-        Which rows of the holdout; None for all of them.
+    chosen : ndarray of bool, shape (n,), of int, or None
+        Which rows of the holdout, or their places in the order of the first registration; None for
+        all of them.
     targets : ndarray
         Canonical targets of these rows.
     weights : ndarray or None
@@ -44,14 +65,28 @@ class Part:
         Which of them were drawn together.
     """
 
-    chosen: NDArray[np.bool_] | None
+    chosen: NDArray[np.bool_] | IntArray | None
     targets: NDArray[Any]
     weights: NDArray[np.float64] | None
     groups: Groups | None = None
 
     def of(self, predictions: NDArray[Any]) -> NDArray[Any]:
         """Return the predictions for these rows out of those for the whole holdout."""
-        return predictions if self.chosen is None else predictions[self.chosen]
+        own = predictions if self.chosen is None else predictions[self.chosen]
+        return indexed(own, index_of(self.targets))
+
+    def order_rng(self) -> np.random.Generator:
+        """Return the generator that orders these rows for bounds: a function of them alone.
+
+        Their targets in the order of their content are the key, and what it permutes is that order:
+        in any ledger the same rows get the same order, and nobody knows it without all targets.
+        """
+        # Places are there for a function of the user's, whose rows are in another order.
+        chosen = np.arange(len(self.targets)) if self.chosen is None else self.chosen
+        places = np.arange(len(self.targets)) if chosen.dtype == np.bool_ else np.argsort(chosen)
+        targets = np.asarray(self.targets, dtype="<f8")[places]
+        content = hashlib.sha256(_ORDER + targets.tobytes()).digest()
+        return _OfContent(int.from_bytes(content[:16], "little"), places)
 
     def evaluate(self, metric: Metric, predictions: NDArray[Any]) -> Evaluation:
         """Measure predictions for the whole holdout on these rows."""
@@ -66,6 +101,7 @@ def parts_of(
     weights: NDArray[np.float64] | None,
     reserve: NDArray[np.bool_] | None,
     groups: Groups | None = None,
+    first: IntArray | None = None,
 ) -> tuple[Part, Part | None]:
     """Return what the ladders measure, and the reserve if there is one.
 
@@ -76,19 +112,24 @@ def parts_of(
     reserve : ndarray of bool, shape (n,), or None
     groups : Groups or None
         Of all rows, in the same order.
+    first : ndarray of int, shape (n,), or None
+        The places of all rows in the order of the first registration, where it matters.
     """
     # Nobody's function may write into them.
     for array in (targets, weights):
         if array is not None:
             unwritable(array)
-    if reserve is None:
+    if reserve is None and first is None:
         return Part(None, targets, weights, groups), None
 
-    def part(chosen: NDArray[np.bool_]) -> Part:
+    def part(chosen: NDArray[Any]) -> Part:
+        chosen = chosen if first is None else first[chosen[first]]
         own_weights = None if weights is None else unwritable(weights[chosen])
         own_groups = None if groups is None else groups.take(chosen)
         return Part(chosen, unwritable(targets[chosen]), own_weights, own_groups)
 
+    if reserve is None:
+        return part(np.ones(len(targets), dtype=bool)), None
     return part(~reserve), part(reserve)
 
 
@@ -258,7 +299,7 @@ def warn_of_narrow_range(metric: Metric, rows: Rows, reserve: NDArray[np.bool_] 
     """
     if not metric.clip or metric.is_classification:
         return
-    targets = metric.targets(rows.y, None)
+    targets = metric.targets(rows.labels, None)
     if reserve is not None:
         targets = targets[~reserve]
     means = np.broadcast_to(targets.mean(axis=0), targets.shape)
@@ -266,8 +307,8 @@ def warn_of_narrow_range(metric: Metric, rows: Rows, reserve: NDArray[np.bool_] 
     if clipped is not None and clipped > _MANY * len(targets):
         warn(
             f"{stated_range(metric)} is narrow for these targets: many losses are beyond it where "
-            f"their mean is predicted for every row. Released scores and certificates are of "
-            f"{metric.clipping}, in the unit that {metric.name} shows.",
+            f"their mean is predicted for every row. Intervals and gates, not released scores, are "
+            f"of {metric.clipping}, in the unit that {metric.name} shows.",
             RangeWarning,
         )
 
@@ -309,7 +350,7 @@ def warn_of_targets(
     """
     if classes is None:
         return
-    counts, n = np.bincount(metric.targets(rows.y, classes)), len(rows.y)
+    counts, n = np.bincount(metric.targets(rows.labels, classes)), len(rows.y)
     n_classes = np.count_nonzero(counts)
     if n_classes == 1 and n > 1:
         _warn(
@@ -321,11 +362,11 @@ def warn_of_targets(
             f"The targets are numbers with many values, and {metric.name} takes each for a class "
             'of its own. For measured targets take a regression metric, such as "r2".'
         )
-    if metric.binary and classes.dtype.kind == "U" and not stated:
+    if metric.binary and classes.dtype.kind == "U" and not stated and metric.pos_label is None:
         _warn(
             f"{metric.name} is about one of two classes, and here that is the second in the order "
-            "of the alphabet. State it: give y as True and False with True for the one that is "
-            "meant, or classes=[other, meant] where that is the sorted order already."
+            "of the alphabet. If the first is meant, start another ladder with it: pos_label= with "
+            'that class, and ladder="another name". If the second is meant, pos_label= states it.'
         )
 
 
@@ -351,7 +392,7 @@ def check_parts(
         allowed = "positive among the reserve's rows and among the others"
         raise InvalidArgument("sample_weight", allowed, "zero everywhere in one of the two")
     try:
-        metric.targets(np.asarray(rows.y)[~reserve], classes)
+        metric.targets(rows.labels[~reserve], classes)
     except InvalidArgument:
         raise InvalidArgument(
             "reserve",

@@ -77,6 +77,7 @@ class HoldoutSettings:
     classes: ArrayLike | None = None
     loss_range: Each[tuple[float, float]] | None = None
     target_range: Each[tuple[float, float]] | None = None
+    pos_label: Each[Any] | None = None
     feedback: str = "auto"
     overlap: str = "auto"
     ledger: str | os.PathLike[str] | None = None
@@ -90,6 +91,12 @@ class HoldoutSettings:
 
     def __post_init__(self) -> None:
         """Validate what does not depend on the metric."""
+        proposed: Any = self.loss_range
+        if hasattr(proposed, "target_range"):  # as a search proposed it, with what belongs to it
+            object.__setattr__(self, "loss_range", proposed.loss_range)
+            object.__setattr__(self, "target_range", self.target_range or proposed.target_range)
+            if self.ladder == "main":
+                object.__setattr__(self, "ladder", proposed.ladder)
         checks: dict[str, Callable[[Any], Any]] = {
             "name": partial(text, "name"),
             "account": partial(text, "account"),
@@ -119,12 +126,15 @@ class HoldoutSettings:
         InvalidArgument
             A metric, or a setting of one, is outside of what is allowed.
         """
-        own = ("mechanism", "budget", "show", "loss_range", "target_range")
+        own = ("mechanism", "budget", "show", "loss_range", "target_range", "pos_label")
         if not self.several:
             return (self._ladder(self.ladder, self.scoring, *(getattr(self, key) for key in own)),)
         metrics = metrics_of(self.scoring)
-        plain = {"mechanism", "budget", "show"}
+        plain = {"mechanism", "budget", "show", "pos_label"}
         stated = [_each(key, getattr(self, key), list(metrics), plain=key in plain) for key in own]
+        about_one = {name for name, metric in metrics.items() if get_metric(metric).binary}
+        if about_one and not isinstance(self.pos_label, Mapping):  # the others need none
+            stated[-1] |= dict.fromkeys(set(metrics) - about_one)
         return tuple(
             self._ladder(f"{self.ladder}{BETWEEN}{name}", metric, *(each[name] for each in stated))
             for name, metric in metrics.items()
@@ -228,19 +238,23 @@ def metric_for(
     scoring: str | Metric | None,
     loss_range: tuple[float, float] | None,
     target_range: tuple[float, float] | None = None,
+    pos_label: Any = None,
 ) -> Metric | None:
-    """Return the metric a caller names, with the ranges that are stated."""
+    """Return the metric a caller names, with the ranges and the positive class that are stated."""
     if scoring is not None:
         metric = get_metric(scoring)
+        if pos_label is not None:
+            metric = metric.with_pos_label(pos_label)
         if target_range is not None:
             return metric.with_target_range(target_range, loss_range)
         return metric if loss_range is None else metric.with_range(loss_range)
-    if loss_range is not None or target_range is not None:
+    stated = {"loss_range": loss_range, "target_range": target_range, "pos_label": pos_label}
+    if argument := next((name for name, value in stated.items() if value is not None), None):
         raise InvalidArgument(
-            "loss_range" if target_range is None else "target_range",
+            argument,
             "stated together with scoring",
             "stated alone",
-            "Name the metric too, or leave both out to go on with the ladder's.",
+            "Name the metric too, or leave it out to go on with the ladder's.",
         )
     return None
 
@@ -477,6 +491,8 @@ def metric_settings(metric: Metric) -> dict[str, Any]:
         settings["largest_error"] = metric.largest_error
     if metric.alike_rows:
         settings["alike_rows"] = True
+    if metric.pos_label is not None:
+        settings["pos_label"] = metric.pos_label
     if custom:
         settings["custom"] = {
             "response": metric.response,
@@ -511,6 +527,7 @@ def _without_ranges(metric: Metric) -> Metric:
         target_range=None,
         largest_error=None,
         alike_rows=False,
+        pos_label=None,
     )
 
 

@@ -69,7 +69,7 @@ def shared_with(tx: Transaction, given: Given) -> list[Shared]:
         recorded = tx.rows.known(known.id)
         ids, digests = recorded.ids, recorded.label_digests
         if given.ids is not None and ids is not None:
-            there.append((given.ids, ids))
+            there.append((fp.by_value(given.ids), fp.by_value(ids)))
         inside = max(fp.overlap(here, theirs) for here, theirs in there)
         covered = max(fp.overlap(theirs, here) for here, theirs in there)
         if max(inside, covered) < n and digests is not None and fp.same_partition(labels, digests):

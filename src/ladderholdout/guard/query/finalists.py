@@ -161,7 +161,7 @@ def winner_of(finalists: tuple[Finalist, ...], incumbent: int | None) -> int:
     for place, finalist in enumerate(finalists):
         if finalist.is_incumbent:
             return place
-    if any(finalist.release.improved for finalist in finalists):
+    if any(finalist.release.has_held for finalist in finalists):
         place = max(range(len(finalists)), key=lambda number: finalists[number].release)
         warn(
             f"Picked: submission {finalists[place].release.submission}, the last of this search "

@@ -11,16 +11,23 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from ladderholdout.errors import DailyLimit, HoldoutConflict
+from ladderholdout.errors import (
+    DailyLimit,
+    HoldoutConflict,
+    InvalidArgument,
+    InvalidSubmission,
+    MetricError,
+)
 from ladderholdout.guard.containment import without_autologging, without_frames
 from ladderholdout.guard.open_ladder import Origin
 from ladderholdout.guard.query.seen import settle
-from ladderholdout.guard.query.submission import Answer, Guard, LedgerLadder, Measured
+from ladderholdout.guard.query.submission import Answer, Guard, LedgerLadder, Measured, announce
 from ladderholdout.guard.shown import Release
 from ladderholdout.ledger import Asked, LadderRecord, Transaction
 from ladderholdout.ledger.rounds import CollectedRecord, RoundRecord, RoundsRecord
 
 GuardOf: TypeAlias = Callable[[LadderRecord], Guard]
+BestOf: TypeAlias = Callable[[Transaction, LadderRecord], float | None]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -68,9 +75,11 @@ def collect(
             if rounds is None:
                 raise HoldoutConflict("This leaderboard answers at once, and has no rounds.")
             ladder = record if guard.ladder_id == record.id else tx.ladder(guard.ladder_id)
-            _refuse_beyond(tx, record, ladder, account, origin.per_day)
-            tx.rounds.wait(record, ladder, account, origin.key, origin.context, aligned)
-            return rounds, tx.rounds.counts(record)[account]
+            # A retry of what waits, or was answered by then, is no new submission.
+            if origin.key is None or not tx.rounds.knows(record, ladder, origin.key):
+                _refuse_beyond(tx, record, ladder, account, origin.per_day)
+                tx.rounds.wait(record, ladder, account, origin.key, origin.context, aligned)
+            return rounds, tx.rounds.counts(record).get(account, 0)
 
         return home.write(wait)
 
@@ -91,9 +100,12 @@ def _refuse_beyond(
 
 
 def close_round(
-    home: LedgerLadder, guard_of: GuardOf, batch: str, *, ranked: bool
+    home: LedgerLadder, guard_of: GuardOf, batch: str, best_of: BestOf, *, ranked: bool
 ) -> Answered | None:
     """Answer all that waits as one announced batch, in one transaction; None where nothing does.
+
+    What cannot be measured is left out, and named in the record: it blocks nobody. If the metric
+    fails on all of them, nothing is decided and they wait on.
 
     Parameters
     ----------
@@ -102,6 +114,8 @@ def close_round(
         Returns the guard of a ladder of the board.
     batch : str
         A new name.
+    best_of : callable
+        Returns the smallest released risk of the board's standings.
     ranked : bool
         Whether one ladder serves all accounts.
     """
@@ -112,18 +126,40 @@ def close_round(
             if not waits:
                 return None
             guards = {ladder_id: guard_of(ladders[ladder_id]) for ladder_id in _ladders(waits)}
-            members: dict[int, list[Measured]] = {ladder_id: [] for ladder_id in guards}
-            for place, wait in enumerate(waits, 1):
+            members: dict[int, list[Measured]] = {}
+            measured: list[CollectedRecord] = []
+            failed: list[MetricError | InvalidArgument] = []
+            for wait in waits:
                 origin = Origin(
                     batch=batch,
-                    place=place,
+                    place=len(measured) + 1,
                     announced=True,
                     key=wait.key,
                     context=wait.context,
                     account=wait.account if ranked else None,
                 )
-                members[wait.ladder_id].append(_measured(guards[wait.ladder_id], wait, origin))
-            body = partial(_judged, waits=waits, guards=guards, members=members, batch=batch)
+                try:
+                    one = _measured(guards[wait.ladder_id], wait, origin)
+                except (MetricError, InvalidArgument) as error:
+                    failed += [error] * (not isinstance(error, InvalidSubmission))
+                    continue
+                members.setdefault(wait.ladder_id, []).append(one)
+                measured.append(wait)
+            if failed and not measured:
+                raise MetricError(
+                    f"{failed[0]} So it was with all that waits, and no round was closed: close it "
+                    "once the metric works, or take an account out, with take_out() or "
+                    "ladder-holdout close-round --take-out."
+                )
+            body = partial(
+                _judged,
+                waits=waits,
+                measured=measured,
+                guards=guards,
+                members=members,
+                batch=batch,
+                best_of=best_of,
+            )
             judged = home.write(body)
             if judged is not None:
                 break
@@ -134,7 +170,7 @@ def close_round(
             ladder_id: iter([guards[ladder_id].take_note(answer) for answer in of_ladder])
             for ladder_id, of_ladder in answers.items()
         }
-        releases = tuple((wait.account, next(taken[wait.ladder_id])) for wait in waits)
+        releases = tuple((wait.account, next(taken[wait.ladder_id])) for wait in measured)
         return Answered(record, releases)
 
 
@@ -162,9 +198,11 @@ def _judged(
     home: LadderRecord,
     *,
     waits: Sequence[CollectedRecord],
+    measured: Sequence[CollectedRecord],
     guards: Mapping[int, Guard],
     members: Mapping[int, Sequence[Measured]],
     batch: str,
+    best_of: BestOf,
 ) -> tuple[RoundRecord, dict[int, list[Answer]]] | None:
     """Answer a round; None where labels were amended or it was closed meanwhile."""
     version = tx.chains.end(home.holdout_id).labels_version
@@ -173,31 +211,27 @@ def _judged(
         sets[0].labelled.version != version for sets in members.values()
     ):
         return None
-    tx.batches.announce(home, batch, len(waits))
     asked: dict[int, list[Asked]] = {number: [] for number in members if number != home.id}
     records = {record.id: record for record in (home, *tx.locked_ladders(asked))}
-    answers = {
-        number: guards[number].judge_all(
-            tx, records[number], sets, guards[number].best_first(tx, records[number], sets)
-        )
+    orders = {
+        number: guards[number].best_first(tx, records[number], sets)
         for number, sets in members.items()
     }
-    after = [
-        max(of_ladder, key=lambda answer: answer.release.submission).ladder
-        for of_ladder in answers.values()
-    ]
-    others = (ladder for ladder in tx.ladders(home.holdout_id) if ladder.id not in answers)
-    best = [
-        float(ladder.state["standing"])
-        for ladder in (*after, *others)
-        if ladder.incumbent is not None and ladder.settings.name == home.settings.name
-    ]
+    # All of them are announced batches of one name.
+    size = sum(size for _, size in orders.values())
+    if measured:
+        announce(tx, home, members[measured[0].ladder_id][0].origin, size)
+    answers = {
+        number: guards[number].judge_all(tx, records[number], sets, orders[number][0])
+        for number, sets in members.items()
+    }
     counts = {
-        "submissions": len(waits),
-        "accounts": len({wait.account for wait in waits}),
+        "submissions": len(measured),
+        "accounts": len({wait.account for wait in measured}),
         "improved": sum(one.release.improved for each in answers.values() for one in each),
-        "best": min(best, default=None),
+        "best": best_of(tx, tx.ladder(home.id)),
     }
     made = {number: iter(of_ladder) for number, of_ladder in answers.items()}
-    numbers = {wait.id: next(made[wait.ladder_id]).release.submission for wait in waits}
-    return tx.rounds.close(home, numbers, batch, counts), answers
+    numbers = {wait.id: next(made[wait.ladder_id]).release.submission for wait in measured}
+    without = [wait.id for wait in waits if wait.id not in numbers]
+    return tx.rounds.close(home, numbers, without, batch, counts), answers

@@ -44,11 +44,14 @@ from ladderholdout.ledger import (
     digests_of,
     is_server,
 )
-from ladderholdout.ledger.records import now
-from ladderholdout.ledger.replay import NOT_IMPROVED, not_improved, rules_of, state_from, state_to
+from ladderholdout.ledger.records import HELD, KNOWN, NOT_IMPROVED, now
+from ladderholdout.ledger.replay import not_improved, rules_of, state_from, state_to
 from ladderholdout.mechanisms.base import Evidence, State
 from ladderholdout.mechanisms.rules import LadderRules, rng_of
 from ladderholdout.metrics import Evaluation, Metric
+from ladderholdout.metrics.arrays import index_of, indexed
+from ladderholdout.metrics.table import is_named
+from ladderholdout.metrics.verdicts import asked_by
 from ladderholdout.vault import Rows
 
 T = TypeVar("T")
@@ -115,9 +118,9 @@ class Answer:
     `spent` is true where it used up the budget; `incumbent` is there where this transaction has
     changed it. `first` is what repeats of the predictions are answered from, unless a key was;
     `began` has the batch of the ladder's first submission, where it was asked for. `price` is what
-    was shown beside the decisions of a gate (`PriceOf`); `repeat_of` is the accepted submission
-    that it repeats; `against` was the incumbent before it, and `was_spent` states whether nothing
-    could have become one.
+    was shown beside the decisions of a gate (`PriceOf`). The others are of a gate, too, and of what
+    it retries under a key: `against` was the incumbent before, `margin` the gain that was tested
+    for, `was_spent` whether nothing could be accepted; `withdrawn` is whether it was since.
     """
 
     release: Release
@@ -127,9 +130,10 @@ class Answer:
     first: First | None
     began: tuple[str | None] | None
     price: float = 0.0
-    repeat_of: int | None = None
     against: int | None = None
+    margin: float = 0.0
     was_spent: bool = False
+    withdrawn: bool = False
 
 
 def _number(answer: Answer) -> int:
@@ -137,15 +141,10 @@ def _number(answer: Answer) -> int:
 
 
 def announce(tx: Transaction, ladder: LadderRecord, origin: Origin, size: int) -> None:
-    """Put the size of an announced batch on record, unless it is submitted once more."""
-    if not origin.announced:
-        return
-    assert origin.batch is not None
-    if origin.key is not None and (first := tx.first_by_key(ladder, origin.key)) is not None:
-        (entry,) = tx.entries(ladder.id, after=first.number - 1, limit=1)
-        if entry.batch == origin.batch:
-            return
-    tx.batches.announce(ladder, origin.batch, size)
+    """Put on record how many queries an announced batch has; none if it is submitted again."""
+    if origin.announced and size:
+        assert origin.batch is not None
+        tx.batches.announce(ladder, origin.batch, size)
 
 
 class _Judged(NamedTuple):
@@ -250,11 +249,12 @@ class Guard:
         """What no ladder measures."""
         return self.labelled.reserve
 
-    def scored(self, part: Part, predictions: NDArray[Any], rng: np.random.Generator) -> ScoredRows:
+    def scored(self, part: Part, predictions: NDArray[Any]) -> ScoredRows:
         """Return some of the rows with predictions for all, as a bound of a score takes them."""
         classes = self.holdout.classes
         n_classes = 2 if classes is None else len(classes)
-        return ScoredRows(part.targets, part.of(predictions), rng, n_classes, part.groups)
+        own = part.of(predictions)
+        return ScoredRows(part.targets, own, part.order_rng(), n_classes, part.groups)
 
     def submit(
         self, placed: Sequence[tuple[Any, NDArray[np.intp] | None]], origins: Sequence[Origin]
@@ -283,19 +283,24 @@ class Guard:
         (answer,) = self._answered([placed], [origin])
         release, incumbent = self.take_note(answer), answer.ladder.incumbent
         assert incumbent is not None
-        margin = getattr(self.rules.with_margin(origin.margin).mechanism, "margin", 0.0)
-        # An accepted candidate that was replaced since is not better than the incumbent.
-        accepted = release.improved and answer.repeat_of in (None, incumbent)
-        is_spent = answer.was_spent and not accepted
+        # A retry of what was accepted and replaced since is not better than the incumbent.
+        better = release.improved and release.is_incumbent
+        baseline, unchanged = better and answer.against is None, release.is_incumbent and not better
+        # Nothing was compared: no loop keeps a change for that, unless it asked for a baseline.
+        accepted = better and (not baseline or origin.baseline)
+        is_spent = answer.was_spent and not release.is_incumbent
         reason = reason_of(
-            accepted,
+            release,
             answer.against,
-            answer.repeat_of,
             incumbent,
-            margin * (self.rules.unit or 1.0),
+            answer.margin * (self.rules.unit or 1.0),
             why_spent(self.rules, is_counted=math.isfinite(answer.price)) if is_spent else None,
+            self.metric.clipping,
+            retried=answer.first is None,
+            withdrawn=answer.withdrawn,
         )
-        return Decision(accepted, release.submission, is_spent, reason, incumbent)
+        number = release.submission
+        return Decision(accepted, number, is_spent, reason, incumbent, unchanged, baseline)
 
     def _answered(
         self, placed: Sequence[tuple[Any, NDArray[np.intp] | None]], origins: Sequence[Origin]
@@ -332,6 +337,10 @@ class Guard:
             course.note(judged, asked)
         return judged.answers
 
+    def asker(self, account: str | None = None) -> str:
+        """Return on whose behalf a judge is asked."""
+        return f"{self.holdout.secret!r} {self.ladder_id} {account}"
+
     def measure(
         self, predictions: Any, origin: Origin, order: NDArray[np.intp] | None = None
     ) -> Measured:
@@ -348,7 +357,8 @@ class Guard:
         aligned = self.metric.canonical(predictions, holdout.n, holdout.classes)
         aligned = aligned.take(self.order if order is None else order, axis=0)
         asked = Asked(*digests_of(holdout.secret, aligned, holdout.reserve), origin.key)
-        evaluation = labelled.part.evaluate(self.metric, aligned)
+        with asked_by(self.asker(origin.account)):
+            evaluation = labelled.part.evaluate(self.metric, aligned)
         if origin.account is not None:
             evaluation = evaluation.by(origin.account)
         return Measured(aligned, asked, evaluation, origin, labelled, time)
@@ -361,8 +371,9 @@ class Guard:
         if end.labels_version != measured[0].labelled.version:
             return None
         before = end.head
-        announce(tx, ladder, measured[0].origin, len(measured))
-        answers = self.judge_all(tx, ladder, measured, self.best_first(tx, ladder, measured))
+        order, size = self.best_first(tx, ladder, measured)
+        announce(tx, ladder, measured[0].origin, size)
+        answers = self.judge_all(tx, ladder, measured, order)
         return _Judged(answers, before, Left(max(answers, key=_number).ladder, end))
 
     def judge_all(
@@ -384,29 +395,31 @@ class Guard:
 
     def best_first(
         self, tx: Transaction, ladder: LadderRecord, measured: Sequence[Measured]
-    ) -> list[int]:
-        """Return the order in which the members of a batch are judged.
+    ) -> tuple[list[int], int]:
+        """Return the order in which the members of a batch are judged, and how many are queries.
 
         The best of an announced batch comes first if it improves the ladder, so that no member is
         refused for the margin over another one (docs/background/certificates.md, best of a batch).
         If it does not, the order is that of the batch and reveals nothing.
         """
         places = list(range(len(measured)))
-        rule = self.rules.mechanism
-        in_order = rule.discloses or rule.needs_account or rule.flags_alone
-        if in_order or not measured[0].origin.announced:
-            return places
-        fresh = [
-            place for place in places if self._first_of(tx, ladder, measured[place])[0] is None
-        ]
-        if not fresh:
-            return places
-        best = min(fresh, key=lambda place: measured[place].evaluation.risk)
+        if not measured[0].origin.announced:
+            return places, len(places)
+        rule, new, queries = self.rules.mechanism, [], set()
+        each = rule.needs_account or rule.flags_alone
+        for place, submission in enumerate(measured):
+            first, is_known, _ = self._first_of(tx, ladder, submission)
+            new += [place] * (first is None)
+            if not is_known or rule.flags_alone:
+                queries.add(place if each else submission.asked[:2])
+        if each or rule.discloses or not new:
+            return places, len(queries)
+        best = min(new, key=lambda place: measured[place].evaluation.risk)
         state, _ = self._state_of(tx, ladder, measured[best].labelled, None)
-        rng = rng_of(self.rules, self.holdout.secret, ladder.id, ladder.submissions + 1)
+        rng = rng_of(self.rules, self.holdout.secret, ladder.id, ladder.queries + 1)
         if not self.rules.step(state, measured[best].evaluation, rng)[1].improved:
-            return places
-        return [best, *(place for place in places if place != best)]
+            return places, len(queries)
+        return [best, *(place for place in places if place != best)], len(queries)
 
     def judge(
         self,
@@ -431,19 +444,32 @@ class Guard:
             As for `Transaction.append`.
         """
         origin, predictions, labelled = measured.origin, measured.predictions, measured.labelled
-        first, again, keyed = self._first_of(tx, ladder, measured)
+        first, is_known, keyed = self._first_of(tx, ladder, measured)
         known, began = (before.incumbent, before.began) if before else (None, None)
         state, incumbent = self._state_of(tx, ladder, labelled, known)
-        rules, price = self.rules.with_margin(origin.margin), 0.0
+        rules, price, same = self.rules.with_margin(origin.margin), 0.0, True
+        margin, against, again = getattr(rules.mechanism, "margin", 0.0), ladder.incumbent, keyed
+        withdrawn, was_spent = is_withdrawn(first, ladder), False
         if rules.mechanism.flags_alone:
             price = before.price if before else self.price_of(tx, ladder)
             state = replace(state, price=price)
-            again = again and self._was_tested(tx, ladder, rules, first, measured.asked)
-        against, was_spent = ladder.incumbent, rules.is_spent(state)
-        spent, level = False, None
+            # Of all submissions: how long it takes must not show which rows are the reserve's.
+            least = tx.least_margin(ladder.id, measured.asked.digest)
+            if keyed and first is not None:
+                decided = tx.decided(ladder, first.number, measured.asked)
+                same = decided.same
+                again = same and (margin <= decided.margin or not first.improved)
+                then = replace(state, price=0.0, candidates=decided.candidates)
+                was_spent = rules.is_spent(replace(then, releases=decided.releases))
+                against, margin = decided.against, decided.margin
+            else:
+                was_spent = rules.is_spent(state)
+                if first and not first.improved and not withdrawn and margin < least:
+                    first, is_known = None, False  # for so small a gain it was not tested
+        spent, level, repeat_of = False, None, None
         if first is None or labelled.reserve is not None:
             # Of a repeat for nothing: how long it takes must not show which rows are the reserve's.
-            rng = rng_of(self.rules, self.holdout.secret, ladder.id, ladder.submissions + 1)
+            rng = rng_of(self.rules, self.holdout.secret, ladder.id, ladder.queries + 1)
             after, outcome = rules.step(state, measured.evaluation, rng)
         if first is None:
             began = began or self._began_with(tx, ladder, origin.batch)
@@ -458,15 +484,16 @@ class Guard:
             }
         else:
             known_by = {"repeat_of": first.number}
-            if again:
-                level = first.level
-                if level is None:
+            if is_known:
+                repeat_of = first.number if same else None
+                if first.improved and (level := first.level) is None:
                     level = tx.improvements(ladder.id, first.number)
+            if again and not withdrawn:
                 risk, improved, change = first.risk, first.improved, {"evidence": {}}
-                first = first._replace(level=level)
-            else:  # without that count, whose time would reveal such a repeat
+            else:  # without that count, whose time would reveal what repeats on the ladder's rows
                 risk, improved = not_improved(self.rules, ladder.state["standing"], first.risk)
-                change = {"evidence": NOT_IMPROVED}
+                known_as = HELD if first.improved else KNOWN
+                change = {"evidence": known_as if is_known else NOT_IMPROVED}
         part = labelled.part
         ladder = tx.append(
             ladder,
@@ -497,34 +524,18 @@ class Guard:
             releases_left=left,
             opened=ladder.opened is not None,
             improvements=ladder.version if level is None else level,
+            repeat_of=repeat_of,
+            is_incumbent=ladder.incumbent == (repeat_of or ladder.submissions),
+            has_held=improved or bool(repeat_of and first and first.improved and not withdrawn),
         )
-        repeat_of = first.number if first is not None and again else None
         if first is None:
             if improved:
                 known = (ladder.version, labelled.version), predictions, measured.evaluation
             first = First(release.submission, risk, improved, level=release.improvements)
         return Answer(
             *(release, ladder, spent and left == 0, known, None if keyed else first, began),
-            *(price, repeat_of, against, was_spent),
+            *(price, against, margin, was_spent, withdrawn),
         )
-
-    @staticmethod
-    def _was_tested(
-        tx: Transaction, ladder: LadderRecord, rules: LadderRules, first: First | None, asked: Asked
-    ) -> bool:
-        """Return whether a gate tested these very predictions for as large a gain before as now.
-
-        Others may come under the same key, and were compared with nothing.
-        """
-        assert first is not None
-        (entry,) = tx.audit_entries(ladder.id, after=first.number - 1, limit=1)
-        tested = entry.recorded
-        if (tested.digest, tested.reserve_digest) != (asked.digest, asked.reserve_digest):
-            return False
-        margin = entry.evidence.get("margin")
-        # The baseline was compared with nothing, so it is no gain of any size.
-        least = getattr(rules.mechanism, "margin", 0.0)
-        return least <= (margin if margin is not None else 0.0)
 
     @staticmethod
     def _first_of(
@@ -532,20 +543,18 @@ class Guard:
     ) -> tuple[First | None, bool, bool]:
         """Return the first submission that this one repeats, if it repeats any.
 
-        Also whether it is given that answer again, and whether it is one more attempt under the
-        same key: then it has the first answer again, whatever it predicts.
+        Also whether who submits it knows that, for then it costs nothing, and whether it is one
+        more attempt under the same key: then it has the first answer again, whatever it predicts.
         """
         origin, asked = measured.origin, measured.asked
         first = None if origin.key is None else tx.first_by_key(ladder, origin.key)
-        keyed = again = first is not None
-        if first is None:
-            if origin.per_day is not None:
-                _refuse_beyond(tx, ladder, origin.per_day)
-            first, everywhere = tx.first(ladder, asked.digest, asked.reserve_digest)
-            # Any other is answered like a query that does not improve, and so shows
-            # nothing of the rows on which predictions agree.
-            again = everywhere and first is not None and first.improved
-        return first, again and not is_withdrawn(first, ladder), keyed
+        if first is not None:
+            return first, True, True
+        if origin.per_day is not None:
+            _refuse_beyond(tx, ladder, origin.per_day)
+        first, everywhere = tx.first(ladder, asked.digest, asked.reserve_digest)
+        # Nobody knows which rows are the reserve's, nor what another account has submitted.
+        return first, first is not None and everywhere and origin.account is None, False
 
     def take_note(self, answer: Answer) -> Release:
         """Take note of an answer that was committed, and return the release."""
@@ -580,7 +589,9 @@ class Guard:
             since=ladder.created,
             metric=metric,
             rules=rules_of(ladder.settings),
-            labelled=_labelled(self.holdout, metric, self.rows, self.order, self.labelled.groups),
+            labelled=_labelled(
+                *(self.ledger, self.holdout, metric, self.rows, self.order, self.labelled.groups)
+            ),
         )
 
     def reload(self) -> None:
@@ -597,7 +608,9 @@ class Guard:
         stored = kept.rows()
         rows = with_labels(self.rows, self.order, stored.y[kept.order(stored)])
         groups = self.labelled.groups
-        self.labelled = _labelled(kept.record, self.metric, rows, self.order, groups)
+        self.labelled = _labelled(
+            *(self.ledger, kept.record, self.metric, rows, self.order, groups)
+        )
 
     def _began_with(
         self, tx: Transaction, ladder: LadderRecord, batch: str | None
@@ -684,13 +697,14 @@ def make_guard(
         view,
         order,
         hashes,
-        _labelled(holdout, metric, rows, order, groups),
+        _labelled(ledger, holdout, metric, rows, order, groups),
         held_digest(rows.X),
         price_of,
     )
 
 
 def _labelled(
+    ledger: Ledger,
     holdout: HoldoutRecord,
     metric: Metric,
     rows: Rows,
@@ -701,11 +715,17 @@ def _labelled(
     with without_autologging():
         # Positions of classes, as of predictions, in half the bytes until they are in order.
         targets = (
-            metric.targets(rows.y, holdout.classes).astype(np.int32)[order].astype(np.intp)
+            metric.targets(rows.labels, holdout.classes).astype(np.int32)[order].astype(np.intp)
             if metric.is_classification
-            else metric.targets(rows.y, holdout.classes)[order]
+            else metric.targets(rows.labels, holdout.classes)[order]
         )
-    part, reserve = parts_of(targets, weights, holdout.reserve, groups)
+    first = None
+    if not is_named(metric):
+        index = index_of(rows.X)
+        targets = targets if index is None else indexed(targets, index.take(order))
+        known = ledger.transact(lambda tx: tx.rows.known(holdout.id), Access.READ)
+        first = known.places
+    part, reserve = parts_of(targets, weights, holdout.reserve, groups, first)
     digest = _digest_of(part, reserve)
     return Labelled(holdout.labels_version, rows, part, reserve, digest, groups)
 

@@ -27,6 +27,9 @@ class Comparison:
         What later certificates pay for it, in nats.
     assumptions : tuple of str
         What must be true; where it is not, the interval is void.
+    clipping : str
+        At what errors of both models were clipped, if they were: then the interval is for the
+        difference of the scores with errors clipped so.
 
     Examples
     --------
@@ -44,6 +47,7 @@ class Comparison:
     log_count: float
     log_values: float
     assumptions: tuple[str, ...]
+    clipping: str = ""
 
     @property
     def better(self) -> str | None:
@@ -65,7 +69,8 @@ class Comparison:
             for what, number in (("first", self.first), ("second", self.second))
         ]
         ends = interval(self.low, self.high)
-        return f"{names[0]} less {names[1]}: {ends} ({100 * self.confidence:g} %, {self.bound})"
+        what = f"{names[0]} less {names[1]}" + (f", with {self.clipping}" if self.clipping else "")
+        return f"{what}: {ends} ({100 * self.confidence:g} %, {self.bound})"
 
     def __str__(self) -> str:
         which = {

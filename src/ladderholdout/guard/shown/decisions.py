@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ladderholdout.guard.shown.score_certificate import html_table
+from ladderholdout.guard.shown.views import Release
 from ladderholdout.mechanisms import LadderRules
 
 UNCOUNTED = (
@@ -23,8 +24,8 @@ class Decision:
     Attributes
     ----------
     accepted : bool
-        Whether the candidate was shown to be better than the incumbent, or is the baseline. The
-        same predictions get the same decision again, as long as no other has replaced them.
+        Whether the candidate was shown to be better than the incumbent, or is the baseline by
+        request. A retry under a key gets the same decision, as long as no other has replaced it.
     submission : int
         The number under which the ledger keeps it.
     spent : bool
@@ -33,6 +34,10 @@ class Decision:
         Why, in a sentence.
     incumbent : int
         The submission that is to be kept now.
+    unchanged : bool
+        Whether the predictions are those of the incumbent on all rows: nothing was tested.
+    baseline : bool
+        Whether there was no incumbent: it is one now, and was compared with nothing.
 
     Examples
     --------
@@ -46,9 +51,20 @@ class Decision:
     spent: bool
     reason: str
     incumbent: int
+    unchanged: bool = False
+    baseline: bool = False
 
     def __bool__(self) -> bool:
         return self.accepted
+
+    @property
+    def verdict(self) -> str:
+        """The decision in a word or two: accepted, not accepted, unchanged, baseline."""
+        if self.accepted:
+            return "accepted"
+        if self.baseline:
+            return "baseline"
+        return "unchanged" if self.unchanged else "not accepted"
 
     def line(self) -> str:
         """Return it in a line.
@@ -58,8 +74,7 @@ class Decision:
         >>> Decision(False, 4, False, "It is not shown to be better.", 3).line()
         'not accepted (submission 4): It is not shown to be better.'
         """
-        shown = "accepted" if self.accepted else "not accepted"
-        return f"{shown} (submission {self.submission}): {self.reason}"
+        return f"{self.verdict} (submission {self.submission}): {self.reason}"
 
     def __str__(self) -> str:
         return f"Decision: {self.line()}"
@@ -67,7 +82,7 @@ class Decision:
     def _repr_html_(self) -> str:
         return html_table(
             [
-                ("decision", "accepted" if self.accepted else "not accepted"),
+                ("decision", self.verdict),
                 ("submission", str(self.submission)),
                 ("reason", self.reason),
                 ("incumbent", str(self.incumbent)),
@@ -76,28 +91,31 @@ class Decision:
 
 
 def reason_of(
-    accepted: bool,
+    release: Release,
     against: int | None,
-    repeat_of: int | None,
     incumbent: int,
     margin: float,
     why_spent: str | None,
+    clipping: str = "",
+    *,
+    retried: bool = False,
+    withdrawn: bool = False,
 ) -> str:
     """Return why a candidate was accepted or not.
 
     Parameters
     ----------
-    accepted : bool
+    release : Release
     against : int or None
         The incumbent that it was compared with; None for the baseline.
-    repeat_of : int or None
-        The submission of the same predictions that was accepted before.
     incumbent : int
         The incumbent after it.
     margin : float
         The gain that was tested for, in the metric's own units.
     why_spent : str or None
         Why nothing is accepted any more, if so.
+    clipping : str
+        As `Metric.clipping`, for the test was of these errors.
 
     Returns
     -------
@@ -105,23 +123,37 @@ def reason_of(
 
     Examples
     --------
-    >>> reason_of(True, None, None, 1, 0.0, None)
+    >>> reason_of(Release(None, True, 1, None, is_incumbent=True), None, 1, 0.0, None)
     'It is the baseline: there was nothing to compare it with.'
-    >>> reason_of(False, 3, None, 3, 0.01, None)
+    >>> reason_of(Release(None, False, 4, None), 3, 3, 0.01, None)
     'It is not shown to be better than submission 3 by more than 0.01.'
+    >>> reason_of(Release(None, False, 5, None, repeat_of=3, is_incumbent=True), 3, 3, 0.0, None)
+    'It alters no prediction on these rows: they are those of submission 3, the incumbent.'
     """
-    if repeat_of is not None:
-        reason = f"The same predictions were accepted as submission {repeat_of}"
-        if accepted:
-            return f"{reason}, which is the incumbent."
-        return f"{reason}; submission {incumbent} has replaced it since, and is to be kept."
+    first = release.repeat_of
+    if release.is_incumbent and not release.improved:
+        those = f"they are those of submission {first}, the incumbent"
+        return f"It alters no prediction on these rows: {those}."
+    if release.has_held and not release.is_incumbent:
+        replaced = f"submission {incumbent} has replaced it since, and is to be kept"
+        return f"The same predictions were accepted as submission {first}; {replaced}."
+    if withdrawn and first is not None:
+        return f"The same predictions were withdrawn, as submission {first}."
+    if why_spent is not None and not release.improved:
+        return f"Nothing is accepted any more: {why_spent}. Submission {incumbent} is to be kept."
+    if retried and first is None:
+        return "It is not shown to be better, nor tested: its key is that of other predictions."
+    if first is not None and not retried:
+        same = f"submission {first} had the same predictions"
+        return (
+            f"It is not shown to be better than submission {incumbent}, nor tested again: {same}."
+        )
     if against is None:
         return "It is the baseline: there was nothing to compare it with."
     more = f" by more than {margin:g}" if margin else ""
-    if accepted:
+    more += f", with {clipping}" if clipping else ""
+    if release.improved:
         return f"It is better than submission {against}{more}."
-    if why_spent is not None:
-        return f"Nothing is accepted any more: {why_spent}. Submission {incumbent} is to be kept."
     return f"It is not shown to be better than submission {against}{more}."
 
 

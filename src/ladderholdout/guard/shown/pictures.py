@@ -28,13 +28,10 @@ def picture_of(
     """
     counts = all(submission.score is None for submission in submissions)
     done, shots = 0, []
-    latest: float | None = None
     for shown in submissions:
         fresh, again = shown.improved, shown.repeat_of is not None
         done += fresh
-        # A repeat is given an earlier answer, and the released score stays as it was.
-        latest = latest if again and latest is not None else shown.score
-        value = float(done) if counts else latest
+        value = float(done) if counts else shown.score
         what = f"{done} improvements" if counts else f"released score {score_line(value)}"
         what += f", a repeat of {shown.repeat_of}" if again else ""
         text = f"Submission {shown.number}, {shown.time:%Y-%m-%d %H:%M} UTC: {what}"

@@ -113,7 +113,7 @@ def _point(
         entry.number,
         entry.time,
         shown.improved,
-        shown.score if shown.repeat_of is None else None,
+        shown.score,
         score_of(reserve.get(entry.number), metric),
         estimates.get(entry.number),
         None if isinstance(one, Entry) else metric.to_score(one.raw_risk),

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-import numpy as np
-
 from ladderholdout.estimates import N_BOOTSTRAP
 from ladderholdout.guard.shown.context import APART
 from ladderholdout.guard.shown.next_release import next_release
@@ -23,7 +21,6 @@ from ladderholdout.ledger.chain import SPENT_AT
 from ladderholdout.ledger.replay import rule_shown, rules_of
 from ladderholdout.mechanisms import MECHANISMS
 from ladderholdout.metrics import Metric
-from ladderholdout.planning import FEWEST_ROWS, reserve_advice
 
 _LATEST = 3
 
@@ -78,24 +75,10 @@ def status_of(
         sharing=tuple(_shared(tx, holdout.id)),
         estimate=shown_estimate(tx, ladder, metric),
         next_release=_next_release(tx, ladder, metric, holdout),
-        reserve_advice=_reserve_advice(tx, metric, holdout),
         block=holdout.block,
         spent_at=spent_at(tx.events(holdout.id, SPENT_AT)).get(metric.name),
+        queries=ladder.queries,
     )
-
-
-def _reserve_advice(tx: Transaction, metric: Metric, holdout: HoldoutRecord) -> str:
-    """Return the advice on a reserve, while one can still be stated; no row is read for it."""
-    queried = any(one.submissions for one in tx.ladders(holdout.id))
-    if queried or holdout.n_reserve or holdout.retired is not None:
-        return ""
-    n, groups = holdout.n, tx.rows.known(holdout.id).groups if holdout.estimand else None
-    if groups is not None:
-        n = len(np.unique(groups))  # a group is worth a row at least
-    if n < FEWEST_ROWS:
-        return ""
-    advice = reserve_advice(n=n, metric=metric, confidence=holdout.confidence)
-    return "" if advice is None else advice.line()
 
 
 def _next_release(
@@ -202,9 +185,10 @@ def submission_of(entry: Entry, metric: Metric) -> Submission:
         score=score_of(entry.risk, metric),
         improved=entry.improved and entry.repeat_of is None,
         context=entry.context,
-        # Not of a repeat of what did not improve: both would show that it is one.
-        withdrawn=entry.withdrawn if entry.improved or entry.repeat_of is None else None,
-        repeat_of=entry.repeat_of if entry.improved else None,
+        # Not of what nobody knows to be a repeat: both would show that it is one.
+        withdrawn=entry.withdrawn if entry.known or entry.repeat_of is None else None,
+        repeat_of=entry.repeat_of if entry.known else None,
         search=entry.search,
         place=entry.place,
+        has_held=entry.held and entry.withdrawn is None,
     )

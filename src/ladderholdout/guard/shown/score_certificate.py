@@ -74,10 +74,10 @@ class ScoreCertificate(OfMetrics):
     price : float
         What of L is paid for a confidence that was not the registered one.
     clipping : str
-        At what errors of these predictions were clipped, where some were or that is not known;
-        then the interval is for the score with errors clipped so, and so is the released score.
-    clipped_share : float
-        At most this share of the rows has such errors; 0 where that is not known.
+        At what errors were clipped, and how many of them, in words; then the interval is for the
+        score with errors clipped so. The released score is of the errors as they are.
+    clipped : tuple of (int, float) or None
+        How many rows have such errors, and by what share clipping makes the score smaller.
     bill : tuple of (str, float)
         What L is made of, in words and nats; of a certificate that was asked for.
     without_scores : float or None
@@ -119,7 +119,7 @@ class ScoreCertificate(OfMetrics):
     reserve_query: int | None = None
     price: float = 0.0
     clipping: str = ""
-    clipped_share: float = 0.0
+    clipped: tuple[int, float] | None = None
     bill: tuple[tuple[str, float], ...] = field(default=(), compare=False, repr=False)
     instead: tuple[tuple[str, float, float], ...] = field(default=(), compare=False, repr=False)
     without_scores: float | None = field(default=None, compare=False, repr=False)
@@ -143,7 +143,7 @@ class ScoreCertificate(OfMetrics):
         share = f"{100 * self.confidence:.4g} %"
         unproved = ["no lower end above -1 is proved"] * (self.low == -math.inf)
         notes = ", ".join([share, self.bound, *unproved, *self.doubts])
-        return f"{self.of_what()} in {self.ends()} ({notes})"
+        return f"{self.of_what()}{',' * (', ' in self.clipping)} in {self.ends()} ({notes})"
 
     @property
     def beside(self) -> tuple[str, ...]:

@@ -167,24 +167,29 @@ class Release(OfMetrics):
     improved : bool
         Whether this submission improved it.
     submission : int
-        The number under which the ledger keeps the submission. Predictions that improved
-        when they were submitted before get that answer again, under a number of their own.
+        The number under which the ledger keeps the submission.
     releases_left : int or None
         What is left of the ladder's budget; None without one.
     opened : bool
         Whether an audit had shown raw scores of the ladder before: then the submission is
         on record, and can be certified by a reserve alone.
     improvements : int
-        How many submissions had improved the ladder when these predictions were answered
-        first.
+        How many submissions had improved the ladder by then; for predictions that improved it
+        when they were submitted first, by that time.
+    repeat_of : int or None
+        The first submission of the same predictions. A repeat improves nothing and costs nothing:
+        no certificate, gate or forecast counts it.
+    is_incumbent : bool
+        Whether these predictions are the incumbent's now: keep the model.
+    has_held : bool
+        Whether these predictions have ever become the incumbent.
 
     Notes
     -----
-    Releases of one ladder are ordered: a later improvement above an earlier
-    one, and both above all that did not improve, which are equal. So ``max`` finds the
-    incumbent where it is among them. Where none improved, it is not, and ``max`` returns the
-    first: see that its ``improved`` is true. Do not compare by ``score``, which a submission
-    that did not improve shares with the incumbent.
+    Releases of one ladder are ordered: a later incumbent above an earlier
+    one, and both above all that were none, which are equal. So ``max`` finds the
+    incumbent if it is among them: see that its ``is_incumbent`` is true. Do not compare by
+    ``score``, which a submission that did not improve shares with the incumbent.
 
     Examples
     --------
@@ -203,6 +208,9 @@ class Release(OfMetrics):
     releases_left: int | None
     opened: bool = field(default=False, repr=False)
     improvements: int = field(default=0, repr=False, compare=False)
+    repeat_of: int | None = field(default=None, repr=False)
+    is_incumbent: bool = field(default=False, repr=False)
+    has_held: bool = field(default=False, repr=False, compare=False)
 
     def __lt__(self, other: Release) -> bool:
         return self._rank < other._rank if isinstance(other, Release) else NotImplemented
@@ -218,8 +226,8 @@ class Release(OfMetrics):
 
     @property
     def _rank(self) -> int:
-        """The number of the improvement that it is, 0 for none."""
-        return self.improvements if self.improved else 0
+        """The number of the improvement that it is or repeats, 0 for none."""
+        return self.improvements if self.improved or self.has_held else 0
 
     def lines(self) -> list[tuple[str, str]]:
         """Return the release as (what, value) pairs, for printing.
@@ -245,7 +253,10 @@ class Release(OfMetrics):
         return lines
 
     def _outcome(self) -> str:
-        return "improved" if self.improved else "not improved"
+        if self.repeat_of is None or self.improved:
+            return "improved" if self.improved else "not improved"
+        what = ", the incumbent" if self.is_incumbent else ""
+        return f"a repeat of submission {self.repeat_of}{what}"
 
     def _repr_html_(self) -> str:
         return html_table(self.lines())
@@ -273,9 +284,9 @@ class Submission(OfMetrics):
     withdrawn : str or None
         Why it, or what it repeats, was withdrawn; None where it was not.
     repeat_of : int or None
-        The submission of the same predictions whose answer it was given again, that it improved
-        and its score. Repeats of what did not improve are answered like any other, and cannot be
-        distinguished.
+        The first submission of the same predictions.
+    has_held : bool
+        Whether these predictions became the incumbent, and were not withdrawn since.
     search : str or None
         Of a search of scikit-learn: shared by the submissions of one round of it.
     place : int or None
@@ -301,10 +312,11 @@ class Submission(OfMetrics):
     repeat_of: int | None = None
     search: str | None = None
     place: int | None = None
+    has_held: bool = field(default=False, repr=False)
 
     @property
     def own_score(self) -> float | None:
-        """Its own score, which is known only where it became the incumbent, or repeats one.
+        """Its own score, which is known only if it became the incumbent.
 
         Examples
         --------
@@ -314,17 +326,12 @@ class Submission(OfMetrics):
         >>> [(one.own_score, one.score) for one in holdout.history()]
         [(1.0, 1.0), (None, 1.0)]
         """
-        return self.score if self.improved or self.repeat_of is not None else None
+        return self.score if self.improved else None
 
     @property
     def first(self) -> int:
         """The number of the submission that it repeats; its own where it repeats none."""
         return self.repeat_of or self.number
-
-    @property
-    def has_held(self) -> bool:
-        """Whether it, or what it repeats, became the incumbent and was not withdrawn since."""
-        return (self.improved or self.repeat_of is not None) and self.withdrawn is None
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -376,14 +383,13 @@ class Status(OfMetrics):
     next_release : str
         What a submission has to gain to improve, from the rule and the releases alone; empty
         where nothing was released yet, or nothing will be.
-    reserve_advice : str
-        Whether a reserve would be worth its rows, with the widths either way; empty once anything
-        was submitted, and where there is a reserve.
     block : int
         Which block of rows of its holdout this is, from 1 (`LadderHoldout.replenish`).
     spent_at : float or None
         From which width of the certificate on the owner takes the rows for used up, if that was
         stated (`holdout.owner.spent_at`).
+    queries : int
+        The submissions that certificates count: all but repeats.
 
     Examples
     --------
@@ -425,9 +431,9 @@ class Status(OfMetrics):
     sharing: tuple[tuple[str, int, int], ...] = ()
     estimate: Estimate | None = None
     next_release: str = ""
-    reserve_advice: str = ""
     block: int = 1
     spent_at: float | None = None
+    queries: int = 0
 
     @property
     def n_ladder(self) -> int:
@@ -510,7 +516,7 @@ class Status(OfMetrics):
         return block_name(whole, 1) + (f" to {block_name(whole, last)}" if last > 1 else "")
 
     def reserve_lines(self) -> list[tuple[str, str]]:
-        """Return the line about the reserve, if there is one or it was not too late for one.
+        """Return the line about the reserve, if there is one.
 
         Examples
         --------
@@ -520,7 +526,7 @@ class Status(OfMetrics):
         []
         """
         if not self.reserve:
-            return [("reserve", self.reserve_advice)] if self.reserve_advice else []
+            return []
         queries = f"{self.reserve_queries} quer{'y' if self.reserve_queries == 1 else 'ies'}"
         seen = "" if self.reserve_score is None else f", {self.reserve_score:.6g} for the incumbent"
         return [("reserve", f"{self.reserve} rows, {queries}{seen}")]

@@ -48,12 +48,12 @@ from ladderholdout.integrations.optuna.trials import (
     submit,
     values_of,
 )
-from ladderholdout.integrations.ranges import error_on_folds, proposed_range
+from ladderholdout.integrations.ranges import Folds, predicted_on_folds, proposed_range
 from ladderholdout.integrations.sklearn import (
     asks,
     checked_folds,
 )
-from ladderholdout.integrations.training_rows import look_for_overlap
+from ladderholdout.integrations.training_rows import look_for_overlap, need_rows
 from ladderholdout.metrics.responses import predicts
 from ladderholdout.thirdparty import caller, frozen, is_same_study
 
@@ -146,6 +146,8 @@ class Objective:
             inner = checked_folds(inner)
             _check_groups(inner, train)
         if train is not None:
+            if inner is not None:
+                need_rows(ladder)
             look_for_overlap(ladder, train[0])
             look_for_groups(ladder, inner, {"groups": train[2]})
         self._holdout, self._inner, self._train = ladder, inner, train
@@ -343,11 +345,11 @@ def propose_range(objective: Objective, study: Study, best: FrozenTrial) -> None
     X, y, groups = objective._train
     objective._study = study
 
-    def error() -> float:
+    def on_folds() -> Folds:
         model = objective._built(best).model
-        return error_on_folds(clone(model), X, y, objective._inner, groups)
+        return predicted_on_folds(clone(model), X, y, objective._inner, groups)
 
-    proposed_range(objective._holdout, y, error)
+    proposed_range(objective._holdout, y, on_folds)
 
 
 class AskTell:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from optuna.study import Study
@@ -10,7 +10,14 @@ from optuna.trial import FrozenTrial
 
 from ladderholdout.guard import Finalist, HasLadder
 from ladderholdout.integrations.optuna.loops import AskTell, Objective
-from ladderholdout.integrations.optuna.winners import ErrorEvaluator, Gate, best_trial, finalists
+from ladderholdout.integrations.optuna.winners import (
+    ErrorEvaluator,
+    Gate,
+    best_model,
+    best_trial,
+    finalists,
+    refit_all,
+)
 
 
 class Studies:
@@ -241,3 +248,55 @@ class Studies:
         ['depth']
         """
         return dict(self.best_trial(study).params)
+
+    def best_model(self, study: Study, build: Callable[[Any], Any]) -> Any:
+        """Return the model of `best_trial`, built and fitted as for its submission.
+
+        Parameters
+        ----------
+        study : optuna.Study
+        build : callable
+            From a finished trial to a fitted estimator; or the `objective` of the study.
+
+        Returns
+        -------
+        object
+            The fitted estimator, or what else `build` returns as its model.
+
+        Examples
+        --------
+        >>> objective = holdout.optuna.objective(build, inner=3, train=(X, y))
+        >>> study.optimize(objective, n_trials=3)
+        >>> holdout.optuna.best_model(study, objective).predict(X).shape == y.shape
+        True
+        """
+        return best_model(self._holdout, study, build)
+
+    def refit_all(
+        self, study: Study, objective: Objective, *, fit_params: Mapping[str, Any] | None = None
+    ) -> Any:
+        """Fit the winner on training and holdout rows, then retire the holdout, permanently.
+
+        Parameters
+        ----------
+        study : optuna.Study
+        objective : Objective
+            With ``inner=`` and ``train=``.
+        fit_params : mapping of str to object, optional
+            For the fit. Those with one value for each row have the training rows' first.
+
+        Returns
+        -------
+        estimator
+            The model of `best_trial`, fitted on all rows. What is refused or fails leaves the
+            holdout as it was. See `LadderHoldout.guard` for a search's ``refit_all``.
+
+        Examples
+        --------
+        >>> objective = holdout.optuna.objective(build, inner=3, train=(X, y))
+        >>> study.optimize(objective, n_trials=3)
+        >>> model = holdout.optuna.refit_all(study, objective)
+        >>> holdout.status().retired is None
+        False
+        """
+        return refit_all(self._holdout, study, objective, fit_params)

@@ -563,10 +563,10 @@ def _fed_back(
     """Return the feedback on the answer of one ladder."""
     if release.score is None:
         return feedback_of_improvement(
-            feedback, release.improvements, release.improved, inner_score
+            feedback, release.improvements, release.has_held, inner_score
         )
-    margin = margin_of(holdout, release.score)
-    return feedback_of(feedback, release.score, release.improved, margin, inner_score)
+    margin, held = margin_of(holdout, release.score), release.improved or release.is_incumbent
+    return feedback_of(feedback, release.score, held, margin, inner_score)
 
 
 def in_direction(study: Study, score: float, guarded: int = 0) -> float:

@@ -12,7 +12,7 @@ from uuid import uuid4
 from optuna.study import Study
 from optuna.trial import FrozenTrial, TrialState
 
-from ladderholdout.arguments import function, whole, whole_or_auto
+from ladderholdout.arguments import as_given, function, whole, whole_or_auto
 from ladderholdout.errors import InvalidArgument, LadderHoldoutWarning, NotIncumbentWarning, warn
 from ladderholdout.guard import (
     Finalist,
@@ -29,6 +29,7 @@ from ladderholdout.guard import (
     ranked,
     smallest_step,
 )
+from ladderholdout.integrations.all_rows import fitted_on_all, given_to
 from ladderholdout.integrations.optuna.again import built_again
 from ladderholdout.integrations.optuna.loops import Objective, candidate_again, propose_range
 from ladderholdout.integrations.optuna.trials import (
@@ -165,10 +166,10 @@ class Gate:
         self.releases.append(release)
         unconfirmed, confirmed = 0, 0
         for earlier in self.releases:
-            # Predictions that improved before are answered so again, and confirm nothing new.
-            new = earlier.improved and earlier.improvements > confirmed
+            # A study that is run again is confirmed by what it confirmed the first time.
+            new = earlier.has_held and earlier.improvements > confirmed
             unconfirmed = 0 if new else unconfirmed + 1
-            confirmed = max(confirmed, earlier.improvements)
+            confirmed = earlier.improvements if new else confirmed
         if unconfirmed >= self._patience:
             warn(
                 f"The study's own score improved {unconfirmed} times in a row and the holdout "
@@ -272,6 +273,30 @@ def best_trial(holdout: HasLadder, study: Study) -> FrozenTrial:
             NotIncumbentWarning,
         )
     return best
+
+
+def best_model(holdout: HasLadder, study: Study, build: Build | Objective) -> Any:
+    """Return the fitted model of the incumbent; see `holdout.optuna.best_model`."""
+    return _built(build, study, best_trial(holdout, study)).model
+
+
+def refit_all(
+    holdout: HasLadder, study: Study, objective: Objective, fit_params: Mapping[str, Any] | None
+) -> Any:
+    """Fit the winner on all rows; see `holdout.optuna.refit_all`."""
+    if not isinstance(objective, Objective) or objective._inner is None:
+        raise InvalidArgument(
+            "objective",
+            "a holdout.optuna.objective with inner= and train=, which fits the models itself",
+            as_given(objective),
+            "Fit the model by hand: clone(holdout.optuna.best_model(study, build)).fit(X, y).",
+        )
+    assert objective._train is not None
+    X, y, _ = objective._train
+    model = best_model(holdout, study, objective)
+    given = given_to(X, y, {})
+    ladder = ladder_of(holdout, several=True)
+    return fitted_on_all(ladder, model, given, X, y, stated=fit_params)
 
 
 def _look_for_lost(study: Study, incumbent: Submission) -> None:
