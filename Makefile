@@ -8,6 +8,8 @@ CLIENTS := .venv-clients
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 # Two at a time: many tests start processes of their own and wait for them.
 PARALLEL := -n 2 --dist worksteal
+# The tests start some hundred interpreters, and pytest rewrites five hundred files for each tier.
+unexport PYTHONDONTWRITEBYTECODE
 
 # Where the tests of make quick are: to collect all the others takes longer than these run.
 QUICK := $(shell grep -rl "mark\.quick" tests --include="*.py") \

@@ -3,7 +3,7 @@
 
 Nothing here is a search of scikit-learn. You make predictions as you like, in R or by a language
 model if you wish, and submit them; the ledger records each one. Run it twice: the second time each
-model gets its first answer, and the released score does not change.
+submission repeats the first one of its model, and the released score does not change.
 
     python examples/by_hand.py
 """
@@ -39,7 +39,9 @@ def main() -> None:
         predictions = model.fit(X_train, y_train).predict(X_holdout)
         release = holdout.submit(predictions, context={"idea": idea})
         answer = "improved" if release.improved else "no better"
-        print(f"{idea:<28}{answer:<12}released score {release.score:.1f}")
+        if release.repeat_of is not None:
+            answer = f"repeat of {release.repeat_of}"
+        print(f"{idea:<28}{answer:<13}released score {release.score:.1f}")
 
     print()
     print(holdout.status())

@@ -1138,8 +1138,10 @@ that errs on a tenth of the rows).
     def __getattr__(self, name: str) -> Any:
         # What curves, TunedThresholdClassifierCV and others read of a scorer.
         there = name in _OF_SCORERS and "_ladder" in vars(self)
-        if not there or self._ladder.by_metric:  # of several metrics it is like no scorer
-            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+        names = self._ladder.by_metric if there else {}
+        if not there or names:  # of several metrics it is like no scorer
+            way = f". Name one metric: holdout[{min(names)!r}]" if names else ""
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}{way}")
         from ladderholdout.integrations.sklearn import plain_scorer
 
         return getattr(plain_scorer(self.metric), name)

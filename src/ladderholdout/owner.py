@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ladderholdout.arguments import within
+from ladderholdout.arguments import text, within
 from ladderholdout.guard import (
     HasLadder,
     Health,
+    SeenGroups,
     SpentAt,
     Status,
     Withdrawn,
@@ -81,6 +82,35 @@ class Owner:
         True
         """
         return ladder_of(self._holdout, several=True).withdraw(number, reason)
+
+    def withdraw_note(self, by: str, *, reason: str) -> None:
+        """Withdraw a note that the rows come in groups: certificates go without its doubt again.
+
+        The note and the reason stay on record, and nobody can leave the same note again.
+
+        Parameters
+        ----------
+        by : str
+            The note; that of an account ends with ", stated by" and its name. The error for any
+            other text names the notes on record.
+        reason : str
+            For those who read the record later.
+
+        Raises
+        ------
+        InvalidArgument
+            There is no such note, or no reason.
+        HoldoutConflict
+            The holdout is behind a server.
+
+        Examples
+        --------
+        >>> holdout.owner.withdraw_note("KFold, stated by Ada", reason="none")
+        Traceback (most recent call last):
+        ladderholdout.errors.InvalidArgument: by must be one of the notes of groups on...
+        """
+        reason = text("reason", reason, 1000, "Auditors will read it: write what happened.")
+        ladder_of(self._holdout, several=True).note(SeenGroups(str(by), reason))
 
     def retire(self) -> Status:
         """Take no more submissions on this holdout, through any ladder, permanently.

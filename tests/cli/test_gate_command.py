@@ -297,11 +297,12 @@ def test_a_program_is_shown_improvements_alone_and_its_limit_ends_a_gate(tmp_pat
     with server.serving(ledger, tmp_path) as running:
         release = LadderHoldout.connect(running.url, token).submit(right_on(300))
         assert release.score is None and release.improved
+        words = ["--baseline", "--server", running.url]
         codes = [
             CliRunner()
             .invoke(
                 app,
-                ["gate", "churn", written(tmp_path, count), "--baseline", "--server", running.url],
+                ["gate", "limited", written(tmp_path, count), *words],
                 env={"LADDERHOLDOUT_TOKEN": few},
             )
             .exit_code

@@ -12,7 +12,7 @@ import pytest
 from joblib import parallel_config
 from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import LogisticRegression
-from sklearn.model_selection import GridSearchCV, cross_validate
+from sklearn.model_selection import GridSearchCV, TunedThresholdClassifierCV, cross_validate
 from sklearn.preprocessing import StandardScaler
 from sklearn.tree import DecisionTreeClassifier
 
@@ -215,3 +215,44 @@ def test_a_memory_ledger_is_refused_where_other_processes_would_score(stated: bo
 def test_a_new_ladder_without_scoring_is_told_what_is_missing() -> None:
     with pytest.raises(InvalidArgument, match="scoring must be stated for a new ladder"):
         LadderHoldout(X, y, ledger="memory")
+
+
+FIELDS = np.array(list(zip(y == 1, X[:, 1], strict=True)), dtype=[("event", bool), ("time", float)])
+
+
+@pytest.mark.parametrize("targets", [FIELDS, np.c_[y, X[:, 1]]], ids=["fields", "columns"])
+def test_events_with_times_are_told_of_a_signed_time(targets: Any) -> None:
+    with pytest.raises(InvalidArgument, match=r"np\.where\(event, time, -time\).*Metric"):
+        LadderHoldout(X, targets, scoring="accuracy", ledger="memory")
+
+
+def test_an_answer_stands_for_its_submission_in_a_comparison() -> None:
+    holdout = opened()
+    released = holdout.submit(y)
+    found = holdout.compare(released, 1 - y)
+    assert (found.first, found.second, found.better) == (1, None, "first")
+    assert found == holdout.compare(1, 1 - y)
+
+
+def test_several_metrics_are_no_scorer_of_one_and_say_so() -> None:
+    holdout = LadderHoldout(X, y, scoring=["roc_auc", "f1"], ledger="memory")
+    assert not hasattr(holdout, "_score_func") and hasattr(holdout["f1"], "_score_func")
+    tuned = TunedThresholdClassifierCV(LogisticRegression(), scoring=holdout, cv=3)
+    with pytest.raises(AttributeError, match=r"Name one metric: holdout\['f1'\]"):
+        tuned.fit(X + 1, y)
+
+
+def test_an_ending_that_all_metrics_share_makes_none_of_them_alike() -> None:
+    with pytest.raises(InvalidArgument, match="METRICS lists them") as refused:
+        LadderHoldout(X, y, scoring="v_measure_score", ledger="memory")
+    assert "Did you mean" not in str(refused.value)
+    with pytest.raises(InvalidArgument, match="Did you mean 'accuracy'"):
+        LadderHoldout(X, y, scoring="acuracy_score", ledger="memory")
+
+
+def test_a_column_that_named_the_groups_is_to_be_left_out_of_the_training_rows() -> None:
+    table = pd.DataFrame(X, columns=["a", "b"]).assign(patient=np.arange(N) // 3)
+    holdout = LadderHoldout(table, y, scoring="accuracy", groups="patient", ledger="memory")
+    train = table + 1.5
+    with pytest.raises(InvalidArgument, match=r"X\.drop\(columns=\['patient'\]\).*groups="):
+        holdout.guard(GridSearchCV(LogisticRegression(), {"C": [1.0]})).fit(train, y)

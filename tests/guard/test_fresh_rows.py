@@ -22,6 +22,7 @@ from ladderholdout.errors import (
     OverlapError,
     OverlapWarning,
     RestoredWarning,
+    TargetWarning,
     UnknownHoldout,
 )
 from ladderholdout.guard.opening.health import verify_holdout
@@ -355,6 +356,24 @@ def test_columns_are_compared_before_a_block_ends(ledger: str) -> None:
     by_place = model.predict(X)
     assert holdout.submit(model).score == pytest.approx((by_place == y).mean(), abs=0.05)
     assert list(holdout.__ladder__.rows().X.columns) == ["a", "b", "c"]
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize(
+    ("places", "why"),
+    [
+        (np.flatnonzero(coins(N, 1)[1] == 1), "of one class alone"),
+        (np.arange(5), "are 5, less than a tenth of the 60 before"),
+    ],
+)
+def test_fresh_rows_of_one_class_or_a_tenth_are_warned_of_before_a_block_ends(
+    places: Any, why: str, tmp_path: Path
+) -> None:
+    holdout, (X, y) = opened(str(tmp_path / "ledger.db")), coins(N, 1)
+    with pytest.raises(TargetWarning, match=why):
+        holdout.replenish(X[places], y[places])
+    assert holdout.submit(y).submission == 1, "the block stays"
+    assert holdout.replenish(X, y).status().block == 2
 
 
 def test_training_rows_are_known_in_other_columns() -> None:

@@ -27,6 +27,7 @@ from ladderholdout.errors import (
     InvalidSubmission,
     KnownHoldoutWarning,
     LedgerError,
+    RangeWarning,
     UnknownHoldout,
     VaultError,
 )
@@ -217,7 +218,10 @@ def test_everything_is_the_same_in_another_process(ledger: Path, scoring: str) -
         (told[0], elsewhere(LadderHoldout.submit, holdout, model)),
         (told[1], elsewhere(LadderHoldout.submit, holdout, guesses(4, 1, N)[0])),
     ):
-        assert (again.score, again.improved) == (release.score, release.improved)
+        status = holdout.status()
+        assert (again.score, again.improved) == (status.score, False)
+        assert (again.repeat_of, again.has_held) == (release.submission, release.improved)
+        assert again.is_incumbent == (status.incumbent == release.submission)
         assert is_repeat(holdout, again)
 
 
@@ -254,9 +258,10 @@ def test_a_name_is_enough(ledger: Path) -> None:
     found = LadderHoldout.open("coins", account="theirs", ledger=ledger)
     assert (found, found.rules.mechanism) == (theirs, Ladder(step=0.1))
     assert LadderHoldout.open("coins", scoring="f1", ladder="side", ledger=ledger) == side
-    assert elsewhere(open_and_submit, str(ledger), "side") == Release(
-        side.submit(coins(N)[1]).score, True, 1, 2
-    )
+    first = elsewhere(open_and_submit, str(ledger), "side")
+    assert first == Release(1.0, True, 1, 2, is_incumbent=True)
+    again = side.submit(coins(N)[1])
+    assert again == Release(first.score, False, 2, 2, repeat_of=1, is_incumbent=True)
 
 
 def open_and_submit(ledger: str, ladder: str) -> Release:
@@ -559,15 +564,25 @@ def test_classes_that_the_rows_lack_can_be_predicted(ledger: Path) -> None:
 
 
 @pytest.mark.processes
-def test_a_stated_range_clips_the_losses(ledger: Path) -> None:
+def test_a_stated_range_clips_the_losses_of_the_interval_alone(ledger: Path) -> None:
     _, y = coins(N)
     holdout = opened(
         ledger, scoring="neg_mean_squared_error", loss_range=(0, 4), mechanism=FullDisclosure()
     )
     assert holdout.rules.unit == 4.0
     far = y + np.where(np.arange(N) < 30, 1.0, 1000.0)
-    assert holdout.submit(far).score == pytest.approx(-2.5)
-    assert elsewhere(LadderHoldout.submit, holdout, y + 2000.0).score == pytest.approx(-4.0)
+    assert holdout.submit(far).score == pytest.approx(-500_000.5)
+    assert elsewhere(LadderHoldout.submit, holdout, y + 2000.0).score == pytest.approx(-4e6)
+    # On a ledger of its own: full disclosure leaves no certificate on the same rows.
+    certified = opened(
+        ledger.with_name("other.db"), scoring="neg_mean_squared_error", loss_range=(0, 4)
+    )
+    assert certified.submit(far).score == pytest.approx(-500_000.5, abs=1.0)
+    found = elsewhere(LadderHoldout.certificate, certified)
+    # Of the clipped losses, whose mean is 2.5, whatever was released.
+    assert -3.0 < found.low < -2.5 and "30 of 60 rows" in found.clipping
+    with pytest.warns(RangeWarning, match="clipped at 4, which are 30 of 60 rows"):
+        assert found == certified.certificate()
 
 
 @pytest.mark.processes

@@ -190,12 +190,14 @@ def test_what_was_asked_for_is_shown_from_then_on_and_nothing_else(ledger: Path)
     assert holdout.status().score == holdout.certificate().score == 0.8
     # The next incumbent's is hidden again, and so are the releases themselves.
     assert holdout.submit(wrong(100)).score is None
-    assert holdout.submit(wrong(200)).score is None  # a repeat of the one asked for
-    assert [one.score for one in holdout.history()] == [None, 0.8, 0.8, None, 0.8]
+    repeat = holdout.submit(wrong(200))  # of the one asked for, after the next incumbent
+    assert (repeat.score, repeat.repeat_of, repeat.is_incumbent) == (None, 2, False)
+    assert [one.score for one in holdout.history()] == [None, 0.8, 0.8, None, None]
     assert holdout.status().score is None and holdout.certificate().score is None
     again = LadderHoldout.open("coins", ledger=ledger)
-    assert [one.score for one in again.history()] == [None, 0.8, 0.8, None, 0.8]
+    assert [one.score for one in again.history()] == [None, 0.8, 0.8, None, None]
     assert elsewhere(LadderHoldout.reveal, holdout) == 0.9
+    assert [one.score for one in holdout.history()] == [None, 0.8, 0.8, 0.9, 0.9]
     assert holdout.status().score == 0.9
     assert_replays(holdout)
 

@@ -200,7 +200,7 @@ def test_the_answer_to_a_multiple_choice_is_the_place_of_the_most_likely(tmp_pat
 def test_a_choice_without_a_most_likely_one_is_refused(value: float, tmp_path: Path) -> None:
     asked = [-1.0, -1.0, value] if value == -1 else [value] * 3 if value < -1 else [-3, value, -2]
     file = lines(tmp_path / "samples.jsonl", [chosen(0, [-3, -1, -2]), chosen(7, asked)])
-    with pytest.raises(InvalidArgument, match=r"numbers for likelihoods.*others of 7"):
+    with pytest.raises(InvalidArgument, match=r"a number for the likelihood.*for the item 7"):
         answers_in(file)
     # An impossible choice is none, and no reason to refuse the others.
     file = lines(tmp_path / "samples.jsonl", [chosen(0, [-float("inf"), -1, -2])])

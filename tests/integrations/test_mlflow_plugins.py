@@ -351,6 +351,7 @@ print("done")
 """
 
 
+@pytest.mark.nightly
 def test_mlflow_finds_the_evaluator_and_the_source(store: str, tmp_path: Path) -> None:
     found = python(EVALUATED, store, PYTHONPATH=plugins(tmp_path / "plugins"))
     assert found.splitlines()[-1] == "done"

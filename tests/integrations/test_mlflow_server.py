@@ -37,7 +37,8 @@ from tests.support.mlflow_stores import (
     store_bytes,
 )
 
-pytestmark = pytest.mark.processes
+# A server of MLflow takes half a minute; in the gate its SQLite store defends the same promises.
+pytestmark = pytest.mark.nightly
 
 
 @pytest.fixture
@@ -91,7 +92,7 @@ assert tracking.run_id == run.info.run_id
     [
         # Workers log nothing: the gate does without them.
         (9, 1, "mlflow.sklearn.autolog(log_models=False)"),
-        pytest.param(300, 2, "mlflow.autolog()", marks=pytest.mark.nightly),
+        (300, 2, "mlflow.autolog()"),
     ],
     ids=["9", "300"],
 )
@@ -159,7 +160,6 @@ def test_a_real_registry_and_a_model_that_mlflow_loads(
     assert client.get_run(str(tracking.run_id)).data.tags["ladderholdout.kind"] == ANALYST
 
 
-@pytest.mark.nightly
 def test_a_server_killed_in_mid_search_costs_nothing_that_export_does_not_bring(
     server: Server, tmp_path: Path
 ) -> None:

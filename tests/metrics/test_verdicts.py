@@ -298,7 +298,9 @@ folder, seed, mode = Path(sys.argv[1]), int(sys.argv[2]), sys.argv[3]
 print("ready", flush=True)
 sys.stdin.readline()
 kill = lambda count: os.kill(os.getpid(), signal.SIGKILL) if count == 25 else None
-judge = t.Noisy(seed, kill) if mode == "kill" else t.Noisy(seed)
+if mode == "kill":
+    t.opened(folder, t.noisy(folder, t.Noisy(seed, kill))).submit(t.ANSWERS)
+judge = t.Noisy(seed)
 print(t.risk(t.noisy(folder, judge)), judge.count)
 """
 

@@ -195,19 +195,21 @@ def test_a_page_shows_what_the_demo_prints(tmp_path: Path) -> None:
     assert (ROOT / "docs" / "assets" / "demo.svg").read_text() == picture.read_text()
 
 
-def test_by_hand_the_second_run_gets_the_first_answers() -> None:
+def test_by_hand_the_second_run_repeats_the_first_and_changes_nothing() -> None:
     script = ROOT / "examples" / "by_hand.py"
     first, second = run(script), run(script)
     assert "improved" in first
     assert "no better" in first
     answers = [
-        re.findall(r"(improved|no better) +released score (.*)", one) for one in (first, second)
+        re.findall(r"(improved|no better|repeat of \d) +released score (.*)", one)
+        for one in (first, second)
     ]
-    assert len(answers[0]) == 5
-    assert [flag for flag, _ in answers[0]] == [flag for flag, _ in answers[1]]
-    # What did not improve is answered with the score that is released by then.
-    improved = [[answer for answer in one if answer[0] == "improved"] for one in answers]
-    assert improved[0] == improved[1]
+    assert len(answers[0]) == 5 and answers[0][0][0] == "improved"
+    assert "repeat" not in first
+    # Each is answered with the score that is released by then, which stays.
+    last = answers[0][-1][1]
+    assert answers[1] == [(f"repeat of {number}", last) for number in range(1, 6)]
+    assert all(f"released score    {last} (submission" in shown for shown in (first, second))
     assert "submissions       10" in second
     ends = [re.findall(r"^incumbent .*", shown, re.MULTILINE) for shown in (first, second)]
     assert len(ends[0]) == 1 and ends[0] == ends[1]

@@ -122,10 +122,10 @@ def test_a_session_runs_where_there_is_no_fork(tmp_path: Path, whole: bool) -> N
     assert done(run(sys.executable, SMOKE, *parts, PYTHONPATH=path)) == parts
 
 
-@pytest.mark.processes
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     ("tests", "least"),
-    [(CORE, 40), pytest.param(MORE, 40, marks=pytest.mark.nightly)],
+    [(CORE, 40), (MORE, 40)],
     ids=["vaults", "ledgers"],
 )
 def test_ledgers_and_vaults_keep_their_promises_without_posix(

@@ -132,7 +132,8 @@ def test_the_page_leads_to_a_first_remote_submission_in_six_commands(desk: Desk)
         # The holdout's own URL is as good.
         whole = submit.replace("8765", "8765/holdouts/churn-2026/") + " --json"
         found = json.loads(desk.run(whole, LADDERHOLDOUT_TOKEN=token))
-        assert (found["submission"], found["improved"]) == (2, True)
+        assert (found["submission"], found["improved"]) == (2, False)
+        assert (found["repeat_of"], found["is_incumbent"]) == (1, True)
     assert token not in (desk.folder / "server.log").read_text()
 
 

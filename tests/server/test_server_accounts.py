@@ -23,6 +23,7 @@ from ladderholdout import LadderHoldout, errors
 from ladderholdout.cli import app
 from ladderholdout.errors import (
     BudgetWarning,
+    DailyLimit,
     HoldoutConflict,
     InvalidArgument,
     InvalidSubmission,
@@ -30,6 +31,7 @@ from ladderholdout.errors import (
     LadderHoldoutError,
     LedgerError,
 )
+from ladderholdout.guard.opening.health import verify_holdout
 from ladderholdout.leaderboard import Leaderboard
 from ladderholdout.ledger import Ledger
 from ladderholdout.ledger.records import now
@@ -443,3 +445,46 @@ def test_a_picture_is_well_formed_whatever_is_in_it(
     for one in found.iter():
         numbers = " ".join(one.get(name, "") for name in ("d", "x", "y", "cx", "cy", "height"))
         assert "nan" not in numbers and "inf" not in numbers
+
+
+def test_comparisons_count_among_the_submissions_of_a_day(ledger: Ledger) -> None:
+    token = add_account(ledger.url, "churn", "ada", "analyst", per_day=3).token
+    served = Served(ServerSettings(ledger=ledger.url, allow_comparisons=("churn",)))
+    account = served.holder(token)
+    assert account is not None
+    view, none, all_ = served.view(account), np.zeros(40, int), np.ones(40, int)
+    view.submit(Asked(none), None)
+    first = view.compare(Y, none)
+    view.compare(Y, all_)
+    assert view.compare(none, Y).high == -first.low, "what was shown is shown again"
+    with pytest.raises(DailyLimit, match="comparisons are counted"):
+        view.compare(none, all_)
+    with pytest.raises(DailyLimit):
+        view.submit(Asked(all_), None)
+    assert LadderHoldout.open("churn").compare(none, all_).better is None, "its owner has no limit"
+
+
+def test_notes_are_their_accounts_and_the_owner_withdraws_them(ledger: Ledger) -> None:
+    served, views = Served(ServerSettings(ledger=ledger.url)), {}
+    for name in ("ada", "ben"):
+        account = served.holder(add_account(ledger.url, "churn", name, "analyst").token)
+        assert account is not None
+        views[name] = served.view(account)
+        views[name].submit(Asked(Y), None)
+    doubt = "not in groups (which an account states)"
+    views["ada"].note_groups("KFold")
+    views["ada"].note_overlap(40)
+    views["ada"].note_overlap(3)
+    owned, note = LadderHoldout.open("churn"), "KFold, stated by ada"
+    assert all(doubt in view.status().certificate.line() for view in views.values())
+    overlaps = [holder.status().overlaps for holder in (*views.values(), owned)]
+    hers = [("training rows, stated by ada", 40)]
+    assert [[(one.source, one.rows) for one in seen] for seen in overlaps] == [hers, [], hers]
+    with pytest.raises(InvalidArgument, match=rf"notes of groups on record, \('{note}',\)"):
+        owned.owner.withdraw_note("KFold", reason="no groups")
+    owned.owner.withdraw_note(note, reason="no groups")
+    views["ada"].note_groups("KFold")  # and nobody states it again
+    assert views["ben"].status().certificate.doubts == ()
+    assert verify_holdout(ledger.url, "churn").findings == ()
+    views["ada"].note_groups("GroupKFold")
+    assert doubt in views["ben"].status().certificate.line()

@@ -278,13 +278,18 @@ class LocalLadder:
         note_shown()
         return certify(self, confidence) if reserve else certificate(self, confidence)
 
-    def compare(self, first: Any, second: Any, confidence: float | None) -> Comparison:
-        """Compare two models, each the number of a submission or what `submit` takes."""
+    def compare(
+        self, first: Any, second: Any, confidence: float | None, per_day: int | None = None
+    ) -> Comparison:
+        """Compare two models, each the number of a submission or what `submit` takes.
+
+        With ``per_day``, an account has so many submissions and comparisons a day.
+        """
         note_shown()
         with without_frames:
             sides = self._side(first), self._side(second)
             with asked_by(self.guard().asker()):
-                return compared(self, *sides, confidence)
+                return compared(self, sides, confidence, per_day)
 
     def _side(self, model: Any) -> Compared:
         """Return one side of a comparison."""
@@ -322,7 +327,9 @@ class LocalLadder:
             self.write(lambda tx, record: tx.blocks.note_spent_at(record.holdout_id, widths))
             return
         if isinstance(seen, SeenGroups):
-            if seen.by not in self.read(lambda tx, record: tx.grouped(record.holdout_id)):
+            if seen.withdrawn is not None:
+                self.write(partial(_withdraw_note, seen=seen))
+            elif seen.by not in self.read(lambda tx, record: tx.grouped(record.holdout_id)):
                 self.write(lambda tx, record: tx.note_grouped(record.holdout_id, seen.by))
             return
 
@@ -633,3 +640,10 @@ def in_batch(batch: str, origins: Sequence[Origin]) -> list[Origin]:
         replace(origin, batch=batch, place=place, announced=True)
         for place, origin in enumerate(origins, 1)
     ]
+
+
+def _withdraw_note(tx: Transaction, record: LadderRecord, *, seen: SeenGroups) -> None:
+    notes = tx.grouped(record.holdout_id)
+    if seen.by not in notes:
+        raise InvalidArgument("by", f"one of the notes of groups on record, {notes}", seen.by)
+    tx.withdrawals.add_note(record.holdout_id, seen.by, seen.withdrawn)

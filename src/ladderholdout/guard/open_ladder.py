@@ -224,9 +224,17 @@ class SeenRows:
 
 @dataclass(frozen=True, slots=True)
 class SeenGroups:
-    """A note that the rows of the holdout come in groups, and what shows it."""
+    """A note that the rows of the holdout come in groups, and what shows it.
+
+    Attributes
+    ----------
+    by : str
+    withdrawn : str or None
+        Why the owner withdraws that note.
+    """
 
     by: str
+    withdrawn: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

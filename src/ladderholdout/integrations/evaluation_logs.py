@@ -118,7 +118,8 @@ def _of_sample(sample: Mapping[str, Any], number: int, ids: str | None) -> Itera
     if isinstance(item, dict | list | None):
         raise InvalidArgument("ids", "a field with the id of each item", f"none in line {number}")
     if not texts:
-        allowed, came = "with numbers for likelihoods, one above another", f"others of {item!r}"
+        allowed = "a number for the likelihood of each choice, one above another"
+        came = f"nan, infinity or a tie, for the item {item!r}"
         raise InvalidArgument("the answers", allowed, came, "Run the model again, such as in bf16.")
     shown = {str(value).strip() for value in document.values()} if ids is None else None
     for epoch, text in enumerate(texts, 1):

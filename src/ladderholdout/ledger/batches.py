@@ -132,6 +132,8 @@ class ComparisonRecord:
         L, with what was paid for the confidence.
     log_values : float
         What later certificates pay for it, in nats.
+    time : str
+        When it was put on record, as ISO 8601 in UTC; empty if that is not on record.
     """
 
     ladder_id: int | None
@@ -146,6 +148,7 @@ class ComparisonRecord:
     bound: str
     log_count: float
     log_values: float
+    time: str = ""
 
 
 _FIRST_BATCH = Prepared(
@@ -387,6 +390,7 @@ def _comparison(event: EventRecord) -> ComparisonRecord:
         str(noted["bound"]),
         float(noted["log_count"]),
         float(noted["log_values"]),
+        str(noted.get("time", "")),
     )
 
 

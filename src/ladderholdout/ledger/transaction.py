@@ -622,14 +622,13 @@ class Transaction:
         self.chains.note(holdout_id, "confidence", detail={"confidence": confidence})
         return (*known, confidence)
 
-    def grouped(self, holdout_id: int) -> tuple[str, ...]:
+    def grouped(self, holdout_id: int, *, withdrawn: bool = False) -> tuple[str, ...]:
         """Return what showed that the rows of a holdout come in groups, if anything did."""
-        noted = self.events(holdout_id, GROUPED)
-        return read_all(noted, lambda event: str(read_json(event.detail or "")["by"]))
+        return self.withdrawals.notes(self.events(holdout_id, GROUPED), withdrawn=withdrawn)
 
     def note_grouped(self, holdout_id: int, by: str) -> None:
         """Note what shows that the rows of a holdout come in groups, if it is new."""
-        if by not in self.grouped(holdout_id):
+        if by not in self.grouped(holdout_id, withdrawn=True):
             self.chains.note(holdout_id, GROUPED, detail={"by": by})
 
     def amended(self, holdout_id: int, before: int | None = None) -> NDArray[np.bool_] | None:

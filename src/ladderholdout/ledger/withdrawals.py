@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from typing import Any
 
 from sqlalchemy import Connection, delete, select, update
 
-from ladderholdout.ledger.chain import WITHDRAWN, Chains, refuse_retired
-from ladderholdout.ledger.history import read_withdrawal
-from ladderholdout.ledger.records import LadderRecord, Withdrawal, now
+from ladderholdout.ledger.chain import GROUPED, WITHDRAWN, Chains, refuse_retired
+from ladderholdout.ledger.history import EventRecord, read_withdrawal
+from ladderholdout.ledger.records import LadderRecord, Withdrawal, now, read_all
 from ladderholdout.ledger.replay import rules_of
-from ladderholdout.ledger.tables import events, incumbents, ladders
+from ladderholdout.ledger.tables import events, incumbents, ladders, read_json
 
 
 class Withdrawals:
@@ -97,3 +98,14 @@ class Withdrawals:
         }
         self._chains.note(ladder.holdout_id, WITHDRAWN, ladder.id, detail)
         return self.noted(ladder.id)[-1]
+
+    @staticmethod
+    def notes(noted: Sequence[EventRecord], *, withdrawn: bool) -> tuple[str, ...]:
+        """Return the signs of groups in such events, with or without those that were withdrawn."""
+        read = read_all(noted, lambda event: read_json(event.detail or ""))
+        gone = () if withdrawn else {note["by"] for note in read if "withdrawn" in note}
+        return tuple(dict.fromkeys(str(note["by"]) for note in read if note["by"] not in gone))
+
+    def add_note(self, holdout_id: int, by: str, reason: str | None) -> None:
+        """Withdraw a sign of groups: nobody can note it again."""
+        self._chains.note(holdout_id, GROUPED, detail={"by": by, "withdrawn": reason})

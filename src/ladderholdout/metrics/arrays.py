@@ -111,6 +111,12 @@ def is_text(array: Array) -> bool:
     return array.dtype.kind == _TEXT
 
 
+_SURVIVAL = (
+    "For events and times, give one signed time for each row, np.where(event, time, -time), and a "
+    "ladderholdout.Metric of your own that reads it."
+)
+
+
 def readable(values: Any, argument: str) -> Array:
     """Return ``values`` as an array of text, booleans or real numbers; a column is flat.
 
@@ -140,7 +146,8 @@ def readable(values: Any, argument: str) -> Array:
         array = _of_one_type(array)
     if array is None or array.dtype.kind not in _TEXT + _NUMBERS:
         came = f"a {type(values).__name__} that holds something else, or missing values, or a mix"
-        raise refusal(argument, "an array of real numbers or an array of text", came)
+        remedy = _SURVIVAL if argument == "y" and array is not None and array.dtype.names else ""
+        raise refusal(argument, "an array of real numbers or an array of text", came, remedy)
     return array[:, 0] if array.ndim == 2 and array.shape[1] == 1 else array
 
 
@@ -184,7 +191,8 @@ def label_vector(values: Any, argument: str) -> Array:
     labels = readable(values, argument)
     allowed = "one label for each row: text or whole numbers"
     if labels.ndim != 1 or labels.size == 0:
-        raise refusal(argument, allowed, described(labels))
+        two = argument == "y" and labels.ndim == 2 and labels.shape[1] == 2
+        raise refusal(argument, allowed, described(labels), _SURVIVAL if two else "")
     if labels.dtype.kind == "f" and not _are_whole(labels):
         came = "an array with fractions, nan or infinity"
         raise refusal(argument, allowed, came, "Use a regression metric for measured targets.")

@@ -204,7 +204,9 @@ def _named(name: str) -> Metric:
     if name in METRICS:
         return METRICS[name]
     meant = _meant(name)
-    remedy = f"Did you mean {meant!r}?" if meant else did_you_mean(name, METRICS)
+    # Without endings that metrics of all kinds share, which would make them alike.
+    core = re.sub(r"_(score|loss|error)$", "", name, flags=re.IGNORECASE)
+    remedy = f"Did you mean {meant!r}?" if meant else did_you_mean(core, METRICS)
     remedy = remedy or "ladderholdout.metrics.METRICS lists them."
     raise InvalidArgument("scoring", f"one of the {len(METRICS)} names", as_given(name), remedy)
 

@@ -348,8 +348,8 @@ class RemoteLadder:
 
     def note(self, seen: SeenRows | SeenGroups | SpentAt) -> None:
         """Put on record what was seen of the rows; refuse a rule of the owner's."""
-        if isinstance(seen, SpentAt):
-            self._refuse("That is a rule of the owner's:")
+        if isinstance(seen, SpentAt) or (isinstance(seen, SeenGroups) and seen.withdrawn):
+            self._refuse("That is for the owner:")
         if isinstance(seen, SeenGroups):
             self._call("POST", "groups", json={"by": seen.by})
         else:

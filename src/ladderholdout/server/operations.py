@@ -17,6 +17,7 @@ from typing import Any, TypeVar
 from pydantic import BaseModel, ConfigDict, Field
 
 from ladderholdout.errors import HoldoutConflict
+from ladderholdout.ledger.records import Overlap
 from ladderholdout.remote.wire import ARROW, BLOCK, CONTEXT, CSV, JSON, KEY, NPY
 from ladderholdout.server.bodies import MOST_IN_A_BATCH
 
@@ -277,6 +278,14 @@ def operation(
 
 
 MOST_SIGNS = 5
+TRAINING_ROWS = "training rows"
+
+
+def of_training(overlaps: Sequence[Overlap], reader: str | None) -> tuple[Overlap, ...]:
+    """Return what was noted of training rows; an analyst sees no note of another one."""
+    own = signed(TRAINING_ROWS, reader or "", ())
+    known = (seen for seen in overlaps if seen.source.startswith(TRAINING_ROWS))
+    return tuple(seen for seen in known if reader is None or seen.source in (TRAINING_ROWS, own))
 
 
 def signed(by: str, holder: str, known: Sequence[str]) -> str:

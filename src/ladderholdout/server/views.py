@@ -80,12 +80,12 @@ from ladderholdout.server.operations import (
     Rotated,
     Sign,
     Withdrawal,
+    of_training,
     operation,
     signed,
 )
 from ladderholdout.server.settings import ServerSettings
 
-TRAINING_ROWS = "training rows"
 LONGEST_SIGN = 100
 REPORT = "report"
 """What the owner of a ledger may see besides all operations, on the machine of the ledger."""
@@ -238,7 +238,7 @@ class View:
         n = self.ladder.facts.n
         if not 1 <= rows <= n:
             raise InvalidArgument("rows", f"a number from 1 to {n}", rows)
-        self.ladder.note(SeenRows(TRAINING_ROWS, rows))
+        self.ladder.note(SeenRows(signed("training rows", self.holder, ()), rows))
 
     @operation("POST", "/groups", "holdouts", ANALYST, name="groups", model=Sign)
     def note_groups(self, by: str) -> None:
@@ -246,7 +246,7 @@ class View:
         if not 1 <= len(by) <= LONGEST_SIGN:
             allowed = f"a text of 1 to {LONGEST_SIGN} characters"
             raise InvalidArgument("by", allowed, f"one of {len(by)}")
-        known = self.ladder.read(lambda tx, one: tx.grouped(one.holdout_id))
+        known = self.ladder.read(lambda tx, one: tx.grouped(one.holdout_id, withdrawn=True))
         self.ladder.note(SeenGroups(signed(by, self.holder, known)))
 
     # -- submissions ------------------------------------------------------------------
@@ -317,7 +317,7 @@ class View:
             ledger="",
             ladders=ladders,
             sharing=(),
-            overlaps=tuple(seen for seen in status.overlaps if seen.source == TRAINING_ROWS),
+            overlaps=of_training(status.overlaps, self.holder if self.role == "analyst" else None),
             certificate=self._without_names(status.certificate),
             estimate=status.estimate and self._without_names(status.estimate),
         )
@@ -361,7 +361,7 @@ class View:
     def compare(self, first: Any, second: Any) -> Comparison:
         """Compare two models, each the number of a submission or predictions."""
         self._check_allowed("allow_comparisons")
-        return self.ladder.compare(first, second, None)
+        return self.ladder.compare(first, second, None, self.per_day)
 
     @operation("GET", "/leaderboard", "results", ANYONE)
     def leaderboard(self) -> Standings:

@@ -566,8 +566,9 @@ def _orders(
 
 def doubts_about(tx: Transaction, holdout_id: int) -> tuple[str, ...]:
     """Return which assumptions of a certificate are in doubt by what is on record."""
-    taken_apart = tx.holdout(holdout_id).estimand is None and tx.grouped(holdout_id)
-    return (INDEPENDENT,) if taken_apart else ()
+    signs = tx.grouped(holdout_id) if tx.holdout(holdout_id).estimand is None else ()
+    states = all(", stated by " in sign for sign in signs)
+    return (INDEPENDENT + " (which an account states)" * states,) if signs else ()
 
 
 def _missing(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,10 +18,11 @@ from ladderholdout.errors import HoldoutConflict, InvalidArgument
 from ladderholdout.guard.certify.certification import Level, level_of, shown_by_now
 from ladderholdout.guard.containment import without_autologging, without_frames
 from ladderholdout.guard.opening import check_predictions
-from ladderholdout.guard.query import Guard, LedgerLadder
-from ladderholdout.guard.shown import Comparison
+from ladderholdout.guard.query import Guard, LedgerLadder, refuse_beyond
+from ladderholdout.guard.shown import Comparison, Decision, Release
 from ladderholdout.ledger import LadderRecord, Transaction, digests_of
 from ladderholdout.ledger.batches import ComparisonRecord
+from ladderholdout.ledger.records import now
 from ladderholdout.metrics import Metric
 
 
@@ -34,8 +35,11 @@ class Compared:
     order: NDArray[np.intp] | None = None
 
 
+_Sides: TypeAlias = tuple[Compared, Compared]
+
+
 def compared(
-    ladder: LedgerLadder, first: Compared, second: Compared, confidence: float | None
+    ladder: LedgerLadder, sides: _Sides, confidence: float | None, per_day: int | None
 ) -> Comparison:
     """Compare two models; see `LadderHoldout.compare`."""
     with without_frames:
@@ -45,7 +49,8 @@ def compared(
             raise HoldoutConflict(f"Nothing was compared: {reason}.")
         level = level_of(ladder, confidence)
         while True:
-            asked = ladder.read(partial(_asking, guard=guard, sides=(first, second), level=level))
+            ask = partial(_asking, guard=guard, sides=sides, level=level, per_day=per_day)
+            asked = ladder.read(ask)
             if isinstance(asked, Comparison):
                 return asked
             version, noted = guard.labelled.version, _worked_out(guard, asked)
@@ -84,8 +89,9 @@ def _asking(
     ladder: LadderRecord,
     *,
     guard: Guard,
-    sides: tuple[Compared, Compared],
+    sides: _Sides,
     level: Level,
+    per_day: int | None,
 ) -> Comparison | _Question:
     """Return the comparison on record, or what it has to be worked out from."""
     holdout = tx.holdout(ladder.holdout_id)
@@ -112,6 +118,7 @@ def _asking(
             f"budget of {budget}, since all later certificates pay for either. What was compared "
             "before is shown again."
         )
+    refuse_beyond(tx, ladder, per_day)
     shown = shown_by_now(tx, ladder)
     if isinstance(shown, str):
         raise HoldoutConflict(f"Nothing was compared: {shown}.")
@@ -179,6 +186,7 @@ def _worked_out(guard: Guard, asked: _Question) -> dict[str, Any]:
         "bound": difference.bound,
         "log_count": difference.log_count,
         "log_values": difference.log_values,
+        "time": now().isoformat(),
     }
 
 
@@ -216,7 +224,9 @@ def _comparison(
 
 
 def number_of(model: Any) -> int | None:
-    """Return the number of a submission, if that is what was given for a model."""
+    """Return the number of a submission, if that or its answer was given for a model."""
+    if isinstance(model, Release | Decision):
+        model = model.submission
     if isinstance(model, bool | np.bool_):
         raise InvalidArgument("a model", "a number, predictions or an estimator", as_given(model))
     if isinstance(model, int | np.integer):

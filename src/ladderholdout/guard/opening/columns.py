@@ -9,7 +9,7 @@ from itertools import filterfalse, islice
 from typing import Any, TypeAlias
 
 import numpy as np
-import scipy.sparse
+import scipy
 
 from ladderholdout.errors import InvalidArgument
 
@@ -73,7 +73,10 @@ def _refuse_names(names: list[str], known: list[str]) -> None:
     raise refused(
         "a table with the columns of the holdout",
         "one " + " and ".join(f"{word} {listed(columns)}" for word, columns in parts if columns),
-        "Give both the same columns under the same names.",
+        "Give both the same columns under the same names."
+        if lacking
+        else f"Leave them out, X.drop(columns={more[:3]!r}): a column that groups= or the target "
+        "names is none of the holdout's features.",
     )
 
 

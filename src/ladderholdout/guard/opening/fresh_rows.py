@@ -35,6 +35,7 @@ from ladderholdout.guard.opening.reserved_rows import (
     reserve_of,
     warn_of_copies,
     warn_of_narrow_range,
+    warn_of_slips,
 )
 from ladderholdout.guard.opening.settings import (
     groups_of,
@@ -141,6 +142,7 @@ def add_block(
         shared = _refuse_seen(tx, given, name, policy)
         shared |= _refuse_moved(tx, given, (held, before), overlap, {*shared})
         check_columns(rows.X, held.X)
+        warn_of_slips(before, rows, len(given.hashes))
         passed = tx.blocks.pass_on(holdout_id)
         new, order, contents = start(tx, given, name, before.confidence, before.estimand, *passed)
         for other_id, count in shared.items():

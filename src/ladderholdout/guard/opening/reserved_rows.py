@@ -139,6 +139,14 @@ _MANY = 0.05
 _FEW, _ROWS_FOR_EACH = 20, 5
 
 
+def warn_of_slips(before: HoldoutRecord, rows: Rows, n: int) -> None:
+    """Warn of fresh rows that look like a part of what was meant, before a block ends."""
+    if 10 * n < before.n:
+        warn(f"The fresh rows are {n}, less than a tenth of the {before.n} before.", TargetWarning)
+    if before.classes is not None and len({*np.ravel(rows.y).tolist()}) == 1:
+        warn("The fresh rows are of one class alone.", TargetWarning)
+
+
 def warn_of_copies(
     name: str,
     hashes: NDArray[np.uint64],

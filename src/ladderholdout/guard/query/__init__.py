@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ladderholdout.guard.query.rounds import Answered, close_round, collect
-from ladderholdout.guard.query.seen import note_answer, note_shown, settle
+from ladderholdout.guard.query.seen import note_answer, note_shown, refuse_beyond, settle
 from ladderholdout.guard.query.submission import (
     Answer,
     Guard,
@@ -25,5 +25,6 @@ __all__ = [
     "make_guard",
     "note_answer",
     "note_shown",
+    "refuse_beyond",
     "settle",
 ]

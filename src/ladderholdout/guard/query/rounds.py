@@ -4,23 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 from functools import partial
 from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ladderholdout.errors import (
-    DailyLimit,
-    HoldoutConflict,
-    InvalidArgument,
-    InvalidSubmission,
-    MetricError,
-)
+from ladderholdout.errors import HoldoutConflict, InvalidArgument, InvalidSubmission, MetricError
 from ladderholdout.guard.containment import without_autologging, without_frames
 from ladderholdout.guard.open_ladder import Origin
-from ladderholdout.guard.query.seen import settle
+from ladderholdout.guard.query.seen import refuse_beyond, settle
 from ladderholdout.guard.query.submission import Answer, Guard, LedgerLadder, Measured, announce
 from ladderholdout.guard.shown import Release
 from ladderholdout.ledger import Asked, LadderRecord, Transaction
@@ -77,26 +70,11 @@ def collect(
             ladder = record if guard.ladder_id == record.id else tx.ladder(guard.ladder_id)
             # A retry of what waits, or was answered by then, is no new submission.
             if origin.key is None or not tx.rounds.knows(record, ladder, origin.key):
-                _refuse_beyond(tx, record, ladder, account, origin.per_day)
+                refuse_beyond(tx, ladder, origin.per_day, (record, account))
                 tx.rounds.wait(record, ladder, account, origin.key, origin.context, aligned)
             return rounds, tx.rounds.counts(record).get(account, 0)
 
         return home.write(wait)
-
-
-def _refuse_beyond(
-    tx: Transaction, home: LadderRecord, ladder: LadderRecord, account: str, per_day: int | None
-) -> None:
-    """Refuse one more submission than a day may have, with those that wait."""
-    if per_day is None:
-        return
-    today = datetime.now(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
-    left = per_day - tx.rounds.waiting_since(home, account, today)
-    if left <= 0 or tx.accounts.has_made(ladder, left, today):
-        raise DailyLimit(
-            f"This account has made its {per_day} submissions of today. It may submit again from "
-            "00:00 UTC on."
-        )
 
 
 def close_round(

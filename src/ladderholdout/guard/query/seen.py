@@ -10,8 +10,11 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from datetime import UTC, datetime
 from uuid import uuid4
 
+from ladderholdout.errors import DailyLimit
+from ladderholdout.ledger import LadderRecord, Transaction
 from ladderholdout.process import after_fork
 
 # What somebody was shown last, in whatever thread: an object of its own each time. The second
@@ -94,3 +97,26 @@ def latest() -> object:
     Answers within a batch reach nobody who could act on them, and do not count.
     """
     return _latest
+
+
+def refuse_beyond(
+    tx: Transaction,
+    ladder: LadderRecord,
+    per_day: int | None,
+    waits: tuple[LadderRecord, str] | None = None,
+) -> None:
+    """Refuse one more submission or comparison than a day may have, before anything is decided.
+
+    `waits` are the ladder of a board and the account, if its submissions wait for a round.
+    """
+    if per_day is None:
+        return
+    today = datetime.now(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
+    noted = tx.batches.comparisons(ladder.holdout_id)
+    made = [record.ladder_id == ladder.id and record.time >= today.isoformat() for record in noted]
+    left = per_day - sum(made) - (tx.rounds.waiting_since(*waits, today) if waits else 0)
+    if left <= 0 or tx.accounts.has_made(ladder, left, today):
+        raise DailyLimit(
+            f"This account has made its {per_day} submissions of today, of which comparisons are "
+            "counted. It may submit again from 00:00 UTC on."
+        )

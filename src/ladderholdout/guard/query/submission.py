@@ -7,7 +7,7 @@ import zlib
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, fields, replace
-from datetime import UTC, datetime
+from datetime import datetime
 from functools import partial
 from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar
 
@@ -16,11 +16,11 @@ from numpy.typing import NDArray
 
 from ladderholdout.certificates import Rows as ScoredRows
 from ladderholdout.certificates.group_limits import Groups
-from ladderholdout.errors import BudgetWarning, DailyLimit, HoldoutConflict, OpenedWarning, warn
+from ladderholdout.errors import BudgetWarning, HoldoutConflict, OpenedWarning, warn
 from ladderholdout.guard.containment import without_autologging
 from ladderholdout.guard.open_ladder import Origin
 from ladderholdout.guard.opening import Part, parts_of, read_kept, with_labels
-from ladderholdout.guard.query.seen import note_answer
+from ladderholdout.guard.query.seen import note_answer, refuse_beyond
 from ladderholdout.guard.shown import (
     Decision,
     Release,
@@ -467,6 +467,7 @@ class Guard:
                 if first and not first.improved and not withdrawn and margin < least:
                     first, is_known = None, False  # for so small a gain it was not tested
         spent, level, repeat_of = False, None, None
+        known_by: dict[str, Any] = {"repeat_of": first.number} if first else {"key": origin.key}
         if first is None or labelled.reserve is not None:
             # Of a repeat for nothing: how long it takes must not show which rows are the reserve's.
             rng = rng_of(self.rules, self.holdout.secret, ladder.id, ladder.queries + 1)
@@ -475,7 +476,6 @@ class Guard:
             began = began or self._began_with(tx, ladder, origin.batch)
             of_first = origin.batch is not None and began == (origin.batch,)
             risk, improved, spent = outcome.risk, outcome.improved, after.releases > state.releases
-            known_by: dict[str, Any] = {"key": origin.key}
             change: dict[str, Any] = {
                 "evidence": _recorded(outcome.evidence),
                 "state": state_to(after),
@@ -483,11 +483,11 @@ class Guard:
                 "candidate": predictions if of_first else None,
             }
         else:
-            known_by = {"repeat_of": first.number}
             if is_known:
                 repeat_of = first.number if same else None
-                if first.improved and (level := first.level) is None:
-                    level = tx.improvements(ladder.id, first.number)
+                if first.improved:
+                    level = first.level or tx.improvements(ladder.id, first.number)
+                    first = first._replace(level=level)
             if again and not withdrawn:
                 risk, improved, change = first.risk, first.improved, {"evidence": {}}
             else:  # without that count, whose time would reveal what repeats on the ladder's rows
@@ -550,8 +550,7 @@ class Guard:
         first = None if origin.key is None else tx.first_by_key(ladder, origin.key)
         if first is not None:
             return first, True, True
-        if origin.per_day is not None:
-            _refuse_beyond(tx, ladder, origin.per_day)
+        refuse_beyond(tx, ladder, origin.per_day)
         first, everywhere = tx.first(ladder, asked.digest, asked.reserve_digest)
         # Nobody knows which rows are the reserve's, nor what another account has submitted.
         return first, first is not None and everywhere and origin.account is None, False
@@ -659,16 +658,6 @@ def _recorded(evidence: Evidence) -> dict[str, Any]:
     """Return evidence as the ledger keeps it."""
     known = {name: getattr(evidence, name) for name in _EVIDENCE}
     return known if evidence.margin is None else {**known, "margin": evidence.margin}
-
-
-def _refuse_beyond(tx: Transaction, ladder: LadderRecord, per_day: int) -> None:
-    """Refuse one more submission than a day may have, before anything is decided."""
-    today = datetime.now(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
-    if tx.accounts.has_made(ladder, per_day, today):
-        raise DailyLimit(
-            f"This account has made its {per_day} submissions of today. It may submit again from "
-            "00:00 UTC on."
-        )
 
 
 def make_guard(

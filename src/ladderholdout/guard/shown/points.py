@@ -33,8 +33,8 @@ class Point:
     improved : bool
         Whether it became the incumbent.
     released : float or None
-        The score that was released after it; None where the ladder releases no values and this
-        one was not asked for, and of a repeat that was given an earlier answer again.
+        The score that was released after it; None if the ladder releases no values and this
+        one was not asked for.
     reserve : float or None
         The score on the reserve's rows, where a query of them was spent on it.
     estimate : float or None
