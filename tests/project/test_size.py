@@ -20,7 +20,7 @@ MOST = {
     "estimates": 255,
     "extras": 44,
     "feedback": 62,
-    "guard": 7_911,
+    "guard": 7_912,
     "holdout": 308,
     "identity": 993,
     "integrations": 7_589,

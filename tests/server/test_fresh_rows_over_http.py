@@ -83,7 +83,7 @@ def test_clients_go_on_when_they_know_the_fresh_rows(
             assert server.ask("GET", path, tokens["ada"]).status_code == 422
         # The owner's rule is everybody's, and a client states none.
         assert again.health().spent is None
-        with pytest.raises(HoldoutConflict, match="rule of the owner's"):
+        with pytest.raises(HoldoutConflict, match="for the owner"):
             again.owner.spent_at(0.1)
         LadderHoldout.open("coins", ledger=ledger).owner.spent_at(0.1)
         assert again.health(more=3) == health and again.status().spent_at == 0.1

@@ -365,7 +365,8 @@ def _labels_of(y: ArrayLike) -> NDArray[Any]:
 def count_rows(X: Any) -> int:
     """Return the number of rows of an array, a DataFrame, a sparse matrix or a list."""
     try:
-        return int(X.shape[0]) if hasattr(X, "shape") else len(X)
+        rows = X if hasattr(X, "shape") or hasattr(X, "__len__") else np.asarray(X)
+        return int(rows.shape[0]) if hasattr(rows, "shape") else len(rows)
     except Exception:  # whatever its own methods raise
         raise InvalidArgument("X", "a table of rows", f"a {type(X).__name__}") from None
 
