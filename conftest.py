@@ -28,12 +28,6 @@ except ImportError:  # not a POSIX system
 ROOT = Path(__file__).parent
 
 collect_ignore_glob = ["tests/*/probe_*.py"]
-# MLflow loads its plugins itself; imported before it, they would load it around themselves.
-collect_ignore_glob += [
-    f"src/ladderholdout/integrations/mlflow/{plugin}.py"
-    for plugin in ("context", "dataset", "evaluator")
-]
-
 # Its examples need Inspect; make test-clients runs them.
 collect_ignore_glob += ["src/ladderholdout/integrations/inspect_ai.py"]
 
@@ -82,7 +76,6 @@ LONG_EXAMPLES = {
     "ladderholdout.planning",
     "ladderholdout.planning.plans.plan",
 }
-PROCESS_EXAMPLES = {"ladderholdout.integrations.sklearn_callback.LadderCallback"}
 TIERS = ("deep", "nightly", "processes", "long", "quick")
 # Marks of all tests that were collected, those too that are not of the tier that runs.
 COLLECTED = pytest.StashKey[dict[str, frozenset[str]]]()
@@ -199,8 +192,6 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         if isinstance(item, pytest.DoctestItem):
             if item.name in LONG_EXAMPLES:
                 item.add_marker(pytest.mark.long)
-            if item.name in PROCESS_EXAMPLES:  # it opens a socket
-                item.add_marker(pytest.mark.processes)
             if _room(item.path) in QUICK_ROOMS:
                 item.add_marker(pytest.mark.quick)
         if "postgres" in getattr(item, "fixturenames", ()):

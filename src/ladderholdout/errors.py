@@ -373,40 +373,6 @@ class MissingExtra(LadderHoldoutError, ImportError):
         )
 
 
-class OlderPackage(LadderHoldoutError, ImportError):
-    """What was called needs a newer version of a package than the installed one.
-
-    Parameters
-    ----------
-    what : str
-        What needs it.
-    package : str
-        The distribution; also the attribute `name`, as of every ImportError.
-    version : str
-        The first version that will do.
-    came : str
-        The installed one.
-
-    Examples
-    --------
-    >>> print(OlderPackage("LadderCallback", "scikit-learn", "1.9", "1.7.0"))
-    LadderCallback needs scikit-learn 1.9 or newer, and 1.7.0 is installed: \
-pip install 'scikit-learn>=1.9'
-    """
-
-    def __init__(self, what: str, package: str, version: str, came: str) -> None:
-        # The four parts are the arguments of the exception, so that it pickles.
-        super().__init__(what, package, version, came)
-        self.name = package
-
-    def __str__(self) -> str:
-        what, package, version, came = self.args
-        return printable(
-            f"{what} needs {package} {version} or newer, and {came} is installed: "
-            f"pip install '{package}>={version}'"
-        )
-
-
 class RoutingDisabled(LadderHoldoutError, RuntimeError):
     """Metadata was requested while scikit-learn routes none.
 

@@ -136,16 +136,10 @@ TARGET = _sklearn("compose._target", "TransformedTargetRegressor.fit", "transfor
 TASK = _sklearn(_PARALLEL, "_FuncWrapper.__call__", "runs a task, in a worker")
 PARALLEL = _sklearn(_PARALLEL, "Parallel.__call__", "runs its tasks in this thread")
 IN_FIT = _sklearn(_BOOSTING, "BaseHistGradientBoosting._in_fit", "scores rows that it has binned")
-_TRANSPORT = "callback._transport"
 CONTEXT = replace(
     _sklearn("callback", "CallbackSupportMixin._init_callback_context", "begins a fit's tasks"),
     always=False,
 )
-LISTENER = replace(
-    _sklearn(_TRANSPORT, "open_listener", "receives what callbacks in workers report"), always=False
-)
-SEND = replace(_sklearn(_TRANSPORT, "send", "sends it"), always=False)
-REUSE = replace(_sklearn(_TRANSPORT, "can_reuse_listener", "whether it is received"), always=False)
 RUN_TRIAL = Reliance("optuna", _LOOP, "_run_trial", "calls the objective", ("func",))
 SEQUENTIAL = Reliance(
     "optuna", _LOOP, "_optimize_sequential", "one loop", ("time_start", "reseed_sampler_rng")
@@ -161,7 +155,6 @@ DASK = Reliance("dask-ml", "dask_ml.", "", "is refused")
 _AUTOLOGGING = "utils.autologging_utils"
 SWITCH = _mlflow(_AUTOLOGGING, "_AUTOLOGGING_GLOBALLY_DISABLED", "whether autologging is off")
 DISABLE = _mlflow(_AUTOLOGGING, "disable_autologging", "switches it off")
-PROVIDERS = _mlflow("tracking.context.registry", "_run_context_provider_registry", "the plugins")
 CLIENT = _mlflow("tracking.client", "MlflowClient._tracking_client", "logs to no active model")
 ENGINES = _mlflow("store.db.db_types", "DATABASE_ENGINES", "which URIs are databases")
 SQL_STORE = _mlflow("store.tracking.sqlalchemy_store", "", "is loaded in the main thread")
@@ -209,9 +202,9 @@ RELIANCES: tuple[Reliance, ...] = (
     *(FIT, CANDIDATES, ONE_FIT, SCORE, CROSS_VALIDATE, LEARNING, VALIDATION, VALIDATION_FOLDS),
     *(PERMUTATION, ONE_PERMUTATION, INSPECTION, SCORERS, SCORERS_OF, PIPELINE, TARGET, TASK),
     *(PARALLEL, IN_FIT, PREDICTIONS, THRESHOLDS, SELECTION, *UNTOUCHED, *UNTOUCHED_BY),
-    *(CONTEXT, LISTENER, SEND, REUSE),
+    CONTEXT,
     *(RUN_TRIAL, SEQUENTIAL, STORAGE, STUDY_ID, TRIAL_ID, CONSTRAINTS, ONE_TRIAL, DASK),
-    *(SWITCH, DISABLE, PROVIDERS, CLIENT, ENGINES, SQL_STORE, HTTP, CREDENTIALS),
+    *(SWITCH, DISABLE, CLIENT, ENGINES, SQL_STORE, HTTP, CREDENTIALS),
     *(BOOSTER_OF, BOOSTER, MODEL_OF, MODEL_CLASSES, MODEL_CALLBACKS),
     *(EPOCH_CALLBACKS, MODULES),
 )
@@ -642,27 +635,6 @@ def fit_tasks(estimator: Any, tasks: int) -> Any:
     return None if begin is None else begin(max_subtasks=tasks)
 
 
-def hear(consume: Callable[[Any], object], owner: object) -> Any:
-    """Return an address to which any process can say something, as long as its owner lives."""
-    from sklearn.callback._transport import open_listener
-
-    return open_listener(consume, owner=owner)
-
-
-def say(address: Any, message: Any) -> None:
-    """Send something to an address, and return when it was received."""
-    from sklearn.callback._transport import send
-
-    send(address, message)
-
-
-def is_heard(address: Any) -> bool:
-    """Return whether another process receives what is sent to an address."""
-    from sklearn.callback._transport import can_reuse_listener
-
-    return bool(can_reuse_listener(address))
-
-
 # -- MLflow, which is imported when one of these is called ----------------------------
 
 
@@ -674,13 +646,6 @@ def autologging_off() -> AbstractContextManager[None] | None:
         return None
     switch: AbstractContextManager[None] = autologging.disable_autologging()
     return switch
-
-
-def context_providers() -> list[Any]:
-    """Return the plugins that tag new runs."""
-    from mlflow.tracking.context.registry import _run_context_provider_registry as registry
-
-    return list(registry)
 
 
 def store_of(client: MlflowClient) -> Any:

@@ -1,4 +1,4 @@
-"""skore's check, and what OptunaHub and Optuna Dashboard are given."""
+"""What OptunaHub and Optuna Dashboard are given."""
 
 from __future__ import annotations
 
@@ -8,11 +8,10 @@ from typing import Any
 
 import optuna
 import pytest
-from sklearn.model_selection import GridSearchCV, cross_val_score
+from sklearn.model_selection import cross_val_score
 from sklearn.tree import DecisionTreeClassifier
 
 from ladderholdout import LadderHoldout
-from ladderholdout.integrations.skore import HoldoutCheck
 from tests.clients.support import ROOT, assert_nothing_raw, numbers, recipe, secrets
 
 PACKAGE = "visualization/ladder_holdout"
@@ -22,44 +21,6 @@ PACKAGE = "visualization/ladder_holdout"
 def holdout(names: dict[str, Any]) -> LadderHoldout:
     X, y = names["X_holdout"], names["y_holdout"]
     return LadderHoldout(X, y, scoring="accuracy", name="digits-2026")
-
-
-# -- skore ------------------------------------------------------------------------------------
-
-
-@pytest.mark.row("skore", "report.checks.add([HoldoutCheck(holdout)])", "skore")
-def test_a_check_in_a_report_of_skore(holdout: LadderHoldout, names: dict[str, Any]) -> None:
-    import skore
-
-    train = names["X_train"], names["y_train"]
-    tree = DecisionTreeClassifier(random_state=0)
-    search = GridSearchCV(
-        tree,
-        {"max_depth": [2, 4, 6, 8, 10], "min_samples_leaf": [1, 2, 4]},
-        scoring=holdout,
-        cv=holdout.split(),
-        refit=holdout.select,
-    ).fit(*train)
-    model, check = search.best_estimator_, HoldoutCheck(holdout)
-
-    def findings(X: Any, y: Any) -> Any:
-        report = skore.EstimatorReport(model, X_test=X, y_test=y)
-        report.checks.add([check])
-        assert "LH001 - Test set queried by a search" in report.checks.available()
-        frame = report.checks.summarize(fast_mode=True).frame()
-        return frame[frame["code"] == "LH001"].iloc[0], report
-
-    found, report = findings(names["X_holdout"], names["y_holdout"])
-    certificate = holdout.status().certificate
-    assert found["section"] == "issue"
-    said = found["explanation"]
-    assert "is the holdout 'digits-2026', which was queried 15 times" in said
-    assert f"true score lies in {certificate.ends()}" in said
-    assert said in report.checks.summarize(fast_mode=True)._repr_html_().replace("&#39;", "'")
-    hidden = secrets(holdout)
-    assert hidden and not {one for one in numbers(said)} & hidden
-    passed, _ = findings(names["X_test"], names["y_test"])
-    assert passed["section"] == "passed" and holdout.status().submissions == 15
 
 
 # -- OptunaHub and Optuna Dashboard -----------------------------------------------------------
@@ -162,12 +123,8 @@ def test_the_example_runs(monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
     assert "digits-optunahub" in capsys.readouterr().out and Path("ladder.html").exists()
 
 
-def test_the_blocks_of_the_page_run(
-    holdout: LadderHoldout, names: dict[str, Any], capsys: pytest.CaptureFixture[str]
-) -> None:
-    names |= {"GridSearchCV": GridSearchCV, "DecisionTreeClassifier": DecisionTreeClassifier}
+def test_the_blocks_of_the_page_run(holdout: LadderHoldout, names: dict[str, Any]) -> None:
+    names |= {"DecisionTreeClassifier": DecisionTreeClassifier}
     names["holdout"] = holdout
     recipe("reports", "Optuna Dashboard", names)
     assert len(names["final"]) == holdout.status().submissions <= 3
-    recipe("reports", "skore", names)
-    assert "which was queried" in capsys.readouterr().out

@@ -361,44 +361,6 @@ def test_a_metric_that_writes_into_what_it_is_given_scores_right() -> None:
     assert [other.submit(values).score for _ in range(2)] == pytest.approx([right, right])
 
 
-@pytest.mark.processes  # beside the other tests of MLflow's plugins
-@pytest.mark.filterwarnings("ignore::sqlalchemy.exc.SADeprecationWarning")
-@pytest.mark.filterwarnings("ignore:The inplace keyword in DataFrame.drop")
-@pytest.mark.filterwarnings("ignore:.*type hint")
-@pytest.mark.filterwarnings("ignore:Starting with pandas version 4.0")
-def test_the_evaluator_of_mlflow_hands_out_a_copy(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    import mlflow
-
-    X, y = train()
-    own, labels = rows()
-    model = make_pipeline(FunctionTransformer(new_column_values), LogisticRegression())
-    model.fit(frame(X.copy()), y)
-    right = accuracy_score(labels, model.predict(frame(own.copy())))
-    holdout = holdout_of(frame(own), labels)
-    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{tmp_path}/mlflow.db")
-
-    def reordered(data):  # type: ignore[no-untyped-def]  # hints are a schema to MLflow
-        return pd.Series(model.predict(data), index=data.index).sort_index()
-
-    order = np.random.default_rng(0).permutation(N)
-    data = frame(own).iloc[order]
-    data.index = [f"p{at}" for at in np.random.default_rng(1).permutation(N)]
-    before = data.copy()
-    with mlflow.start_run():
-        for one in (model.predict, reordered):
-            found = mlflow.models.evaluate(
-                one,
-                data,
-                model_type="ladderholdout",
-                evaluators="ladderholdout",
-                evaluator_config={"holdout": holdout},
-            )
-            assert found.metrics["ladder_released"] == pytest.approx(right)
-    assert data.equals(before)
-
-
 @pytest.mark.parametrize("wrap", ["array", "frame", "sparse", "lists", "polars"])
 def test_what_the_caller_writes_after_registering_changes_nothing(wrap: str) -> None:
     X, y = train()

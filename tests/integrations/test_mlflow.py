@@ -35,13 +35,11 @@ from tests.support.holdouts import coins, guesses
 from tests.support.mlflow_stores import (
     ANALYST,
     AUDIT,
-    CONTEXT,
     RAW,
     RELEASED,
     all_runs,
     assert_complete,
     free_port,
-    installed,
     new_store,
     python,
     raw,
@@ -667,35 +665,6 @@ def test_nothing_imports_mlflow_before_it_is_asked_for() -> None:
         "ladderholdout.LadderHoldout([[0], [1]], [0, 1], scoring='accuracy').submit([0, 1])\n"
         "assert not {'mlflow', 'optuna'} & set(sys.modules)"
     )
-
-
-PLUGIN = """
-import sys, gc, mlflow
-from mlflow.tracking.context.registry import resolve_tags
-from ladderholdout import LadderHoldout
-mlflow.set_tracking_uri(sys.argv[1])
-assert "ladderholdout.guarded" not in resolve_tags()
-"""
-TAGGED = """
-holdout = LadderHoldout([[0], [1]], [0, 1], scoring="accuracy", name="first")
-other = LadderHoldout.open("first")
-second = LadderHoldout([[2], [3]], [0, 1], scoring="accuracy", name="second", account="ada")
-with mlflow.start_run() as run:
-    pass
-tags = mlflow.get_run(run.info.run_id).data.tags
-lines = tags["ladderholdout.guarded"].splitlines()
-assert sorted(line.split(",")[0] for line in lines) == ["first (default/main", "second (ada/main"]
-del holdout, second
-gc.collect()
-assert resolve_tags()["ladderholdout.guarded"].startswith("first")
-del other
-gc.collect()
-assert "ladderholdout.guarded" not in resolve_tags()
-"""
-
-
-def test_runs_made_while_a_guard_is_open_are_tagged(store: str, tmp_path: Path) -> None:
-    python(PLUGIN + TAGGED, store, PYTHONPATH=installed(tmp_path / "plugin", CONTEXT))
 
 
 def test_a_tracking_says_where_it_stands(holdout: LadderHoldout, store: str) -> None:

@@ -10,10 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-# First: MLflow loads our plugins while it is imported, and misses one that is half imported.
 import mlflow
-import mlflow.data
-import mlflow.models
 import yaml
 
 sys.path.insert(0, str(Path(__file__).parent))

@@ -74,8 +74,8 @@ LAB_ROOMS = {"cli", "lab"}
 SQL = {"sqlalchemy"}
 SQL_ROOMS = {"ledger"}
 RAW_SCORES = "raw_risk"
-# The guard computes it, the ledger keeps it, and the contract writes and reads made-up ones.
-RAW_SCORE_ROOMS = {"audit", "guard", "ledger", "testing"}
+# The guard computes it, and the ledger keeps it.
+RAW_SCORE_ROOMS = {"audit", "guard", "ledger"}
 
 TOOLS = {
     "catboost",

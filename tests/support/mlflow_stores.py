@@ -11,7 +11,6 @@ import subprocess
 import sys
 import tempfile
 import time
-import tomllib
 import urllib.error
 import urllib.request
 from contextlib import closing
@@ -31,7 +30,6 @@ PATIENCE = 120.0
 ANALYST = "analyst"
 AUDIT = "tiny (audit)"
 RELEASED, RAW = "ladder_released", "ladder_raw"
-CONTEXT = "ladderholdout.integrations.mlflow.context:GuardContext"
 
 Series = dict[int, float]
 
@@ -165,30 +163,6 @@ def assert_complete(holdout: LadderHoldout, store: str, audit: str | None = None
     assert series(auditor, theirs.info.run_id, RAW) == raw(holdout)
     last = str(holdout.status().submissions)
     assert {run.data.tags["ladderholdout.entries"] for run in (ours, theirs)} == {last}
-
-
-def installed(folder: Path, value: str) -> str:
-    """Make a folder that declares our plugin as an installed package does."""
-    info = folder / "plugin-1.dist-info"
-    info.mkdir(parents=True)
-    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: plugin\nVersion: 1\n")
-    entry = f"[mlflow.run_context_provider]\nladderholdout = {value}\n"
-    (info / "entry_points.txt").write_text(entry)
-    return str(folder)
-
-
-def plugins(folder: Path) -> str:
-    """Return a PYTHONPATH on which all plugins of pyproject.toml are those of a package."""
-    project = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())["project"]
-    info = folder / "plugins-1.dist-info"
-    info.mkdir(parents=True)
-    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: plugins\nVersion: 1\n")
-    groups = (
-        f"[{group}]\n" + "".join(f"{name} = {value}\n" for name, value in entries.items())
-        for group, entries in project["entry-points"].items()
-    )
-    (info / "entry_points.txt").write_text("".join(groups))
-    return os.pathsep.join(filter(None, [str(folder), os.environ.get("PYTHONPATH", "")]))
 
 
 def python(code: str, *words: str, **environment: str) -> str:

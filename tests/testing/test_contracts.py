@@ -1,4 +1,4 @@
-"""Attacks every ledger and every mechanism through the contracts that are shipped for them."""
+"""Attacks every ledger and every mechanism through its contract."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from ladderholdout.mechanisms import MECHANISMS, GateLadder, Mechanism, RankLadder
-from ladderholdout.testing import LedgerContract, MechanismContract
+from ladderholdout.testing import MechanismContract
+from tests.support.contract_ledgers import LedgerContract
 from tests.support.holdouts import EVERY
 
 # Not in EVERY: a rule for leaderboards has to be told who submits, and a gate shows no scores.

@@ -20,7 +20,7 @@ from ladderholdout.guard.certify.finals import Contestants, finals_of, finals_on
 from ladderholdout.guard.certify.health import health_of, price_of
 from ladderholdout.guard.certify.score_intervals import known_certificate
 from ladderholdout.guard.containment import strip, without_autologging, without_frames
-from ladderholdout.guard.ladder import LocalLadder, by_first_order, open_ladders, reopen_ladder
+from ladderholdout.guard.ladder import LocalLadder, by_first_order, reopen_ladder
 from ladderholdout.guard.open_ladder import (
     Facts,
     FreshRows,
@@ -187,7 +187,6 @@ __all__ = [
     "of_one_metric",
     "on_answer",
     "one_of",
-    "open_ladders",
     "origin",
     "origin_of",
     "outcome",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, fields, replace
@@ -17,7 +16,7 @@ from numpy.typing import NDArray
 from ladderholdout import identity as fp
 from ladderholdout import vault as vaults
 from ladderholdout.arguments import text, whole
-from ladderholdout.errors import InvalidArgument, LadderHoldoutError, LedgerError, VaultError
+from ladderholdout.errors import InvalidArgument, LedgerError, VaultError
 from ladderholdout.feedback import check_policy
 from ladderholdout.guard.certify import (
     Compared,
@@ -106,9 +105,6 @@ _guards: dict[tuple[str, int, datetime, int, bool, bool], Guard] = {}
 _facts: dict[Key, Facts] = {}
 _blocks: dict[tuple[Key, int], tuple[NDArray[np.uint64], ...]] = {}
 _lock = PerProcess(threading.Lock)
-# The ladders that were opened in this process, for the tags of runs that are made beside them.
-# Held by their identity: equal ones are several, and each of them keeps its ladder open.
-_opened: weakref.WeakValueDictionary[int, LocalLadder] = weakref.WeakValueDictionary()
 
 
 @dataclass(eq=False, repr=False)
@@ -586,19 +582,7 @@ def opened_as(
         view=view,
     )
     _facts[ladder._key] = facts
-    _opened[id(ladder)] = ladder
     return ladder
-
-
-def open_ladders() -> Iterator[Facts]:
-    """Yield what is known of the ladders that were opened in this process, each of them once."""
-    seen = set()
-    for ladder in list(_opened.values()):
-        # One whose ledger is gone raises its own error when it is used.
-        with suppress(LadderHoldoutError):
-            if ladder._key not in seen:
-                seen.add(ladder._key)
-                yield ladder.verified()
 
 
 def facts_of(url: str, holdout: HoldoutRecord, ladder: LadderRecord) -> Facts:

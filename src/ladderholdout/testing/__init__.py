@@ -1,12 +1,11 @@
-"""Contract suites: the promises of every ledger and every mechanism, as classes of tests.
+"""The promises of every mechanism, as a class of tests.
 
-They need pytest. Derive a class from one of them, in a test file of your own, and state in a
-fixture what is to be tested; `docs/background/own_mechanism.md` shows both.
+It needs pytest. Derive a class from it, in a test file of your own, and state in a fixture what is
+to be tested; `docs/background/own_mechanism.md` shows it.
 """
 
 from __future__ import annotations
 
-from ladderholdout.testing.ledgers import LedgerContract
 from ladderholdout.testing.mechanisms import MechanismContract
 
-__all__ = ["LedgerContract", "MechanismContract"]
+__all__ = ["MechanismContract"]

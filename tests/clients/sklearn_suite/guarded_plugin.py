@@ -3,9 +3,7 @@
 `LADDERHOLDOUT_SUITE` states how. "folds": each search and each `cross_validate` has a guarded fold
 after its own, whose results are taken out again before the test sees them, so that all else has to
 be as without it. "scorers": whatever `get_scorer` returns is a holdout of that metric, where the
-library has it, which scores the rows of the tests plainly. "callbacks": each callback that the
-tests record with hands all on to a `LadderCallback` as well, and one of these is among the
-callbacks that are pickled.
+library has it, which scores the rows of the tests plainly.
 """
 
 from __future__ import annotations
@@ -238,53 +236,12 @@ def guard_scorers() -> None:
         module.get_scorer = get_scorer
 
 
-# -- callbacks -------------------------------------------------------------------------------
-
-
-def guard_callbacks() -> None:
-    import pytest
-    from sklearn.callback.tests import _utils, test_pickle
-
-    from ladderholdout.integrations.sklearn_callback import LadderCallback
-
-    X, y = np.arange(40.0)[:, None], np.arange(40) % 2
-    place = Path(FOLDER.name) / "callbacks.db"
-    holdout = LadderHoldout(X, y, scoring="accuracy", name="callbacks", ledger=place)
-
-    def callback() -> LadderCallback:
-        _made["guarded"] += 1
-        return LadderCallback(holdout, verbose=0, max_propagation_depth=None)
-
-    recording = _utils.RecordingCallback
-    begin = recording.__init__
-
-    @functools.wraps(begin)
-    def init(self: Any) -> None:
-        begin(self)
-        self.ladder = callback()
-
-    def handing_on(name: str) -> Any:
-        plain = getattr(recording, name)
-
-        @functools.wraps(plain)
-        def hook(self: Any, estimator: Any, context: Any, **given: Any) -> Any:
-            assert not getattr(self.ladder, name)(estimator, context)
-            return plain(self, estimator, context, **given)
-
-        return hook
-
-    recording.__init__ = init
-    for name in ("setup", "on_fit_task_begin", "on_fit_task_end", "teardown"):
-        setattr(recording, name, handing_on(name))
-    test_pickle.CALLBACK_FACTORIES.append(pytest.param(callback, id="LadderCallback"))
-
-
 # -- pytest ------------------------------------------------------------------------------------
 
 
 def pytest_configure(config: Any) -> None:
     thirdparty.Frame.__init__ = as_a_users(thirdparty.Frame.__init__)
-    ways = {"folds": guard_folds, "scorers": guard_scorers, "callbacks": guard_callbacks}
+    ways = {"folds": guard_folds, "scorers": guard_scorers}
     ways[os.environ["LADDERHOLDOUT_SUITE"]]()
 
 

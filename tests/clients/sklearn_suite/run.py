@@ -26,10 +26,6 @@ MODULES = {
     "model_selection/tests/test_search.py": "folds",
     "model_selection/tests/test_validation.py": "folds",
     "metrics/tests/test_score_objects.py": "scorers",
-    # From scikit-learn 1.9 on.
-    "callback/tests/test_callback_context.py": "callbacks",
-    "callback/tests/test_callback_support.py": "callbacks",
-    "callback/tests/test_pickle.py": "callbacks",
 }
 
 

@@ -1,13 +1,11 @@
 """MLflow: what was released in the analyst's run, raw beside it in an audit experiment.
 
-MLflow loads our plugin while it is itself half imported, so nothing here imports it before
-a function is called.
+Nothing here imports MLflow before a function is called.
 """
 
 from __future__ import annotations
 
 from ladderholdout.integrations.mlflow.export import Anchor, Exported, anchors, attach, export
-from ladderholdout.integrations.mlflow.page import dataset_of
 from ladderholdout.integrations.mlflow.registry import CertifiedVersion, certify_version
 from ladderholdout.integrations.mlflow.service import Places, places
 from ladderholdout.integrations.mlflow.tracker import Tracking
@@ -21,7 +19,6 @@ __all__ = [
     "anchors",
     "attach",
     "certify_version",
-    "dataset_of",
     "export",
     "places",
 ]

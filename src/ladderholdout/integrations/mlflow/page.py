@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import json
 import re
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ladderholdout.errors import printable
 from ladderholdout.guard import (
-    HasLadder,
     OpenLadder,
     ScoreCertificate,
     Status,
-    ladder_of,
     picture_of,
 )
 from ladderholdout.integrations.mlflow import service as names
@@ -21,7 +19,6 @@ from ladderholdout.pictures import Picture
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
-    from mlflow.data.meta_dataset import MetaDataset
     from mlflow.entities import DatasetInput, Run
 
 NOTE = "mlflow.note.content"
@@ -146,42 +143,3 @@ def input_of(holdout: OpenLadder) -> DatasetInput:
         source["holdout"], digest_of(source["fingerprint"]), SOURCE, json.dumps(source)
     )
     return DatasetInput(dataset, [InputTag("mlflow.data.context", "holdout")])
-
-
-def dataset_of(holdout: HasLadder) -> MetaDataset:
-    """Return a holdout as a data set for ``mlflow.log_input``.
-
-    What is logged is the holdout's name, its fingerprint and its number of rows. Neither rows nor
-    labels are, nor anything that depends on labels, as a schema or a profile of them would.
-
-    Parameters
-    ----------
-    holdout : LadderHoldout
-
-    Returns
-    -------
-    mlflow.data.meta_dataset.MetaDataset
-        Its source is a `HoldoutSource`.
-
-    Raises
-    ------
-    InvalidArgument
-        It is no holdout.
-
-    Examples
-    --------
-    >>> from ladderholdout import LadderHoldout
-    >>> holdout = LadderHoldout([[0], [1]], [0, 1], scoring="accuracy", name="tiny",
-    ...                         ledger="memory")
-    >>> data = dataset_of(holdout)  # mlflow.log_input(data, context="holdout")
-    >>> data.name, data.source.rows, data.schema
-    ('tiny', 2, None)
-    """
-    from mlflow.data.meta_dataset import MetaDataset
-
-    from ladderholdout.integrations.mlflow.dataset import HoldoutSource  # after MLflow itself
-
-    source = HoldoutSource.from_dict(source_of(ladder_of(holdout)))
-    made: type[Any] = MetaDataset  # it leaves a method of its base abstract
-    found: MetaDataset = made(source, name=source.holdout, digest=digest_of(source.fingerprint))
-    return found

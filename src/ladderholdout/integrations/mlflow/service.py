@@ -11,7 +11,7 @@ import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from importlib.metadata import PackageNotFoundError, entry_points, version
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
@@ -36,7 +36,6 @@ RAW = f"{PREFIX}raw"
 TOKEN = f"{PREFIX}token"
 ENTRIES = f"{PREFIX}entries"
 HEAD = f"{PREFIX}head"
-GUARDED = f"{PREFIX}guarded"
 PARAMETERS = f"{PREFIX}parameters_of"
 """The submissions whose parameters a run has, the first one's under their own names."""
 
@@ -101,11 +100,6 @@ def tags(holdout: OpenLadder, kind: str) -> dict[str, str]:
         f"{PREFIX}ledger": shown(holdout.ledger),
         f"{PREFIX}versions": versions(),
     }
-
-
-def guarded(facts: Facts) -> str:
-    """Return in one line which ladder is open."""
-    return f"{facts.name} ({facts.account}/{facts.ladder}, {facts.fingerprint[:12]})"
 
 
 def versions() -> str:
@@ -393,15 +387,13 @@ def _paged(call: Callable[..., Any], **given: Any) -> Iterator[Any]:
             return
 
 
-_GROUP = "mlflow.run_context_provider"
-_ENTRY = "ladderholdout"
 _REINSTALL = "Install the package again: python -m pip install --force-reinstall ladderholdout."
 
 
 def mlflow_findings(
     tracking_uri: str | None = None, audit_tracking_uri: str | None = None
 ) -> Iterator[Check]:
-    """Check MLflow, our plugin in it, and the tracking servers.
+    """Check MLflow and the tracking servers.
 
     Parameters
     ----------
@@ -416,7 +408,6 @@ def mlflow_findings(
     yield package
     if not package.ok:
         return
-    yield plugin_finding()
     try:
         where = places(tracking_uri, audit_tracking_uri)
     except InvalidArgument as error:
@@ -435,22 +426,6 @@ def package_finding() -> Check:
         described = f"cannot be imported ({type(error).__name__})."
         return Check("mlflow", False, described, _REINSTALL)
     return Check("mlflow", True, f"version {mlflow.__version__}")
-
-
-def plugin_finding() -> Check:
-    """Check that MLflow has our plugin: where it fails to load, MLflow itself only warns."""
-    what = "mlflow plugin"
-    found = [one for one in entry_points(group=_GROUP) if one.name == _ENTRY]
-    if not found:
-        return Check(what, False, "not installed with the package.", _REINSTALL)
-    try:
-        plugin = found[0].load()
-    except Exception as error:  # whatever prevents it
-        described = f"{found[0].value} does not load ({type(error).__name__})."
-        return Check(what, False, described, _REINSTALL)
-    if not any(isinstance(one, plugin) for one in thirdparty.context_providers()):
-        return Check(what, False, "loads now, but MLflow did not take it.", "Restart Python.")
-    return Check(what, True, "tags runs that are made while a guard is open")
 
 
 def server_finding(what: str, uri: str) -> Check:

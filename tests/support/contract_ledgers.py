@@ -19,7 +19,7 @@ from ladderholdout.holdout import LadderHoldout
 from ladderholdout.ledger import Access, LadderSettings, Ledger, Transaction, resolve_url
 from ladderholdout.ledger.known_rows import as_bytes
 from ladderholdout.mechanisms import FullDisclosure, ShakyLadder
-from ladderholdout.testing.workers import (
+from tests.support.workers import (
     NAME,
     PATIENCE,
     answer,
