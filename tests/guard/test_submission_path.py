@@ -97,6 +97,24 @@ def test_what_a_rule_of_ones_own_draws_is_drawn_anew_and_replays(
     assert_replays(holdout)
 
 
+def test_the_best_of_an_announced_batch_comes_first_if_it_improves_by_its_own_draw(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setitem(MECHANISMS, "Moody", Moody)
+    X, y = coins()
+    rule = Moody(step=0.01)
+    holdout = LadderHoldout(X, y, scoring="accuracy", mechanism=rule, ledger="memory")
+    candidates = guesses(1, 80)
+    for at in range(0, 80, 2):
+        with holdout.batch() as batch:
+            for one in candidates[at : at + 2]:
+                batch.submit(one)
+    judged = entries_of(holdout)
+    first = [judged[at] for at in range(0, 80, 2)]
+    assert [one for one in first if one.place == 2 and not one.improved] == []
+    assert first[0].place == 2, "the very first one improves whatever is drawn"
+
+
 # What certificates count
 
 
