@@ -622,6 +622,17 @@ def test_autologging_is_off_inside_and_as_before_outside() -> None:
     assert not off()
 
 
+def test_a_switch_that_fails_once_is_turned_the_next_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    from mlflow.utils import autologging_utils as autologging
+
+    with monkeypatch.context() as broken:
+        broken.setattr(autologging, "disable_autologging", lambda: 1 / 0)
+        with pytest.raises(ZeroDivisionError), without_autologging():
+            pass
+    with without_autologging():
+        assert autologging._AUTOLOGGING_GLOBALLY_DISABLED
+
+
 CALIBRATING = """
 import warnings
 warnings.simplefilter("ignore")

@@ -48,7 +48,7 @@ def registered(folder: Path, name: str = "churn") -> Path:
 
 def run(folder: Path, *words: str, **environment: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *words],
+        [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-p", "no:randomly", *words],
         cwd=folder,
         env=dict(os.environ) | environment,
         capture_output=True,

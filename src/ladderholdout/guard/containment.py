@@ -124,9 +124,9 @@ def without_autologging() -> Iterator[None]:
         return
     off = _off()
     with off.lock:
-        off.inside += 1
-        if off.inside == 1 and (switch := autologging_off()) is not None:
+        if off.inside == 0 and (switch := autologging_off()) is not None:
             off.switch.enter_context(switch)
+        off.inside += 1  # last: where that failed, later blocks still switch it off
     try:
         yield
     finally:
