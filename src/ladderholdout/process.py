@@ -7,17 +7,13 @@ it is on: `tests/project/test_platforms.py` looks for the calls elsewhere.
 from __future__ import annotations
 
 import errno
-import multiprocessing
 import os
 import stat
 import threading
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Generic, TypeVar
-
-if TYPE_CHECKING:
-    from multiprocessing.context import ForkServerContext, SpawnContext
+from typing import IO, Generic, TypeVar
 
 try:
     import fcntl
@@ -71,22 +67,6 @@ class PerProcess(Generic[T]):
         parents, self._value = self._value, self._make()
         if self._drop is not None:
             self._drop(parents)
-
-
-def clean_context(*preload: str) -> ForkServerContext | SpawnContext:
-    """Return a way to start processes that inherit nothing of this one.
-
-    Parameters
-    ----------
-    *preload : str
-        Modules that a server of forks imports once, where there are forks; `spawn` imports what a
-        call needs in each process.
-    """
-    if "forkserver" not in multiprocessing.get_all_start_methods():
-        return multiprocessing.get_context("spawn")
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(list(preload))
-    return context
 
 
 HAS_MODES: bool = hasattr(os, "geteuid")

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import os
+import random
 from collections.abc import Callable
 from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from sklearn.datasets import load_digits
 from sklearn.model_selection import train_test_split
@@ -16,7 +18,6 @@ from sklearn.model_selection import train_test_split
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
 os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-os.environ.setdefault("SKORE_TELEMETRY", "0")
 
 RESULTS = Path(__file__).parents[2] / ".venv-clients" / "results.json"
 _rows: list[dict[str, Any]] = []
@@ -28,6 +29,13 @@ def default_ledger(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("LADDERHOLDOUT_LEDGER", str(tmp_path / "ledger.db"))
     monkeypatch.chdir(tmp_path)
     return tmp_path / "ledger.db"
+
+
+@pytest.fixture(autouse=True)
+def seeded() -> None:
+    """The same search in every run: some searchers draw from these and take no seed."""
+    random.seed(0)
+    np.random.seed(0)
 
 
 @pytest.fixture

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 import warnings
 from typing import Any
 
@@ -101,8 +100,6 @@ def test_bayes_search_takes_no_function(
 
 @pytest.mark.row("GASearchCV", "holdout.guard(GASearchCV(...))", "sklearn-genetic-opt")
 def test_genetic_search_guarded(holdout: LadderHoldout, names: dict[str, Any]) -> None:
-    random.seed(0)  # it draws from both, and a search in which all are equal hides nothing
-    np.random.seed(0)
     check_guarded(holdout, recipe(PAGE, "GASearchCV", names)["guarded"])
 
 

@@ -18,27 +18,23 @@ from ladderholdout.guard import Origin, ladder_of, verify_holdout
 from ladderholdout.holdout import LadderHoldout
 from ladderholdout.ledger import Access, LadderSettings, Ledger, Transaction, resolve_url
 from ladderholdout.ledger.known_rows import as_bytes
-from ladderholdout.mechanisms import FullDisclosure, ShakyLadder
+from ladderholdout.mechanisms import FullDisclosure
+from tests.support.holdouts import SHAKY, assert_replays, record, repeats
 from tests.support.workers import (
     NAME,
     PATIENCE,
     answer,
     answers_before_a_kill,
     assert_one_order,
-    assert_replays,
     at_once,
     guesses,
-    recorded,
     register,
-    repeats,
     rows,
     submit_all,
 )
 
 # Of a ladder, as the ledger stores it.
 START = {"standing": float("inf"), "noise": None, "releases": 0}
-# So little noise that what has to improve does: its secret cannot be fixed by a seed.
-NOISY = ShakyLadder(step=0.02, noise=0.005)
 WORKERS, EACH = 3, 20
 
 
@@ -177,7 +173,7 @@ class LedgerContract:
             return holdout.submit(guesses([1], 1)[0]).submission
 
         with ThreadPoolExecutor(1) as other:
-            number = recorded(holdout)[1].id
+            number = record(holdout)[1].id
             with Ledger(holdout.ledger).write(access) as tx:
                 ladder = tx.locked_ladder(number)
                 waiting = other.submit(submit)
@@ -191,7 +187,7 @@ class LedgerContract:
 
     def test_submitters_at_once_get_one_order(self, make: Callable[..., LadderHoldout]) -> None:
         """Each answer is in the ledger once, and the whole replays, noise included."""
-        holdout = make(mechanism=NOISY)
+        holdout = make(mechanism=SHAKY)
         calls = [(submit_all, holdout.ledger, "default", [2, i], EACH) for i in range(WORKERS)]
         answers = at_once(calls, processes=self.processes)
         assert holdout.status().submissions == WORKERS * EACH
@@ -229,10 +225,10 @@ class LedgerContract:
         self, make: Callable[..., LadderHoldout]
     ) -> None:
         """Again, they improve nothing and show the present released score; no step is taken."""
-        holdout = make(mechanism=NOISY)
+        holdout = make(mechanism=SHAKY)
         calls = [(submit_all, holdout.ledger, "default", [5], EACH)] * WORKERS
         answers = at_once(calls, processes=self.processes)
-        entries, history = [row.entry for row in recorded(holdout)[2]], holdout.history()
+        entries, history = [row.entry for row in record(holdout)[2]], holdout.history()
         steps = [entry.number for entry in entries if entry.improved and entry.repeat_of is None]
         for equal in zip(*answers, strict=True):
             first, *_ = sorted(equal)
@@ -245,7 +241,7 @@ class LedgerContract:
 
     def test_a_key_is_answered_once(self, make: Callable[..., LadderHoldout]) -> None:
         """A trial that is run again, with other predictions, gets the answer of the first."""
-        holdout = make(mechanism=NOISY)
+        holdout = make(mechanism=SHAKY)
         first, second = guesses([6], 2)
         answers = ladder_of(holdout).submit(first, Origin(key="trial"))
         again = ladder_of(holdout).submit(second, Origin(key="trial"))
@@ -263,7 +259,7 @@ class LedgerContract:
         """Commit before release: what a dead process released is there."""
         if not self.processes:
             pytest.skip("it dies with its process")
-        holdout = make(mechanism=NOISY)
+        holdout = make(mechanism=SHAKY)
         answers = [answers_before_a_kill(holdout.ledger, [7, turn], 3 + turn) for turn in range(3)]
         assert_one_order(holdout, answers)
         # A kill can hit between the commit and the answer, once each.
@@ -275,7 +271,7 @@ class LedgerContract:
 
     def test_a_handle_goes_on_in_another_process(self, make: Callable[..., LadderHoldout]) -> None:
         """It pickles small, and finds ledger and rows by itself."""
-        holdout = make(mechanism=NOISY)
+        holdout = make(mechanism=SHAKY)
         if not self.processes:
             with pytest.raises(LedgerError, match="cannot be pickled"):
                 pickle.dumps(holdout)
@@ -294,7 +290,7 @@ class LedgerContract:
         self, make: Callable[..., LadderHoldout]
     ) -> None:
         """What was anchored outside of the ledger is found in it again."""
-        holdout, heads = make(mechanism=NOISY), []
+        holdout, heads = make(mechanism=SHAKY), []
         for guess in guesses([10], 5):
             holdout.submit(guess)
             with Ledger(holdout.ledger).read() as tx:
@@ -362,7 +358,7 @@ class LedgerContract:
             for read in (tx.holdout, tx.ladder):
                 with pytest.raises(UnknownHoldout, match="number 7"):
                     read(7)
-        assert len(recorded(holdout)[2]) == 0
+        assert len(record(holdout)[2]) == 0
 
 
 def _submit_pickled(sent: bytes, predictions: Any) -> int:

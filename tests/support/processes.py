@@ -7,6 +7,7 @@ costs some milliseconds. Forks that are to be killed begin with all that their p
 from __future__ import annotations
 
 import itertools
+import multiprocessing
 import os
 import pickle
 import select
@@ -17,16 +18,33 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
 from contextlib import ExitStack, contextmanager
+from multiprocessing.context import ForkServerContext, SpawnContext
 from typing import Any, TypeVar
 
 import cloudpickle
 from sqlalchemy import Pool, event
 
 from ladderholdout.ledger.sqlite import FileSource
-from ladderholdout.process import clean_context
 
 T = TypeVar("T")
 PATIENCE = 120.0
+
+
+def clean_context(*preload: str) -> ForkServerContext | SpawnContext:
+    """Return a way to start processes that inherit nothing of this one.
+
+    Parameters
+    ----------
+    *preload : str
+        Modules that a server of forks imports once, where there are forks; `spawn` imports what a
+        call needs in each process.
+    """
+    if "forkserver" not in multiprocessing.get_all_start_methods():
+        return multiprocessing.get_context("spawn")
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(list(preload))
+    return context
+
 
 _context = clean_context("ladderholdout", "sklearn.dummy")
 

@@ -5,23 +5,24 @@ from __future__ import annotations
 from collections.abc import Sequence
 from concurrent.futures import Executor, ProcessPoolExecutor, ThreadPoolExecutor
 from contextlib import ExitStack
+from functools import partial
 from multiprocessing.connection import Connection
 from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ladderholdout.guard import ladder_of
 from ladderholdout.holdout import LadderHoldout, Release
-from ladderholdout.ledger import AuditEntry, HoldoutRecord, LadderRecord, Ledger
-from ladderholdout.ledger.replay import replay
-from ladderholdout.process import clean_context
+from tests.support import holdouts
+from tests.support.processes import clean_context
 
 Answer: TypeAlias = tuple[int, float | None, bool]
 
 NAME = "contract"
 N_ROWS = 40
 PATIENCE = 120.0
+
+guesses = partial(holdouts.guesses, n=N_ROWS)
 
 # A fork would inherit what this process has opened; these have imported the package alone.
 _context = clean_context(__name__, "sklearn.dummy")
@@ -31,11 +32,6 @@ def rows() -> tuple[NDArray[np.float64], NDArray[np.int64]]:
     """Return rows with labels that nothing predicts."""
     rng = np.random.default_rng(0)
     return rng.standard_normal((N_ROWS, 2)), rng.integers(0, 2, N_ROWS)
-
-
-def guesses(seed: Sequence[int], k: int) -> NDArray[np.int64]:
-    """Return predictions of k models that know nothing, the same for the same seed."""
-    return np.random.default_rng(seed).integers(0, 2, (k, N_ROWS))
 
 
 def answer(release: Release) -> Answer:
@@ -94,27 +90,6 @@ def _send(url: str, seed: Sequence[int], pipe: Connection) -> None:
         pipe.send(answer(holdout.submit(guess)))
 
 
-def recorded(
-    holdout: LadderHoldout,
-) -> tuple[HoldoutRecord, LadderRecord, tuple[AuditEntry, ...]]:
-    """Read all that the ledger holds of a ladder."""
-    facts = ladder_of(holdout).facts
-    wanted = facts.account, facts.ladder
-    with Ledger(holdout.ledger).read() as tx:
-        known = tx.holdouts(name=NAME)[0]
-        ladder = next(
-            record
-            for record in tx.ladders(known.id)
-            if (record.settings.account, record.settings.name) == wanted
-        )
-        return known, ladder, tx.audit_entries(ladder.id)
-
-
-def repeats(holdout: LadderHoldout) -> int:
-    """Count the submissions that got the answer of an earlier one."""
-    return sum(row.entry.repeat_of is not None for row in recorded(holdout)[2])
-
-
 def assert_one_order(holdout: LadderHoldout, received: Sequence[Sequence[Answer]]) -> None:
     """Check that the answers are the entries, without a gap, in an order that all agree on."""
     history = holdout.history()
@@ -127,14 +102,4 @@ def assert_one_order(holdout: LadderHoldout, received: Sequence[Sequence[Answer]
     for number, score, improved in every:
         entry = history[number - 1]
         assert (entry.score, entry.improved) == (score, improved)
-    assert_replays(holdout)
-
-
-def assert_replays(holdout: LadderHoldout) -> None:
-    """Check that every release and the state follow from the ledger, to the last bit."""
-    known, ladder, entries = recorded(holdout)
-    steps = list(replay(known, ladder, (entry.recorded for entry in entries)))
-    assert [step.number for step in steps] == [step.entry.number for step in entries]
-    assert all(step.agrees for step in steps)
-    if steps:
-        assert repr(dict(steps[-1].state)) == repr(dict(ladder.state))
+    holdouts.assert_replays(holdout)

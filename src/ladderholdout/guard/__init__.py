@@ -22,6 +22,8 @@ from ladderholdout.guard.certify.score_intervals import known_certificate
 from ladderholdout.guard.containment import strip, without_autologging, without_frames
 from ladderholdout.guard.ladder import LocalLadder, by_first_order, reopen_ladder
 from ladderholdout.guard.open_ladder import (
+    STATED_BY,
+    TRAINING_ROWS,
     Facts,
     FreshRows,
     HasLadder,
@@ -96,7 +98,6 @@ from ladderholdout.guard.shown.views import (
     Release,
     Status,
     Submission,
-    incumbent_line,
     incumbent_named,
     outcome,
     overtaken,
@@ -108,6 +109,8 @@ __all__ = [
     "LARGEST_NUMBER",
     "RAW_POLICIES",
     "SEARCH_POLICIES",
+    "STATED_BY",
+    "TRAINING_ROWS",
     "Bars",
     "Batch",
     "Check",
@@ -163,7 +166,6 @@ __all__ = [
     "health_of",
     "held_by",
     "html_table",
-    "incumbent_line",
     "incumbent_named",
     "interval",
     "is_of_groups",

@@ -214,6 +214,13 @@ class Origin:
     baseline: bool = False
 
 
+TRAINING_ROWS = "training rows"
+"""The source of a note that rows of the holdout are among those of a fit."""
+
+STATED_BY = ", stated by "
+"""What is between an account's note and its name."""
+
+
 @dataclass(frozen=True, slots=True)
 class SeenRows:
     """A note that rows of the holdout were seen elsewhere: how many, and where."""

@@ -17,13 +17,17 @@ from numpy.typing import NDArray
 
 from ladderholdout import identity as fp
 from ladderholdout.errors import InvalidArgument
-from ladderholdout.guard import OpenLadder, SeenRows, columns, judge_overlap, without_frames
+from ladderholdout.guard import (
+    TRAINING_ROWS,
+    OpenLadder,
+    SeenRows,
+    columns,
+    judge_overlap,
+    without_frames,
+)
 from ladderholdout.metrics.arrays import codes_of, is_text, label_vector
 
 _CHOOSES = ("sklearn.compose", "ColumnTransformer")
-TRAINING_ROWS = "training rows"
-"""The source under which rows of the holdout that a fit is given are on record."""
-
 _KNOWN = {"sklearn", "imblearn", "xgboost", "lightgbm", "catboost"}
 """Libraries whose estimators take columns by their places, or check the names."""
 

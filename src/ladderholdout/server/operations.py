@@ -17,6 +17,7 @@ from typing import Any, TypeVar
 from pydantic import BaseModel, ConfigDict, Field
 
 from ladderholdout.errors import HoldoutConflict
+from ladderholdout.guard import STATED_BY, TRAINING_ROWS, SeenRows
 from ladderholdout.ledger.records import Overlap
 from ladderholdout.remote.wire import ARROW, BLOCK, CONTEXT, CSV, JSON, KEY, NPY
 from ladderholdout.server.bodies import MOST_IN_A_BATCH
@@ -278,19 +279,23 @@ def operation(
 
 
 MOST_SIGNS = 5
-TRAINING_ROWS = "training rows"
+
+
+def training_note(holder: str, rows: int) -> SeenRows:
+    """Return an account's note that rows of the holdout are among its training rows."""
+    return SeenRows(signed(TRAINING_ROWS, holder, ()), rows)
 
 
 def of_training(overlaps: Sequence[Overlap], reader: str | None) -> tuple[Overlap, ...]:
     """Return what was noted of training rows; an analyst sees no note of another one."""
-    own = signed(TRAINING_ROWS, reader or "", ())
+    own = training_note(reader or "", 0).source
     known = (seen for seen in overlaps if seen.source.startswith(TRAINING_ROWS))
     return tuple(seen for seen in known if reader is None or seen.source in (TRAINING_ROWS, own))
 
 
 def signed(by: str, holder: str, known: Sequence[str]) -> str:
     """Return a note as its account's; refuse one more than an account may leave."""
-    stated = f", stated by {holder}"
+    stated = STATED_BY + holder
     if by + stated not in known and sum(one.endswith(stated) for one in known) >= MOST_SIGNS:
         raise HoldoutConflict(
             f"This account has {MOST_SIGNS} notes of groups on record, and no more are taken. "

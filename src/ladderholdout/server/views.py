@@ -31,7 +31,6 @@ from ladderholdout.guard import (
     Release,
     ScoreCertificate,
     SeenGroups,
-    SeenRows,
     Status,
     Withdrawn,
     by_first_order,
@@ -83,6 +82,7 @@ from ladderholdout.server.operations import (
     of_training,
     operation,
     signed,
+    training_note,
 )
 from ladderholdout.server.settings import ServerSettings
 
@@ -238,7 +238,7 @@ class View:
         n = self.ladder.facts.n
         if not 1 <= rows <= n:
             raise InvalidArgument("rows", f"a number from 1 to {n}", rows)
-        self.ladder.note(SeenRows(signed("training rows", self.holder, ()), rows))
+        self.ladder.note(training_note(self.holder, rows))
 
     @operation("POST", "/groups", "holdouts", ANALYST, name="groups", model=Sign)
     def note_groups(self, by: str) -> None:

@@ -31,6 +31,7 @@ from ladderholdout.guard.certify.counting import (
 )
 from ladderholdout.guard.certify.others import Moment, Others, others_of
 from ladderholdout.guard.certify.widths import narrowed_by
+from ladderholdout.guard.open_ladder import STATED_BY
 from ladderholdout.guard.opening import Amended, amended_before
 from ladderholdout.guard.query import LedgerLadder
 from ladderholdout.guard.shown import (
@@ -567,7 +568,7 @@ def _orders(
 def doubts_about(tx: Transaction, holdout_id: int) -> tuple[str, ...]:
     """Return which assumptions of a certificate are in doubt by what is on record."""
     signs = tx.grouped(holdout_id) if tx.holdout(holdout_id).estimand is None else ()
-    states = all(", stated by " in sign for sign in signs)
+    states = all(STATED_BY in sign for sign in signs)
     return (INDEPENDENT + " (which an account states)" * states,) if signs else ()
 
 

@@ -14,7 +14,7 @@ from ladderholdout.guard import (
     picture_of,
 )
 from ladderholdout.integrations.mlflow import service as names
-from ladderholdout.integrations.mlflow.service import SOURCE, living_run, source_of
+from ladderholdout.integrations.mlflow.service import SOURCE, living_run
 from ladderholdout.pictures import Picture
 
 if TYPE_CHECKING:
@@ -129,17 +129,12 @@ def drawn(holdout: OpenLadder, status: Status, certificate: ScoreCertificate) ->
     return picture_of(status, certificate, entries) if entries else None
 
 
-def digest_of(fingerprint: str) -> str:
-    """Return the digest of a holdout as a data set: MLflow takes at most 36 characters."""
-    return fingerprint[:12]
-
-
 def input_of(holdout: OpenLadder) -> DatasetInput:
     """Return the holdout as the input of a run."""
     from mlflow.entities import Dataset, DatasetInput, InputTag
 
-    source = source_of(holdout)
-    dataset = Dataset(
-        source["holdout"], digest_of(source["fingerprint"]), SOURCE, json.dumps(source)
-    )
+    facts = holdout.facts
+    source = {"holdout": facts.name, "fingerprint": facts.fingerprint, "rows": facts.n}
+    # MLflow takes at most 36 characters for a digest.
+    dataset = Dataset(facts.name, facts.fingerprint[:12], SOURCE, json.dumps(source))
     return DatasetInput(dataset, [InputTag("mlflow.data.context", "holdout")])

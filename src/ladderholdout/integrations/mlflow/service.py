@@ -66,12 +66,6 @@ def audit_experiment(holdout: str) -> str:
     return f"{holdout} (audit)"
 
 
-def source_of(holdout: OpenLadder) -> dict[str, Any]:
-    """Return what names a holdout without any of its rows or labels."""
-    facts = holdout.facts
-    return {"holdout": facts.name, "fingerprint": facts.fingerprint, "rows": facts.n}
-
-
 def identity(facts: Facts) -> str:
     """Return what one ladder of one ledger is known by: 32 hexadecimal digits.
 
