@@ -22,7 +22,7 @@ from tests.support.beyond_plain import NEEDED
 ROOT = Path(__file__).parents[2]
 MARKS = ("deep", "nightly", "processes", "long", "quick")
 # The modules that are files and no packages have their tests in `facade`.
-FOLDERS = {"clients", "deep", "facade", "project", "promises", "support"}
+FOLDERS = {"clients", "deep", "facade", "golden", "project", "promises", "support"}
 pytestmark = pytest.mark.quick
 
 
