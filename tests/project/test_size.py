@@ -35,10 +35,10 @@ MOST = {
     "planning": 1_072,
     "process": 114,
     "remote": 1_284,
-    "server": 2_904,
+    "server": 2_903,
     "testing": 121,
     "thirdparty": 413,
-    "vault": 745,
+    "vault": 611,
 }
 
 

@@ -60,7 +60,7 @@ def guess(y: Any, right: int) -> Any:
 
 
 def frame(n: int) -> pd.DataFrame:
-    """Columns of pandas' own types, which a vault holds as Arrow."""
+    """Columns of pandas' own types, which a vault takes apart."""
     place = np.arange(n)
     return pd.DataFrame(
         {

@@ -20,9 +20,8 @@ from ladderholdout.remote.predictions import LONGEST_ID
 from ladderholdout.remote.tables import Table, cells_of, table_of
 from ladderholdout.remote.wire import not_read
 from ladderholdout.server.space import Space
-from ladderholdout.vault.arrow import BATCH, DICTIONARY, SCHEMA, messages
+from ladderholdout.vault.arrow import BATCH, DICTIONARY, SCHEMA, Damaged, messages
 from ladderholdout.vault.arrow import Table as ArrowTable
-from ladderholdout.vault.npz import Damaged
 
 if TYPE_CHECKING:
     import pyarrow

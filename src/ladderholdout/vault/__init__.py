@@ -4,7 +4,7 @@ Workers and later sessions read the rows from here and nowhere else. Three thing
 them: only the owner may read the file, all of its bytes have to give the SHA-256 that the
 ledger recorded before any of them is parsed, and they are data: a ledger states where its vault
 is and what digest it has, so whoever can plant a ledger can plant a vault, and nothing that
-one holds is ever run (`npz`, `values`, `frames`).
+one holds is ever run (`values`).
 """
 
 from __future__ import annotations
@@ -14,30 +14,21 @@ import io
 import os
 import stat
 import tempfile
-from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ladderholdout import identity, process
 from ladderholdout.arguments import as_given
-from ladderholdout.errors import InvalidArgument, LadderHoldoutError, MissingExtra, VaultError
-from ladderholdout.identity import fingerprint as fingerprint_of
-from ladderholdout.identity import row_hashes
+from ladderholdout.errors import InvalidArgument, VaultError
 from ladderholdout.metrics.arrays import index_of, indexed
-from ladderholdout.process import (
-    is_of_another,
-    is_open_to_others,
-    lets_others_replace,
-    make_private,
-    open_to_read,
-    sync,
-    sync_folder,
-)
-from ladderholdout.vault import frames, npz, remote
-from ladderholdout.vault.npz import Damaged, Node, NotData, Parts, Source
+from ladderholdout.vault import remote, values
+from ladderholdout.vault.arrow import Damaged, NotData
 from ladderholdout.vault.remote import is_url
 
 PLACE = "LADDERHOLDOUT_VAULT"
@@ -47,7 +38,8 @@ Place: TypeAlias = Path | str
 """A folder or a file: a path, or a URL that fsspec knows."""
 
 _REMEDY = "Open the holdout once with its rows, LadderHoldout(X, y, ...): that writes it anew."
-_CONVERTED = "columns with astype(str) and lists with numpy.asarray"
+_DATA = "an array, a list, a sparse matrix or a DataFrame of numbers, texts and dates"
+_CONVERTED = "with numpy.asarray or astype(object), its columns with astype(str)"
 _SUFFIX = ".vault"
 
 
@@ -110,8 +102,6 @@ def write(folder: Place, stem: str, rows: Rows) -> tuple[Place, str]:
     ------
     InvalidArgument
         If ``stem`` is no plain file name, or the rows hold something else than data.
-    MissingExtra
-        If they need a package that is not installed.
     VaultError
         If the file cannot be written.
 
@@ -122,28 +112,36 @@ def write(folder: Place, stem: str, rows: Rows) -> tuple[Place, str]:
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     rows = Rows(np.eye(2), np.array([0, 1]), None)
     ...     path, digest = write(Path(folder), "churn", rows)
-    ...     again = read(path, digest, fingerprint_of(row_hashes(rows.X)))
+    ...     known = identity.fingerprint(identity.row_hashes(rows.X))
+    ...     again = read(path, digest, known)
     >>> path.name, again
     ('churn.vault', Rows(n=2))
     """
     if not stem or Path(stem).name != stem:
         raise InvalidArgument("stem", "a file name without a folder", as_given(stem))
     # Rows that are no data are refused before there is a file.
-    parts, content = _packed({field.name: getattr(rows, field.name) for field in fields(rows)})
+    packed = _packed(X=rows.X, y=rows.y, sample_weight=rows.sample_weight)
     if isinstance(folder, str):
         place = f"{folder}/{stem}{_SUFFIX}"
         with remote.opened(place, "wb") as file:
-            return place, npz.write(file, parts, content)
+            return place, packed.write(file)
     path = folder / f"{stem}{_SUFFIX}"
     try:
-        make_private(folder)
-        digest = _replace(path, parts, content)
-        sync_folder(folder)
+        process.make_private(folder)
+        # The file has mode 0600 when it is made: there is no moment at which others can read it.
+        descriptor, temporary = tempfile.mkstemp(".part", f"{stem}.", folder)
+        try:
+            with open(descriptor, "wb") as file:
+                digest = packed.write(file)
+                process.sync(file)
+            os.replace(temporary, path)
+        except BaseException:
+            Path(temporary).unlink(missing_ok=True)
+            raise
+        process.sync_folder(folder)
     except OSError as error:
-        raise VaultError(
-            f"The vault {path} cannot be written: {error.strerror}. Give another folder, "
-            "vault=..., or vault=False to keep no copy of the rows."
-        ) from None
+        remedy = "Give another folder, vault=..., or vault=False to keep no copy of the rows."
+        raise _fault(path, f"cannot be written: {error.strerror}", remedy) from None
     return path, digest
 
 
@@ -172,25 +170,11 @@ def read(path: Place, digest: str, fingerprint: str) -> Rows:
         holdout.
     """
     file = _checked(path, digest)
-    place = shown(path)
-    try:
-        rows = _rows_in(Source(file))
-        fingerprint_read = fingerprint_of(row_hashes(rows.X))
-    except MissingExtra as error:
-        raise VaultError(
-            f"The vault {place} cannot be read here. {error}, or give the rows themselves."
-        ) from None
-    except ImportError as error:
-        raise VaultError(
-            f"The vault {place} holds rows of a package that is not installed here "
-            f"({error.name or 'unknown'}). Install it, or give the rows themselves."
-        ) from None
-    except Exception as error:  # of whatever reads the values, with anything in its text
-        raise VaultError(
-            f"The vault {place} cannot be read as rows ({type(error).__name__}). {_REMEDY}"
-        ) from None
-    if fingerprint_read != fingerprint:
-        raise VaultError(f"The vault {place} holds the rows of another holdout. {_REMEDY}")
+    with _reading(f"The vault {shown(path)}", f" {_REMEDY}"):
+        rows = _rows_in(file)
+        same = identity.fingerprint(identity.row_hashes(rows.X)) == fingerprint
+    if not same:
+        raise _fault(path, "holds the rows of another holdout")
     return rows
 
 
@@ -203,14 +187,12 @@ def features_to_bytes(X: Any) -> bytes:
         They hold something else than data.
     """
     try:
-        parts, content = _packed({"X": X})
+        packed = _packed(X=X)
     except InvalidArgument as error:
-        raise VaultError(
-            f"These rows cannot be sent: X is {error.args[2]}. Their owner can register them "
-            f"converted, {_CONVERTED}."
-        ) from None
+        fault = f"X is {error.args[2]}. Their owner can register them converted {_CONVERTED}."
+        raise VaultError(f"These rows cannot be sent: {fault}") from None
     file = io.BytesIO()
-    npz.write(file, parts, content)
+    packed.write(file)
     return file.getvalue()
 
 
@@ -222,13 +204,9 @@ def features_from_bytes(data: bytes) -> Any:
     VaultError
         They are damaged, or of a package that is not installed here.
     """
-    try:
-        source = Source(io.BytesIO(data))
-        return frames.unpack(source.content["X"], "X", source)
-    except MissingExtra as error:
-        raise VaultError(f"The rows cannot be read here. {error}") from None
-    except Exception as error:  # of whatever reads the values, with anything in its text
-        raise VaultError(f"What came cannot be read as rows ({type(error).__name__}).") from None
+    with _reading("The answer of the server"):
+        source = values.Source(io.BytesIO(data))
+        return source.value(source.content["X"])
 
 
 def shown(path: Place) -> str:
@@ -236,20 +214,28 @@ def shown(path: Place) -> str:
     return remote.shown(str(path)) if is_url(path) else str(path)
 
 
-def _rows_in(source: Source) -> Rows:
-    """Read the rows, none of which takes memory before there is known to be a label for it."""
-    X, y, sample_weight = (source.content[field.name] for field in fields(Rows))
-    labels = frames.unpack(y, "y", source)
-    weights = frames.unpack(sample_weight, "sample_weight", source)
-    arrays, n = [labels] if weights is None else [labels, weights], len(labels)
-    if not all(isinstance(array, np.ndarray) and array.size >= len(array) == n for array in arrays):
-        raise Damaged
-    if X.get("shape", [n])[0] != n:
-        raise Damaged
-    rows = Rows(frames.unpack(X, "X", source), labels, weights)
-    if (rows.X.shape[0] if hasattr(rows.X, "shape") else len(rows.X)) != n:
-        raise Damaged
-    return rows
+@contextmanager
+def _reading(what: str, remedy: str = "") -> Iterator[None]:
+    """Report any fault of reading values; its own text may have anything in it."""
+    try:
+        yield
+    except ImportError as fault:
+        cause = f"here. {fault}, or give the rows themselves."
+        raise VaultError(f"{what} cannot be read {cause}") from None
+    except Exception as fault:
+        cause = f"as rows ({type(fault).__name__}).{remedy}"
+        raise VaultError(f"{what} cannot be read {cause}") from None
+
+
+def _rows_in(file: io.BytesIO) -> Rows:
+    # There are labels, so no vault has more rows than bytes.
+    source = values.Source(file, most=file.getbuffer().nbytes)
+    X, y, weights = (source.value(source.content[name]) for name in ("X", "y", "sample_weight"))
+    n = X.shape[0] if hasattr(X, "shape") else len(X)
+    for array in (y,) if weights is None else (y, weights):
+        if not isinstance(array, np.ndarray) or not array.size >= len(array) == n:
+            raise Damaged
+    return Rows(X, y, weights)
 
 
 def intact(path: Place, digest: str) -> bool:
@@ -267,37 +253,21 @@ def intact(path: Place, digest: str) -> bool:
     return True
 
 
-def _replace(path: Path, parts: Parts, content: Mapping[str, Node]) -> str:
-    # mkstemp makes the file with mode 0600: there is no moment at which others can read it.
-    descriptor, temporary = tempfile.mkstemp(".part", f"{path.stem}.", path.parent)
-    try:
-        with open(descriptor, "wb") as file:
-            digest = npz.write(file, parts, content)
-            sync(file)
-        os.replace(temporary, path)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise
-    return digest
-
-
-def _packed(values: Mapping[str, Any]) -> tuple[Parts, dict[str, Node]]:
-    """Describe values by their names, all of which have to be data."""
-    parts, content = Parts(), {}
-    for name, value in values.items():
+def _packed(**named: Any) -> values.Packed:
+    """Take values apart, all of which have to be data."""
+    packed = values.Packed()
+    for name, value in named.items():
         try:
-            content[name] = frames.pack(value, name, parts)
-        except (LadderHoldoutError, MemoryError):
+            packed.add(name, value)
+        except MemoryError:
             raise
         except Exception as error:  # of a package's own types, and its text may show a cell
-            what = str(error) if isinstance(error, NotData) else f"with {type(error).__name__}"
-            raise InvalidArgument(
-                name,
-                "an array, a list, a sparse matrix or a DataFrame of numbers, texts and dates",
-                f"a {type(value).__name__} {what}".rstrip(),
-                f"Convert it, {_CONVERTED}, or give vault=False, which keeps no copy of the rows.",
-            ) from None
-    return parts, content
+            kind = type(value).__name__
+            fault = error if isinstance(error, NotData) else f" with {type(error).__name__}"
+            came = f"a {kind}{fault}".removesuffix(f" with cells of type {kind}")
+            remedy = f"Convert it {_CONVERTED}, or give vault=False, which keeps no copy of it."
+            raise InvalidArgument(name, _DATA, came, remedy) from None
+    return packed
 
 
 def remove(path: str) -> None:
@@ -310,17 +280,12 @@ def remove(path: str) -> None:
     VaultError
         It is there and stays.
     """
-    if not path.endswith(_SUFFIX):
-        return
-    if is_url(path):
-        remote.remove(path)
-        return
     try:
-        Path(path).unlink(missing_ok=True)
+        if path.endswith(_SUFFIX):
+            remote.remove(path) if is_url(path) else Path(path).unlink(missing_ok=True)
     except (OSError, ValueError) as fault:
-        raise VaultError(
-            f"The former vault {path} cannot be removed: {_why(fault)}. Remove it by hand."
-        ) from None
+        remedy = f"cannot be removed: {_why(fault)}. Remove it by hand."
+        raise VaultError(f"The former vault {path} {remedy}") from None
 
 
 def _checked(path: Place, digest: str) -> io.BytesIO:
@@ -328,10 +293,10 @@ def _checked(path: Place, digest: str) -> io.BytesIO:
     place = _place(path)
     file = remote.read(place) if isinstance(place, str) else _local(place)
     if hashlib.sha256(file.getbuffer()).hexdigest() != digest:
-        raise VaultError(f"The vault {shown(place)} is not the file that was written. {_REMEDY}")
-    if npz.is_npz(file):
-        return file
-    raise VaultError(f"The vault {shown(place)} is no vault, and is not opened. {_REMEDY}")
+        raise _fault(place, "is not the file that was written")
+    if file.getbuffer()[: len(values.MAGIC)] != values.MAGIC:
+        raise _fault(place, "is no vault, and is not opened")
+    return file
 
 
 def _place(path: Place) -> Place:
@@ -345,31 +310,30 @@ def _place(path: Place) -> Place:
 def _local(path: Path) -> io.BytesIO:
     try:
         # A pipe of that name must not keep us waiting for a writer.
-        descriptor = open_to_read(path)
+        descriptor = process.open_to_read(path)
         with open(descriptor, "rb", buffering=0) as file:
             status = os.fstat(descriptor)
+            # It may be another user's file, who reads it or has put it there.
             if not stat.S_ISREG(status.st_mode):
-                raise VaultError(f"The vault {path} cannot be read: Not a file. {_REMEDY}")
-            _check_owner(path, status)
+                raise _fault(path, "cannot be read: Not a file")
+            if process.is_open_to_others(status):
+                raise _fault(path, "is open to other users")
+            if process.is_of_another(status):
+                raise _fault(path, "belongs to another user")
+            if process.lets_others_replace(os.stat(path.parent)):
+                owner = "belongs to another user or that everybody may write to"
+                remedy = f"{_REMEDY[:-1]}, with vault= in a folder of your own."
+                raise _fault(path, f"is in a folder that {owner}", remedy)
             # Nothing else refers to what was read, so its memory becomes that of the BytesIO.
             return io.BytesIO(file.read(status.st_size))
     except (OSError, ValueError) as error:
-        raise VaultError(f"The vault {path} cannot be read: {_why(error)}. {_REMEDY}") from None
+        raise _fault(path, f"cannot be read: {_why(error)}") from None
     except MemoryError:
         raise VaultError(f"The vault {path} is larger than the free memory.") from None
 
 
-def _check_owner(path: Path, status: os.stat_result) -> None:
-    """Refuse what somebody else may have put there, or may read."""
-    if is_open_to_others(status):
-        raise VaultError(f"The vault {path} is open to other users. {_REMEDY}")
-    if is_of_another(status):
-        raise VaultError(f"The vault {path} belongs to another user. {_REMEDY}")
-    if lets_others_replace(os.stat(path.parent)):
-        raise VaultError(
-            f"The vault {path} is in a folder that belongs to another user or that everybody "
-            f"may write to. {_REMEDY[:-1]}, with vault= in a folder of your own."
-        )
+def _fault(path: Place, what: str, remedy: str = _REMEDY) -> VaultError:
+    return VaultError(f"The vault {shown(path)} {what}. {remedy}")
 
 
 def _why(fault: OSError | ValueError) -> str:

@@ -1,4 +1,4 @@
-"""The messages of an Arrow stream, read by the format's own description of them (Message.fbs).
+"""Arrow streams, whose messages are read by the format's own description of them (Message.fbs).
 
 A message states its rows, and how long a compressed part will be, in its first bytes. Arrow itself
 makes what is stated and checks the bytes later, if at all: 224 bytes are 300 million rows of
@@ -8,22 +8,81 @@ before Arrow gets it.
 
 from __future__ import annotations
 
+import re
 import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 from numpy.typing import NDArray
 
-from ladderholdout.vault.npz import Damaged
+from ladderholdout.arguments import as_given
+from ladderholdout.extras import needed
 
 SCHEMA, DICTIONARY, BATCH = 1, 2, 3
 """Kinds of messages."""
 
+# None has columns within it, or rows without bytes. A zone is a name, and no path to a file.
+_TYPE = re.compile(
+    r"(dictionary<values=)?(u?int\d+|halffloat|float|double|bool|(large_)?(string|binary)|"
+    r"decimal\d+\([\d, -]+\)|date(32|64)\[\w+\]|"
+    r"(duration|timestamp)\[\w+(, tz=(?!dateutil/)[\w+\-/:]+)?\])(, indices=\w+, ordered=\d>)?"
+)
 _CONTINUES = b"\xff\xff\xff\xff"
 
 
-def checked(data: NDArray[Any]) -> NDArray[Any]:
+class Damaged(Exception):
+    """A file whose description and parts do not fit each other."""
+
+
+class NotData(Exception):
+    """A value that cannot be kept as data; the text is " with ..." or " of ...", and its place."""
+
+
+def package() -> Any:
+    """Import pyarrow."""
+    with needed("A column of Arrow"):
+        import pyarrow
+
+    return pyarrow
+
+
+def stream_of(table: Any) -> NDArray[Any]:
+    """Write a table.
+
+    Raises
+    ------
+    NotData
+        A column has columns within it, or is of another type that is not kept.
+    """
+    for column in table.schema:
+        if not _TYPE.fullmatch(str(column.type)):
+            where = f" in the column {as_given(column.name)}" if column.name else ""
+            raise NotData(f" of dtype {column.type}{where}")
+    sink = package().BufferOutputStream()
+    with package().ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table)
+    return np.frombuffer(sink.getvalue(), dtype="<u8")
+
+
+def table_of(stream: NDArray[Any]) -> Any:
+    """Read a table.
+
+    Raises
+    ------
+    Damaged
+        It is none, has compressed parts, or columns that `stream_of` refuses.
+    """
+    with package().ipc.open_stream(package().py_buffer(checked(stream))) as reader:
+        table = reader.read_all()
+    table.validate(full=True)  # else a place outside of the file could be read
+    if not all(_TYPE.fullmatch(str(kind)) for kind in table.schema.types):
+        raise Damaged
+    return table
+
+
+def checked(stream: NDArray[Any]) -> NDArray[Any]:
     """Return a stream, none of whose parts is compressed: what it becomes is as long as it is.
 
     Raises
@@ -31,6 +90,7 @@ def checked(data: NDArray[Any]) -> NDArray[Any]:
     Damaged
         It is no stream, or has compressed parts.
     """
+    data = stream.view(np.uint8)
     try:
         for message in messages(data.data, len(data)):
             if message.kind != SCHEMA and message.batch().has(3):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -39,10 +40,9 @@ def opened(url: str, mode: str) -> Iterator[Any]:
     VaultError
         It cannot be reached, read or written, or fsspec is not installed.
     """
-    with _reported(url, "written" if "w" in mode else "read"):
-        system, place = _system(url)
-        with system.open(place, mode) as file:
-            yield file
+    what = "written" if "w" in mode else "read"
+    with _store(url, what) as (system, place), system.open(place, mode) as file:
+        yield file
 
 
 def read(url: str) -> io.BytesIO:
@@ -55,8 +55,7 @@ def read(url: str) -> io.BytesIO:
     """
     data = io.BytesIO()
     with opened(url, "rb") as file:
-        while piece := file.read(_PIECE):
-            data.write(piece)
+        shutil.copyfileobj(file, data, _PIECE)
     return data
 
 
@@ -68,35 +67,28 @@ def remove(url: str) -> None:
     VaultError
         It is there and stays, or cannot be reached.
     """
-    with _reported(url, "removed"):
-        system, place = _system(url)
+    with _store(url, "removed") as (system, place):
         if system.exists(place):
             system.rm_file(place)
 
 
-def _system(url: str) -> tuple[Any, str]:
-    scheme = url.partition("://")[0]
-    if scheme not in _KNOWN or "::" in url:
-        raise VaultError(
-            f"The vault {shown(url)} has a URL of a kind that is not opened. Known are "
-            f"{', '.join(sorted(_KNOWN))}, none of them chained with '::'."
-        )
-    with needed(f"The vault {shown(url)} has a URL, which", VaultError):
-        from fsspec.core import url_to_fs
-    system, place = url_to_fs(url, auto_mkdir=True) if url.startswith("file:") else url_to_fs(url)
-    return system, place
-
-
 @contextmanager
-def _reported(url: str, what: str) -> Iterator[None]:
+def _store(url: str, what: str) -> Iterator[tuple[Any, str]]:
+    """Yield the filesystem of a URL and the place in it; report whatever fails there."""
+    scheme, vault = url.partition("://")[0], f"The vault {shown(url)}"
+    if scheme not in _KNOWN or "::" in url:
+        kinds = f"{', '.join(sorted(_KNOWN))}, none of them chained with '::'."
+        raise VaultError(f"{vault} has a URL of a kind that is not opened. Known are {kinds}")
     try:
-        yield
+        with needed(f"{vault} has a URL, which", VaultError):
+            from fsspec.core import url_to_fs
+        yield url_to_fs(url, **({"auto_mkdir": True} if scheme == "file" else {}))
     except LadderHoldoutError:
         raise
     except Exception as error:  # of whatever service, with anything in its text
         raise VaultError(
-            f"The vault {shown(url)} cannot be {what} ({type(error).__name__}). Check the URL "
-            "and what it asks for, or name another place with LADDERHOLDOUT_VAULT."
+            f"{vault} cannot be {what} ({type(error).__name__}). Check the URL and what it asks "
+            "for, or name another place with LADDERHOLDOUT_VAULT."
         ) from None
 
 
