@@ -970,7 +970,14 @@ SOME_AS_TEXT = {
     name: lambda X: X.astype({"some": str})
     for name in ("sparse", "dates", "prices", "text of Python")
 }
+CELL_BY_CELL = {
+    f"cells of {type(cell).__name__}": pd.DataFrame(
+        {"number": NUMBERS[:, 0], "some": pd.Series([cell] * N, dtype=object)}
+    )
+    for cell in REFUSED
+}
 CONVERTED: dict[str, Callable[[Any], Any]] = SOME_AS_TEXT | {
+    **dict.fromkeys(CELL_BY_CELL, SOME_AS_TEXT["dates"]),
     "StringDType": lambda X: X.astype(object),
     "a subclass of arrays": np.asarray,
     "a batch of Arrow": np.asarray,
@@ -982,7 +989,8 @@ CONVERTED: dict[str, Callable[[Any], Any]] = SOME_AS_TEXT | {
 
 @pytest.mark.parametrize("name", CONVERTED)
 def test_each_remedy_works(tmp_path: Path, name: str) -> None:
-    X, ledger = EXOTIC[name][0], tmp_path / "ledger.db"
+    X = CELL_BY_CELL[name] if name in CELL_BY_CELL else EXOTIC[name][0]
+    ledger = tmp_path / "ledger.db"
     y, wish = np.arange(len(row_hashes(X))) % 2, {"scoring": "accuracy", "name": "h"}
     with pytest.raises(
         InvalidArgument,
