@@ -757,7 +757,6 @@ HOSTILE = {
         stream(pa.table([pa.array([1], pa.timestamp("s", tz="dateutil//etc/passwd"))], ["0"])),
     ),
     "columns within columns": planted(TABLE, stream(pa.table({"0": [[1]]}))),
-    "categories that end elsewhere": planted(POLARS, an_enum("999;a")),
 }
 
 
@@ -774,6 +773,15 @@ def test_a_file_of_the_right_digest_and_no_rows_is_refused(
     with little_memory():
         refused(path, digest, "0" * 64, r"cannot be read as rows \((?!Memory)|is no vault")
     assert [entry.name for entry in tmp_path.iterdir()] == ["rows.vault"]
+
+
+def test_categories_that_end_elsewhere_are_refused(tmp_path: Path) -> None:
+    path, content = tmp_path / "rows.vault", planted(POLARS, an_enum("999;a"))
+    path.write_bytes(content)
+    path.chmod(0o600)
+    # The first versions of polars do not read the note, and get other rows.
+    said = r"cannot be read as rows|another holdout"
+    refused(path, hashlib.sha256(content).hexdigest(), "0" * 64, said)
 
 
 def test_what_is_planted_above_is_read_where_nothing_is_wrong_with_it(tmp_path: Path) -> None:
@@ -908,6 +916,13 @@ def test_labels_that_are_no_data_are_named_without_one(tmp_path: Path) -> None:
     assert_silent(caught.value)
 
 
+# pandas 2 has no such dtype, and its astype(str) leaves texts of NumPy as they are.
+IS_PANDAS_3 = int(pd.__version__.partition(".")[0]) >= 3
+TEXT_OF_PYTHON = (
+    {"text of Python": pd.array(["a"] * N, dtype=pd.StringDtype("python", na_value=np.nan))}
+    if IS_PANDAS_3
+    else {}
+)
 EXOTIC: dict[str, tuple[Any, str]] = {
     "masked": (np.ma.masked_array(NUMBERS, NUMBERS > 0), "a MaskedArray of dtype float64. C"),
     "fields": (np.zeros(3, dtype="i4,i4"), "of dtype"),
@@ -927,7 +942,7 @@ EXOTIC: dict[str, tuple[Any, str]] = {
             "sparse": pd.arrays.SparseArray([0.0, 0.0, 1.5] * 4),
             "dates": [datetime.date(2020, 1, 2)] * N,
             "prices": [decimal.Decimal("1.50")] * N,
-            "text of Python": pd.array(["a"] * N, dtype=pd.StringDtype("python", na_value=np.nan)),
+            **TEXT_OF_PYTHON,
             "a zone of dateutil": DAYS.tz_localize("dateutil/Europe/Berlin"),
             "lists of Arrow": pd.array([[1]] * N, dtype=pd.ArrowDtype(pa.list_(pa.int64()))),
         }.items()
@@ -968,13 +983,14 @@ def test_features_that_cannot_be_sent_are_named() -> None:
 
 SOME_AS_TEXT = {
     name: lambda X: X.astype({"some": str})
-    for name in ("sparse", "dates", "prices", "text of Python")
+    for name in ("sparse", "dates", "prices", *TEXT_OF_PYTHON)
 }
 CELL_BY_CELL = {
     f"cells of {type(cell).__name__}": pd.DataFrame(
         {"number": NUMBERS[:, 0], "some": pd.Series([cell] * N, dtype=object)}
     )
     for cell in REFUSED
+    if IS_PANDAS_3 or type(cell) is not np.str_
 }
 CONVERTED: dict[str, Callable[[Any], Any]] = SOME_AS_TEXT | {
     **dict.fromkeys(CELL_BY_CELL, SOME_AS_TEXT["dates"]),
